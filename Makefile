@@ -1,0 +1,61 @@
+# The contributor's menu. `make` alone lists it.
+# PYTHON chooses the interpreter for the virtual environment (3.11 or newer): make setup PYTHON=python3.13
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test test-full bench lint format lock footprint clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## create .venv with everything that is pinned in requirements/
+
+# pip is what `venv` puts in last, so its presence means that the environment is whole.
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Postroom needs Python 3.11 or newer; choose one with: make setup PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMP): pyproject.toml requirements/build.txt requirements/base.txt requirements/dev.txt | $(BIN)/pip
+	$(PIP) install --quiet --require-hashes -r requirements/build.txt -r requirements/dev.txt
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup ## run the demonstration; DIR=folder keeps its state there
+	$(BIN)/python examples/demo.py $(if $(DIR),--folder "$(DIR)")
+
+lint: setup ## format check, ruff, types, import layers, docs/promises.md
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/ty check
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m tools.promises --check
+
+test: lint ## lint, then the tests that take seconds
+	$(BIN)/python -m pytest -n auto
+
+test-full: lint ## lint, then every test, the slow ones too
+	$(BIN)/python -m pytest -n auto -m "slow or not slow"
+
+bench: setup ## run the benchmarks; NAME=x runs one
+	$(BIN)/python -m benchmarks $(NAME)
+
+format: setup ## format the code and apply safe fixes
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+lock: setup ## write requirements/*.txt anew from pyproject.toml; UPGRADE=1 takes newer releases
+	$(BIN)/python -m tools.lock $(if $(UPGRADE),--upgrade)
+
+footprint: setup ## measure the base install in a throw-away environment against its limits
+	$(BIN)/python -m tools.footprint
+
+clean: ## remove .venv and what the tools left behind
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,44 @@
+"""A2A 1.0 Messages as JSON: the one place that knows their shape (A2A specification 1.0, section 4.1.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+ROLE_USER = "ROLE_USER"
+ROLE_AGENT = "ROLE_AGENT"
+
+
+def text_message(
+    message_id: str, text: str, *, role: str = ROLE_AGENT, context_id: str = ""
+) -> dict[str, Any]:
+    """A Message with one text part.
+
+    Args:
+        message_id: unique per sender.
+        text: of its only part.
+        role: `ROLE_USER` for a person, `ROLE_AGENT` for an agent.
+        context_id: groups messages of one conversation, "" for none.
+    """
+    message: dict[str, Any] = {"messageId": message_id, "role": role, "parts": [{"text": text}]}
+    if context_id:
+        message["contextId"] = context_id
+    return message
+
+
+def text_of(message: dict[str, Any]) -> str:
+    """The text parts of a Message, one per line; parts of other kinds are left out."""
+    parts = message.get("parts")
+    if not isinstance(parts, list):
+        return ""
+    texts = [
+        part["text"]
+        for part in parts
+        if isinstance(part, dict) and isinstance(part.get("text"), str)
+    ]
+    return "\n".join(texts)
+
+
+def context_of(message: dict[str, Any]) -> str:
+    """The context id of a Message, "" if it has none."""
+    context = message.get("contextId", "")
+    return context if isinstance(context, str) else ""

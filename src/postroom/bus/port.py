@@ -1,0 +1,235 @@
+"""What the bus promises: the `MessageBusProvider` and `BusAdmin` ports.
+
+Two implementations keep them, proved by one contract suite: NATS (`postroom.bus.nats`) and an in-memory twin
+that ships for tests (`postroom.bus.memory`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from postroom.protocol.streams import ConsumerSpec, StreamSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as received.
+
+    Attributes:
+        id: the `Nats-Msg-Id` of a stored message, "" where none was given.
+        sender_uid: from the authenticated subject, never from the payload; "" where the subject names none.
+        subject: it was published to.
+        payload: bytes.
+        metadata: headers and correlation ids.
+        timestamp: seconds since the epoch: when it was stored, or received where it is not stored.
+        sequence: in its stream, 0 where it is not stored.
+        reply_to: subject for an answer, "" if none is wanted.
+    """
+
+    id: str
+    sender_uid: str
+    subject: str
+    payload: bytes
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    timestamp: float = 0.0
+    sequence: int = 0
+    reply_to: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The log's word that a record is on disk (PubAck)."""
+
+    stream: str
+    sequence: int
+    duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BusStatistics:
+    """Counters since the bus was opened."""
+
+    published: int = 0
+    received: int = 0
+    acked: int = 0
+    refused: int = 0
+    reconnects: int = 0
+    connected: bool = True
+
+
+class Delivery(Protocol):
+    """One delivery of a stored message to a consumer; it comes again unless it is acked or terminated."""
+
+    @property
+    def message(self) -> Message:
+        """What was delivered."""
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first delivery."""
+
+    @property
+    def pending(self) -> int:
+        """Messages that wait behind this one."""
+
+    async def ack(self) -> None:
+        """Done: it will not come again (short of a crash of the server before it wrote that down)."""
+
+    async def nak(self, delay: float = 0.0) -> None:
+        """Not done: it comes again after `delay` seconds, up to the consumer's `max_deliver`."""
+
+    async def in_progress(self) -> None:
+        """Being worked on: the consumer's `ack_wait` begins anew."""
+
+    async def term(self, reason: str) -> None:
+        """Cannot ever be done: it does not come again and becomes a dead letter."""
+
+
+class Subscription(Protocol):
+    """Something that receives until it is closed."""
+
+    async def close(self) -> None:
+        """Stop receiving; a handler that runs is finished first, within a deadline. Idempotent."""
+
+
+Handler = Callable[[Message], Awaitable[None]]
+Responder = Callable[[Message], Awaitable[bytes]]
+DeliveryHandler = Callable[[Delivery], Awaitable[None]]
+
+
+class MessageBusProvider(Protocol):
+    """One identity's connection to the bus.
+
+    Order: what one publisher publishes to one subject is received in that order. Loss: a stored record is never
+    lost once `publish` returned; a message that no stream stores reaches whoever listens at that moment and
+    nobody else. Duplication: `consume` may deliver a record more than once; handlers must not mind.
+    """
+
+    @property
+    def uid(self) -> str:
+        """Whom this connection authenticated as."""
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        id: str = "",  # noqa: A002 (the field's own word)
+        metadata: Mapping[str, str] | None = None,
+        timeout: float = 5.0,  # noqa: ASYNC109 (a deadline of the operation on the wire)
+    ) -> Stored | None:
+        """Publish; for a subject that a stream stores, return when the record is on disk.
+
+        Args:
+            subject: in the subject table.
+            payload: bytes.
+            id: de-duplication id; a record with the same id within the window is not stored again, and the
+                answer says `duplicate`.
+            metadata: headers.
+            timeout: seconds for the log's answer.
+
+        Returns:
+            Where it was stored, or None for a subject that nothing stores.
+
+        Raises:
+            StreamFull: a bound was reached; nothing was stored.
+            LostUpdate: an expected sequence in the headers was not the last one.
+            Forbidden: this identity may not publish there.
+            RequestTimeout: no answer; it may or may not be stored (publish again with the same id).
+            NoResponders: no stream stores the subject.
+            BusDisconnected: there is no connection.
+            MessageTooLarge: over the server's limit.
+        """
+
+    async def subscribe(self, subject: str, handler: Handler, *, queue: str = "") -> Subscription:
+        """Receive what is published from now on, until closed; with `queue`, one of the group receives it.
+
+        Raises:
+            Forbidden: this identity may not subscribe there.
+        """
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        timeout: float = 5.0,  # noqa: ASYNC109
+    ) -> Message:
+        """Ask and wait for one answer.
+
+        Raises:
+            NoResponders: nobody listens (known at once).
+            RequestTimeout: no answer within `timeout` seconds.
+            Forbidden: this identity may not publish there.
+        """
+
+    async def serve(self, subject: str, responder: Responder, *, queue: str = "") -> Subscription:
+        """Answer requests on `subject`; a request whose reply subject is not the asker's own is not answered."""
+
+    async def consume(
+        self, stream: str, durable: str, handler: DeliveryHandler, *, batch: int = 16
+    ) -> Subscription:
+        """Pull from a durable consumer, in order, until closed; survives reconnects.
+
+        The handler acks. While it runs, in-progress beats are sent. If it raises, the delivery is given back
+        with the delay of `redelivery_delay` and the error is reported by `statistics` and the log.
+
+        Args:
+            stream: name.
+            durable: name of the consumer, which must exist.
+            handler: awaited for one delivery at a time.
+            batch: deliveries fetched ahead at most.
+        """
+
+    async def close(self) -> None:
+        """Stop everything; idempotent."""
+
+    def statistics(self) -> BusStatistics:
+        """Counters since the bus was opened."""
+
+
+class BusAdmin(Protocol):
+    """What the control plane may do beside: shape streams and consumers, read and delete records."""
+
+    async def ensure_stream(self, spec: StreamSpec) -> None:
+        """Create the stream, or change it to `spec` if it exists."""
+
+    async def ensure_consumer(self, spec: ConsumerSpec) -> None:
+        """Create the durable consumer, or change what can be changed (filters, bounds)."""
+
+    async def delete_consumer(self, stream: str, durable: str) -> None:
+        """Delete it; nothing happens if there is none."""
+
+    def replay(
+        self, stream: str, *, after: int = 0, subjects: tuple[str, ...] = ()
+    ) -> AsyncIterator[Message]:
+        """Records with a sequence greater than `after`, in order, until the end of the stream as it is now."""
+
+    async def get(self, stream: str, sequence: int) -> Message:
+        """The record at `sequence`.
+
+        Raises:
+            NotFound: there is none (any more).
+        """
+
+    async def last(self, stream: str, subject: str) -> Message | None:
+        """The last record on `subject`, or None."""
+
+    async def delete(self, stream: str, sequence: int) -> None:
+        """Delete one record; nothing happens if there is none."""
+
+    async def pending(self, stream: str, durable: str) -> tuple[int, int]:
+        """(not yet delivered, delivered and not yet acknowledged) of a consumer.
+
+        Raises:
+            NotFound: there is no such consumer.
+        """
+
+    async def poke(self, stream: str, durable: str) -> None:
+        """Make an idle consumer notice exhausted deliveries; takes nothing (facts: the advisory needs a pull)."""
+
+    async def last_sequence(self, stream: str) -> int:
+        """Sequence of the newest record, 0 for an empty stream."""

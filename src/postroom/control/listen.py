@@ -1,0 +1,109 @@
+"""HTTP listeners: the loopback port for people, and a connection at a time for each worker's door."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Generator
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from postroom.control.front import WORKER, App, Receive, Scope, Send
+from postroom.errors import InvalidInput, PortTaken
+
+SHUTDOWN_GRACE = 2
+"""Seconds that open responses have at the end; streams end by themselves when told."""
+
+
+def bind(host: str, port: int, *, default: int) -> socket.socket:
+    """A listening socket on `host`. A taken default port means any free one; a chosen one must be free.
+
+    Raises:
+        InvalidInput: `host` is not a loopback address.
+        PortTaken: someone listens on `port` already.
+    """
+    if not ipaddress.ip_address(host).is_loopback:
+        raise InvalidInput(f"refusing to listen on {host} without TLS", remedy="use 127.0.0.1")
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        if port == default:
+            listener.bind((host, 0))
+            return listener
+        listener.close()
+        raise PortTaken(
+            f"cannot listen on {host}:{port}: {error.strerror}",
+            remedy="choose another, or 0 for any free one",
+        ) from error
+    return listener
+
+
+class _Server(uvicorn.Server):
+    """uvicorn inside our own TaskGroup: signals are ours."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+def _config(app: App) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=SHUTDOWN_GRACE,
+    )
+
+
+class HttpListener:
+    """Serves one ASGI application on a bound socket until told to stop."""
+
+    def __init__(self, app: App, listener: socket.socket) -> None:
+        self._server = _Server(_config(app))
+        self._listener = listener
+
+    async def serve(self) -> None:
+        """Serve until `stop`; run it in a TaskGroup."""
+        await self._server.serve(sockets=[self._listener])
+
+    def stop(self) -> None:
+        """Stop accepting; `serve` returns when open responses are done, or after `SHUTDOWN_GRACE`."""
+        self._server.should_exit = True
+
+
+class WorkerDialer:
+    """Opens HTTP connections into the application on behalf of workers, without any port or path.
+
+    Which worker it is is a property of the connection, set by the gateway, so no header can claim it.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._state = ServerState()
+
+    async def dial(self, uid: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """The near end of a connection whose far end is served as worker `uid`."""
+
+        async def as_worker(scope: Scope, receive: Receive, send: Send) -> None:
+            scope[WORKER] = uid
+            await self._app(scope, receive, send)
+
+        config = _config(as_worker)
+        config.load()
+        near, far = socket.socketpair()
+        loop = asyncio.get_running_loop()
+        await loop.connect_accepted_socket(
+            lambda: H11Protocol(config=config, server_state=self._state, app_state={}), far
+        )
+        return await asyncio.open_connection(sock=near)

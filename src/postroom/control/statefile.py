@@ -1,0 +1,133 @@
+"""The state folder of a running post room: its lock, and the file by which other terminals find it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from postroom.errors import AlreadyRunning, StateUnwritable
+from postroom.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What `server.json` says.
+
+    Attributes:
+        url: of the HTTP API.
+        token: API key of the operator; the file is 0600 for its sake, so it stays out of `repr`.
+        me: `{"uid", "nick"}` of the operator, empty until the database is open.
+    """
+
+    url: str
+    pid: int
+    token: str = field(repr=False)
+    nats_url: str
+    nats_pid: int
+    started_at: float
+    version: str
+    state: str
+    me: dict[str, str] = field(default_factory=dict)
+
+
+def prepare(settings: Settings) -> None:
+    """Make the state folder and its sub-folders, private to this user.
+
+    Raises:
+        StateUnwritable: no permission, read-only or full.
+    """
+    for folder in (settings.state, settings.keys, settings.workers, settings.logs):
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.chmod(0o700)
+        except OSError as error:
+            raise StateUnwritable(
+                f"cannot write the state folder {settings.state}: {error.strerror}",
+                remedy="choose another with --state DIR",
+            ) from error
+
+
+class StateLock:
+    """Held for as long as this process has the state folder open; the kernel frees it at our end."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @classmethod
+    def acquire(cls, settings: Settings) -> StateLock:
+        """Take the lock.
+
+        Raises:
+            AlreadyRunning: another post room has it; says where that one listens.
+            StateUnwritable: the lock file cannot be made.
+        """
+        try:
+            descriptor = os.open(settings.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StateUnwritable(
+                f"cannot write {settings.lock_file}: {error.strerror}",
+                remedy="choose another with --state DIR",
+            ) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise AlreadyRunning(
+                f"a post room runs already on {settings.state}{_where(settings)}",
+                remedy="postroom status, postroom down, or --state DIR for a second one",
+            ) from error
+        return cls(descriptor)
+
+    def release(self) -> None:
+        """Free the lock."""
+        os.close(self._descriptor)
+
+
+def _where(settings: Settings) -> str:
+    try:
+        said = json.loads(settings.server_file.read_text())
+        return f" (pid {int(said['pid'])}, {said['url']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def announce(settings: Settings, announcement: Announcement) -> None:
+    """Write `server.json`, whole or not at all, readable by this user only.
+
+    Raises:
+        StateUnwritable: the disk is full or read-only.
+    """
+    write_private(settings.server_file, json.dumps(asdict(announcement), indent=1).encode())
+
+
+def withdraw(settings: Settings) -> None:
+    """Remove `server.json`."""
+    settings.server_file.unlink(missing_ok=True)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a 0600 file atomically.
+
+    Raises:
+        StateUnwritable: it cannot be written.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        part.replace(path)
+    except OSError as error:
+        raise StateUnwritable(f"cannot write {path}: {error.strerror}") from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in `path`, empty if there is no such file."""
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}

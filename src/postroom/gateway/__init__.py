@@ -1,0 +1,1 @@
+"""Wall 1: the only thing a sandbox can reach."""

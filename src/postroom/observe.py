@@ -1,0 +1,46 @@
+"""Logging set-up: one place that decides format and level; everything else only calls `get_logger`.
+
+Plain lines with a level, so that grep works. No secret is ever a field (docs/architecture.md, Identity).
+"""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import sys
+from pathlib import Path
+
+MAX_LOG_BYTES = 10 * 1024 * 1024
+KEPT_LOGS = 3
+
+
+def get_logger(name: str) -> logging.Logger:
+    """The logger of a module, below `postroom`."""
+    return logging.getLogger(name)
+
+
+def to_stderr(level: str = "warning") -> None:
+    """Log to stderr; for processes whose stderr someone keeps."""
+    handler = logging.StreamHandler(sys.stderr)
+    _install(handler, level)
+
+
+def to_file(path: Path, level: str = "info") -> None:
+    """Log to `path`, rotated at 10 MiB, three old ones kept."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handler = logging.handlers.RotatingFileHandler(
+        path, maxBytes=MAX_LOG_BYTES, backupCount=KEPT_LOGS, encoding="utf-8"
+    )
+    _install(handler, level)
+
+
+def _install(handler: logging.Handler, level: str) -> None:
+    handler.setFormatter(
+        logging.Formatter(
+            "%(asctime)s %(levelname)s %(name)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S%z"
+        )
+    )
+    root = logging.getLogger("postroom")
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    root.propagate = False

@@ -1,0 +1,119 @@
+"""The envelope: what travels in the payload of INBOX and FEED records (docs/architecture.md, Envelope).
+
+Who sent it is not in it: the sender is the last token of the subject, which the server has checked.
+
+    {"v": 1, "id": "…", "to": "<uid>" | "#<project>", "sent_at": "<RFC 3339>", "message": {A2A 1.0 Message},
+     "expects_reply"?: true, "reply_to"?: "<message id>", "expires_at"?: "<RFC 3339>",
+     "requeue_of"?: "<message id>", "response_subject"?: "worker.<sender>.priority.<answerer>"}
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from postroom.errors import InvalidName, MessageTooLarge, ProtocolViolation
+from postroom.protocol.ids import check_message_id
+from postroom.protocol.times import format_time, parse_time
+
+MAX_ENVELOPE_BYTES = 512 * 1024
+"""Largest envelope that is sent. Below the server's `max_payload` (1 MiB), so that headers, the dead letter's
+copy and a line of an adapter still fit; larger content travels as a blob."""
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A message to one inbox or one feed.
+
+    Attributes:
+        id: of the message, also its `Nats-Msg-Id`.
+        to: uid of the recipient, or `#` and a project.
+        message: A2A 1.0 Message as JSON; only the `a2a` package looks inside.
+        sent_at, expires_at: seconds since the epoch; `expires_at` 0 for never.
+        expects_reply: it ends `answered` and not `seen`.
+        reply_to: id of the message that this one answers, else "".
+        requeue_of: id of the dead message that this one repeats, else "".
+        response_subject: where a durable A2A request wants its response, else "".
+    """
+
+    id: str
+    to: str
+    message: dict[str, Any] = field(hash=False)
+    sent_at: float
+    expects_reply: bool = False
+    reply_to: str = ""
+    expires_at: float = 0.0
+    requeue_of: str = ""
+    response_subject: str = ""
+
+    def encode(self) -> bytes:
+        """The payload.
+
+        Raises:
+            MessageTooLarge: over `MAX_ENVELOPE_BYTES`.
+        """
+        record: dict[str, Any] = {
+            "v": VERSION,
+            "id": self.id,
+            "to": self.to,
+            "sent_at": format_time(self.sent_at),
+            "message": self.message,
+        }
+        if self.expects_reply:
+            record["expects_reply"] = True
+        if self.expires_at:
+            record["expires_at"] = format_time(self.expires_at)
+        for key in ("reply_to", "requeue_of", "response_subject"):
+            if value := getattr(self, key):
+                record[key] = value
+        payload = json.dumps(record, separators=(",", ":"), ensure_ascii=False)
+        # A lone surrogate has no UTF-8 form; it may come from an agent's JSON line.
+        encoded = payload.encode("utf-8", errors="replace")
+        if len(encoded) > MAX_ENVELOPE_BYTES:
+            raise MessageTooLarge(
+                f"the message has {len(encoded)} bytes, the limit is {MAX_ENVELOPE_BYTES}",
+                remedy="send a path or a summary instead",
+            )
+        return encoded
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Envelope:
+        """The envelope in a record's payload.
+
+        Raises:
+            ProtocolViolation: it is none, or of a version that is not known.
+        """
+        try:
+            record = json.loads(payload)
+            if not isinstance(record, dict) or record.get("v") != VERSION:
+                raise ProtocolViolation("not an envelope of version 1")
+            message = record["message"]
+            if not isinstance(message, dict):
+                raise ProtocolViolation("the envelope's message is no object")
+            return cls(
+                id=check_message_id(_text(record, "id")),
+                to=_text(record, "to"),
+                message=message,
+                sent_at=parse_time(_text(record, "sent_at")),
+                expects_reply=record.get("expects_reply") is True,
+                reply_to=_text(record, "reply_to", ""),
+                expires_at=parse_time(record["expires_at"]) if "expires_at" in record else 0.0,
+                requeue_of=_text(record, "requeue_of", ""),
+                response_subject=_text(record, "response_subject", ""),
+            )
+        except (ValueError, KeyError, TypeError, RecursionError, InvalidName) as error:
+            raise ProtocolViolation(f"not an envelope: {error}") from error
+
+    def expired(self, now: float) -> bool:
+        """Whether it must no longer be delivered at `now`."""
+        return bool(self.expires_at) and now >= self.expires_at
+
+
+def _text(record: dict[str, Any], key: str, default: str | None = None) -> str:
+    value = record[key] if default is None else record.get(key, default)
+    if not isinstance(value, str):
+        raise ProtocolViolation(f"the envelope's {key} is no text")
+    return value

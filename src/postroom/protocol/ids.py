@@ -1,0 +1,125 @@
+"""Identifiers: uids, nicks, projects, message ids (docs/architecture.md, The bus).
+
+A uid or a project ends up as one token of a NATS subject and, through the signing key's template, in the
+permissions of a credential. `*` or `>` there would open every subject, so nothing that failed these checks
+may ever reach the minter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import unicodedata
+
+from postroom.errors import InvalidName
+
+UID = re.compile(r"[0-9a-f]{32}")
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+MESSAGE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+CONTROL_PLANE = "postroom"
+"""The reserved uid of the control plane. It is no 32 hex digits, so no agent can ever be given it."""
+
+NO_PROJECT = "-"
+"""The project token that no project can have: `-` is not a valid name."""
+
+RESERVED_NICKS = frozenset(
+    {
+        "admin",
+        "administrator",
+        "all",
+        "everyone",
+        "here",
+        "human",
+        "me",
+        "nobody",
+        "operator",
+        "owner",
+        "person",
+        "postmaster",
+        "postroom",
+        "root",
+        "system",
+        "user",
+        "you",
+    }
+)
+"""Nicks that impersonate people or the system; no agent gets one."""
+
+# Letters and digits that people read as one another. Nicks are ASCII, so this short table does what the
+# Unicode confusables list does for wider alphabets: two nicks with one skeleton look alike in a terminal.
+_SKELETON = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "_": "-"})
+
+
+def is_uid(text: str) -> bool:
+    """Whether `text` is the uid of an agent, or the control plane's reserved one."""
+    return UID.fullmatch(text) is not None or text == CONTROL_PLANE
+
+
+def check_uid(text: str) -> str:
+    """`text` if it is the uid of an agent.
+
+    Raises:
+        InvalidName: it is anything else, the control plane's reserved uid included.
+    """
+    if UID.fullmatch(text) is None:
+        raise InvalidName(f"{text!r} is not a uid: 32 lower-case hexadecimal digits are")
+    return text
+
+
+def check_name(text: str, what: str = "name") -> str:
+    """`text` if it can be a nick, project or role.
+
+    Raises:
+        InvalidName: it does not match `[a-z0-9][a-z0-9_-]{0,63}`.
+    """
+    if NAME.fullmatch(text) is None:
+        raise InvalidName(
+            f"{text!r} is not a valid {what}",
+            remedy="1 to 64 of a-z 0-9 _ -, beginning with a letter or digit",
+        )
+    return text
+
+
+def skeleton(nick: str) -> str:
+    """What `nick` looks like: two nicks with the same skeleton can be taken for one another."""
+    folded = unicodedata.normalize("NFKC", nick).casefold().translate(_SKELETON)
+    return folded.replace("rn", "m").replace("vv", "w").replace("-", "")
+
+
+_RESERVED_SKELETONS = frozenset(skeleton(nick) for nick in RESERVED_NICKS)
+
+
+def check_nick(text: str) -> str:
+    """`text` if an agent may be called that.
+
+    Raises:
+        InvalidName: malformed, or it impersonates people or the system.
+    """
+    check_name(text, "nick")
+    if skeleton(text) in _RESERVED_SKELETONS:
+        raise InvalidName(f"the nick {text!r} is reserved for people or the system")
+    return text
+
+
+def message_id(secret: bytes, recipient: str, key: str) -> str:
+    """The id of a message, which is also its `Nats-Msg-Id`: 32 hex digits.
+
+    An HMAC over recipient and idempotency key under a secret that only the sender has: the same key toward
+    the same recipient is the same message, and nobody else can squat on the id to suppress it (de-duplication
+    in a stream is by id alone).
+    """
+    mac = hmac.new(secret, f"{recipient}\0{key}".encode(), hashlib.sha256)
+    return mac.hexdigest()[:32]
+
+
+def check_message_id(text: str) -> str:
+    """`text` if it can be the id of a message.
+
+    Raises:
+        InvalidName: it does not match `[A-Za-z0-9_-]{1,64}`.
+    """
+    if MESSAGE_ID.fullmatch(text) is None:
+        raise InvalidName(f"{text!r} is not a message id", remedy="1 to 64 of A-Z a-z 0-9 _ -")
+    return text

@@ -1,0 +1,71 @@
+"""What a worker says of itself on `worker.<uid>.status`, and how long that counts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from postroom.errors import ProtocolViolation
+from postroom.protocol.text import one_line
+
+BEAT_INTERVAL = 5.0
+"""Seconds between two status messages of a live worker; PRESENCE forgets after 30 s (`streams.STREAMS`)."""
+
+
+class WorkerState(StrEnum):
+    """State of a worker. `UNKNOWN` is said when neither presence nor a reaped process tells."""
+
+    STARTING = "starting"
+    IDLE = "idle"
+    WORKING = "working"
+    STALLED = "stalled"
+    FAILED = "failed"
+    EXITED = "exited"
+    STOPPED = "stopped"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """One status message.
+
+    Attributes:
+        state: of the agent.
+        detail: for people, e.g. `exit code 1`.
+        sandbox: enforcement level that the sidecar's own test found (`enforced`, `partial`, `none`).
+        waiting: messages handed over and not yet confirmed by the agent.
+        at: when, seconds since the epoch.
+        started_at: when the sidecar started.
+    """
+
+    state: WorkerState
+    at: float
+    started_at: float
+    detail: str = ""
+    sandbox: str = ""
+    waiting: int = 0
+
+    def encode(self) -> bytes:
+        """The payload."""
+        return json.dumps({"v": 1, **asdict(self)}, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Presence:
+        """The presence in a payload.
+
+        Raises:
+            ProtocolViolation: it is none.
+        """
+        try:
+            record = json.loads(payload)
+            return cls(
+                state=WorkerState(record["state"]),
+                at=float(record["at"]),
+                started_at=float(record["started_at"]),
+                detail=one_line(str(record.get("detail", "")), 200),
+                sandbox=one_line(str(record.get("sandbox", "")), 20),
+                waiting=int(record.get("waiting", 0)),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise ProtocolViolation(f"not a presence record: {error}") from error

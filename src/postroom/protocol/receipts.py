@@ -1,0 +1,135 @@
+"""The life of a message toward one recipient, as one transition table (docs/architecture.md, Final states).
+
+`accepted` (in the log, on disk) → `delivered` (handed to the recipient's process) → `seen` (in the agent's
+context) → `answered`; or `dead` with a reason. States only move forward. A message that expects a reply ends
+`answered`, one that does not ends `seen`, a feed post ends `accepted`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from postroom.errors import ProtocolViolation
+from postroom.protocol.text import one_line
+
+
+class State(StrEnum):
+    """State of a message toward one recipient."""
+
+    ACCEPTED = "accepted"
+    DELIVERED = "delivered"
+    SEEN = "seen"
+    ANSWERED = "answered"
+    DEAD = "dead"
+
+
+class Reason(StrEnum):
+    """Why a message is dead. A reason may be followed by a detail in the receipt."""
+
+    NO_SUCH_RECIPIENT = "no such recipient"
+    RETIRED = "recipient retired"
+    REFUSED = "refused"
+    EXPIRED = "expired"
+    UNDELIVERABLE = "undeliverable"
+    MALFORMED = "malformed"
+    DROPPED = "dropped"
+
+
+TRANSITIONS: dict[State, frozenset[State]] = {
+    State.ACCEPTED: frozenset({State.DELIVERED, State.SEEN, State.ANSWERED, State.DEAD}),
+    State.DELIVERED: frozenset({State.SEEN, State.ANSWERED, State.DEAD}),
+    State.SEEN: frozenset({State.ANSWERED, State.DEAD}),
+    State.ANSWERED: frozenset(),
+    State.DEAD: frozenset(),
+}
+"""What may follow what, for a message that expects a reply."""
+
+
+def is_final(state: State, *, expects_reply: bool) -> bool:
+    """Whether nothing follows `state`."""
+    return not TRANSITIONS[state] or (state is State.SEEN and not expects_reply)
+
+
+def advance(current: State, new: State, *, expects_reply: bool) -> State:
+    """The state after `new` was reported: `new` if it may follow `current`, else `current`.
+
+    Reports come late, twice and out of order, since each is set by another component; the table decides.
+    """
+    if is_final(current, expects_reply=expects_reply):
+        return current
+    if new is State.ANSWERED and not expects_reply:
+        new = State.SEEN
+    return new if new in TRANSITIONS[current] else current
+
+
+RANK = {state: rank for rank, state in enumerate(State)}
+"""Order of the states, so that "at least seen" can be asked; `dead` ranks last and reaches nothing."""
+
+
+def reached(current: State, wanted: State) -> bool:
+    """Whether a message in `current` has reached `wanted`; a dead one has reached `dead` only."""
+    if current is State.DEAD:
+        return wanted is State.DEAD
+    return RANK[current] >= RANK[wanted]
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """One report on one message, as stored in RECEIPTS; who reports is in its subject.
+
+    Attributes:
+        message_id: of the message.
+        recipient: uid it was for.
+        state: reached.
+        reason: for `dead`, else "".
+        at: when, seconds since the epoch.
+    """
+
+    message_id: str
+    recipient: str
+    state: State
+    at: float
+    reason: str = ""
+
+    def encode(self) -> bytes:
+        """The record's payload."""
+        record: dict[str, Any] = {
+            "v": 1,
+            "message_id": self.message_id,
+            "recipient": self.recipient,
+            "state": self.state.value,
+            "at": self.at,
+        }
+        if self.reason:
+            record["reason"] = self.reason
+        return json.dumps(record, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Receipt:
+        """The receipt in a record's payload.
+
+        Raises:
+            ProtocolViolation: it is none.
+        """
+        try:
+            record = json.loads(payload)
+            return cls(
+                message_id=str(record["message_id"]),
+                recipient=str(record["recipient"]),
+                state=State(record["state"]),
+                at=float(record["at"]),
+                reason=one_line(str(record.get("reason", "")), 500),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise ProtocolViolation(f"not a receipt: {error}") from error
+
+
+def may_set(setter: str, recipient: str, control_plane: str) -> bool:
+    """Whether `setter` (from the subject) may report on a message to `recipient`.
+
+    Only the recipient knows what it was handed; only the control plane declares anything else.
+    """
+    return setter in (recipient, control_plane)

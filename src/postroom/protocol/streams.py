@@ -1,0 +1,159 @@
+"""The streams and consumers of JetStream as data (docs/architecture.md, Streams).
+
+Durations are seconds, sizes bytes. Rollup, per-message TTL, schedules, counters and batches stay off on all of
+them: a worker's header must never be able to delete or reorder what others stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from postroom.protocol import subjects
+
+AGENT_CONSUMER_STREAMS = ("INBOX", "PRIORITY", "RECEIPTS", "FEED")
+"""Streams on which each agent has one durable pull consumer, named by its uid."""
+
+ACK_WAIT = 10.0
+"""Seconds after which an unacknowledged delivery is given again."""
+
+BEAT_INTERVAL = 3.0
+"""Seconds between in-progress beats of a delivery that is being worked on."""
+
+MAX_DELIVER = 3
+"""Deliveries of one message before it is a dead letter."""
+
+REDELIVERY_DELAYS = (1.0, 5.0)
+"""Seconds to wait after the first and the second refused delivery."""
+
+DUPLICATE_WINDOW = 120.0
+"""Seconds during which the server refuses to store a `Nats-Msg-Id` twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSpec:
+    """What a stream must be.
+
+    Attributes:
+        discard_new: full means a typed refusal of the new record; otherwise the oldest goes.
+        max_age: seconds a record is kept, 0 for no limit.
+        max_per_subject: records kept per subject, 0 for no limit.
+        max_per_subject_refuses: a full subject refuses the new record (bounds each pair of recipient and sender).
+    """
+
+    name: str
+    subjects: tuple[str, ...]
+    max_bytes: int
+    max_messages: int = -1
+    max_message_bytes: int = 1024 * 1024
+    discard_new: bool = False
+    max_age: float = 0.0
+    max_per_subject: int = 0
+    max_per_subject_refuses: bool = False
+    max_consumers: int = 20_000
+    duplicate_window: float = DUPLICATE_WINDOW
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSpec:
+    """What a durable pull consumer must be; explicit ack always."""
+
+    stream: str
+    durable: str
+    filter_subjects: tuple[str, ...] = ()
+    ack_wait: float = ACK_WAIT
+    max_deliver: int = MAX_DELIVER
+    max_ack_pending: int = 256
+    start_sequence: int = 0
+    start_new: bool = False
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+_MIB = 1024 * 1024
+_GIB = 1024 * _MIB
+
+INBOX_PER_PAIR = 10_000
+"""Messages that one sender may have waiting in one recipient's inbox."""
+
+STREAMS: tuple[StreamSpec, ...] = (
+    StreamSpec(
+        "INBOX",
+        ("worker.*.inbox.*",),
+        max_bytes=4 * _GIB,
+        discard_new=True,
+        max_per_subject=INBOX_PER_PAIR,
+        max_per_subject_refuses=True,
+    ),
+    StreamSpec("PRIORITY", ("worker.*.priority.*",), max_bytes=1 * _GIB, discard_new=True),
+    StreamSpec("TASKS", ("worker.*.tasks.>",), max_bytes=4 * _GIB, discard_new=True),
+    StreamSpec("RECEIPTS", ("worker.*.receipts.*",), max_bytes=1 * _GIB, discard_new=True),
+    StreamSpec("EVENTS", ("worker.*.events",), max_bytes=4 * _GIB, discard_new=True),
+    StreamSpec("FEED", ("project.*.feed.*",), max_bytes=1 * _GIB),
+    StreamSpec("OUTBOX", ("worker.*.outbox",), max_bytes=256 * _MIB, max_age=7 * 86400.0),
+    StreamSpec("ALERTS", ("system.alerts.*",), max_bytes=64 * _MIB, max_age=30 * 86400.0),
+    StreamSpec("DEADLETTER", ("system.deadletter.>",), max_bytes=1 * _GIB, discard_new=True),
+    StreamSpec(
+        "ADVISORIES",
+        (
+            "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>",
+            "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>",
+        ),
+        max_bytes=64 * _MIB,
+        max_age=30 * 86400.0,
+    ),
+    StreamSpec(
+        "PRESENCE",
+        ("worker.*.status",),
+        max_bytes=64 * _MIB,
+        max_age=30.0,
+        max_per_subject=1,
+        duplicate_window=30.0,
+    ),
+)
+
+BY_NAME = {spec.name: spec for spec in STREAMS}
+
+CARDS_BUCKET = "cards"
+"""KV bucket of Agent Cards; only the control plane writes it."""
+
+PRESENCE_BUCKET = "presence"
+"""KV bucket sourced from PRESENCE."""
+
+# Kinds of subject whose records are stored, and where.
+_STREAM_OF_KIND = {
+    "inbox": "INBOX",
+    "priority": "PRIORITY",
+    "tasks": "TASKS",
+    "receipts": "RECEIPTS",
+    "outbox": "OUTBOX",
+    "status": "PRESENCE",
+    "events": "EVENTS",
+    "feed": "FEED",
+    "alerts": "ALERTS",
+    "deadletter": "DEADLETTER",
+}
+
+
+def stream_of(subject: str) -> str:
+    """Name of the stream that stores `subject`, "" if none does.
+
+    Raises:
+        InvalidInput: `subject` is not in the table.
+    """
+    return _STREAM_OF_KIND.get(subjects.parse(subject).kind, "")
+
+
+def agent_consumer(stream: str, uid: str, projects: tuple[str, ...] = ()) -> ConsumerSpec:
+    """The consumer of agent `uid` on one of `AGENT_CONSUMER_STREAMS`."""
+    filters = {
+        "INBOX": [subjects.inbox(uid, "*")],
+        "PRIORITY": [subjects.priority(uid, "*")],
+        "RECEIPTS": [subjects.receipts(uid, "*")],
+        "FEED": subjects.feed_filters(projects),
+    }[stream]
+    # A newcomer is not flooded with a feed's past: it asks for history when it wants it.
+    return ConsumerSpec(stream, uid, tuple(filters), start_new=stream == "FEED")
+
+
+def redelivery_delay(attempt: int) -> float:
+    """Seconds to wait before a message that was refused at its `attempt`-th delivery comes again."""
+    return REDELIVERY_DELAYS[min(max(attempt, 1), len(REDELIVERY_DELAYS)) - 1]

@@ -1,0 +1,241 @@
+"""Worker templates: what the TOML may say, checked key by key (docs/architecture.md, Templates).
+
+[worker]       name, project, description
+[workstation]  command, adapter, confirm, env, files, mcps, skills
+[compute]      sandbox, read_only, memory_mb, processes
+[sidecar]      restart_limit, auto_approve
+[overrides]    parameters with their defaults; `{parameter}` is replaced in the other tables' texts
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from postroom.errors import InvalidTemplate
+from postroom.protocol.ids import NAME, check_name, check_nick
+
+ADAPTERS = ("jsonl", "text")
+CONFIRMATIONS = ("explicit", "read")
+MAX_TEMPLATE_BYTES = 64 * 1024
+MAX_FILES_BYTES = 4 * 1024 * 1024
+"""Size of all files of a template together; what is larger is mounted by `compute.read_only`."""
+
+_PARAMETER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+
+# table -> key -> type; `None` lets any key through, whose value must be a text.
+_SHAPE: dict[str, dict[str, type] | None] = {
+    "worker": {"name": str, "project": str, "description": str},
+    "workstation": {
+        "command": list,
+        "adapter": str,
+        "confirm": str,
+        "env": dict,
+        "files": list,
+        "mcps": list,
+        "skills": list,
+    },
+    "compute": {"sandbox": str, "read_only": list, "memory_mb": int, "processes": int},
+    "sidecar": {"restart_limit": int, "auto_approve": list},
+    "overrides": None,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A checked template with its parameters filled in.
+
+    Attributes:
+        name: nick if the spawner gives none.
+        project: id, "" for none.
+        command: program and arguments of the agent; runs in the workspace.
+        adapter: how the agent speaks on its stdin and stdout.
+        confirm: what counts as "the agent has it": `explicit` (it says so) or `read` (it read its stdin).
+        env: environment of the agent, beside what the sandbox sets.
+        files: names of files next to the template; they appear read-only in `/opt/agent`.
+        read_only: host folders that appear at the same path.
+        sandbox: provider, "" for the post room's default.
+        memory_mb, processes: limits, 0 for none.
+        interactive: there is a `[sidecar]` table.
+        restart_limit: restarts of an agent that fails without confirming a message in between.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    project: str = ""
+    description: str = ""
+    adapter: str = "jsonl"
+    confirm: str = "explicit"
+    env: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    mcps: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+    sandbox: str = ""
+    read_only: tuple[str, ...] = ()
+    memory_mb: int = 0
+    processes: int = 0
+    interactive: bool = False
+    restart_limit: int = 3
+    auto_approve: tuple[str, ...] = ()
+
+
+def parse_template(text: str, values: Mapping[str, str] | None = None) -> Template:
+    """The template in `text`, with `values` instead of the defaults of `[overrides]`.
+
+    Raises:
+        InvalidTemplate: bad TOML, an unknown table or key, a wrong type, a value out of range, or a value for a
+            parameter that the template does not declare. The message names the place.
+    """
+    if len(text.encode()) > MAX_TEMPLATE_BYTES:
+        raise InvalidTemplate(f"the template is over {MAX_TEMPLATE_BYTES} bytes")
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidTemplate(f"the template is not TOML: {error}") from error
+    _check_shape(document)
+    filled = _fill(document, _parameters(document, values or {}))
+    return _build(filled)
+
+
+def _check_shape(document: dict[str, Any]) -> None:
+    for table, content in document.items():
+        if table not in _SHAPE:
+            raise InvalidTemplate(f"unknown table [{table}]", remedy=_did_you_mean(table, _SHAPE))
+        if not isinstance(content, dict):
+            raise InvalidTemplate(f"{table} must be a table: [{table}]")
+        keys = _SHAPE[table]
+        for key, value in content.items():
+            if keys is None:
+                _expect(value, str, f"{table}.{key}")
+                continue
+            if key not in keys:
+                raise InvalidTemplate(
+                    f"unknown key {key!r} in [{table}]", remedy=_did_you_mean(key, keys)
+                )
+            _expect(value, keys[key], f"{table}.{key}")
+
+
+_TYPE_NAMES: dict[type, str] = {
+    str: "a text",
+    list: "a list of texts",
+    dict: "a table of texts",
+    int: "a whole number",
+}
+
+
+def _expect(value: object, kind: type, where: str) -> None:
+    fits = isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+    if fits and isinstance(value, list):
+        fits = all(isinstance(item, str) for item in value)
+    if fits and isinstance(value, dict):
+        fits = all(isinstance(item, str) for item in value.values())
+    if fits and isinstance(value, int):
+        fits = value >= 0
+    if not fits:
+        raise InvalidTemplate(f"{where} must be {_TYPE_NAMES[kind]}")
+
+
+def _did_you_mean(word: str, known: Mapping[str, object]) -> str:
+    close = get_close_matches(word, list(known), n=1)
+    return f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(sorted(known))
+
+
+def _parameters(document: dict[str, Any], values: Mapping[str, str]) -> dict[str, str]:
+    declared: dict[str, str] = dict(document.get("overrides", {}))
+    for key in values:
+        if key not in declared:
+            known = ", ".join(sorted(declared)) or "none"
+            raise InvalidTemplate(
+                f"the template has no parameter {key!r}", remedy=f"[overrides] declares: {known}"
+            )
+    return declared | dict(values)
+
+
+def _fill(value: Any, parameters: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return _PARAMETER.sub(lambda found: parameters.get(found[1], found[0]), value)
+    if isinstance(value, list):
+        return [_fill(item, parameters) for item in value]
+    if isinstance(value, dict):
+        return {key: _fill(item, parameters) for key, item in value.items()}
+    return value
+
+
+def _build(document: dict[str, Any]) -> Template:
+    worker = document.get("worker", {})
+    station = document.get("workstation", {})
+    compute = document.get("compute", {})
+    sidecar = document.get("sidecar", {})
+    for table, key in (("worker", "name"), ("workstation", "command")):
+        if not document.get(table, {}).get(key):
+            raise InvalidTemplate(f"the template has no {table}.{key}")
+    adapter = _choice(station.get("adapter", "jsonl"), ADAPTERS, "workstation.adapter")
+    default_confirm = "explicit" if adapter == "jsonl" else "read"
+    project = worker.get("project", "")
+    return Template(
+        name=check_nick(worker["name"]),
+        project=check_name(project, "project") if project else "",
+        description=worker.get("description", ""),
+        command=tuple(station["command"]),
+        adapter=adapter,
+        confirm=_choice(
+            station.get("confirm", default_confirm), CONFIRMATIONS, "workstation.confirm"
+        ),
+        env=_environment(station.get("env", {})),
+        files=tuple(_file_name(name) for name in station.get("files", ())),
+        mcps=tuple(station.get("mcps", ())),
+        skills=tuple(station.get("skills", ())),
+        sandbox=_sandbox(compute.get("sandbox", "")),
+        read_only=tuple(_absolute(path) for path in compute.get("read_only", ())),
+        memory_mb=compute.get("memory_mb", 0),
+        processes=compute.get("processes", 0),
+        interactive="sidecar" in document,
+        restart_limit=sidecar.get("restart_limit", 3),
+        auto_approve=tuple(sidecar.get("auto_approve", ())),
+    )
+
+
+def _choice(value: str, known: tuple[str, ...], where: str) -> str:
+    if value not in known:
+        raise InvalidTemplate(f"{where} is {value!r}", remedy="one of " + ", ".join(known))
+    return value
+
+
+def _sandbox(name: str) -> str:
+    if name and NAME.fullmatch(name) is None:
+        raise InvalidTemplate(f"compute.sandbox {name!r} is no name of a provider")
+    return name
+
+
+def _environment(env: dict[str, str]) -> dict[str, str]:
+    for key, value in env.items():
+        if not key or "=" in key or "\0" in key + value:
+            raise InvalidTemplate(f"workstation.env has an impossible name or value: {key!r}")
+        if key.startswith("POSTROOM_"):
+            raise InvalidTemplate(f"workstation.env may not set {key}: Postroom sets it")
+    return env
+
+
+def _file_name(name: str) -> str:
+    if _FILE_NAME.fullmatch(name) is None:
+        raise InvalidTemplate(
+            f"workstation.files names {name!r}", remedy="plain names of files next to the template"
+        )
+    return name
+
+
+def _absolute(path: str) -> str:
+    if not path.startswith("/") or "\0" in path or ".." in path.split("/"):
+        raise InvalidTemplate(
+            f"compute.read_only names {path!r}", remedy="an absolute path without .."
+        )
+    if path.rstrip("/") == "":
+        raise InvalidTemplate(
+            "compute.read_only names the root folder", remedy="name the folder that is meant"
+        )
+    return path

@@ -1,0 +1,86 @@
+"""Every default of Postroom in one place, and how the environment changes it.
+
+Constants of the wire (subjects, streams, receipts) live with their rules in `postroom.protocol`; here is what an
+operator may choose.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from platformdirs import user_state_path
+
+DEFAULT_NATS_PORT = 4222
+DEFAULT_HTTP_PORT = 4280
+DEFAULT_ORG = "default"
+DEFAULT_PROJECT = "main"
+
+
+def default_state() -> Path:
+    """The state folder: `$POSTROOM_STATE`, else the user's XDG state folder."""
+    chosen = os.environ.get("POSTROOM_STATE", "")
+    return Path(chosen) if chosen else user_state_path("postroom")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a post room runs.
+
+    Attributes:
+        state: folder for keys, streams, database, workers; 0700.
+        host: loopback address to listen on (Postroom refuses others without TLS).
+        nats_port, http_port: preferred ports; 0, or a taken default, means any free one.
+        memory: keep streams and database in memory: everything is gone at the end.
+        sandbox: name of the sandbox provider for templates that name none.
+        jwt_lifetime: seconds a worker's bus credential is valid.
+        stop_grace: seconds a worker has to end before it is killed.
+    """
+
+    state: Path = field(default_factory=default_state)
+    host: str = "127.0.0.1"
+    nats_port: int = DEFAULT_NATS_PORT
+    http_port: int = DEFAULT_HTTP_PORT
+    memory: bool = False
+    sandbox: str = "bubblewrap"
+    jwt_lifetime: float = 7 * 86400.0
+    stop_grace: float = 5.0
+    stale_after: float = 300.0
+    """Seconds after which a message that nobody took raises an alert."""
+
+    # Layout of the state folder.
+    @property
+    def server_file(self) -> Path:
+        """Address and operator credential of the running post room, 0600."""
+        return self.state / "server.json"
+
+    @property
+    def lock_file(self) -> Path:
+        """Held as long as a post room has the folder open."""
+        return self.state / "lock"
+
+    @property
+    def keys(self) -> Path:
+        """Operator and account keys, 0600."""
+        return self.state / "keys"
+
+    @property
+    def nats(self) -> Path:
+        """Configuration, resolver and JetStream store of the embedded server."""
+        return self.state / "nats"
+
+    @property
+    def database(self) -> Path:
+        """The projection."""
+        return self.state / "postroom.db"
+
+    @property
+    def workers(self) -> Path:
+        """One folder per worker: workspace, sidecar state, files, log."""
+        return self.state / "workers"
+
+    @property
+    def logs(self) -> Path:
+        """Log of the control plane, of nats-server, and the audit log."""
+        return self.state / "logs"

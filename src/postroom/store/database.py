@@ -1,0 +1,172 @@
+"""The runner: one thread that writes, a few that read, and functions of a connection in between.
+
+SQLite has one writer at a time whatever we do, so one thread with its own connection is both the simplest and
+the fastest way to write from asyncio (a pool of connections spends its time waiting for the lock).
+
+WAL lets readers go on while it writes. `synchronous` is FULL, not NORMAL: the projection could be folded again
+after a power cut, but agents and keys have their only home here, and a key that was answered must still exist.
+The fold commits in batches, which pays for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.pool import QueuePool, StaticPool
+
+from postroom.errors import Refused, RequestTimeout
+from postroom.store.faults import typed_faults
+
+__all__ = ["Connection", "Database", "DatabaseStatistics"]
+
+T = TypeVar("T")
+
+BUSY_TIMEOUT = 5.0
+"""Seconds SQLite waits for another process's lock (a backup, `sqlite3` in a shell)."""
+
+READERS = 2
+QUEUE_LIMIT = 1024
+"""Calls that may wait for a thread; more are refused."""
+
+CALL_TIMEOUT = 30.0
+"""Seconds from the call to its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseStatistics:
+    """Counters since the database was opened."""
+
+    writes: int = 0
+    reads: int = 0
+    waiting: int = 0
+
+
+class Database:
+    """A SQLite database that asyncio code can use.
+
+    Args:
+        path: of the file, None for a database in memory (then reads take turns with writes).
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self._writer = _engine(path, writes=True)
+        self._reader = self._writer if path is None else _engine(path, writes=False)
+        self._write_thread = ThreadPoolExecutor(1, "store-write")
+        self._read_threads = (
+            self._write_thread if path is None else ThreadPoolExecutor(READERS, "store-read")
+        )
+        self._waiting = 0
+        self._writes = 0
+        self._reads = 0
+
+    async def __aenter__(self) -> Self:
+        """The database itself; `close` follows at the end."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def write(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a transaction in the writer's thread: all of it is on disk on return, or nothing.
+
+        Raises:
+            StateUnwritable: disk full or read-only.
+            StoreLocked: another process holds the database.
+            Refused: too many calls wait.
+            RequestTimeout: it took longer than `CALL_TIMEOUT`; whether it was committed is unknown.
+        """
+        self._writes += 1
+        return await self._run(self._write_thread, self._writer, work)
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` on one consistent view; a file's reading connections cannot write.
+
+        Raises:
+            Refused: too many calls wait.
+            RequestTimeout: it took longer than `CALL_TIMEOUT`.
+        """
+        self._reads += 1
+        return await self._run(self._read_threads, self._reader, work)
+
+    async def outside_transaction(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in the writer's thread with autocommit, for `VACUUM` and `ATTACH`."""
+        return await self._run(self._write_thread, self._writer, work, autocommit=True)
+
+    async def close(self) -> None:
+        """Finish what was begun and close the file; idempotent."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._read_threads.shutdown()
+        self._write_thread.shutdown()
+        self._reader.dispose()
+        self._writer.dispose()
+
+    def statistics(self) -> DatabaseStatistics:
+        """Counters since the database was opened."""
+        return DatabaseStatistics(self._writes, self._reads, self._waiting)
+
+    async def _run(
+        self,
+        threads: ThreadPoolExecutor,
+        engine: Engine,
+        work: Callable[[Connection], T],
+        *,
+        autocommit: bool = False,
+    ) -> T:
+        if self._waiting >= QUEUE_LIMIT:
+            raise Refused("the database has too much to do", remedy="try again in a moment")
+        self._waiting += 1
+        call = asyncio.get_running_loop().run_in_executor(threads, _call, engine, work, autocommit)
+        try:
+            return await asyncio.wait_for(call, CALL_TIMEOUT)
+        except TimeoutError as error:
+            raise RequestTimeout("the database did not answer in time") from error
+        finally:
+            self._waiting -= 1
+
+
+def _call(engine: Engine, work: Callable[[Connection], T], autocommit: bool) -> T:
+    with typed_faults():
+        if autocommit:
+            with engine.connect() as connection:
+                return work(connection.execution_options(postroom_autocommit=True))
+        with engine.begin() as connection:
+            return work(connection)
+
+
+def _engine(path: Path | None, *, writes: bool) -> Engine:
+    pool: dict[str, Any] = (
+        {"poolclass": StaticPool}
+        if path is None
+        else {"poolclass": QueuePool, "pool_size": 1 if writes else READERS, "max_overflow": 0}
+    )
+    engine = create_engine(
+        f"sqlite:///{path or ':memory:'}",
+        connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT, "isolation_level": None},
+        **pool,
+    )
+    pragmas = ["foreign_keys = ON"]
+    if path is not None:
+        pragmas += ["journal_mode = WAL", "synchronous = FULL"] if writes else ["query_only = ON"]
+
+    def prepare(connection: Any, _record: object) -> None:
+        for pragma in pragmas:
+            connection.execute(f"PRAGMA {pragma}")
+
+    # The driver is in autocommit mode, so that we say when a transaction begins: a writer takes the lock at
+    # once (IMMEDIATE), or its first read could be of a state that another process changes before its write.
+    def begin(connection: Connection) -> None:
+        if not connection.get_execution_options().get("postroom_autocommit"):
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    event.listen(engine, "connect", prepare)
+    event.listen(engine, "begin", begin)
+    return engine

@@ -1,0 +1,192 @@
+"""The tables.
+
+Two kinds, and the difference matters for `mail.retention.rebuild`: identity has its origin here; the projection is
+folded from the log and holds nothing that the log (or a snapshot of it) does not say.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+REVISION = "0001"
+"""The migration that makes exactly these tables (a test compares them)."""
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+# ── identity: its origin is here ────────────────────────────────────────────────────────────────────────────
+
+agents = Table(
+    "agents",
+    metadata,
+    Column("uid", Text, primary_key=True),
+    Column("org", Text, nullable=False),
+    Column("nick", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("skeleton", Text, nullable=False),
+    # Key of the HMAC that makes message ids; stable over restarts of the agent, never shown.
+    Column("message_secret", LargeBinary, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("retired_at", Float),
+    Index("ix_agents_nick", "org", "nick", unique=True, sqlite_where=text("retired_at IS NULL")),
+    Index(
+        "ix_agents_skeleton",
+        "org",
+        "skeleton",
+        unique=True,
+        sqlite_where=text("retired_at IS NULL"),
+    ),
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("uid", Text, ForeignKey("agents.uid"), primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("template", Text, nullable=False),
+    Column("files", Text, nullable=False),  # JSON: name to base64
+    Column("overrides", Text, nullable=False),  # JSON: what --set gave
+    Column("sandbox", Text, nullable=False),
+    Column("level", Text, nullable=False),
+    Column("desired", Text, nullable=False),
+    Column("token_sha256", Text, nullable=False, unique=True),
+    Column("created_at", Float, nullable=False),
+)
+
+memberships = Table(
+    "memberships",
+    metadata,
+    Column("uid", Text, ForeignKey("agents.uid"), primary_key=True),
+    Column("project", Text, primary_key=True),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("uid", Text, ForeignKey("agents.uid"), nullable=False),
+    Column("sha256", Text, nullable=False, unique=True),
+    Column("created_at", Float, nullable=False),
+    Column("revoked_at", Float),
+)
+
+# ── the projection: folded from the log ─────────────────────────────────────────────────────────────────────
+
+messages = Table(
+    "messages",
+    metadata,
+    Column("seq", Integer, primary_key=True),  # of INBOX
+    Column("id", Text, nullable=False),
+    Column("sender", Text, nullable=False),
+    Column("recipient", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("message", Text, nullable=False),  # JSON: A2A Message
+    Column("context_id", Text, nullable=False),
+    Column("expects_reply", Boolean, nullable=False),
+    Column("reply_to", Text, nullable=False),
+    Column("requeue_of", Text, nullable=False),
+    Column("sent_at", Float, nullable=False),
+    Column("stored_at", Float, nullable=False),
+    Column("expires_at", Float, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("final", Boolean, nullable=False),
+    Column("updated_at", Float, nullable=False),
+    UniqueConstraint("sender", "id"),
+    Index("ix_messages_id", "id"),
+    Index("ix_messages_recipient", "recipient", "seq"),
+    Index("ix_messages_sender", "sender", "seq"),
+    Index("ix_messages_reply_to", "reply_to", sqlite_where=text("reply_to != ''")),
+    Index("ix_messages_requeue_of", "requeue_of", sqlite_where=text("requeue_of != ''")),
+    Index("ix_messages_open", "recipient", "stored_at", sqlite_where=text("final = 0")),
+    Index("ix_messages_expiry", "expires_at", sqlite_where=text("final = 0 AND expires_at > 0")),
+    Index(
+        "ix_messages_waiting", "stored_at", sqlite_where=text("final = 0 AND state = 'accepted'")
+    ),
+)
+
+early_receipts = Table(
+    "early_receipts",
+    metadata,
+    Column("seq", Integer, primary_key=True),  # of RECEIPTS
+    Column("sender", Text, nullable=False),
+    Column("message_id", Text, nullable=False),
+    Column("recipient", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("at", Float, nullable=False),
+    Index("ix_early_receipts_message", "sender", "message_id"),
+)
+
+posts = Table(
+    "posts",
+    metadata,
+    Column("seq", Integer, primary_key=True),  # of FEED
+    Column("id", Text, nullable=False),
+    Column("project", Text, nullable=False),
+    Column("sender", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("message", Text, nullable=False),  # JSON: A2A Message
+    Column("at", Float, nullable=False),
+    UniqueConstraint("sender", "id"),
+    Index("ix_posts_project", "project", "seq"),
+)
+
+deadletters = Table(
+    "deadletters",
+    metadata,
+    Column("id", Integer, primary_key=True),  # sequence in DEADLETTER
+    # Which delivery failed: <stream>-<sequence>-<consumer>.
+    Column("origin", Text, nullable=False, unique=True),
+    Column("subject", Text, nullable=False),
+    Column("sender", Text, nullable=False),
+    Column("recipient", Text, nullable=False),
+    Column("message_id", Text, nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("at", Float, nullable=False),
+    Column("dropped_at", Float),
+    Index("ix_deadletters_message", "sender", "message_id"),
+)
+
+alerts = Table(
+    "alerts",
+    metadata,
+    Column("seq", Integer, primary_key=True),  # of ALERTS
+    Column("sender", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("about", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("at", Float, nullable=False),
+    Index("ix_alerts_about", "kind", "about", sqlite_where=text("about != ''")),
+)
+
+cursors = Table(
+    "cursors",
+    metadata,
+    Column("stream", Text, primary_key=True),
+    Column("seq", Integer, nullable=False),
+)
+
+PROJECTION = (messages, early_receipts, posts, deadletters, alerts, cursors)
+"""The tables that `rebuild` empties and folds again."""

@@ -1,0 +1,91 @@
+"""What is needed to start a worker again, as rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from postroom.store.schema import workers
+
+RUNNING = "running"
+STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRecord:
+    """A worker as it was asked for.
+
+    Attributes:
+        template: text of the TOML file.
+        files: name to base64, the files next to the template.
+        overrides: what `--set` gave.
+        sandbox, level: provider, and the enforcement level that was asked of it.
+        desired: `running` or `stopped`.
+        token_sha256: of the bearer token that opens its door, hexadecimal.
+    """
+
+    uid: str
+    project: str
+    template: str
+    sandbox: str
+    level: str
+    desired: str
+    token_sha256: str
+    created_at: float
+    files: dict[str, str] = field(default_factory=dict)
+    overrides: dict[str, str] = field(default_factory=dict)
+
+
+_COLUMNS = [workers.c[item.name] for item in fields(WorkerRecord)]
+
+
+def _record(row: Row) -> WorkerRecord:
+    values = dict(row._mapping)
+    values |= {name: json.loads(values[name]) for name in ("files", "overrides")}
+    return WorkerRecord(**values)
+
+
+def add_worker(connection: Connection, worker: WorkerRecord) -> None:
+    """Store a new worker; its agent must exist."""
+    values = asdict(worker)
+    values |= {name: json.dumps(values[name]) for name in ("files", "overrides")}
+    connection.execute(insert(workers).values(**values))
+
+
+def worker_by_uid(connection: Connection, uid: str) -> WorkerRecord | None:
+    """The worker with that uid."""
+    row = connection.execute(select(*_COLUMNS).where(workers.c.uid == uid)).first()
+    return None if row is None else _record(row)
+
+
+def all_workers(connection: Connection, *, desired: str = "") -> list[WorkerRecord]:
+    """All workers, oldest first; with `desired` only those."""
+    found = select(*_COLUMNS).order_by(workers.c.created_at, workers.c.uid)
+    if desired:
+        found = found.where(workers.c.desired == desired)
+    return [_record(row) for row in connection.execute(found)]
+
+
+def set_desired(connection: Connection, uid: str, desired: str) -> bool:
+    """Say what the worker should do; False if there is none."""
+    changed = update(workers).where(workers.c.uid == uid).values(desired=desired)
+    return connection.execute(changed).rowcount == 1
+
+
+def set_token(connection: Connection, uid: str, token_sha256: str) -> bool:
+    """Replace the token that opens the worker's door; False if there is none."""
+    changed = update(workers).where(workers.c.uid == uid).values(token_sha256=token_sha256)
+    return connection.execute(changed).rowcount == 1
+
+
+def worker_by_token(connection: Connection, token_sha256: str) -> str:
+    """Uid of the worker whose token has that hash, "" if there is none."""
+    found = select(workers.c.uid).where(workers.c.token_sha256 == token_sha256)
+    return connection.execute(found).scalar() or ""
+
+
+def remove_worker(connection: Connection, uid: str) -> None:
+    """Forget how to start it; its agent stays."""
+    connection.execute(delete(workers).where(workers.c.uid == uid))

@@ -1,0 +1,83 @@
+"""Measure what `pip install postroom` brings: packages and megabytes of the base install, against limits.
+
+It builds the wheel, installs it with requirements/base.txt into a throw-away environment that has nothing
+else (not even pip), starts the installed command once, and counts. So it also proves that the base install
+is enough for the command line. Run it with the project's own environment (`make footprint`).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import venv
+from dataclasses import dataclass
+from importlib.metadata import distributions
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE_LIMIT = 75
+MEGABYTE_LIMIT = 180
+_BYTES_PER_MEGABYTE = 1_000_000
+# The unit of st_blocks, whatever the file system's own block size is (POSIX).
+_BYTES_PER_BLOCK = 512
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """The size of an installation: number of distributions, and megabytes on disk."""
+
+    packages: int
+    megabytes: float
+
+    @property
+    def within_limits(self) -> bool:
+        """Whether both numbers stay at or under the limits."""
+        return self.packages <= PACKAGE_LIMIT and self.megabytes <= MEGABYTE_LIMIT
+
+    def __str__(self) -> str:
+        return (
+            f"footprint: {self.packages} packages (limit {PACKAGE_LIMIT}), "
+            f"{self.megabytes:.0f} MB (limit {MEGABYTE_LIMIT})"
+        )
+
+
+def measure(environment: Path) -> Footprint:
+    """Count the distributions and the disk blocks of a virtual environment."""
+    folders = [str(folder) for folder in environment.glob("lib/python3*/site-packages")]
+    packages = sum(1 for _ in distributions(path=folders))
+    files = (path for path in environment.rglob("*") if path.is_file() and not path.is_symlink())
+    size = sum(path.stat().st_blocks for path in files) * _BYTES_PER_BLOCK
+    return Footprint(packages, size / _BYTES_PER_MEGABYTE)
+
+
+def install(environment: Path, scratch: Path) -> None:
+    """Fill a new environment with the pinned base requirements and a wheel of this checkout."""
+    venv.create(environment, with_pip=False)
+    python = str(environment / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    _run(*pip, "wheel", "--no-deps", "--no-build-isolation", f"--wheel-dir={scratch}", str(ROOT))
+    base = str(ROOT / "requirements" / "base.txt")
+    _run(*pip, "--python", python, "install", "--require-hashes", "-r", base)
+    wheels = [str(wheel) for wheel in scratch.glob("*.whl")]
+    _run(*pip, "--python", python, "install", "--no-deps", *wheels)
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=600)
+
+
+def main() -> int:
+    """Print the footprint; exit 1 over a limit."""
+    with tempfile.TemporaryDirectory(prefix="postroom-footprint-") as folder:
+        scratch = Path(folder)
+        environment = scratch / "environment"
+        install(environment, scratch)
+        _run(str(environment / "bin" / "postroom"), "--help")
+        footprint = measure(environment)
+    print(footprint)
+    return 0 if footprint.within_limits else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
