@@ -49,18 +49,41 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class BusStatistics:
-    """Counters since the bus was opened."""
+    """Counters since the bus was opened.
+
+    Attributes:
+        published: messages given to the bus and not refused.
+        received: messages and deliveries handed to handlers.
+        acked: deliveries acknowledged.
+        refused: calls that the bus denied or refused.
+        ignored: frames that were not what their subject says, taken by nobody.
+        dropped: messages lost because a handler was too slow (never stored records, which come again).
+        handler_errors: handlers that raised.
+        reconnects: times the connection was made again.
+        open_deliveries: deliveries that are neither acked nor given back.
+        connected: now.
+    """
 
     published: int = 0
     received: int = 0
     acked: int = 0
     refused: int = 0
+    ignored: int = 0
+    dropped: int = 0
+    handler_errors: int = 0
     reconnects: int = 0
+    open_deliveries: int = 0
     connected: bool = True
 
 
 class Delivery(Protocol):
-    """One delivery of a stored message to a consumer; it comes again unless it is acked or terminated."""
+    """One delivery of a stored message to a consumer; it comes again unless it is acked or terminated.
+
+    It is *open* until one of `ack`, `nak` and `term` was called; what is called after that does nothing. While
+    it is open, in-progress beats are sent for it every `BEAT_INTERVAL` seconds, also after its handler returned:
+    a handler may hand it on and acknowledge later. Closing the subscription ends the beats, and open deliveries
+    may still be acknowledged for `ack_wait` seconds.
+    """
 
     @property
     def message(self) -> Message:
@@ -74,8 +97,17 @@ class Delivery(Protocol):
     def pending(self) -> int:
         """Messages that wait behind this one."""
 
-    async def ack(self) -> None:
-        """Done: it will not come again (short of a crash of the server before it wrote that down)."""
+    async def ack(self, *, confirm: bool = True) -> None:
+        """Done: it will not come again (short of a crash of the server before it wrote that down).
+
+        Args:
+            confirm: wait until the server said so; otherwise an acknowledgement that is lost on the way means
+                that the message comes again.
+
+        Raises:
+            RequestTimeout: the server did not confirm in time; it may come again.
+            BusDisconnected: there is no connection; it will come again.
+        """
 
     async def nak(self, delay: float = 0.0) -> None:
         """Not done: it comes again after `delay` seconds, up to the consumer's `max_deliver`."""
@@ -118,7 +150,7 @@ class MessageBusProvider(Protocol):
         *,
         id: str = "",  # noqa: A002 (the field's own word)
         metadata: Mapping[str, str] | None = None,
-        timeout: float = 5.0,  # noqa: ASYNC109 (a deadline of the operation on the wire)
+        timeout: float = 5.0,
     ) -> Stored | None:
         """Publish; for a subject that a stream stores, return when the record is on disk.
 
@@ -156,7 +188,7 @@ class MessageBusProvider(Protocol):
         payload: bytes,
         *,
         metadata: Mapping[str, str] | None = None,
-        timeout: float = 5.0,  # noqa: ASYNC109
+        timeout: float = 5.0,
     ) -> Message:
         """Ask and wait for one answer.
 
@@ -167,21 +199,27 @@ class MessageBusProvider(Protocol):
         """
 
     async def serve(self, subject: str, responder: Responder, *, queue: str = "") -> Subscription:
-        """Answer requests on `subject`; a request whose reply subject is not the asker's own is not answered."""
+        """Answer requests on `subject`, several at a time.
+
+        A request whose reply subject is not the asker's own is not answered. A responder that raises a
+        `PostroomError` answers `{"error": <problem document>}`; any other error is reported and answered as an
+        internal one.
+        """
 
     async def consume(
         self, stream: str, durable: str, handler: DeliveryHandler, *, batch: int = 16
     ) -> Subscription:
         """Pull from a durable consumer, in order, until closed; survives reconnects.
 
-        The handler acks. While it runs, in-progress beats are sent. If it raises, the delivery is given back
-        with the delay of `redelivery_delay` and the error is reported by `statistics` and the log.
+        The handler acks, or hands the delivery on to someone who does (see `Delivery`). If it raises, the
+        delivery is given back with the delay of `redelivery_delay` and the error is reported by `statistics`
+        and the log. Frames that are not deliveries to this identity are ignored.
 
         Args:
             stream: name.
-            durable: name of the consumer, which must exist.
+            durable: name of the consumer; while it does not exist, it is waited for.
             handler: awaited for one delivery at a time.
-            batch: deliveries fetched ahead at most.
+            batch: most deliveries that are open at a time, fetched ahead ones included.
         """
 
     async def close(self) -> None:
@@ -233,3 +271,6 @@ class BusAdmin(Protocol):
 
     async def last_sequence(self, stream: str) -> int:
         """Sequence of the newest record, 0 for an empty stream."""
+
+    async def purge(self, stream: str, subject: str = "") -> int:
+        """Delete every record, or those whose subject matches `subject`; returns how many."""

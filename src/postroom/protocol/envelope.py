@@ -13,8 +13,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from postroom.errors import InvalidName, MessageTooLarge, ProtocolViolation
+from postroom.errors import InvalidInput, InvalidName, MessageTooLarge, ProtocolViolation
 from postroom.protocol.ids import check_message_id
+from postroom.protocol.records import read_record
 from postroom.protocol.times import format_time, parse_time
 
 MAX_ENVELOPE_BYTES = 512 * 1024
@@ -54,6 +55,7 @@ class Envelope:
 
         Raises:
             MessageTooLarge: over `MAX_ENVELOPE_BYTES`.
+            InvalidInput: the message or a time is something that JSON cannot say.
         """
         record: dict[str, Any] = {
             "v": VERSION,
@@ -69,7 +71,12 @@ class Envelope:
         for key in ("reply_to", "requeue_of", "response_subject"):
             if value := getattr(self, key):
                 record[key] = value
-        payload = json.dumps(record, separators=(",", ":"), ensure_ascii=False)
+        try:
+            payload = json.dumps(
+                record, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+            )
+        except (ValueError, RecursionError) as error:
+            raise InvalidInput(f"the message cannot be written as JSON: {error}") from error
         # A lone surrogate has no UTF-8 form; it may come from an agent's JSON line.
         encoded = payload.encode("utf-8", errors="replace")
         if len(encoded) > MAX_ENVELOPE_BYTES:
@@ -86,10 +93,10 @@ class Envelope:
         Raises:
             ProtocolViolation: it is none, or of a version that is not known.
         """
+        record = read_record(payload)
+        if record.get("v") != VERSION:
+            raise ProtocolViolation("not an envelope of version 1")
         try:
-            record = json.loads(payload)
-            if not isinstance(record, dict) or record.get("v") != VERSION:
-                raise ProtocolViolation("not an envelope of version 1")
             message = record["message"]
             if not isinstance(message, dict):
                 raise ProtocolViolation("the envelope's message is no object")
@@ -100,11 +107,11 @@ class Envelope:
                 sent_at=parse_time(_text(record, "sent_at")),
                 expects_reply=record.get("expects_reply") is True,
                 reply_to=_text(record, "reply_to", ""),
-                expires_at=parse_time(record["expires_at"]) if "expires_at" in record else 0.0,
+                expires_at=parse_time(_text(record, "expires_at")) if "expires_at" in record else 0.0,
                 requeue_of=_text(record, "requeue_of", ""),
                 response_subject=_text(record, "response_subject", ""),
             )
-        except (ValueError, KeyError, TypeError, RecursionError, InvalidName) as error:
+        except (KeyError, InvalidName) as error:
             raise ProtocolViolation(f"not an envelope: {error}") from error
 
     def expired(self, now: float) -> bool:

@@ -85,7 +85,7 @@ def check_name(text: str, what: str = "name") -> str:
 def skeleton(nick: str) -> str:
     """What `nick` looks like: two nicks with the same skeleton can be taken for one another."""
     folded = unicodedata.normalize("NFKC", nick).casefold().translate(_SKELETON)
-    return folded.replace("rn", "m").replace("vv", "w").replace("-", "")
+    return folded.replace("-", "").replace("rn", "m").replace("vv", "w")
 
 
 _RESERVED_SKELETONS = frozenset(skeleton(nick) for nick in RESERVED_NICKS)
@@ -95,9 +95,11 @@ def check_nick(text: str) -> str:
     """`text` if an agent may be called that.
 
     Raises:
-        InvalidName: malformed, or it impersonates people or the system.
+        InvalidName: malformed, it impersonates people or the system, or it could be read as a uid.
     """
     check_name(text, "nick")
+    if is_uid(text):
+        raise InvalidName(f"the nick {text!r} could be taken for the uid of another agent")
     if skeleton(text) in _RESERVED_SKELETONS:
         raise InvalidName(f"the nick {text!r} is reserved for people or the system")
     return text
@@ -110,7 +112,9 @@ def message_id(secret: bytes, recipient: str, key: str) -> str:
     the same recipient is the same message, and nobody else can squat on the id to suppress it (de-duplication
     in a stream is by id alone).
     """
-    mac = hmac.new(secret, f"{recipient}\0{key}".encode(), hashlib.sha256)
+    # An agent chooses the key, so it may hold a lone surrogate, which has no UTF-8 form.
+    named = f"{recipient}\0{key}".encode("utf-8", "surrogatepass")
+    mac = hmac.new(secret, named, hashlib.sha256)
     return mac.hexdigest()[:32]
 
 

@@ -7,10 +7,14 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from postroom.errors import ProtocolViolation
+from postroom.protocol.records import instant, read_record
 from postroom.protocol.text import one_line
 
 BEAT_INTERVAL = 5.0
 """Seconds between two status messages of a live worker; PRESENCE forgets after 30 s (`streams.STREAMS`)."""
+
+MAX_WAITING = 1_000_000
+"""A worker that claims more unconfirmed messages than this does not count messages."""
 
 
 class WorkerState(StrEnum):
@@ -57,15 +61,18 @@ class Presence:
         Raises:
             ProtocolViolation: it is none.
         """
+        record = read_record(payload)
+        waiting = record.get("waiting", 0)
+        if not isinstance(waiting, int) or not 0 <= waiting <= MAX_WAITING:
+            raise ProtocolViolation("waiting is no number of messages")
         try:
-            record = json.loads(payload)
             return cls(
                 state=WorkerState(record["state"]),
-                at=float(record["at"]),
-                started_at=float(record["started_at"]),
+                at=instant(record, "at"),
+                started_at=instant(record, "started_at"),
                 detail=one_line(str(record.get("detail", "")), 200),
                 sandbox=one_line(str(record.get("sandbox", "")), 20),
-                waiting=int(record.get("waiting", 0)),
+                waiting=waiting,
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, RecursionError) as error:
             raise ProtocolViolation(f"not a presence record: {error}") from error

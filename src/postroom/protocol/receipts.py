@@ -8,11 +8,14 @@ context) → `answered`; or `dead` with a reason. States only move forward. A me
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from postroom.errors import ProtocolViolation
+from postroom.errors import InvalidName, ProtocolViolation
+from postroom.protocol.ids import check_message_id
+from postroom.protocol.records import instant, read_record
 from postroom.protocol.text import one_line
 
 
@@ -76,6 +79,10 @@ def reached(current: State, wanted: State) -> bool:
     return RANK[current] >= RANK[wanted]
 
 
+# One token of a subject, or `#` and a project. It may name an agent that never was.
+_RECIPIENT = re.compile(r"[!-~]{1,128}")
+
+
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """One report on one message, as stored in RECEIPTS; who reports is in its subject.
@@ -114,16 +121,19 @@ class Receipt:
         Raises:
             ProtocolViolation: it is none.
         """
+        record = read_record(payload)
+        recipient = record.get("recipient")
+        if not isinstance(recipient, str) or _RECIPIENT.fullmatch(recipient) is None:
+            raise ProtocolViolation("a receipt names no recipient")
         try:
-            record = json.loads(payload)
             return cls(
-                message_id=str(record["message_id"]),
-                recipient=str(record["recipient"]),
+                message_id=check_message_id(str(record["message_id"])),
+                recipient=recipient,
                 state=State(record["state"]),
-                at=float(record["at"]),
+                at=instant(record, "at"),
                 reason=one_line(str(record.get("reason", "")), 500),
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, RecursionError, InvalidName) as error:
             raise ProtocolViolation(f"not a receipt: {error}") from error
 
 

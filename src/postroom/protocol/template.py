@@ -14,6 +14,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from pathlib import PurePosixPath
 from typing import Any
 
 from postroom.errors import InvalidTemplate
@@ -24,6 +25,8 @@ CONFIRMATIONS = ("explicit", "read")
 MAX_TEMPLATE_BYTES = 64 * 1024
 MAX_FILES_BYTES = 4 * 1024 * 1024
 """Size of all files of a template together; what is larger is mounted by `compute.read_only`."""
+MAX_NUMBER = 2**31 - 1
+"""Largest whole number in a template; more would overflow in the limits of the operating system."""
 
 _PARAMETER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -91,11 +94,12 @@ def parse_template(text: str, values: Mapping[str, str] | None = None) -> Templa
         InvalidTemplate: bad TOML, an unknown table or key, a wrong type, a value out of range, or a value for a
             parameter that the template does not declare. The message names the place.
     """
-    if len(text.encode()) > MAX_TEMPLATE_BYTES:
-        raise InvalidTemplate(f"the template is over {MAX_TEMPLATE_BYTES} bytes")
     try:
+        if len(text.encode()) > MAX_TEMPLATE_BYTES:
+            raise InvalidTemplate(f"the template is over {MAX_TEMPLATE_BYTES} bytes")
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    # Beside its own error the reader lets through what deep nesting and very long numbers raise.
+    except (ValueError, RecursionError) as error:
         raise InvalidTemplate(f"the template is not TOML: {error}") from error
     _check_shape(document)
     filled = _fill(document, _parameters(document, values or {}))
@@ -124,7 +128,7 @@ _TYPE_NAMES: dict[type, str] = {
     str: "a text",
     list: "a list of texts",
     dict: "a table of texts",
-    int: "a whole number",
+    int: f"a whole number from 0 to {MAX_NUMBER}",
 }
 
 
@@ -135,7 +139,7 @@ def _expect(value: object, kind: type, where: str) -> None:
     if fits and isinstance(value, dict):
         fits = all(isinstance(item, str) for item in value.values())
     if fits and isinstance(value, int):
-        fits = value >= 0
+        fits = 0 <= value <= MAX_NUMBER
     if not fits:
         raise InvalidTemplate(f"{where} must be {_TYPE_NAMES[kind]}")
 
@@ -153,7 +157,14 @@ def _parameters(document: dict[str, Any], values: Mapping[str, str]) -> dict[str
             raise InvalidTemplate(
                 f"the template has no parameter {key!r}", remedy=f"[overrides] declares: {known}"
             )
+        if not _is_passable(values[key]):
+            raise InvalidTemplate(f"the value of the parameter {key!r} cannot be passed to a program")
     return declared | dict(values)
+
+
+def _is_passable(text: str) -> bool:
+    """Whether it can be an argument, a path or an environment value: Unicode without NUL."""
+    return "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def _fill(value: Any, parameters: Mapping[str, str]) -> Any:
@@ -174,6 +185,8 @@ def _build(document: dict[str, Any]) -> Template:
     for table, key in (("worker", "name"), ("workstation", "command")):
         if not document.get(table, {}).get(key):
             raise InvalidTemplate(f"the template has no {table}.{key}")
+    if not station["command"][0] or not all(map(_is_passable, station["command"])):
+        raise InvalidTemplate("workstation.command cannot be started: an empty name or a NUL")
     adapter = _choice(station.get("adapter", "jsonl"), ADAPTERS, "workstation.adapter")
     default_confirm = "explicit" if adapter == "jsonl" else "read"
     project = worker.get("project", "")
@@ -234,7 +247,7 @@ def _absolute(path: str) -> str:
         raise InvalidTemplate(
             f"compute.read_only names {path!r}", remedy="an absolute path without .."
         )
-    if path.rstrip("/") == "":
+    if len(PurePosixPath(path).parts) == 1:  # also "//" and "/./"
         raise InvalidTemplate(
             "compute.read_only names the root folder", remedy="name the folder that is meant"
         )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
+from postroom.store.rows import all_of, first_of
 from postroom.store.schema import agents, api_keys, memberships
 
 
@@ -35,10 +36,6 @@ class Agent:
 _COLUMNS = [agents.c[field.name] for field in fields(Agent)]
 
 
-def _agent(row: Row | None) -> Agent | None:
-    return None if row is None else Agent(*row)
-
-
 def add_agent(connection: Connection, agent: Agent, skeleton: str, message_secret: bytes) -> None:
     """Store a new agent; nick and skeleton must be free (unique indexes hold that)."""
     connection.execute(
@@ -56,7 +53,7 @@ def add_agent(connection: Connection, agent: Agent, skeleton: str, message_secre
 
 def agent_by_uid(connection: Connection, uid: str) -> Agent | None:
     """The agent with that uid, retired or not."""
-    return _agent(connection.execute(select(*_COLUMNS).where(agents.c.uid == uid)).first())
+    return first_of(connection, Agent, select(*_COLUMNS).where(agents.c.uid == uid))
 
 
 def agent_by_nick(connection: Connection, org: str, nick: str) -> Agent | None:
@@ -64,7 +61,7 @@ def agent_by_nick(connection: Connection, org: str, nick: str) -> Agent | None:
     found = select(*_COLUMNS).where(
         agents.c.org == org, agents.c.nick == nick, agents.c.retired_at.is_(None)
     )
-    return _agent(connection.execute(found).first())
+    return first_of(connection, Agent, found)
 
 
 def agent_by_skeleton(connection: Connection, org: str, skeleton: str) -> Agent | None:
@@ -72,13 +69,13 @@ def agent_by_skeleton(connection: Connection, org: str, skeleton: str) -> Agent 
     found = select(*_COLUMNS).where(
         agents.c.org == org, agents.c.skeleton == skeleton, agents.c.retired_at.is_(None)
     )
-    return _agent(connection.execute(found).first())
+    return first_of(connection, Agent, found)
 
 
 def agents_by_uid(connection: Connection, uids: Iterable[str]) -> dict[str, Agent]:
     """The agents among `uids`, retired or not."""
-    rows = connection.execute(select(*_COLUMNS).where(agents.c.uid.in_(set(uids))))
-    return {row.uid: Agent(*row) for row in rows}
+    found = select(*_COLUMNS).where(agents.c.uid.in_(set(uids)))
+    return {agent.uid: agent for agent in all_of(connection, Agent, found)}
 
 
 def all_agents(connection: Connection, org: str, *, retired: bool = False) -> list[Agent]:
@@ -88,7 +85,7 @@ def all_agents(connection: Connection, org: str, *, retired: bool = False) -> li
     )
     if not retired:
         found = found.where(agents.c.retired_at.is_(None))
-    return [Agent(*row) for row in connection.execute(found)]
+    return all_of(connection, Agent, found)
 
 
 def retire_agent(connection: Connection, uid: str, at: float) -> bool:

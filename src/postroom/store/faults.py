@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from sqlalchemy.exc import DBAPIError
@@ -38,7 +38,7 @@ def environment_fault(error: BaseException | None) -> EnvironmentFault | None:
 
 
 @contextmanager
-def typed_faults() -> Iterator[None]:
+def typed_faults() -> Generator[None, None, None]:
     """Turn faults of disk and lock into `EnvironmentFault`; every other error passes unchanged.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field, fields
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, RowMapping, delete, insert, select, update
 
 from postroom.store.schema import workers
 
@@ -41,8 +41,8 @@ class WorkerRecord:
 _COLUMNS = [workers.c[item.name] for item in fields(WorkerRecord)]
 
 
-def _record(row: Row) -> WorkerRecord:
-    values = dict(row._mapping)
+def _record(row: RowMapping) -> WorkerRecord:
+    values = dict(row)
     values |= {name: json.loads(values[name]) for name in ("files", "overrides")}
     return WorkerRecord(**values)
 
@@ -56,7 +56,7 @@ def add_worker(connection: Connection, worker: WorkerRecord) -> None:
 
 def worker_by_uid(connection: Connection, uid: str) -> WorkerRecord | None:
     """The worker with that uid."""
-    row = connection.execute(select(*_COLUMNS).where(workers.c.uid == uid)).first()
+    row = connection.execute(select(*_COLUMNS).where(workers.c.uid == uid)).mappings().first()
     return None if row is None else _record(row)
 
 
@@ -65,7 +65,7 @@ def all_workers(connection: Connection, *, desired: str = "") -> list[WorkerReco
     found = select(*_COLUMNS).order_by(workers.c.created_at, workers.c.uid)
     if desired:
         found = found.where(workers.c.desired == desired)
-    return [_record(row) for row in connection.execute(found)]
+    return [_record(row) for row in connection.execute(found).mappings()]
 
 
 def set_desired(connection: Connection, uid: str, desired: str) -> bool:

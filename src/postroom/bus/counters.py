@@ -1,0 +1,36 @@
+"""The mutable side of `BusStatistics`, shared by the implementations of the bus."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from postroom.bus.port import BusStatistics
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a bus counts while it works; the words are those of `BusStatistics`."""
+
+    published: int = 0
+    received: int = 0
+    acked: int = 0
+    refused: int = 0
+    ignored: int = 0
+    dropped: int = 0
+    handler_errors: int = 0
+    reconnects: int = 0
+
+    def frozen(self, *, open_deliveries: int, connected: bool) -> BusStatistics:
+        """What `statistics` answers."""
+        return BusStatistics(
+            published=self.published,
+            received=self.received,
+            acked=self.acked,
+            refused=self.refused,
+            ignored=self.ignored,
+            dropped=self.dropped,
+            handler_errors=self.handler_errors,
+            reconnects=self.reconnects,
+            open_deliveries=open_deliveries,
+            connected=connected,
+        )

@@ -1,0 +1,305 @@
+"""A nats-server as a child of this process: starting, readiness, the lock on its store, stopping.
+
+Start-up has no event that a parent could wait for but the file in which the server writes its ports; that is
+looked for every few milliseconds, then the server's greeting (INFO) is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from postroom.bus import store_lock
+from postroom.bus.parent_death import die_with_parent
+from postroom.bus.server_binary import check_version, find_binary
+from postroom.bus.server_config import ServerConfig, render
+from postroom.bus.system import SystemConnection
+from postroom.errors import (
+    EnvironmentFault,
+    PortTaken,
+    ProtocolViolation,
+    ServerFailed,
+    StateUnwritable,
+)
+
+STOP_GRACE = 10.0
+"""Seconds between asking the server to end and killing it."""
+
+LAST_LINES = 20
+"""Lines of the log that an error shows."""
+
+_POLL = 0.005
+_LOG_TAIL = 64 * 1024
+
+
+class EmbeddedServer:
+    """A running nats-server; `start` makes one."""
+
+    def __init__(
+        self, config: ServerConfig, process: asyncio.subprocess.Process, info: dict[str, Any]
+    ) -> None:
+        self.config = config
+        self._process = process
+        self._info = info
+
+    @classmethod
+    async def start(cls, config: ServerConfig) -> EmbeddedServer:
+        """A server that answers.
+
+        Raises:
+            ServerTooOld: the program found is too old.
+            StoreLocked: another server has the store open.
+            PortTaken: another process listens on the port.
+            StateUnwritable: the folder cannot be written, or the disk is full.
+            ServerFailed: it ended, or was not ready in time; with the last lines of its log.
+        """
+        binary = find_binary()
+        await check_version(binary)
+        with _unwritable(config.folder):
+            _prepare_folder(config)
+            lock = store_lock.acquire(config.lock)
+        try:
+            with _unwritable(config.folder):
+                _check_port(config)
+                _write_files(config)
+                process = await _spawn(binary, config, lock)
+                store_lock.name_holder(lock, process.pid)
+        finally:
+            os.close(lock)  # the server's copy keeps the lock
+        try:
+            info = await asyncio.wait_for(_ready(config, process), config.start_timeout)
+        except TimeoutError as error:
+            await _end(process)
+            raise ServerFailed(
+                f"nats-server was not ready within {config.start_timeout:g} s: "
+                + last_lines(config, process.pid)
+            ) from error
+        except BaseException:
+            await _end(process)
+            raise
+        return cls(replace(config, port=int(info["port"])), process, info)
+
+    @property
+    def url(self) -> str:
+        """Address for clients, `nats://host:port`."""
+        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
+        return f"nats://{host}:{self.config.port}"
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return self.config.port
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    @property
+    def version(self) -> str:
+        """Version of the server, e.g. "2.15.1"."""
+        return str(self._info["version"])
+
+    @property
+    def server_id(self) -> str:
+        """The id by which the system account addresses this server."""
+        return str(self._info["server_id"])
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended, as far as is known."""
+        return self._process.returncode is None
+
+    async def wait(self) -> int:
+        """Its exit status, once it has ended; negative for a signal."""
+        return await self._process.wait()
+
+    async def stop(self) -> int:
+        """End it: asked first, killed after `STOP_GRACE` seconds. Its exit status."""
+        if self.running:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
+        try:
+            return await asyncio.wait_for(self._process.wait(), STOP_GRACE)
+        except TimeoutError:
+            return await _end(self._process)
+
+    def kill(self) -> None:
+        """Kill it, as a crash would; `wait` tells when it is gone."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def effective_sync_always(
+        self, system: SystemConnection, *, timeout: float = 5.0
+    ) -> bool:
+        """Whether the running server flushes each record to disk before it acknowledges it.
+
+        Read from the server itself, not from its configuration file.
+
+        Raises:
+            ProtocolViolation: its answer cannot be read.
+        """
+        subject = f"$SYS.REQ.SERVER.{self.server_id}.JSZ"
+        answer = await system.request(subject, b'{"config":true}', timeout=timeout)
+        try:
+            config = json.loads(answer.data)["data"]["config"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ProtocolViolation("the server does not tell its JetStream settings") from error
+        return bool(config.get("sync_always", False))
+
+
+@contextlib.contextmanager
+def _unwritable(folder: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StateUnwritable(
+            f"cannot write to {error.filename or folder}: {error.strerror}",
+            remedy="free space, or choose another state folder",
+        ) from error
+
+
+def _prepare_folder(config: ServerConfig) -> None:
+    config.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    config.folder.chmod(0o700)
+    for folder in (config.accounts, config.ports):
+        folder.mkdir(exist_ok=True, mode=0o700)
+
+
+def _write_files(config: ServerConfig) -> None:
+    """Needs the lock: port files left by a killed server are removed."""
+    for orphan in config.ports.glob("*.ports"):
+        orphan.unlink()
+    descriptor, temporary = tempfile.mkstemp(dir=config.folder, prefix=".config.")  # 0600
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(render(config))
+        Path(temporary).replace(config.file)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _check_port(config: ServerConfig) -> None:
+    """Ask before the start, since the server itself only logs it; it may still lose a race."""
+    if not config.port:
+        return
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+        try:
+            probe.bind((config.host, config.port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise _port_taken(config) from error
+            raise ServerFailed(
+                f"cannot listen on {config.host}, port {config.port}: {error.strerror}",
+                remedy="choose another address or port",
+            ) from error
+
+
+def _port_taken(config: ServerConfig) -> PortTaken:
+    return PortTaken(
+        f"port {config.port} on {config.host} is taken by another process",
+        remedy="choose another port; 0 means any free one",
+    )
+
+
+async def _spawn(binary: Path, config: ServerConfig, lock: int) -> asyncio.subprocess.Process:
+    with config.stderr.open("wb") as stderr:
+        return await asyncio.create_subprocess_exec(
+            binary,
+            "--config",
+            config.file,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=stderr,
+            stderr=stderr,
+            pass_fds=(lock,),
+            # A Ctrl-C is for us: we stop the server when everything else has ended.
+            start_new_session=True,
+            preexec_fn=die_with_parent(signal.SIGTERM),
+        )
+
+
+async def _ready(config: ServerConfig, process: asyncio.subprocess.Process) -> dict[str, Any]:
+    """The server's INFO, once it has written its ports and greets."""
+    while process.returncode is None:
+        for file in config.ports.glob(f"*_{process.pid}.ports"):
+            # The file may be written half, and the server may end while it is asked.
+            with contextlib.suppress(ValueError, OSError):
+                url = json.loads(file.read_text("utf-8"))["nats"][0]
+                return await _info(config.host, int(url.rpartition(":")[2]))
+        await asyncio.sleep(_POLL)
+    raise _explain(config, process.pid, process.returncode)
+
+
+async def _info(host: str, port: int) -> dict[str, Any]:
+    reader, writer = await asyncio.open_connection(host, port, limit=1024 * 1024)
+    try:
+        line = await reader.readline()
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+    verb, _, document = line.partition(b" ")
+    if verb != b"INFO":
+        raise ServerFailed(f"what listens on port {port} does not greet as a nats-server")
+    return json.loads(document)
+
+
+def last_lines(config: ServerConfig, pid: int) -> str:
+    """The last lines that the server `pid` wrote, to its log and to standard error.
+
+    Clients choose some of the words in there, so control characters are replaced.
+    """
+    logged = [line for line in _tail(config.log) if line.startswith(f"[{pid}] ")]
+    lines = logged[-LAST_LINES:] + _tail(config.stderr)[-LAST_LINES:]
+    shown = ("".join(c if c.isprintable() else "\ufffd" for c in line) for line in lines)
+    return "\n".join(shown) or "it wrote no log"
+
+
+def _tail(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _LOG_TAIL))
+            return file.read(_LOG_TAIL).decode("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        return []
+
+
+# What the server says when its folder is at fault.
+_UNWRITABLE = (
+    "no space left on device",
+    "permission denied",
+    "read-only file system",
+    "not a directory",
+    "disk quota exceeded",
+)
+
+
+def _explain(config: ServerConfig, pid: int, status: int) -> EnvironmentFault:
+    said = last_lines(config, pid)
+    if "address already in use" in said:
+        return _port_taken(config)
+    if any(reason in said.lower() for reason in _UNWRITABLE):
+        return StateUnwritable(
+            f"nats-server cannot write to {config.folder}: {said}",
+            remedy="free space, or choose another state folder",
+        )
+    return ServerFailed(f"nats-server ended with status {status}: {said}")
+
+
+async def _end(process: asyncio.subprocess.Process) -> int:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    return await process.wait()

@@ -1,0 +1,276 @@
+"""`NatsBus`: one identity's connection to the bus, over NATS."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from postroom.bus.acceptance import accepts_pulled, answerer_of, headers_of, stored_in
+from postroom.bus.counters import Counters
+from postroom.bus.nats.frames import live_message
+from postroom.bus.nats.link import Credentials, Link
+from postroom.bus.nats.listening import CONCURRENT_REQUESTS, Listener, accepts_live, serving
+from postroom.bus.nats.publishing import publish_stored
+from postroom.bus.nats.pulling import PullLoop
+from postroom.bus.nats.replies import Replies, new_token
+from postroom.bus.nats.supervisor import Supervisor
+from postroom.bus.port import (
+    BusStatistics,
+    DeliveryHandler,
+    Handler,
+    Message,
+    Responder,
+    Stored,
+    Subscription,
+)
+from postroom.errors import InvalidInput, NoResponders, PostroomError, Refused
+from postroom.protocol import subjects
+from postroom.protocol.ids import is_uid
+from postroom.protocol.streams import BEAT_INTERVAL
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds for the first connection."""
+
+CLOSE_TIMEOUT = 10.0
+"""Seconds after which closing goes on without what has not ended."""
+
+
+class _Closable(Protocol):
+    async def close(self) -> None: ...
+
+
+class NatsBus:
+    """Implements `MessageBusProvider`; made by `connect`.
+
+    Attributes:
+        projects: whose feeds a delivery to this identity may come from; set it when membership changes.
+    """
+
+    def __init__(self, uid: str, link: Link, *, projects: tuple[str, ...], beat: float) -> None:
+        self._uid = uid
+        self._link = link
+        self._replies = Replies(link, uid)
+        self._supervisor = Supervisor(link.report)
+        self._listeners: set[Listener] = set()
+        self._loops: set[PullLoop] = set()
+        self._beat = beat
+        self._closing: asyncio.Task[None] | None = None
+        self.projects = projects
+
+    @classmethod
+    async def connect(
+        cls,
+        servers: str | Sequence[str],
+        *,
+        uid: str,
+        jwt: Callable[[], str] | None = None,
+        sign: Callable[[bytes], bytes] | None = None,
+        name: str = "",
+        projects: Sequence[str] = (),
+        on_error: Callable[[Exception], None] | None = None,
+        tls: ssl.SSLContext | None = None,
+        connect_timeout: float = CONNECT_TIMEOUT,
+        beat: float = BEAT_INTERVAL,
+    ) -> NatsBus:
+        """Connect as `uid`.
+
+        Args:
+            servers: addresses, `nats://host:port`.
+            uid: whom the credential names; every reply subject carries it.
+            jwt: gives the credential, at each connect; without it the server must be open (tests).
+            sign: gives the raw Ed25519 signature of the server's nonce.
+            name: shown by the server's monitoring.
+            projects: whose feeds this identity receives.
+            on_error: told about errors that no call waits for.
+            tls: context for an encrypted connection.
+            connect_timeout: seconds.
+            beat: seconds between in-progress beats of open deliveries.
+
+        Raises:
+            BusDisconnected: no server answered in time.
+            Unauthorized: the server refused the credential.
+        """
+        if not is_uid(uid):
+            raise InvalidInput(f"{uid!r} is not a uid")
+        if (jwt is None) != (sign is None):
+            raise InvalidInput("a JWT needs its signature, and the other way round")
+        link = Link(Counters(), on_error)
+        await link.open(
+            [servers] if isinstance(servers, str) else list(servers),
+            name=name or f"postroom {uid}",
+            credentials=Credentials(jwt, sign) if jwt and sign else None,
+            tls=tls,
+            timeout=connect_timeout,
+        )
+        bus = cls(uid, link, projects=tuple(projects), beat=beat)
+        try:
+            await bus._replies.open()
+        except BaseException:
+            await link.close()
+            raise
+        return bus
+
+    @property
+    def uid(self) -> str:
+        """Whom this connection authenticated as."""
+        return self._uid
+
+    @property
+    def lost(self) -> PostroomError | None:
+        """Why the connection is gone for good (closed, credential expired or revoked), None while it is not."""
+        return self._link.lost
+
+    async def wait_lost(self) -> PostroomError:
+        """Wait until the connection is gone for good, and say why."""
+        while self._link.lost is None:
+            await asyncio.wait({self._link.turn})
+        return self._link.lost
+
+    async def reconnect(self, *, timeout: float = CONNECT_TIMEOUT) -> None:
+        """Connect again with what `jwt` and `sign` now return, for a renewed credential.
+
+        Subscriptions stay, open deliveries stay open, calls wait meanwhile.
+
+        Raises:
+            BusDisconnected: the connection did not come back within `timeout` seconds.
+        """
+        await self._link.reconnect(asyncio.get_running_loop().time() + timeout)
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        id: str = "",  # noqa: A002
+        metadata: Mapping[str, str] | None = None,
+        timeout: float = 5.0,
+    ) -> Stored | None:
+        """As `MessageBusProvider.publish`."""
+        stream, headers = stored_in(subject), headers_of(metadata, id)
+        self._link.check_size(payload, headers)
+        deadline = asyncio.get_running_loop().time() + timeout
+        try:
+            if stream:
+                stored = await publish_stored(
+                    self._link, self._replies, subject, payload, headers, deadline
+                )
+            else:
+                stored = None
+                await self._publish_live(subject, payload, headers, deadline)
+        except Refused:
+            self._link.counters.refused += 1
+            raise
+        self._link.counters.published += 1
+        return stored
+
+    async def _publish_live(
+        self, subject: str, payload: bytes, headers: dict[str, str], deadline: float
+    ) -> None:
+        denied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        reply = ""
+        if subjects.parse(subject).kind == "discovery":
+            # Only with this reply subject does an announcement count (docs/architecture.md, The bus).
+            reply = subjects.reply(self._uid, "all", new_token())
+        with self._link.watching("publish", subject, denied):
+            await self._link.ready(deadline)
+            await self._link.send(subject, payload, reply=reply, headers=headers)
+            await self._link.settle(deadline)
+            if denied.done():
+                denied.result()
+
+    async def subscribe(self, subject: str, handler: Handler, *, queue: str = "") -> Subscription:
+        """As `MessageBusProvider.subscribe`."""
+        return await self._listen(subject, queue, accepts_live, handler, concurrent=1)
+
+    async def serve(self, subject: str, responder: Responder, *, queue: str = "") -> Subscription:
+        """As `MessageBusProvider.serve`."""
+        accepts, work = serving(self._link, self._uid, responder)
+        return await self._listen(subject, queue, accepts, work, concurrent=CONCURRENT_REQUESTS)
+
+    async def _listen(
+        self,
+        subject: str,
+        queue: str,
+        accepts: Callable[[Message], bool],
+        work: Handler,
+        *,
+        concurrent: int,
+    ) -> Subscription:
+        listener = Listener(
+            self._link,
+            self._supervisor,
+            accepts,
+            work,
+            concurrent=concurrent,
+            on_closed=self._listeners.discard,
+        )
+        await listener.open(subject, queue)
+        self._listeners.add(listener)
+        return listener
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        timeout: float = 5.0,
+    ) -> Message:
+        """As `MessageBusProvider.request`; `$`-subjects of the server may be asked too, where permitted."""
+        answerer, headers = answerer_of(subject), headers_of(metadata, "")
+        deadline = asyncio.get_running_loop().time() + timeout
+        answer = await self._replies.ask(
+            subject, payload, answerer=answerer, deadline=deadline, headers=headers
+        )
+        if answer.no_responders:
+            raise NoResponders(f"nobody listens on {subject!r}")
+        self._link.counters.published += 1
+        return live_message(answer.frame)
+
+    async def consume(
+        self, stream: str, durable: str, handler: DeliveryHandler, *, batch: int = 16
+    ) -> Subscription:
+        """As `MessageBusProvider.consume`."""
+        if batch < 1:
+            raise InvalidInput("a batch has one delivery or more")
+
+        def accepts(subject: str, reply: str) -> bool:
+            return accepts_pulled(self._uid, stream, durable, self.projects, subject, reply)
+
+        pulling = PullLoop(
+            self._link,
+            self._replies,
+            self._supervisor,
+            self._uid,
+            stream,
+            durable,
+            handler,
+            batch=batch,
+            accepts=accepts,
+            beat=self._beat,
+            on_closed=self._loops.discard,
+        )
+        pulling.start()
+        self._loops.add(pulling)
+        return pulling
+
+    async def close(self) -> None:
+        """As `MessageBusProvider.close`."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        parts: list[_Closable] = [*self._loops, *self._listeners]
+        closing = {asyncio.create_task(part.close()) for part in parts}
+        if closing:
+            await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
+        await self._supervisor.stop(timeout=1)
+        await self._link.close()
+
+    def statistics(self) -> BusStatistics:
+        """As `MessageBusProvider.statistics`."""
+        open_deliveries = sum(loop.open_deliveries for loop in self._loops)
+        return self._link.counters.frozen(open_deliveries=open_deliveries, connected=self._link.up)

@@ -1,0 +1,72 @@
+"""nats-py's client with the traps closed that would leave a connection dead or deaf.
+
+Frames come from strangers: a subject or header that is not UTF-8 must not end the reader. The class reaches into
+nats-py's inner parts, so the dependency is pinned to one release line and the contract suite runs against it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from nats.aio.client import Client
+from nats.errors import ProtocolError
+from nats.protocol.parser import PING
+
+from postroom.errors import ProtocolViolation
+
+
+class RobustClient(Client):
+    """A client whose reader survives bad frames and whose death is always noticed."""
+
+    async def _process_msg(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any
+    ) -> None:
+        try:
+            await super()._process_msg(sid, subject, reply, data, headers)
+        except (ValueError, LookupError) as error:
+            await self._error_cb(ProtocolViolation(f"an unreadable frame was ignored: {error!r}"))
+
+    async def _process_pong(self) -> None:
+        # A ping that was given up leaves a cancelled future, on which the library's reader would die.
+        if self._pongs and self._pongs[0].done():
+            self._pongs.pop(0)
+            return
+        await super()._process_pong()
+
+    async def _read_loop(self) -> None:
+        await super()._read_loop()
+        # The library's reader also ends on errors that it did not expect, and keeps the state "connected".
+        if self._status == Client.CONNECTED and self._reading_task is asyncio.current_task():
+            await self._process_op_err(ProtocolError())
+
+    async def _attempt_reconnect(self) -> None:
+        try:
+            await super()._attempt_reconnect()
+        except Exception as error:  # noqa: BLE001 (the task has no other observer)
+            await self._error_cb(error)
+            await self._close(Client.CLOSED)
+
+    def write_out(self) -> None:
+        """Put everything that is buffered on the wire now, so that a following PING cannot overtake it."""
+        if self._transport is not None and self._pending:
+            self._transport.writelines(self._pending[:])
+            self._pending = []
+            self._pending_data_size = 0
+
+    def ping(self) -> asyncio.Future[Any]:
+        """Send a PING behind everything sent so far; the future is done when the server has come to it.
+
+        Do not cancel the future. It stays undone when the connection breaks.
+        """
+        self.write_out()
+        pong: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self._transport is not None:
+            self._pongs.append(pong)
+            self._transport.write(PING)
+        return pong
+
+    async def end_interest(self, sid: int) -> None:
+        """Tell the server to send nothing more to subscription `sid`, but take what is on its way."""
+        if self.is_connected:
+            await self._send_unsubscribe(sid)

@@ -1,0 +1,147 @@
+"""Requests and their answers: one subscription for all, told apart by a random token.
+
+A reply subject is `_I.<own>.<answerer>.<token>`, so that even an answer names its sender; an answer counts only
+on the subject that its question named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription as NatsSubscription
+
+from postroom.bus.nats.dialing import remaining
+from postroom.bus.nats.frames import NO_RESPONDERS, status_of
+from postroom.bus.nats.link import Link
+from postroom.errors import BusDisconnected, Refused, RequestTimeout
+from postroom.protocol import subjects
+
+MAX_WAITING = 10_000
+"""Answers that may be awaited at a time."""
+
+
+def new_token() -> str:
+    """The unguessable last token of a reply subject: 12 random bytes."""
+    return secrets.token_hex(12)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, and the number of the question it answers where it was asked again."""
+
+    frame: Msg
+    attempt: int
+
+    @property
+    def no_responders(self) -> bool:
+        """Whether the server said that nobody listens."""
+        return status_of(self.frame)[0] == NO_RESPONDERS
+
+
+class Replies:
+    """Asks, and hands each answer to the one who waits for it."""
+
+    def __init__(self, link: Link, uid: str) -> None:
+        self._link = link
+        self._uid = uid
+        self._waiting: dict[str, tuple[asyncio.Future[Answer], int]] = {}
+        self._subscription: NatsSubscription | None = None
+
+    async def open(self) -> None:
+        """Begin to receive answers.
+
+        Four tokens exactly: the inboxes of pull loops have five, so their frames do not arrive twice.
+        """
+        self._subscription = await self._link.listen(f"_I.{self._uid}.*.*", self._arrived)
+
+    async def _arrived(self, frame: Msg) -> None:
+        future, attempt = self._waiting.get(frame.subject, (None, 0))
+        if future is None:
+            self._link.counters.ignored += 1
+        elif not future.done():
+            future.set_result(Answer(frame, attempt))
+
+    async def ask(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        answerer: str,
+        deadline: float,
+        headers: Mapping[str, str] | None = None,
+        repeat: bool = False,
+    ) -> Answer:
+        """Publish a question and wait for its answer, over reconnects too.
+
+        Args:
+            subject: of the question.
+            payload: bytes.
+            answerer: token that names who will answer.
+            deadline: of the loop's clock.
+            headers: of the question.
+            repeat: ask again after a reconnect, since an answer may be lost with the connection; for questions
+                that may be asked twice.
+
+        Raises:
+            Forbidden: denied.
+            BusDisconnected: there was no connection to ask over.
+            RequestTimeout: no answer before `deadline`.
+            MessageTooLarge: not sent.
+        """
+        if len(self._waiting) >= MAX_WAITING:
+            raise Refused("too many calls wait for answers of the bus")
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        asked: list[str] = []
+        try:
+            with self._link.watching("publish", subject, answer):
+                while True:
+                    await self._ready(deadline, first=not asked)
+                    reply = subjects.reply(self._uid, answerer, new_token())
+                    asked.append(reply)
+                    self._waiting[reply] = answer, len(asked)
+                    turn = self._link.turn
+                    await self._link.send(
+                        subject, payload, reply=reply, headers=dict(headers or {})
+                    )
+                    if await self._answered(answer, turn, deadline, repeat=repeat):
+                        return answer.result()
+        finally:
+            for reply in asked:
+                del self._waiting[reply]
+            if answer.done() and not answer.cancelled():
+                answer.exception()  # seen, also where the deadline was faster
+
+    async def _ready(self, deadline: float, *, first: bool) -> None:
+        try:
+            await self._link.ready(deadline)
+        except BusDisconnected as error:
+            if first or self._link.lost is not None:
+                raise
+            raise RequestTimeout("the connection broke before the answer came") from error
+
+    async def _answered(
+        self,
+        answer: asyncio.Future[Answer],
+        turn: asyncio.Future[None],
+        deadline: float,
+        *,
+        repeat: bool,
+    ) -> bool:
+        """True with the answer, False when it is to be asked again."""
+        while True:
+            await asyncio.wait(
+                {answer, turn}, timeout=remaining(deadline), return_when=asyncio.FIRST_COMPLETED
+            )
+            if answer.done():
+                return True
+            if not turn.done():
+                raise RequestTimeout("the bus did not answer in time")
+            if self._link.lost is not None:
+                raise type(self._link.lost)(self._link.lost.message)
+            if repeat:
+                return False
+            turn = self._link.turn

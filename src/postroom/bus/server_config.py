@@ -1,0 +1,129 @@
+"""Configuration of the embedded nats-server: what Postroom may choose, and the file made from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+MAX_CONTROL_LINE = 32 * 1024
+"""Bytes of one protocol line: a credential with many projects does not fit the default of 4 KiB."""
+
+MAX_PAYLOAD = 1024 * 1024
+"""Bytes of one message: the largest record of a stream with its headers."""
+
+LOG_BYTES = 16 * 1024 * 1024
+LOG_FILES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """How an embedded server runs.
+
+    Attributes:
+        folder: of the server alone: configuration, accounts, streams, log.
+        host: address to listen on.
+        port: 0 for any free one.
+        operator_jwt: JWT of the operator.
+        system_account: public key of the system account.
+        preload: account public key -> account JWT, known from the start.
+        memory: streams are not to outlive the server; none may be kept in a file.
+        max_payload: bytes of the largest message.
+        max_store: bytes on disk that the limits of all streams together may add up to.
+        max_memory: the same for streams in memory. What bounds a stream is its own limit.
+        log_bytes: size at which the log is rotated; `LOG_FILES` are kept.
+        start_timeout: seconds until it must be ready; reading a large store takes some of them.
+    """
+
+    folder: Path
+    host: str
+    port: int
+    operator_jwt: str
+    system_account: str
+    preload: Mapping[str, str] = field(default_factory=dict)
+    memory: bool = False
+    max_payload: int = MAX_PAYLOAD
+    max_store: int = 1024**4
+    max_memory: int = 1024**4
+    log_bytes: int = LOG_BYTES
+    start_timeout: float = 30.0
+
+    @property
+    def file(self) -> Path:
+        """The generated configuration file, 0600."""
+        return self.folder / "nats-server.json"
+
+    @property
+    def store(self) -> Path:
+        """JetStream's folder."""
+        return self.folder / "store"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the server that has the store open."""
+        return self.folder / "store.lock"
+
+    @property
+    def log(self) -> Path:
+        """The server's log."""
+        return self.folder / "nats-server.log"
+
+    @property
+    def stderr(self) -> Path:
+        """What the server says before it has a log, and how it crashed."""
+        return self.folder / "nats-server.stderr"
+
+    @property
+    def accounts(self) -> Path:
+        """The resolver's folder of account JWTs."""
+        return self.folder / "accounts"
+
+    @property
+    def ports(self) -> Path:
+        """Where the server writes which ports it listens on."""
+        return self.folder / "ports"
+
+
+def render(config: ServerConfig) -> str:
+    """The configuration file; NATS reads JSON as its own format.
+
+    There is no monitoring port: it would answer anyone on this machine, and the system account tells the same.
+    """
+    document: dict[str, Any] = {
+        "host": config.host,
+        "port": config.port or -1,
+        "server_name": "postroom",
+        "ports_file_dir": str(config.ports),
+        "operator": config.operator_jwt,
+        "system_account": config.system_account,
+        "resolver": {
+            "type": "full",
+            "dir": str(config.accounts),
+            "allow_delete": True,
+            "interval": "2m",
+        },
+        "resolver_preload": dict(config.preload),
+        "jetstream": _jetstream(config),
+        "max_control_line": MAX_CONTROL_LINE,
+        "max_payload": config.max_payload,
+        "lame_duck_grace_period": "1s",
+        "lame_duck_duration": "30s",  # the least that the server accepts
+        "log_file": str(config.log),
+        "log_size_limit": config.log_bytes,
+        "log_max_num": LOG_FILES,
+    }
+    # Not \u escapes: the server's parser does not know them.
+    return json.dumps(document, indent=1, ensure_ascii=False)
+
+
+def _jetstream(config: ServerConfig) -> dict[str, Any]:
+    common: dict[str, Any] = {
+        "store_dir": str(config.store),
+        "max_memory_store": config.max_memory,
+    }
+    if config.memory:
+        return common | {"max_file_store": 0}
+    # An acknowledgement must mean disk; the default flushes every two minutes.
+    return common | {"max_file_store": config.max_store, "sync_interval": "always"}

@@ -1,0 +1,136 @@
+"""Keeping the embedded server up: a crash is followed by a start on the same port, until there are too many."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from postroom.bus.embedded import EmbeddedServer, last_lines
+from postroom.bus.server_config import ServerConfig
+from postroom.errors import EnvironmentFault, ServerFailed
+
+MAX_CRASHES = 5
+"""Crashes within `CRASH_WINDOW` that are borne; one more is reported."""
+
+CRASH_WINDOW = 60.0
+"""Seconds."""
+
+FIRST_DELAY = 0.1
+LONGEST_DELAY = 5.0
+
+OnRestart = Callable[[EmbeddedServer], Awaitable[None]]
+
+
+def restart_delay(crashes: int, chance: float) -> float:
+    """Seconds to wait after the `crashes`-th crash in the window: doubling, capped, with jitter.
+
+    Args:
+        crashes: 1 or more.
+        chance: 0 to 1; the delay is between half and all of its step.
+    """
+    step = min(FIRST_DELAY * 2 ** (crashes - 1), LONGEST_DELAY)
+    return step * (0.5 + chance / 2)
+
+
+class Supervisor:
+    """One server that is started again when it crashes.
+
+    Use: `await start()`, then `run()` as a task of a TaskGroup, which ends after `stop()`; cancelling `run` ends
+    the server too.
+
+    Args:
+        config: of the server; a port of 0 is chosen once and kept over restarts.
+        on_restart: awaited with the new server after each restart.
+    """
+
+    def __init__(self, config: ServerConfig, on_restart: OnRestart | None = None) -> None:
+        self._config = config
+        self._on_restart = on_restart
+        self._server: EmbeddedServer | None = None
+        self._stopping = asyncio.Event()
+        self._crashes: deque[float] = deque(maxlen=MAX_CRASHES + 1)
+        self.restarts = 0
+
+    @property
+    def server(self) -> EmbeddedServer:
+        """The present server; after a crash the one that ended, until its successor answers.
+
+        Raises:
+            ServerFailed: it was never started.
+        """
+        if self._server is None:
+            raise ServerFailed("the server was not started")
+        return self._server
+
+    async def start(self) -> EmbeddedServer:
+        """The first server.
+
+        Raises:
+            EnvironmentFault: as `EmbeddedServer.start`; a first start is not tried again.
+        """
+        self._server = await EmbeddedServer.start(self._config)
+        self._config = self._server.config  # the port is known now
+        return self._server
+
+    async def run(self) -> None:
+        """Supervise until `stop`.
+
+        Raises:
+            ServerFailed: it crashed too often; with the last lines of its log.
+            EnvironmentFault: it could not be started again as often (port taken, folder not writable).
+        """
+        try:
+            while not self._stopping.is_set():
+                status = await self.server.wait()
+                await self._bring_back(self._crashed(status))
+        finally:
+            await self.server.stop()
+
+    async def stop(self) -> None:
+        """End the server and `run`."""
+        self._stopping.set()
+        if self._server is not None:
+            await self._server.stop()
+
+    def _crashed(self, status: int) -> EnvironmentFault:
+        said = last_lines(self._config, self.server.pid)
+        return ServerFailed(f"nats-server keeps ending, lately with status {status}: {said}")
+
+    async def _bring_back(self, reason: EnvironmentFault) -> None:
+        """Start it again; a start that fails counts as one more crash, for its own reason."""
+        while not await self._stopped_within(self._bear(reason)):
+            try:
+                self._server = await EmbeddedServer.start(self._config)
+            except EnvironmentFault as error:
+                reason = error
+                continue
+            self.restarts += 1
+            if self._on_restart is not None and not self._stopping.is_set():
+                await self._on_restart(self._server)
+            return
+
+    def _bear(self, reason: EnvironmentFault) -> float:
+        """Seconds to wait before the next start, or `reason` raised when it was one crash too many."""
+        now = time.monotonic()
+        self._crashes.append(now)
+        recent = sum(1 for at in self._crashes if now - at <= CRASH_WINDOW)
+        if recent > MAX_CRASHES and not self._stopping.is_set():
+            raise reason
+        return restart_delay(recent, random.random())  # noqa: S311 (jitter)
+
+    async def _stopped_within(self, delay: float) -> bool:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), delay)
+        except TimeoutError:
+            return False
+        return True
+
+
+async def supervise(config: ServerConfig, on_restart: OnRestart | None = None) -> None:
+    """Start a server and keep it up until cancelled; see `Supervisor`."""
+    supervisor = Supervisor(config, on_restart)
+    await supervisor.start()
+    await supervisor.run()

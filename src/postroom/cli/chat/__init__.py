@@ -1,0 +1,1 @@
+"""What `postroom chat` is made of; imported only when it runs."""

@@ -1,0 +1,149 @@
+"""The main loop of a chat: sends what is typed, prints what comes, and ends in order."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from postroom.cli.chat.screen import Screen
+from postroom.cli.chat.sources import Broken, EndOfInput, Item, Line, Sources
+from postroom.cli.chat.targets import Target
+from postroom.cli.root import report
+from postroom.cli.waiting import check
+from postroom.client.http import Client
+from postroom.client.records import Mail, Milestone
+from postroom.client.stream import Event
+from postroom.errors import CallerError, PostroomError, Refused
+
+UNREAD = frozenset({"accepted", "delivered"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What happens after the end of the input.
+
+    Attributes:
+        milestone: wait until all sent messages have come so far, None for not at all.
+        timeout: seconds for that.
+        linger: seconds to go on showing what comes.
+    """
+
+    milestone: Milestone | None
+    timeout: float
+    linger: float
+
+
+class Conversation:
+    """One chat from its start to its end, in the main thread.
+
+    Args:
+        client: of the post room.
+        target: whom one talks to.
+        screen: prints.
+        typed: the input is a terminal, so a line that was refused is said and does not end the chat.
+    """
+
+    def __init__(self, client: Client, target: Target, screen: Screen, *, typed: bool) -> None:
+        self._client = client
+        self._target = target
+        self._screen = screen
+        self._typed = typed
+        self._sent: list[str] = []
+
+    def run(self, history: int, ending: Ending) -> None:
+        """Show `history` earlier messages, then talk until the end of the input.
+
+        Raises:
+            PostroomError: a line could not be sent, the post room has gone, or (see `Ending`) a message
+                has died or is late.
+        """
+        after = self._show_history(history)
+        descriptor = -1 if sys.stdin is None else sys.stdin.fileno()
+        with Sources(self._target.follow(after), descriptor) as sources:
+            self._talk(sources, ending.milestone is not None)
+            if ending.milestone is not None:
+                self._settle(sources, ending.milestone, ending.timeout)
+            self._linger(sources, ending.linger)
+
+    def _show_history(self, limit: int) -> int:
+        """Print it; returns the stream sequence after which the live part begins."""
+        records = self._target.history(max(1, limit))  # one at least, to know the sequence
+        if limit:
+            for record in records:
+                self._show(record)
+        return max((record["seq"] for record in records), default=0)
+
+    def _talk(self, sources: Sources, remember: bool) -> None:
+        while not isinstance(item := sources.queue.get(), EndOfInput):
+            if isinstance(item, Line):
+                self._send(item.text, remember)
+            else:
+                self._take(item)
+
+    def _send(self, text: str, remember: bool) -> None:
+        if not text.strip():
+            return
+        try:
+            message_id = self._target.send(text)
+        except (CallerError, Refused) as error:
+            if not self._typed:
+                raise
+            report(error)
+            return
+        self._screen.sent(message_id)
+        if remember:
+            self._sent.append(message_id)
+
+    def _take(self, item: Item) -> None:
+        """Print what came, or raise what broke."""
+        if isinstance(item, Broken):
+            raise item.error
+        if not isinstance(item, Event):
+            return
+        if item.kind == "receipt":
+            message_id = item.data.get("message_id") or item.data.get("id", "")
+            self._screen.receipt(
+                str(message_id), str(item.data.get("state", "")), str(item.data.get("reason") or "")
+            )
+        elif item.kind in ("post", "mail"):
+            self._show(item.data)
+
+    def _show(self, record: Any) -> None:
+        """Print a record; a message to the person that was shown counts as seen."""
+        if not self._screen.show(record) or not self._screen.is_to_me(record):
+            return
+        self._target.heard(record)
+        if record["state"] in UNREAD:
+            try:
+                self._client.mark_seen(record["id"])
+            except PostroomError as error:
+                report(error)  # it stays unread and is shown again next time
+
+    def _settle(self, sources: Sources, milestone: Milestone, timeout: float) -> None:
+        """Wait for the receipts of all that was sent."""
+        deadline = time.monotonic() + timeout
+        for message_id in self._sent:
+            left = max(0.0, deadline - time.monotonic())
+            mail: Mail = self._client.wait(message_id, milestone, left)
+            self._drain(sources)
+            if milestone == "answered" and mail["answer"]:
+                self._show(mail["answer"])
+            check(mail, milestone, timeout)
+
+    def _drain(self, sources: Sources) -> None:
+        try:
+            while True:
+                self._take(sources.queue.get_nowait())
+        except queue.Empty:
+            return
+
+    def _linger(self, sources: Sources, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                self._take(sources.queue.get(timeout=left))
+            except queue.Empty:
+                return

@@ -1,0 +1,134 @@
+"""The two threads of a conversation: one reads the person's lines, one the live events.
+
+Both put what they have into one bounded queue that the main thread takes from; a failure in a thread is put
+there too, so that none ends unnoticed. Both can be ended from outside, also while they wait.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import queue
+import selectors
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from postroom.client.stream import Event, EventStream
+from postroom.errors import MessageTooLarge
+
+BOUND = 1000
+MAX_LINE = 512 * 1024
+"""Characters of one typed line; a message cannot be longer anyway."""
+
+TICK = 0.2
+JOIN = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line that the person typed, without its end."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfInput:
+    """The person will type no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A thread ended by an error, which the main thread is to raise."""
+
+    error: BaseException
+
+
+Item = Line | EndOfInput | Event | Broken
+
+
+class Sources:
+    """Runs both threads. Use it in a `with` statement.
+
+    Args:
+        events: live events.
+        descriptor: file descriptor of the person's input, -1 for none.
+    """
+
+    def __init__(self, events: EventStream, descriptor: int) -> None:
+        self.queue: queue.Queue[Item] = queue.Queue(BOUND)
+        self._events = events
+        self._descriptor = descriptor
+        self._stopping = threading.Event()
+        self._wake_read, self._wake_write = os.pipe()
+        self._threads = [
+            threading.Thread(target=self._run, args=(source,), name=name, daemon=True)
+            for source, name in (
+                (self._events_items, "chat-events"),
+                (self._input_items, "chat-input"),
+            )
+        ]
+
+    def __enter__(self) -> Sources:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        os.write(self._wake_write, b"\0")
+        self._events.close()
+        for thread in self._threads:
+            thread.join(JOIN)
+        os.close(self._wake_write)
+        os.close(self._wake_read)
+
+    def _run(self, source: Callable[[], Iterator[Item]]) -> None:
+        try:
+            for item in source():
+                self._put(item)
+        except BaseException as error:  # noqa: BLE001 (raised again by the main thread)
+            self._put(Broken(error))
+
+    def _put(self, item: Item) -> None:
+        """Wait for room in the queue, but not beyond the end of the conversation."""
+        while not self._stopping.is_set():
+            try:
+                self.queue.put(item, timeout=TICK)
+            except queue.Full:
+                continue
+            return
+
+    def _events_items(self) -> Iterator[Item]:
+        yield from self._events
+
+    def _input_items(self) -> Iterator[Item]:
+        if self._descriptor >= 0:
+            decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+            pending = ""
+            for chunk in self._chunks():
+                *lines, pending = (pending + decoder.decode(chunk)).split("\n")
+                yield from (Line(line.removesuffix("\r")) for line in lines)
+                if len(pending) > MAX_LINE:
+                    raise MessageTooLarge(f"a line is longer than {MAX_LINE} characters")
+            pending += decoder.decode(b"", final=True)
+            if pending:
+                yield Line(pending)
+        yield EndOfInput()
+
+    def _chunks(self) -> Iterator[bytes]:
+        """What the descriptor gives, until its end or ours.
+
+        Not `sys.stdin`: a thread that waits inside its lock could not be ended, and the interpreter would
+        complain at its exit.
+        """
+        while self._readable() and (chunk := os.read(self._descriptor, 65536)):
+            yield chunk
+
+    def _readable(self) -> bool:
+        """Wait for input; False when the conversation ends."""
+        with selectors.PollSelector() as selector:  # poll, unlike epoll, takes regular files too
+            selector.register(self._wake_read, selectors.EVENT_READ)
+            selector.register(self._descriptor, selectors.EVENT_READ)
+            ready = {key.fd for key, _ in selector.select()}
+        return self._wake_read not in ready

@@ -1,0 +1,81 @@
+"""Whom one talks to: a project's feed or one agent, with the same three things to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from postroom.client.http import Client
+from postroom.client.records import Mail
+from postroom.client.stream import EventStream
+
+
+class Target(Protocol):
+    """Something that one can chat with."""
+
+    def history(self, limit: int) -> Sequence[Any]:
+        """The newest `limit` posts or messages, oldest first."""
+        ...
+
+    def follow(self, after: int) -> EventStream:
+        """What comes after the stream sequence `after`."""
+        ...
+
+    def send(self, text: str) -> str:
+        """Send a line; returns its id when it is on disk."""
+        ...
+
+    def heard(self, mail: Mail) -> None:
+        """Take note of a message to the person that was shown."""
+        ...
+
+
+class ProjectTarget:
+    """A project's feed."""
+
+    def __init__(self, client: Client, project: str) -> None:
+        self._client = client
+        self._project = project
+
+    def history(self, limit: int) -> Sequence[Any]:
+        """The newest posts."""
+        return self._client.posts(self._project, limit=limit)
+
+    def follow(self, after: int) -> EventStream:
+        """New posts."""
+        return self._client.follow_project(self._project, after=after)
+
+    def send(self, text: str) -> str:
+        """Publish a post."""
+        return self._client.post(self._project, text)["id"]
+
+    def heard(self, mail: Mail) -> None:
+        """Posts are nobody's question."""
+
+
+class AgentTarget:
+    """One agent. A line that follows a question of the agent is sent as the answer to it."""
+
+    def __init__(self, client: Client, ref: str) -> None:
+        self._client = client
+        self._ref = ref
+        self._question = ""
+
+    def history(self, limit: int) -> Sequence[Any]:
+        """The newest messages, of both sides."""
+        return self._client.chat(self._ref, limit=limit)
+
+    def follow(self, after: int) -> EventStream:
+        """New messages of both sides, and receipts."""
+        return self._client.follow_chat(self._ref, after=after)
+
+    def send(self, text: str) -> str:
+        """Send a message, or answer the open question."""
+        question, self._question = self._question, ""
+        mail = self._client.send(self._ref, text, expects_reply=not question, reply_to=question)
+        return mail["id"]
+
+    def heard(self, mail: Mail) -> None:
+        """A question is open until it was answered."""
+        if mail["expects_reply"] and mail["state"] not in {"answered", "dead"}:
+            self._question = mail["id"]

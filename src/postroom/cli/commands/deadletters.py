@@ -1,0 +1,97 @@
+"""`postroom deadletters`: list, show, requeue and drop."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.output import Cell, address, ago, block, print_json, print_table
+from postroom.protocol.text import one_line
+
+HEAD = ("ID", "FROM", "TO", "REASON", "TRIES", "WHEN", "TEXT")
+
+
+@click.group("deadletters")
+@state_option()
+def command() -> None:
+    """See and treat messages that could not be delivered."""
+
+
+@command.command("list")
+@json_option
+@state_option()
+def list_(as_json: bool) -> None:
+    """List them, with the reason of each."""
+    with connect() as client:
+        letters = client.deadletters()
+    if as_json:
+        print_json({"deadletters": letters})
+        return
+    if not letters:
+        click.echo("no dead letters")
+        return
+    now = time.time()
+    rows = [
+        [
+            Cell(str(dead["id"])),
+            Cell(address(dead["from"])),
+            Cell(address(dead["to"])),
+            Cell(one_line(dead["reason"], 40), "red"),
+            Cell(str(dead["attempts"])),
+            Cell(ago(dead["at"], now)),
+            Cell(one_line(dead["text"], 40), dim=bool(dead.get("requeued_as"))),
+        ]
+        for dead in letters
+    ]
+    print_table(HEAD, rows)
+
+
+@command.command("show")
+@click.argument("dead_id", metavar="ID")
+@json_option
+@state_option()
+def show(dead_id: str, as_json: bool) -> None:
+    """Show one with its whole text."""
+    with connect() as client:
+        dead = client.deadletter(dead_id)
+    if as_json:
+        print_json(dead)
+        return
+    click.echo(
+        f"{address(dead['from'])} to {address(dead['to'])}, message {one_line(dead['message_id'])}"
+    )
+    reason = click.style(one_line(dead["reason"]), fg="red")
+    click.echo(f"dead: {reason} (attempts: {dead['attempts']}, {ago(dead['at'], time.time())})")
+    if dead.get("requeued_as"):
+        click.echo(f"sent again as {one_line(str(dead['requeued_as']))}")
+    click.echo(block("    | ", dead["text"]))
+
+
+@command.command("requeue")
+@click.argument("dead_id", metavar="ID")
+@json_option
+@state_option()
+def requeue(dead_id: str, as_json: bool) -> None:
+    """Send one again as a new message; the old one stays dead and is linked to it."""
+    with connect() as client:
+        message_id = client.requeue(dead_id)
+    if as_json:
+        print_json({"id": message_id})
+    else:
+        click.echo(f"sent again as {one_line(message_id)}")
+
+
+@command.command("drop")
+@click.argument("dead_id", metavar="ID")
+@json_option
+@state_option()
+def drop(dead_id: str, as_json: bool) -> None:
+    """Forget one."""
+    with connect() as client:
+        client.drop(dead_id)
+    if as_json:
+        print_json({"dropped": dead_id})
+    else:
+        click.echo(f"dropped {one_line(dead_id)}")

@@ -1,0 +1,137 @@
+"""`postroom send`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.output import print_json
+from postroom.cli.waiting import DEFAULT_TIMEOUT, MILESTONES, check
+from postroom.protocol.text import one_line, printable
+
+if TYPE_CHECKING:
+    from postroom.client.http import Client
+    from postroom.client.records import Mail, Milestone
+
+
+@click.command("send")
+@click.argument("to")
+@click.argument("text", nargs=-1)
+@click.option(
+    "--wait",
+    "milestone",
+    type=click.Choice(MILESTONES),
+    help="Wait until the message has come so far; `answered` prints the answer.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, 86400),
+    default=DEFAULT_TIMEOUT,
+    show_default=True,
+    metavar="S",
+    help="Seconds to wait.",
+)
+@click.option("--no-reply", is_flag=True, help="Say that no reply is expected.")
+@click.option("--reply-to", metavar="ID", default="", help="Message that this one answers.")
+@click.option(
+    "--expires",
+    type=click.FloatRange(0, min_open=True),
+    metavar="S",
+    help="Dead if not seen by then.",
+)
+@click.option("--key", metavar="K", default="", help="Idempotency key: once only per key.")
+@json_option
+@state_option()
+def command(
+    to: str,
+    text: tuple[str, ...],
+    milestone: Milestone | None,
+    timeout: float,
+    no_reply: bool,
+    reply_to: str,
+    expires: float | None,
+    key: str,
+    as_json: bool,
+) -> None:
+    """Send TEXT to @NICK, a uid or a '#PROJECT'; without TEXT, or for `-`, standard input is sent.
+
+    Prints the message's id and state. With --wait answered the answer alone goes to standard output. The
+    exit status is 7 if the message is dead and 9 if the time is over; then it is still on its way.
+    """
+    to_project = to.startswith("#")
+    if to_project and (milestone or no_reply or reply_to or expires):
+        raise click.UsageError("a project's feed has no receipts, replies or expiry")
+    if no_reply and milestone == "answered":
+        raise click.UsageError("--no-reply and --wait answered contradict each other")
+    content = _content(text)
+    with connect() as client:
+        if to_project:
+            post = client.post(to, content, key=key)
+            _say(post, f"{one_line(post['id'])} accepted", as_json=as_json)
+            return
+        mail = client.send(
+            to, content, expects_reply=not no_reply, expires_in=expires, key=key, reply_to=reply_to
+        )
+        if milestone is None:
+            _say(mail, _receipt(mail), as_json=as_json)
+            return
+        _wait(client, mail, milestone, timeout, as_json=as_json)
+
+
+def _wait(
+    client: Client, sent: Mail, milestone: Milestone, timeout: float, *, as_json: bool
+) -> None:
+    if not as_json:
+        click.echo(_receipt(sent), err=milestone == "answered")
+    mail = client.wait(sent["id"], milestone, timeout)
+    if as_json:
+        print_json(mail)
+    check(mail, milestone, timeout)
+    answer = mail["answer"] if milestone == "answered" else None
+    if not as_json:
+        click.echo(printable(answer["text"]) if answer else _receipt(mail))
+    if answer:
+        sys.stdout.flush()  # `seen` is said after it was shown
+        client.mark_seen(answer["id"])
+
+
+def _content(words: tuple[str, ...]) -> str:
+    """The text to send: the words, or all of standard input.
+
+    Raises:
+        UsageError: there is none.
+        MessageTooLarge: standard input holds more than a message can.
+    """
+    if words and words != ("-",):
+        text = " ".join(words)
+    elif sys.stdin is None or (not words and sys.stdin.isatty()):
+        raise click.UsageError("Missing argument 'TEXT' (or pipe the text in).")
+    else:
+        text = _read_input()
+    if not text.strip():
+        raise click.UsageError("the text is empty")
+    return text
+
+
+def _read_input() -> str:
+    from postroom.errors import MessageTooLarge
+    from postroom.protocol.envelope import MAX_ENVELOPE_BYTES
+
+    content = sys.stdin.buffer.read(MAX_ENVELOPE_BYTES + 1)
+    if len(content) > MAX_ENVELOPE_BYTES:
+        raise MessageTooLarge(f"the text is over the limit of {MAX_ENVELOPE_BYTES} bytes")
+    return content.decode(errors="replace").rstrip("\n")
+
+
+def _receipt(mail: Mail) -> str:
+    return f"{one_line(mail['id'])} {one_line(mail['state'])}"
+
+
+def _say(record: object, line: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(record)
+    else:
+        click.echo(line)

@@ -1,0 +1,162 @@
+"""Starts a post room in the background and waits until it says that it is ready.
+
+The child gets a pipe (`POSTROOM_READY_FD`): it writes `ready` and a newline when all of it serves, and the
+pipe ends when it fails. So the wait needs no polling.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from postroom.client.locate import Server, locate
+from postroom.errors import (
+    EXIT_CODES,
+    AlreadyRunning,
+    NotRunning,
+    PostroomError,
+    ServerFailed,
+    StateUnwritable,
+)
+
+READY_TIMEOUT = 60.0
+"""Seconds that a start may take; creating keys, streams and database the first time takes about two."""
+
+READY_FD = "POSTROOM_READY_FD"
+GRACE = 10.0
+TAIL = 8192
+
+
+def start(state: Path, options: Sequence[str] = ()) -> Server:
+    """Start `postroom up` on the folder `state` in a session of its own; returns where it answers.
+
+    Raises:
+        AlreadyRunning: one runs there.
+        ServerFailed: it did not become ready in time.
+        PostroomError: it ended, with what it said.
+    """
+    with _one_starter(state):
+        with suppress(NotRunning):
+            server = locate(state)
+            raise AlreadyRunning(
+                f"a post room runs already at {server.url}", remedy="postroom status"
+            )
+        _launch(state, options)
+        return locate(state)
+
+
+def ensure(state: Path) -> Server:
+    """The post room on `state`, started if none runs."""
+    with suppress(NotRunning):
+        return locate(state)
+    with suppress(AlreadyRunning):  # somebody else was faster
+        return start(state)
+    return locate(state)
+
+
+@contextmanager
+def _one_starter(state: Path) -> Generator[None]:
+    """Two commands that find nothing running start one post room, not two.
+
+    The wait is bounded by the other starter's deadline, and ends with its process.
+    """
+    try:
+        (state / "logs").mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(state / "starting", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StateUnwritable(
+            f"cannot write the state folder {state}: {error.strerror}",
+            remedy="choose another with --state DIR",
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _launch(state: Path, options: Sequence[str]) -> None:
+    log = state / "logs" / "up.log"
+    reading, writing = os.pipe()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    output = os.open(log, flags, 0o600)
+    begin = os.fstat(output).st_size
+    command = [sys.executable, "-m", "postroom", "--state", str(state), "up", *options]
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=os.environ | {READY_FD: str(writing)},
+            pass_fds=(writing,),
+            start_new_session=True,
+        )
+    finally:
+        os.close(writing)
+        os.close(output)
+    try:
+        ready = _await_ready(reading, log)
+    except BaseException:
+        _end(process)
+        raise
+    finally:
+        os.close(reading)
+    if not ready:
+        raise _failure(_end(process), log, begin)
+    process.returncode = 0  # it is to outlive us: Popen need not warn that it still runs
+
+
+def _await_ready(reading: int, log: Path) -> bool:
+    """Whether `ready` came before the pipe ended."""
+    deadline = time.monotonic() + READY_TIMEOUT
+    said = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(reading, selectors.EVENT_READ)
+        while b"\n" not in said:
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                raise ServerFailed(
+                    f"the post room was not ready after {READY_TIMEOUT:.0f} s", remedy=f"read {log}"
+                )
+            chunk = os.read(reading, 256)
+            if not chunk:
+                return False
+            said += chunk
+    return said.startswith(b"ready")
+
+
+def _end(process: subprocess.Popen[bytes]) -> int:
+    """Wait for a child that failed or is not wanted; returns its exit status."""
+    with suppress(subprocess.TimeoutExpired):
+        return process.wait(timeout=1.0)
+    process.terminate()
+    try:
+        return process.wait(timeout=GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def _failure(status: int, log: Path, begin: int) -> PostroomError:
+    """What a child that ended with `status` wrote since `begin`, as an error of the type that it had."""
+    with log.open("rb") as file:
+        file.seek(max(begin, log.stat().st_size - TAIL))
+        lines = file.read(TAIL).decode(errors="replace").splitlines()
+    last = next((line for line in reversed(lines) if line.strip()), f"exit status {status}")
+    message, remedy = f"the post room did not start: {last.strip()}", f"read {log}"
+    for index, line in enumerate(lines):
+        if line.startswith("postroom: "):
+            message = line.removeprefix("postroom: ")
+            follows = lines[index + 1] if index + 1 < len(lines) else ""
+            remedy = (
+                follows.strip().removeprefix("try: ") if follows.startswith("  try:") else remedy
+            )
+    kinds = {code: kind for kind, code in EXIT_CODES.items()}
+    return kinds.get(status, ServerFailed)(message, remedy=remedy)

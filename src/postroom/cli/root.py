@@ -1,0 +1,125 @@
+"""The command `postroom`: global options, the list of commands, and how a run ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from io import TextIOWrapper
+from typing import Any, NoReturn
+
+import click
+
+from postroom import __version__
+from postroom.cli.lazy import LazyGroup
+from postroom.cli.options import state_option
+from postroom.errors import PostroomError, exit_code
+from postroom.protocol.text import one_line
+
+SUMMARIES = {
+    "up": "Run a post room, in the foreground or detached.",
+    "down": "End the post room and all its workers.",
+    "status": "Show the workers, those that need attention first.",
+    "spawn": "Start a worker from a template.",
+    "stop": "Stop a worker; its inbox keeps what comes.",
+    "restart": "Stop a worker and start it again.",
+    "send": "Send a message and, if asked, wait for its receipt or answer.",
+    "inbox": "Show the messages to you.",
+    "chat": "Talk in a project or with one agent, line by line.",
+    "deadletters": "See and treat messages that could not be delivered.",
+    "logs": "Show what a worker printed.",
+}
+
+EPILOG = """\b
+Exit status:
+   0  success                        6  not permitted
+   1  any other error                7  refused, or the message is dead
+   2  wrong usage or invalid input   8  the other side broke a rule
+   3  no post room is running        9  no answer in time
+   4  not found                     10  something on this machine
+   5  conflict with what exists    130  interrupted (Ctrl-C)
+
+\b
+Completion for your shell (bash, zsh or fish), e.g. in ~/.bashrc:
+  eval "$(_POSTROOM_COMPLETE=bash_source postroom)"
+
+NO_COLOR and a pipe turn colours off.
+"""
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C: 128 + SIGINT, as shells report it."""
+
+PIPE_CLOSED = 141
+"""Exit status when nobody reads our output any more: 128 + SIGPIPE."""
+
+
+class PipeClosedError(Exception):
+    """The reader of our output has gone."""
+
+
+class Root(LazyGroup):
+    """The top command. A closed pipe leaves it as its own type, before click makes it an exit status."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the chosen command and write out what it printed."""
+        try:
+            result = super().invoke(ctx)
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            return result
+        except BrokenPipeError as error:
+            raise PipeClosedError from error
+
+
+def _configure(ctx: click.Context, **_: object) -> None:
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        ctx.color = False
+
+
+root = state_option(envvar="POSTROOM_STATE")(
+    click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")(
+        Root(
+            package="postroom.cli.commands",
+            summaries=SUMMARIES,
+            name="postroom",
+            callback=click.pass_context(_configure),
+            help="The post room for AI agents: durable addresses, receipts that cannot lie.",
+            epilog=EPILOG,
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )
+    )
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit with its status (see `EPILOG`)."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name in Greek on a Latin terminal
+    try:
+        result = root.main(args=arguments, prog_name="postroom", standalone_mode=False)
+    except PostroomError as error:
+        report(error)
+        return exit_code(error)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except PipeClosedError:
+        # The interpreter flushes at its end, which would fail again and say so.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    return result if isinstance(result, int) else 0
+
+
+def report(error: PostroomError) -> None:
+    """Say on standard error what is wrong, and what to do about it."""
+    click.echo(f"postroom: {one_line(error.message)}", err=True)
+    if error.remedy:
+        click.echo(f"  try: {one_line(error.remedy)}", err=True)

@@ -1,0 +1,251 @@
+"""Every route of the control plane as a method (docs/api.md)."""
+
+from __future__ import annotations
+
+import base64
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from postroom.client.locate import Server, locate
+from postroom.client.records import Agent, Dead, Mail, Milestone, Post, Status, Worker
+from postroom.client.stream import EventStream
+from postroom.client.transport import Query, Transport
+from postroom.errors import PostroomError
+from postroom.protocol.ids import check_message_id, check_name
+
+POLL = 25.0
+"""Seconds that one waiting call may last; longer waits are several calls, so that a lost server shows."""
+
+
+def new_key() -> str:
+    """A fresh idempotency key: 32 hex digits."""
+    return os.urandom(16).hex()
+
+
+def name_of(ref: str) -> str:
+    """A nick, uid or project as a path segment: its `@` or `#` is taken off.
+
+    Raises:
+        InvalidName: it is malformed, so that nothing else can ever stand in a path.
+    """
+    return check_name(ref.removeprefix("@").removeprefix("#"))
+
+
+class Client:
+    """A control plane, as its operator.
+
+    Every method raises what `Transport.call` raises. All are synchronous and bounded.
+
+    Args:
+        transport: makes the calls.
+        clock: monotonic seconds, for waits.
+    """
+
+    def __init__(
+        self, transport: Transport, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.transport = transport
+        self._clock = clock
+
+    @classmethod
+    def at(cls, state: Path) -> Client:
+        """The post room that runs on the folder `state`.
+
+        Raises:
+            NotRunning: there is none.
+        """
+        return cls(Transport(lambda: locate(state)))
+
+    @property
+    def server(self) -> Server:
+        """Where it answers."""
+        return self.transport.server
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ── the post room ────────────────────────────────────────────────────────────────────────────
+
+    def ready(self) -> bool:
+        """Whether it serves calls."""
+        try:
+            return bool(self._get("/readyz")["ready"])
+        except PostroomError:
+            return False
+
+    def status(self) -> Status:
+        """The whole post room at a glance."""
+        return self._get("/v1/status")
+
+    def agents(self) -> list[Agent]:
+        """Everybody with an address."""
+        return self._get("/v1/agents")["agents"]
+
+    def shutdown(self) -> None:
+        """Ask it to end; it answers before it does."""
+        self.transport.call("POST", "/v1/shutdown")
+
+    # ── workers ──────────────────────────────────────────────────────────────────────────────────
+
+    def workers(self) -> list[Worker]:
+        """All workers, ended ones too."""
+        return self._get("/v1/workers")["workers"]
+
+    def worker(self, ref: str) -> Worker:
+        """The worker of that nick or uid."""
+        return self._get(f"/v1/workers/{name_of(ref)}")
+
+    def spawn(
+        self,
+        template: str,
+        *,
+        files: Mapping[str, bytes] | None = None,
+        name: str = "",
+        project: str = "",
+        overrides: Mapping[str, str] | None = None,
+        sandbox: str = "",
+    ) -> Worker:
+        """Start a worker from a template's text and the files that it names."""
+        encoded = {key: base64.b64encode(data).decode() for key, data in (files or {}).items()}
+        body: dict[str, Any] = {
+            "template": template,
+            "files": encoded,
+            "set": dict(overrides or {}),
+        }
+        body |= _given(name=name, project=project, sandbox=sandbox)
+        return self.transport.call("POST", "/v1/workers", json=body, patience=60.0)
+
+    def stop(self, ref: str) -> Worker:
+        """Stop a worker; stopping a stopped one changes nothing."""
+        return self._post(f"/v1/workers/{name_of(ref)}/stop", repeatable=True)
+
+    def restart(self, ref: str) -> Worker:
+        """Stop and start a worker."""
+        return self._post(f"/v1/workers/{name_of(ref)}/restart")
+
+    def sdk_events(self, uid: str, events: list[dict[str, Any]]) -> None:
+        """Report what a worker's agent did; only the worker itself may, through the gateway."""
+        self._post(f"/v1/workers/{name_of(uid)}/sdk-events", {"events": events})
+
+    # ── messages ─────────────────────────────────────────────────────────────────────────────────
+
+    def send(
+        self,
+        to: str,
+        text: str,
+        *,
+        expects_reply: bool = True,
+        expires_in: float | None = None,
+        key: str = "",
+        reply_to: str = "",
+    ) -> Mail:
+        """Send a message to an agent; it is on disk when this returns.
+
+        Args:
+            to: `@nick` or uid.
+            text: of the message.
+            expects_reply: it ends `answered` and not `seen`.
+            expires_in: seconds after which it is dead if it was not seen.
+            key: idempotency key; the same key toward the same agent is the same message. Without one a
+                fresh one is made, so that an attempt that is repeated sends nothing twice.
+            reply_to: id of the message that this one answers.
+        """
+        body: dict[str, Any] = {"to": to, "text": text, "expects_reply": expects_reply}
+        body |= {"key": key or new_key()} | _given(reply_to=reply_to, expires_in=expires_in)
+        return self._post("/v1/messages", body, repeatable=True)
+
+    def message(self, message_id: str) -> Mail:
+        """One message with its receipt."""
+        return self._get(f"/v1/messages/{check_message_id(message_id)}")
+
+    def wait(self, message_id: str, milestone: Milestone, timeout: float) -> Mail:
+        """The message when it has reached `milestone` or can no longer.
+
+        After `timeout` seconds it is returned as it stands, with `timed_out` true.
+        """
+        path = f"/v1/messages/{check_message_id(message_id)}"
+        deadline = self._clock() + timeout
+        while True:
+            slice_ = max(0.0, min(POLL, deadline - self._clock()))
+            query = {"wait": milestone, "timeout": round(slice_, 3)}
+            mail: Mail = self._get(path, query, patience=slice_)
+            if not mail.get("timed_out") or self._clock() >= deadline:
+                return mail
+
+    def mark_seen(self, message_id: str) -> Mail:
+        """Confirm that the operator has read a message."""
+        return self._post(f"/v1/messages/{check_message_id(message_id)}/seen", repeatable=True)
+
+    def inbox(self, *, unread: bool = True, limit: int = 100) -> list[Mail]:
+        """Messages to the operator, oldest first."""
+        query: dict[str, int] = {"limit": limit} | ({"unread": 1} if unread else {})
+        return self._get("/v1/inbox", query)["messages"]
+
+    def chat(self, ref: str, *, limit: int = 50, before: int | None = None) -> list[Mail]:
+        """Messages between the operator and an agent, oldest first."""
+        query = {"limit": limit} | _given(before=before)
+        return self._get(f"/v1/chats/{name_of(ref)}/messages", query)["messages"]
+
+    # ── projects ─────────────────────────────────────────────────────────────────────────────────
+
+    def posts(self, project: str, *, limit: int = 50) -> list[Post]:
+        """The newest entries of a project's feed, oldest first."""
+        return self._get(f"/v1/projects/{name_of(project)}/posts", {"limit": limit})["posts"]
+
+    def post(self, project: str, text: str, *, key: str = "") -> Post:
+        """Publish in a project's feed; `key` as in `send`."""
+        body = {"text": text, "key": key or new_key()}
+        return self._post(f"/v1/projects/{name_of(project)}/posts", body, repeatable=True)
+
+    def follow_project(self, project: str, *, after: int = 0) -> EventStream:
+        """What comes in a project's feed after the stream sequence `after`."""
+        return EventStream(self.transport, {"project": name_of(project)}, after=str(after))
+
+    def follow_chat(self, ref: str, *, after: int = 0) -> EventStream:
+        """What comes between the operator and an agent after the stream sequence `after`."""
+        return EventStream(self.transport, {"chat": name_of(ref)}, after=str(after))
+
+    # ── dead letters ─────────────────────────────────────────────────────────────────────────────
+
+    def deadletters(self) -> list[Dead]:
+        """Messages that could not be delivered."""
+        return self._get("/v1/deadletters")["deadletters"]
+
+    def deadletter(self, dead_id: str) -> Dead:
+        """One of them."""
+        return self._get(f"/v1/deadletters/{check_message_id(dead_id)}")
+
+    def requeue(self, dead_id: str) -> str:
+        """Send it again as a new message, whose id is returned; the old one stays dead."""
+        return self._post(f"/v1/deadletters/{check_message_id(dead_id)}/requeue")["id"]
+
+    def drop(self, dead_id: str) -> None:
+        """Forget a dead letter."""
+        self.transport.call("DELETE", f"/v1/deadletters/{check_message_id(dead_id)}")
+
+    def _get(self, path: str, query: Query | None = None, *, patience: float = 0.0) -> Any:
+        return self.transport.call("GET", path, params=query, repeatable=True, patience=patience)
+
+    def _post(self, path: str, body: object = None, *, repeatable: bool = False) -> Any:
+        return self.transport.call("POST", path, json=body, repeatable=repeatable)
+
+
+def _given(**values: str | float | None) -> dict[str, Any]:
+    """Those of `values` that say something."""
+    return {name: value for name, value in values.items() if value not in ("", None)}

@@ -1,0 +1,95 @@
+"""Finds the running post room: its address and the operator's credential, from the state folder.
+
+`server.json` holds a secret, so a file that others can read, or that somebody else wrote, is refused: its
+address could be anybody's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from postroom.errors import EnvironmentFault, NotRunning
+
+REMEDY = "postroom up"
+FILE = "server.json"
+MAX_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where a post room answers.
+
+    Attributes:
+        url: of its HTTP interface, without a slash at the end.
+        pid: of the control plane.
+        token: bearer token of the operator; left out of `repr` so that no log shows it.
+    """
+
+    url: str
+    pid: int
+    token: str = field(repr=False)
+
+
+def locate(state: Path) -> Server:
+    """The post room that runs on the folder `state`.
+
+    Raises:
+        NotRunning: there is none, or it ended without tidying up.
+        EnvironmentFault: the file is not private to this user, or is not what a post room writes.
+    """
+    path = state / FILE
+    server = _parse(path, _read_private(path))
+    if not _alive(server.pid):
+        raise NotRunning(f"the post room of {state} has ended (pid {server.pid})", remedy=REMEDY)
+    return server
+
+
+def _read_private(path: Path) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotRunning(f"no post room runs on {path.parent}", remedy=REMEDY) from None
+    except OSError as error:
+        raise EnvironmentFault(f"cannot read {path}: {error.strerror}") from error
+    with os.fdopen(descriptor, "rb") as file:
+        _check_private(path, os.fstat(descriptor))
+        return file.read(MAX_BYTES)
+
+
+def _check_private(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise EnvironmentFault(f"{path} is not a regular file")
+    if found.st_mode & 0o077:
+        raise EnvironmentFault(
+            f"{path} holds a credential and other users can read it",
+            remedy=f"chmod 600 {path}, then restart the post room",
+        )
+    if os.geteuid() not in (0, found.st_uid):
+        raise EnvironmentFault(f"{path} belongs to another user")
+
+
+def _parse(path: Path, content: bytes) -> Server:
+    try:
+        record = json.loads(content)
+        server = Server(str(record["url"]).rstrip("/"), int(record["pid"]), str(record["token"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise EnvironmentFault(
+            f"{path} is not what a post room writes", remedy="remove it, then: postroom up"
+        ) from error
+    if server.pid <= 0 or not server.url.startswith(("http://", "https://")):
+        raise EnvironmentFault(f"{path} names no address and process", remedy="remove it")
+    return server
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # somebody else's process, and alive
+    return True

@@ -1,0 +1,175 @@
+"""Live events of the control plane: server-sent events that survive a lost connection.
+
+After a loss the reader connects again and names the last record that it had, so nothing is missed; what
+comes twice is taken out, so nothing is shown twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import socket
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from postroom.client.retry import RetryPolicy
+from postroom.client.transport import Query, Transport
+from postroom.errors import (
+    BusDisconnected,
+    EnvironmentFault,
+    NotRunning,
+    PeerError,
+    PostroomError,
+    ProtocolViolation,
+    Unauthorized,
+)
+
+SILENCE = 45.0
+"""Seconds without a byte after which a connection counts as lost; the server comments every 15 s."""
+
+SETTLED = 10.0
+"""Seconds after which a connection counts as a good one, so that earlier failures are forgotten."""
+
+REMEMBERED = 4096
+"""Events whose ids are kept to find duplicates."""
+
+RECONNECT = RetryPolicy(attempts=12, base=0.2, cap=5.0)
+"""About half a minute in all: long enough for `postroom down; postroom up`."""
+
+_RECORDS = frozenset({"post", "mail"})
+_LOST = (NotRunning, PeerError, Unauthorized, BusDisconnected)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event. `kind` is `post`, `mail` or `receipt`; `data` the JSON object that came with it."""
+
+    id: str
+    kind: str
+    data: dict[str, Any]
+
+
+class Seen:
+    """The last `REMEMBERED` events, to tell a repeated one."""
+
+    def __init__(self, limit: int = REMEMBERED) -> None:
+        self._limit = limit
+        self._keys: OrderedDict[tuple[str, ...], None] = OrderedDict()
+
+    def is_new(self, event: httpx2.ServerSentEvent) -> bool:
+        """Whether this is the first time that `event` comes.
+
+        A receipt counts with its content: several of them may carry the id of one record.
+        """
+        key = (event.event, event.id) if event.event in _RECORDS else (event.id, event.data)
+        if key in self._keys:
+            return False
+        self._keys[key] = None
+        if len(self._keys) > self._limit:
+            self._keys.popitem(last=False)
+        return True
+
+
+class EventStream:
+    """Iterates over the events of one feed or chat, from one thread; `close` may be called from another.
+
+    Args:
+        transport: makes the connections.
+        topic: query that names the feed or chat.
+        after: id of the last record that is known already.
+        retry: how often, and how fast, a lost connection is made anew before its error is raised.
+    """
+
+    def __init__(
+        self, transport: Transport, topic: Query, *, after: str, retry: RetryPolicy = RECONNECT
+    ) -> None:
+        self._transport = transport
+        self._topic = topic
+        self._after = after
+        self._retry = retry
+        self._seen = Seen()
+        self._failures = 0
+        self._since = math.inf
+        self._closed = threading.Event()
+        self._response: httpx2.Response | None = None
+        self.connected = threading.Event()
+        """Set once the server has answered for the first time."""
+
+    def __iter__(self) -> Iterator[Event]:
+        """The events, until `close`.
+
+        Raises:
+            PostroomError: the server refused, or could not be reached again.
+        """
+        while not self._closed.is_set():
+            try:
+                yield from self._connection()
+                self._again(PeerError("the post room ended the stream"))
+            except PostroomError as error:
+                self._again(error)
+
+    def close(self) -> None:
+        """End the iteration, also one that waits for bytes."""
+        self._closed.set()
+        response = self._response
+        if response is not None:
+            _shut(response)
+
+    def _connection(self) -> Iterator[Event]:
+        query = {**self._topic, "after": self._after}
+        with self._transport.stream("/v1/stream", query, silence=SILENCE) as response:
+            self._response = response
+            self._since = time.monotonic()
+            self.connected.set()
+            if self._closed.is_set():  # closed between the two lines above: nobody shuts this one
+                return
+            for raw in httpx2.EventSource(response):
+                if self._seen.is_new(raw):
+                    event = _event(raw)
+                    if event.kind in _RECORDS:
+                        self._after = event.id
+                    yield event
+
+    def _again(self, error: PostroomError) -> None:
+        """Wait before the next connection, or raise `error` if there shall be none."""
+        if self._closed.is_set():
+            return
+        settled = time.monotonic() - self._since > SETTLED
+        self._failures = 1 if settled else self._failures + 1
+        self._since = math.inf
+        # Plain 503: it is starting or ending. Other faults of its surroundings come as their own types.
+        lost = isinstance(error, _LOST) or type(error) is EnvironmentFault
+        if (
+            not lost
+            or isinstance(error, ProtocolViolation)
+            or self._failures >= self._retry.attempts
+        ):
+            raise error
+        self._closed.wait(self._retry.delay(self._failures))
+        with contextlib.suppress(NotRunning):  # not yet: the next attempt fails and counts
+            self._transport.look_up()
+
+
+def _event(raw: httpx2.ServerSentEvent) -> Event:
+    try:
+        data = raw.json()
+    except ValueError as error:
+        raise ProtocolViolation("an event of the stream is not JSON") from error
+    if not isinstance(data, dict):
+        raise ProtocolViolation("an event of the stream is not a JSON object")
+    return Event(raw.id, raw.event, data)
+
+
+def _shut(response: httpx2.Response) -> None:
+    """Wake a thread that reads `response`: closing a socket would not, shutting it down does."""
+    stream = response.extensions.get("network_stream")
+    raw = stream.get_extra_info("socket") if stream is not None else None
+    if isinstance(raw, socket.socket):
+        with contextlib.suppress(OSError):  # it has ended by itself
+            raw.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,205 @@
+"""One HTTP call to the control plane: credential, deadlines, retries, and errors as types."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import httpx2
+
+from postroom.client.locate import REMEDY, Server
+from postroom.client.retry import Again, RetryPolicy
+from postroom.errors import (
+    NotRunning,
+    PeerError,
+    PostroomError,
+    ProtocolViolation,
+    RequestTimeout,
+    Unauthorized,
+    from_problem,
+)
+
+CONNECT_TIMEOUT = 5.0
+ANSWER_TIMEOUT = 30.0
+"""Seconds: as long as the slowest plain call, which is stopping a worker with its grace."""
+
+Locate = Callable[[], Server]
+Query = Mapping[str, str | int | float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    error: PostroomError
+    again: Again
+
+
+class Transport:
+    """Calls a control plane and finds it again when it has moved.
+
+    A post room that was restarted may have another port and another token, so after a refused connection
+    or a refused credential the address is looked up anew.
+
+    Args:
+        locate: says where the control plane is; may raise `NotRunning`.
+        retry: how often failed calls are repeated.
+        sleep: waits so many seconds.
+        base: the httpx2 transport to use, e.g. one over a Unix socket; None for TCP.
+    """
+
+    def __init__(
+        self,
+        locate: Locate,
+        *,
+        retry: RetryPolicy | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        base: httpx2.BaseTransport | None = None,
+    ) -> None:
+        self.retry = retry or RetryPolicy()
+        self._locate = locate
+        self._sleep = sleep
+        self._server = locate()
+        # The environment's proxies are not asked: the address is this machine's.
+        self._http = httpx2.Client(trust_env=False, transport=base)
+
+    @property
+    def server(self) -> Server:
+        """The address used last."""
+        return self._server
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: object = None,
+        params: Query | None = None,
+        repeatable: bool = False,
+        patience: float = 0.0,
+    ) -> Any:
+        """The JSON value that the control plane answers, None for an empty answer.
+
+        Args:
+            method: of HTTP.
+            path: below the address, quoted.
+            json: the body, None for no body.
+            params: of the query.
+            repeatable: a second call with the same content has no second effect (see `retry`).
+            patience: seconds that the answer may take beyond the usual.
+
+        Raises:
+            NotRunning: nobody listens at the address.
+            RequestTimeout: no answer in time.
+            PeerError: the connection broke.
+            ProtocolViolation: the answer is not JSON.
+            PostroomError: what the control plane reported.
+        """
+        failures = 0
+        while True:
+            outcome = self._attempt(method, path, json, params, patience)
+            if isinstance(outcome, httpx2.Response):
+                return _decode(outcome)
+            failures += 1
+            if failures >= self.retry.attempts or not self._may(outcome.again, repeatable):
+                raise outcome.error
+            self._sleep(self.retry.delay(failures))
+            if isinstance(outcome.error, NotRunning):
+                self.look_up()
+
+    def _may(self, again: Again, repeatable: bool) -> bool:
+        if again is Again.IF_MOVED:
+            before = self._server
+            self.look_up()
+            return self._server != before
+        return again is Again.ALWAYS or (again is Again.IF_REPEATABLE and repeatable)
+
+    def _attempt(
+        self, method: str, path: str, json: object, params: Query | None, patience: float
+    ) -> httpx2.Response | _Failure:
+        """One call, without repetition."""
+        timeout = httpx2.Timeout(ANSWER_TIMEOUT + patience, connect=CONNECT_TIMEOUT)
+        url = self._server.url + path
+        try:
+            with self._faults():
+                response = self._http.request(
+                    method, url, json=json, params=params, headers=self._headers(), timeout=timeout
+                )
+        except NotRunning as error:
+            return _Failure(error, Again.ALWAYS)
+        except RequestTimeout as error:
+            return _Failure(error, Again.NEVER)
+        except PeerError as error:
+            return _Failure(error, Again.IF_REPEATABLE)
+        if not response.is_error:
+            return response
+        asked = "retry-after" in response.headers
+        return _Failure(reported(response), Again.after(response.status_code, retry_after=asked))
+
+    @contextmanager
+    def stream(self, path: str, params: Query, *, silence: float) -> Generator[httpx2.Response]:
+        """An answer that is read as it comes; `silence` is the longest wait for its next bytes, in seconds.
+
+        Raises the same errors as `call`, also while it is being read.
+        """
+        timeout = httpx2.Timeout(silence, connect=CONNECT_TIMEOUT)
+        headers = self._headers() | {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+        url = self._server.url + path
+        with (
+            self._faults(),
+            self._http.stream(
+                "GET", url, params=params, headers=headers, timeout=timeout
+            ) as response,
+        ):
+            if response.is_error:
+                response.read()
+                raise reported(response)
+            yield response
+
+    def look_up(self) -> None:
+        """Find the control plane again; raises `NotRunning` if it has ended."""
+        self._server = self._locate()
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._server.token}"}
+
+    @contextmanager
+    def _faults(self) -> Generator[None]:
+        """Errors of httpx2 as ours."""
+        url = self._server.url
+        try:
+            yield
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            raise NotRunning(f"no post room answers at {url}", remedy=REMEDY) from error
+        except httpx2.TimeoutException as error:
+            raise RequestTimeout(f"the post room at {url} did not answer in time") from error
+        except httpx2.TransportError as error:
+            raise PeerError(f"the connection to the post room broke: {error}") from error
+
+
+def reported(response: httpx2.Response) -> PostroomError:
+    """The error that an error response reports (RFC 9457; a plain one where it is no problem document)."""
+    try:
+        document = response.json()
+    except ValueError:
+        document = {}
+    status = response.status_code
+    error = from_problem(document if isinstance(document, dict) else {}, status)
+    if status == HTTPStatus.UNAUTHORIZED and not isinstance(error, Unauthorized):
+        return Unauthorized(error.message, remedy=error.remedy)
+    return error
+
+
+def _decode(response: httpx2.Response) -> Any:
+    if not response.content or response.status_code == HTTPStatus.NO_CONTENT:
+        return None
+    try:
+        return response.json()
+    except ValueError as error:
+        raise ProtocolViolation(f"{response.request.url.path} answered no JSON") from error

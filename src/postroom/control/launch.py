@@ -1,0 +1,212 @@
+"""What a worker is started with: its folders, its sandbox, its sidecar's configuration."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from postroom.errors import InvalidTemplate, StateUnwritable
+from postroom.identity.credential import Credential
+from postroom.protocol.template import MAX_FILES_BYTES, Template
+from postroom.sandbox.port import Limits, Mount, SandboxPaths, SandboxProvider, SandboxSpec
+from postroom.sandbox.selftest import Canaries
+
+AGENT_FOLDER = "/opt/agent"
+"""Where a template's files appear."""
+
+SECRET_FILE = "sidecar.json"  # noqa: S105 (a file's name)
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFolders:
+    """The host folders of one worker.
+
+    Attributes:
+        root: all of them.
+        workspace: the one that the agent may write; it survives restarts.
+        state: the sidecar's journal.
+        agent: the template's files.
+        log: stdout and stderr of sidecar and agent.
+    """
+
+    root: Path
+
+    @property
+    def workspace(self) -> Path:
+        return self.root / "workspace"
+
+    @property
+    def state(self) -> Path:
+        return self.root / "sidecar"
+
+    @property
+    def agent(self) -> Path:
+        return self.root / "agent"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log"
+
+    def make(self, files: Mapping[str, bytes]) -> None:
+        """Make the folders and write the template's files.
+
+        Raises:
+            StateUnwritable: no permission, or the disk is full.
+        """
+        try:
+            for folder in (self.workspace, self.state, self.agent):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for name, content in files.items():
+                (self.agent / name).write_bytes(content)
+        except OSError as error:
+            raise StateUnwritable(f"cannot write {error.filename}: {error.strerror}") from error
+
+
+def decode_files(template: Template, files: Mapping[str, str]) -> dict[str, bytes]:
+    """The files that `template` names, from base64.
+
+    Raises:
+        InvalidTemplate: one is missing, not base64, not named by the template, or all are too large.
+    """
+    for name in template.files:
+        if name not in files:
+            raise InvalidTemplate(f"the file {name!r} of workstation.files is missing")
+    extra = sorted(set(files) - set(template.files))
+    if extra:
+        raise InvalidTemplate(f"workstation.files does not name {extra[0]!r}")
+    decoded = {}
+    for name, content in files.items():
+        try:
+            decoded[name] = base64.b64decode(content, validate=True)
+        except binascii.Error as error:
+            raise InvalidTemplate(f"the file {name!r} is not base64") from error
+    if sum(map(len, decoded.values())) > MAX_FILES_BYTES:
+        raise InvalidTemplate(
+            f"the files are over {MAX_FILES_BYTES} bytes", remedy="mount a folder"
+        )
+    return decoded
+
+
+@dataclass(frozen=True, slots=True)
+class Passport:
+    """Who a worker is, and what proves it; made anew at each start but for the message secret."""
+
+    uid: str
+    nick: str
+    org: str
+    projects: tuple[str, ...]
+    credential: Credential
+    token: str
+    message_secret: bytes
+    owner: str
+    level: str
+
+
+def compose(
+    provider: SandboxProvider,
+    template: Template,
+    passport: Passport,
+    folders: WorkerFolders,
+    gateway_socket: Path,
+    canaries: Canaries,
+) -> SandboxSpec:
+    """The sandbox of a worker, with the sidecar as its program.
+
+    Raises:
+        InvalidTemplate: a read-only folder of the template does not exist.
+    """
+    mounts = [Mount(folders.agent, AGENT_FOLDER)]
+    for folder in template.read_only:
+        if not Path(folder).is_dir():
+            raise InvalidTemplate(
+                f"compute.read_only names {folder}, which is no folder",
+                remedy="postroom spawn --set NAME=PATH",
+            )
+        mounts.append(Mount(Path(folder), folder))
+    draft = SandboxSpec(
+        argv=(),
+        env={},
+        workdir="/",
+        workspace=folders.workspace,
+        state=folders.state,
+        gateway_socket=gateway_socket,
+        stderr_log=folders.log,
+        read_only=tuple(mounts),
+        limits=Limits(
+            memory=template.memory_mb * MIB or None, processes=template.processes or None
+        ),
+    )
+    paths = provider.paths(draft)
+    secret = f"{paths.secrets}/{SECRET_FILE}"
+    config = sidecar_config(
+        template, passport, paths, replace(canaries, gateway=paths.gateway_socket)
+    )
+    return replace(
+        draft,
+        argv=(sys.executable, "-m", "postroom.sidecar"),
+        env=_environment(paths) | {"POSTROOM_SIDECAR_CONFIG": secret},
+        workdir=paths.workspace,
+        secrets={secret: json.dumps(config).encode()},
+    )
+
+
+def _environment(paths: SandboxPaths) -> dict[str, str]:
+    programs = [str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]
+    return {
+        "PATH": os.pathsep.join(programs),
+        "HOME": paths.home,
+        "LANG": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def sidecar_config(
+    template: Template, passport: Passport, paths: SandboxPaths, canaries: Canaries
+) -> dict[str, Any]:
+    """What the sidecar reads at its start (docs/architecture.md, Sidecar)."""
+    inside = paths.mounts[AGENT_FOLDER]
+    command = [_inside(word, inside) for word in template.command]
+    return {
+        "uid": passport.uid,
+        "nick": passport.nick,
+        "org": passport.org,
+        "project": passport.projects[0] if passport.projects else "",
+        "projects": list(passport.projects),
+        "jwt": passport.credential.jwt,
+        "seed": passport.credential.seed,
+        "jwt_expires_at": passport.credential.expires_at,
+        "token": passport.token,
+        "message_secret": passport.message_secret.hex(),
+        "gateway_socket": paths.gateway_socket,
+        "state": paths.state,
+        "workspace": paths.workspace,
+        "owner": passport.owner,
+        "canaries": json.loads(canaries.to_json()),
+        "sandbox_level": passport.level,
+        "agent": {
+            "command": command,
+            "env": dict(template.env),
+            "cwd": paths.workspace,
+            "adapter": template.adapter,
+            "confirm": template.confirm,
+            "restart_limit": template.restart_limit,
+        },
+        "control_url": "http://postroom",
+        "log_level": "info",
+    }
+
+
+def _inside(word: str, agent_folder: str) -> str:
+    """A word of the command with the template's folder as the sandbox has it."""
+    if word == AGENT_FOLDER or word.startswith(AGENT_FOLDER + "/"):
+        return agent_folder + word[len(AGENT_FOLDER) :]
+    return word

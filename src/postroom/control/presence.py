@@ -1,0 +1,58 @@
+"""What is known of each worker's state: its own status messages, never a guess."""
+
+from __future__ import annotations
+
+from postroom.bus.port import BusAdmin, Message, MessageBusProvider, Subscription
+from postroom.errors import ProtocolViolation
+from postroom.observe import get_logger
+from postroom.protocol.presence import Presence
+from postroom.protocol.streams import BY_NAME
+
+log = get_logger(__name__)
+
+FRESH = BY_NAME["PRESENCE"].max_age
+"""Seconds for which a status message counts."""
+
+
+class PresenceBoard:
+    """The last status message of each worker.
+
+    Args:
+        bus: connection to core, where every worker's status arrives.
+        admin: for what was said before this process started.
+    """
+
+    def __init__(self, bus: MessageBusProvider, admin: BusAdmin) -> None:
+        self._bus = bus
+        self._admin = admin
+        self._last: dict[str, Presence] = {}
+        self._subscription: Subscription | None = None
+
+    async def open(self) -> None:
+        """Begin to listen, then read what PRESENCE still holds."""
+        self._subscription = await self._bus.subscribe("worker.*.status", self._heard)
+        async for message in self._admin.replay("PRESENCE"):
+            await self._heard(message)
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._subscription is not None:
+            await self._subscription.close()
+
+    async def _heard(self, message: Message) -> None:
+        try:
+            said = Presence.decode(message.payload)
+        except ProtocolViolation as error:
+            log.warning("status of %s: %s", message.sender_uid, error)
+            return
+        before = self._last.get(message.sender_uid)
+        if before is None or said.at >= before.at:
+            self._last[message.sender_uid] = said
+
+    def of(self, uid: str) -> Presence | None:
+        """The last thing that worker `uid` said of itself, however old; None if nothing is known."""
+        return self._last.get(uid)
+
+    def forget(self, uid: str) -> None:
+        """Drop what a retired worker said."""
+        self._last.pop(uid, None)

@@ -1,0 +1,61 @@
+"""Who calls the HTTP API: the operator by API key, or a worker through its own door with its own token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from postroom.control.front import WORKER
+from postroom.errors import Forbidden, Unauthorized
+from postroom.identity.tokens import digest, matches
+from postroom.store import workers as worker_rows
+from postroom.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Checks credentials.
+
+    Attributes:
+        operator_sha256: digest of the operator's API key of this start.
+        database: for workers' tokens.
+    """
+
+    operator_sha256: str
+    database: Database
+
+    async def operator(self, request: Request) -> None:
+        """Let the operator in.
+
+        Raises:
+            Unauthorized: no key, or not the operator's.
+            Forbidden: a worker asks.
+        """
+        if WORKER in request.scope:
+            raise Forbidden("workers may not call this")
+        if not matches(_bearer(request), self.operator_sha256):
+            raise Unauthorized(
+                "the API key is not valid", remedy="the key is in server.json of the state folder"
+            )
+
+    async def worker(self, request: Request, uid: str) -> None:
+        """Let worker `uid` in, through its own door and with its own token.
+
+        Raises:
+            Unauthorized: no token, or not this worker's.
+            Forbidden: not through a worker's door, or through another one's.
+        """
+        if request.scope.get(WORKER) != uid:
+            raise Forbidden("only the worker itself may call this")
+        token = digest(_bearer(request))
+        owner = await self.database.read(lambda c: worker_rows.worker_by_token(c, token))
+        if owner != uid:
+            raise Unauthorized("the token is not this worker's")
+
+
+def _bearer(request: Request) -> str:
+    kind, _, value = request.headers.get("authorization", "").partition(" ")
+    if kind.lower() != "bearer" or not value:
+        raise Unauthorized("a bearer token is missing")
+    return value

@@ -1,0 +1,52 @@
+"""Errors of the HTTP API as problem documents (RFC 9457)."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from postroom.errors import Conflict, InvalidInput, NotFound, PostroomError, http_status, problem
+from postroom.observe import get_logger
+
+log = get_logger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+
+
+def install(app: FastAPI) -> None:
+    """Make `app` answer every error as a problem document."""
+    app.add_exception_handler(PostroomError, _ours)  # ty: ignore[invalid-argument-type]
+    app.add_exception_handler(RequestValidationError, _invalid)  # ty: ignore[invalid-argument-type]
+    app.add_exception_handler(HTTPException, _http)  # ty: ignore[invalid-argument-type]
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def _document(error: PostroomError, status: int = 0) -> JSONResponse:
+    status = status or http_status(error)
+    body = problem(error) | {"status": status}
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    if status in (429, 503, 507):
+        headers["Retry-After"] = "1"
+    return JSONResponse(body, status, headers=headers, media_type=MEDIA_TYPE)
+
+
+async def _ours(_: Request, error: PostroomError) -> JSONResponse:
+    return _document(error)
+
+
+async def _invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"] if part != "body")
+    return _document(InvalidInput(f"{where or 'the body'}: {first['msg']}"))
+
+
+async def _http(_: Request, error: HTTPException) -> JSONResponse:
+    known = {404: NotFound, 405: Conflict}.get(error.status_code, PostroomError)
+    return _document(known(str(error.detail)), error.status_code)
+
+
+async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return _document(PostroomError("an internal error; the control plane's log has it"))

@@ -1,0 +1,1 @@
+"""Thin routes of the HTTP API, one file a noun."""

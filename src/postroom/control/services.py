@@ -1,0 +1,144 @@
+"""What agents may ask the control plane on `ctl.<own>.<verb>` (docs/architecture.md, Agent requests).
+
+The asker is the subject's second token, which the server has checked. Answers are JSON; an error is
+`{"error": <problem document>}`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from postroom.bus.port import Message, MessageBusProvider, Subscription
+from postroom.errors import Forbidden, InvalidInput, NotFound, PostroomError, problem
+from postroom.identity import jwt
+from postroom.identity.trust import Trust
+from postroom.mail.directory import Directory
+from postroom.mail.office import PostOffice
+from postroom.observe import get_logger
+from postroom.protocol import subjects
+from postroom.settings import Settings
+from postroom.store import agents as agent_rows
+from postroom.store.database import Database
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks, as the server says.
+
+    Attributes:
+        uid: from the subject.
+        key: public user key of the connection, from the server's own header; "" if it sent none.
+    """
+
+    uid: str
+    key: str
+
+
+Verb = Callable[[Asker, dict[str, Any]], Awaitable[dict[str, Any]]]
+
+MAX_HISTORY = 200
+"""Posts in one answer: they must fit a message."""
+
+
+class AgentServices:
+    """The verbs, served to every agent of the org.
+
+    Args:
+        bus: connection to core, where the requests arrive.
+    """
+
+    def __init__(  # noqa: PLR0913 (composition)
+        self,
+        *,
+        bus: MessageBusProvider,
+        settings: Settings,
+        database: Database,
+        directory: Directory,
+        office: PostOffice,
+        trust: Trust,
+    ) -> None:
+        self._bus = bus
+        self._settings = settings
+        self._database = database
+        self._directory = directory
+        self._office = office
+        self._trust = trust
+        self._subscription: Subscription | None = None
+        self._verbs: dict[tuple[str, ...], Verb] = {
+            ("agents", "resolve"): self._resolve,
+            ("agents", "list"): self._list,
+            ("feed", "history"): self._history,
+            ("credential", "renew"): self._renew,
+        }
+
+    async def open(self) -> None:
+        """Begin to answer."""
+        self._subscription = await self._bus.serve(
+            subjects.ctl("*", ">"), self._answer, queue="ctl"
+        )
+
+    async def close(self) -> None:
+        """Stop answering."""
+        if self._subscription is not None:
+            await self._subscription.close()
+
+    async def _answer(self, message: Message) -> bytes:
+        try:
+            said = subjects.parse(message.subject)
+            verb = self._verbs.get(said.rest)
+            if verb is None:
+                raise NotFound(f"there is no request {'.'.join(said.rest)}")
+            asked = json.loads(message.payload or b"{}")
+            if not isinstance(asked, dict):
+                raise InvalidInput("a request is a JSON object")
+            answer = await verb(Asker(said.sender, _user_key(message)), asked)
+        except PostroomError as error:
+            answer = {"error": problem(error)}
+        except ValueError as error:
+            answer = {"error": problem(InvalidInput(f"the request cannot be read: {error}"))}
+        return json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
+
+    async def _resolve(self, _asker: Asker, asked: dict[str, Any]) -> dict[str, Any]:
+        agent = await self._directory.resolve(str(asked.get("ref", "")))
+        return {"uid": agent.uid, "nick": agent.nick, "kind": agent.kind, "org": agent.org}
+
+    async def _list(self, _asker: Asker, _asked: dict[str, Any]) -> dict[str, Any]:
+        agents = await self._directory.list()
+        return {
+            "agents": [{"uid": a.uid, "nick": a.nick, "kind": a.kind, "org": a.org} for a in agents]
+        }
+
+    async def _history(self, asker: Asker, asked: dict[str, Any]) -> dict[str, Any]:
+        project = str(asked.get("project", ""))
+        if project not in await self._projects(asker.uid):
+            raise Forbidden(f"the agent is not in project {project!r}")
+        limit = min(max(int(asked.get("limit", 50)), 1), MAX_HISTORY)
+        return {"posts": await self._office.posts(project, limit=limit)}
+
+    async def _renew(self, asker: Asker, _asked: dict[str, Any]) -> dict[str, Any]:
+        now = time.time()
+        token = self._trust.renew(
+            asker.key,
+            asker.uid,
+            await self._projects(asker.uid),
+            lifetime=self._settings.jwt_lifetime,
+            now=now,
+        )
+        return {"jwt": token, "expires_at": jwt.decode(token)["exp"]}
+
+    async def _projects(self, uid: str) -> tuple[str, ...]:
+        return await self._database.read(lambda c: agent_rows.projects_of(c, uid))
+
+
+def _user_key(message: Message) -> str:
+    """The connection's user key: the server puts it on requests that cross a shared import."""
+    try:
+        return str(json.loads(message.metadata.get("Nats-Request-Info", "{}")).get("user", ""))
+    except (ValueError, AttributeError):
+        return ""

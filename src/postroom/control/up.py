@@ -1,0 +1,188 @@
+"""`postroom up`: the order in which a post room comes alive, and how it ends.
+
+    lock the state folder → bind the HTTP port → keys → nats-server → /livez and the banner
+    → heavy imports → database → streams → folds → workers → /readyz
+
+What can fail for a reason that a person must know fails before the banner. The bus is ready in well under a second;
+the imports of the API take longer than that, so they come after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import signal
+import socket
+import sys
+import time
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from postroom import __version__
+from postroom.bus.server_config import ServerConfig
+from postroom.bus.supervisor import Supervisor
+from postroom.control.front import Front
+from postroom.control.listen import HttpListener, bind
+from postroom.control.statefile import Announcement, StateLock, announce, prepare, withdraw
+from postroom.errors import PortTaken, PostroomError
+from postroom.identity.trust import Trust
+from postroom.observe import get_logger, to_file
+from postroom.settings import DEFAULT_HTTP_PORT, DEFAULT_NATS_PORT, DEFAULT_ORG, Settings
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+log = get_logger(__name__)
+
+READY_FD = "POSTROOM_READY_FD"
+"""Environment variable: a descriptor that gets `ready\\n` when everything is up, and is closed in any case."""
+
+
+def run(settings: Settings) -> int:
+    """Run until SIGINT, SIGTERM or a shutdown request; returns the exit status.
+
+    Raises:
+        PostroomError: it could not be started, or the bus is gone for good.
+    """
+    prepare(settings)
+    lock = StateLock.acquire(settings)
+    to_file(settings.logs / "control.log")
+    try:
+        asyncio.run(_PostRoom(settings).live())
+    except* PostroomError as failed:
+        log.exception("the post room ends")
+        raise _first(failed) from None
+    finally:
+        withdraw(settings)
+        lock.release()
+        _close_ready()
+    return 0
+
+
+def _first(group: BaseExceptionGroup[PostroomError]) -> PostroomError:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+class _PostRoom:
+    """One life of a post room."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._started = time.monotonic()
+        self._ending = asyncio.Event()
+
+    async def live(self) -> None:
+        """From the first socket to the last."""
+        listener = bind(self._settings.host, self._settings.http_port, default=DEFAULT_HTTP_PORT)
+        trust = Trust.load_or_create(self._settings.keys, DEFAULT_ORG)
+        supervisor = await self._start_server(trust)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._ending.set)
+        front = Front(_hosts(listener))
+        http = HttpListener(front, listener)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(supervisor.run(), name="nats-server")
+            tasks.create_task(http.serve(), name="http")
+            try:
+                await self._open_house(front, listener, trust, supervisor, tasks)
+            finally:
+                http.stop()
+                await supervisor.stop()
+
+    async def _start_server(self, trust: Trust) -> Supervisor:
+        config = ServerConfig(
+            folder=self._settings.nats,
+            host=self._settings.host,
+            port=self._settings.nats_port,
+            operator_jwt=trust.operator_jwt,
+            system_account=trust.system_account,
+            preload=trust.account_jwts(),
+            memory=self._settings.memory,
+        )
+        supervisor = Supervisor(config)
+        try:
+            await supervisor.start()
+        except PortTaken:
+            if self._settings.nats_port != DEFAULT_NATS_PORT:
+                raise
+            supervisor = Supervisor(replace(config, port=0))
+            await supervisor.start()
+        return supervisor
+
+    async def _open_house(
+        self,
+        front: Front,
+        listener: socket.socket,
+        trust: Trust,
+        supervisor: Supervisor,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        url = f"http://{_address(listener)}"
+        self._banner(url, supervisor)
+        house_module: ModuleType = await asyncio.to_thread(
+            importlib.import_module, "postroom.control.house"
+        )
+        async with AsyncExitStack() as stack:
+            house = await house_module.House.open(
+                self._settings, front, trust, supervisor, tasks, stack, self._ending.set
+            )
+            announcement = Announcement(
+                url=url,
+                pid=os.getpid(),
+                token=house.operator_key,
+                nats_url=supervisor.server.url,
+                nats_pid=supervisor.server.pid,
+                started_at=time.time(),
+                version=__version__,
+                state=str(self._settings.state),
+                me={"uid": house.owner.uid, "nick": house.owner.nick},
+            )
+            announce(self._settings, announcement)
+            stack.callback(withdraw, self._settings)
+            await house.go(announcement)
+            _close_ready(b"ready\n")
+            _say(f"  ready after {time.monotonic() - self._started:.1f} s. Ctrl-C ends it.")
+            await self._ending.wait()
+            _say("  ending …")
+
+    def _banner(self, url: str, supervisor: Supervisor) -> None:
+        kept = "in memory, gone at the end" if self._settings.memory else str(self._settings.state)
+        _say(
+            f"Postroom {__version__}\n"
+            f"  API    {url}\n"
+            f"  bus    {supervisor.server.url} (nats-server {supervisor.server.version})\n"
+            f"  state  {kept}"
+        )
+
+
+def _say(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Whoever read the banner has gone; the post room stays.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _hosts(listener: socket.socket) -> frozenset[str]:
+    port = listener.getsockname()[1]
+    return frozenset({f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"})
+
+
+def _close_ready(last_words: bytes = b"") -> None:
+    descriptor = os.environ.pop(READY_FD, "")
+    if not descriptor.isdigit():
+        return
+    try:
+        if last_words:
+            os.write(int(descriptor), last_words)
+        os.close(int(descriptor))
+    except OSError as error:
+        log.warning("nobody waits for readiness: %s", error)

@@ -1,0 +1,310 @@
+"""Worker lifecycle: spawn, stop, restart, and starting again what ran before this process."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from postroom.bus.port import BusAdmin
+from postroom.control.launch import Passport, WorkerFolders, compose, decode_files
+from postroom.errors import AlreadyRunning, EnvironmentFault, NotFound, PostroomError
+from postroom.gateway.port import GatewayProvider
+from postroom.identity.tokens import digest, new_token
+from postroom.identity.trust import Trust
+from postroom.mail.directory import Directory
+from postroom.observe import get_logger
+from postroom.protocol.ids import check_name
+from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
+from postroom.protocol.template import Template, parse_template
+from postroom.sandbox import plain
+from postroom.sandbox.port import ExitStatus, Level, SandboxHandle, SandboxProvider
+from postroom.sandbox.select import select
+from postroom.sandbox.selftest import Canaries
+from postroom.settings import DEFAULT_PROJECT, Settings
+from postroom.store import agents as agent_rows
+from postroom.store import workers as worker_rows
+from postroom.store.agents import Agent
+from postroom.store.database import Database
+from postroom.store.workers import RUNNING, STOPPED, WorkerRecord
+
+log = get_logger(__name__)
+
+Alert = Callable[[str, str], Awaitable[None]]
+"""Raise an alert: kind, text."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One start of a worker in this process.
+
+    Attributes:
+        handle: its sandbox.
+        provider: name of the sandbox provider.
+        started_at: seconds since the epoch.
+        stopping: somebody asked it to end.
+        ended: how it ended, None while it runs.
+        detail: why it ended, for people.
+    """
+
+    handle: SandboxHandle
+    provider: str
+    started_at: float
+    stopping: bool = False
+    ended: ExitStatus | None = None
+    detail: str = ""
+
+    @property
+    def running(self) -> bool:
+        return self.ended is None
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnRequest:
+    """What a person asks for; texts as in the template, `sandbox` and `nick` "" for the template's own."""
+
+    template: str
+    files: Mapping[str, str]
+    values: Mapping[str, str]
+    nick: str = ""
+    project: str = ""
+    sandbox: str = ""
+
+
+class Workers:
+    """The workers of this post room.
+
+    Args:
+        settings: folders, default sandbox, lifetimes.
+        database: records of workers.
+        directory: agents and nicks.
+        admin: makes their consumers.
+        trust: mints their credentials.
+        gateway: their doors.
+        canaries: what each wall is tried against.
+        owner: uid of the operator.
+        alert: where unexpected ends are reported.
+        tasks: where the watchers live; one that dies ends the post room, it is not forgotten.
+    """
+
+    def __init__(  # noqa: PLR0913 (composition)
+        self,
+        *,
+        settings: Settings,
+        database: Database,
+        directory: Directory,
+        admin: BusAdmin,
+        trust: Trust,
+        gateway: GatewayProvider,
+        canaries: Canaries,
+        owner: str,
+        alert: Alert,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._directory = directory
+        self._admin = admin
+        self._trust = trust
+        self._gateway = gateway
+        self._canaries = canaries
+        self._owner = owner
+        self._alert = alert
+        self._tasks = tasks
+        self._runs: dict[str, Run] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._providers: dict[str, SandboxProvider] = {}
+
+    def run_of(self, uid: str) -> Run | None:
+        """The last start of worker `uid` in this process, None if there was none."""
+        return self._runs.get(uid)
+
+    async def records(self) -> list[tuple[Agent, WorkerRecord]]:
+        """Every worker that is not retired, oldest first."""
+        records = await self._database.read(worker_rows.all_workers)
+        agents = {agent.uid: agent for agent in await self._directory.list()}
+        return [(agents[record.uid], record) for record in records if record.uid in agents]
+
+    async def record(self, ref: str) -> tuple[Agent, WorkerRecord]:
+        """The worker with that nick (with or without `@`) or uid.
+
+        Raises:
+            NotFound: there is no such worker.
+        """
+        agent = await self._directory.resolve(ref)
+        record = await self._database.read(lambda c: worker_rows.worker_by_uid(c, agent.uid))
+        if record is None:
+            raise NotFound(f"@{agent.nick} is not a worker of this post room")
+        return agent, record
+
+    async def spawn(self, request: SpawnRequest) -> Agent:
+        """Make a worker and start it.
+
+        Raises:
+            InvalidTemplate, InvalidName: the template, a value or a name is not valid.
+            NameTaken: another agent has the nick.
+            SandboxUnavailable: the sandbox cannot be had here; nothing was made.
+        """
+        template = parse_template(request.template, request.values)
+        files = decode_files(template, request.files)
+        sandbox = request.sandbox or template.sandbox or self._settings.sandbox
+        provider = await self._provider(sandbox)
+        project = check_name(request.project or template.project or DEFAULT_PROJECT, "project")
+        agent = await self._directory.register(
+            request.nick or template.name, kind="worker", projects=(project,)
+        )
+        record = WorkerRecord(
+            uid=agent.uid,
+            project=project,
+            template=request.template,
+            sandbox=sandbox,
+            level="",
+            desired=RUNNING,
+            token_sha256=digest(new_token()),
+            created_at=time.time(),
+            files=dict(request.files),
+            overrides=dict(request.values),
+        )
+        try:
+            await self._database.write(lambda c: worker_rows.add_worker(c, record))
+            async with self._lock(agent.uid):
+                await self._start(agent, record, template, provider, files)
+        except BaseException:
+            await self._undo_spawn(agent)
+            raise
+        return agent
+
+    async def _undo_spawn(self, agent: Agent) -> None:
+        await self._gateway.close_door(agent.uid)
+        await self._database.write(lambda c: worker_rows.remove_worker(c, agent.uid))
+        await self._directory.retire(agent.uid)
+        for stream in AGENT_CONSUMER_STREAMS:
+            await self._admin.delete_consumer(stream, agent.uid)
+        await asyncio.to_thread(shutil.rmtree, self._folders(agent.uid).root, ignore_errors=True)
+
+    async def stop(self, ref: str) -> Agent:
+        """End a worker; its address, inbox and workspace stay."""
+        agent, _ = await self.record(ref)
+        async with self._lock(agent.uid):
+            await self._database.write(lambda c: worker_rows.set_desired(c, agent.uid, STOPPED))
+            await self._end(agent.uid)
+        return agent
+
+    async def restart(self, ref: str) -> Agent:
+        """End a worker if it runs, and start it with a new credential and token."""
+        agent, record = await self.record(ref)
+        async with self._lock(agent.uid):
+            await self._end(agent.uid)
+            await self._database.write(lambda c: worker_rows.set_desired(c, agent.uid, RUNNING))
+            await self._start_again(agent, record)
+        return agent
+
+    async def restore(self) -> None:
+        """Start what ran when the last process of this post room ended; a failure is an alert, not the end."""
+        for agent, record in await self.records():
+            if record.desired != RUNNING:
+                continue
+            try:
+                async with self._lock(agent.uid):
+                    await self._start_again(agent, record)
+            except PostroomError as error:
+                await self._alert("worker-not-started", f"@{agent.nick} was not started: {error}")
+
+    async def close(self) -> None:
+        """End every sandbox; what they should do stays as it was."""
+        await asyncio.gather(*(self._end(uid) for uid in list(self._runs)))
+
+    # Inner parts; the caller holds the worker's lock.
+
+    def _lock(self, uid: str) -> asyncio.Lock:
+        return self._locks.setdefault(uid, asyncio.Lock())
+
+    def _folders(self, uid: str) -> WorkerFolders:
+        return WorkerFolders(self._settings.workers / uid)
+
+    async def _provider(self, name: str) -> SandboxProvider:
+        if name not in self._providers:
+            self._providers[name] = await select(name)
+        return self._providers[name]
+
+    async def _start_again(self, agent: Agent, record: WorkerRecord) -> None:
+        template = parse_template(record.template, record.overrides)
+        provider = await self._provider(record.sandbox)
+        await self._start(agent, record, template, provider, decode_files(template, record.files))
+
+    async def _start(
+        self,
+        agent: Agent,
+        record: WorkerRecord,
+        template: Template,
+        provider: SandboxProvider,
+        files: Mapping[str, bytes],
+    ) -> None:
+        present = self._runs.get(agent.uid)
+        if present is not None and present.running:
+            raise AlreadyRunning(f"@{agent.nick} runs already")
+        folders = self._folders(agent.uid)
+        await asyncio.to_thread(folders.make, files)
+        # `select` gives no provider but a proven one, and `none` by its name only.
+        level = Level.NONE if provider.name == plain.NAME else Level.ENFORCED
+        passport = await self._passport(agent, record, level)
+        for stream in AGENT_CONSUMER_STREAMS:
+            await self._admin.ensure_consumer(agent_consumer(stream, agent.uid, passport.projects))
+        socket = await self._gateway.open_door(agent.uid, digest(passport.token))
+        spec = compose(provider, template, passport, folders, socket, self._canaries)
+        handle = await provider.start(spec)
+        run = Run(handle, provider.name, time.time())
+        self._runs[agent.uid] = run
+        self._tasks.create_task(self._watch(agent, run), name=f"watch {agent.uid}")
+
+    async def _passport(self, agent: Agent, record: WorkerRecord, level: Level) -> Passport:
+        now = time.time()
+        token = new_token()
+        await self._database.write(lambda c: worker_rows.set_token(c, agent.uid, digest(token)))
+        secret = await self._database.read(lambda c: agent_rows.message_secret(c, agent.uid))
+        if secret is None:
+            raise NotFound(f"@{agent.nick} is not known any more")
+        projects = (record.project,)
+        credential = self._trust.mint_agent(
+            agent.uid, projects, lifetime=self._settings.jwt_lifetime, now=now
+        )
+        return Passport(
+            agent.uid,
+            agent.nick,
+            agent.org,
+            projects,
+            credential,
+            token,
+            secret,
+            self._owner,
+            level.value,
+        )
+
+    async def _watch(self, agent: Agent, run: Run) -> None:
+        try:
+            run.ended = await run.handle.wait()
+            run.detail = _how(run.ended)
+        except EnvironmentFault as error:
+            run.ended = ExitStatus(1)
+            run.detail = str(error)
+        if not run.stopping:
+            log.warning("worker %s ended: %s", agent.uid, run.detail)
+            await self._alert(
+                "worker-ended", f"@{agent.nick} ended: {run.detail}; postroom restart {agent.nick}"
+            )
+
+    async def _end(self, uid: str) -> None:
+        run = self._runs.get(uid)
+        if run is not None and run.running:
+            run.stopping = True
+            run.ended = await run.handle.stop(self._settings.stop_grace)
+            run.detail = "stopped"
+        await self._gateway.close_door(uid)
+
+
+def _how(ended: ExitStatus) -> str:
+    if ended.signal is not None:
+        return f"sandbox ended by signal {ended.signal}"
+    return f"sandbox ended with exit code {ended.code}"

@@ -1,0 +1,178 @@
+"""The file of the private keys: operator, system account, and each organisation's accounts and signing keys.
+
+One JSON document of seeds, 0600 in a folder 0700, written beside itself and moved into place, so that a crash
+leaves the old one or the new one. The caller holds the lock of the state folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from postroom.errors import InvalidInput, StateUnwritable
+from postroom.identity.nkeys import KeyPair, Kind
+
+FILE = "trust.json"
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OrgKeys:
+    """Keys of one organisation, all of kind account.
+
+    Attributes:
+        core: account of JetStream and the control plane.
+        edge: account of the agents.
+        agents: signing key of edge, scoped to an agent's rights.
+        control: signing key of edge, scoped to the control plane's rights there.
+        revocations: user public key -> epoch second of its revocation.
+        dated_from: epoch second that the JWT of edge is at least dated, which each revocation moves on. Between
+            two of one date a starting server takes the one it is configured with, which may be the older one.
+    """
+
+    core: KeyPair
+    edge: KeyPair
+    agents: KeyPair
+    control: KeyPair
+    revocations: Mapping[str, int] = field(default_factory=dict)
+    dated_from: int = 0
+
+    @classmethod
+    def generate(cls) -> OrgKeys:
+        """Keys of a new organisation."""
+        core, edge, agents, control = (KeyPair.generate(Kind.ACCOUNT) for _ in range(4))
+        return cls(core, edge, agents, control)
+
+
+@dataclass(frozen=True, slots=True)
+class Keyring:
+    """All private keys of a post room."""
+
+    operator: KeyPair
+    system: KeyPair
+    orgs: dict[str, OrgKeys] = field(default_factory=dict)
+
+    @classmethod
+    def generate(cls) -> Keyring:
+        """Keys of a new post room without an organisation."""
+        return cls(KeyPair.generate(Kind.OPERATOR), KeyPair.generate(Kind.ACCOUNT))
+
+
+def _key(seed: object, kind: Kind) -> KeyPair:
+    key = KeyPair.from_seed(str(seed))
+    if key.kind is not kind:
+        raise InvalidInput(f"a key is of kind {key.kind.name}, not {kind.name}")
+    return key
+
+
+def _org(document: Mapping[str, Any]) -> OrgKeys:
+    return OrgKeys(
+        core=_key(document["core"], Kind.ACCOUNT),
+        edge=_key(document["edge"], Kind.ACCOUNT),
+        agents=_key(document["agents"], Kind.ACCOUNT),
+        control=_key(document["control"], Kind.ACCOUNT),
+        revocations={str(key): int(at) for key, at in document["revocations"].items()},
+        dated_from=int(document["dated_from"]),
+    )
+
+
+def _parse(text: str) -> Keyring:
+    document = json.loads(text)
+    if document["format"] != _FORMAT:
+        raise InvalidInput(f"format {document['format']!r} is not known to this version")
+    return Keyring(
+        _key(document["operator"], Kind.OPERATOR),
+        _key(document["system"], Kind.ACCOUNT),
+        {name: _org(org) for name, org in document["orgs"].items()},
+    )
+
+
+def _render(keyring: Keyring) -> str:
+    def org(keys: OrgKeys) -> dict[str, Any]:
+        return {
+            "core": keys.core.seed,
+            "edge": keys.edge.seed,
+            "agents": keys.agents.seed,
+            "control": keys.control.seed,
+            "revocations": dict(keys.revocations),
+            "dated_from": keys.dated_from,
+        }
+
+    document = {
+        "format": _FORMAT,
+        "operator": keyring.operator.seed,
+        "system": keyring.system.seed,
+        "orgs": {name: org(keys) for name, keys in keyring.orgs.items()},
+    }
+    return json.dumps(document, indent=1)
+
+
+def load(folder: Path) -> Keyring | None:
+    """The keys kept in `folder`, None if there are none yet.
+
+    Raises:
+        InvalidInput: the file is damaged, or of a later version.
+        StateUnwritable: it cannot be read.
+    """
+    path = folder / FILE
+    try:
+        path.chmod(0o600)
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StateUnwritable(f"cannot read the keys in {path}: {error.strerror}") from error
+    try:
+        return _parse(text)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        # Not chained: a decoding error carries the text, which is all seeds.
+        raise InvalidInput(
+            f"{path} is damaged ({type(error).__name__})",
+            remedy="restore it from a backup; without it every credential is void",
+        ) from None
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error.message}", remedy=error.remedy) from error
+
+
+def save(folder: Path, keyring: Keyring) -> None:
+    """Write the keys to disk; after a crash the old ones or the new ones are there, never half.
+
+    Raises:
+        StateUnwritable: the folder cannot be made or written.
+    """
+    try:
+        _prepare(folder)
+        _replace(folder / FILE, _render(keyring).encode())
+    except OSError as error:
+        raise StateUnwritable(
+            f"cannot write the keys to {folder}: {error.strerror}",
+            remedy="free space, or choose another state folder",
+        ) from error
+
+
+def _prepare(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.chmod(0o700)  # it may have been there with wider permissions
+
+
+def _replace(path: Path, content: bytes) -> None:
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # 0600
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)  # the rename itself
+    finally:
+        os.close(folder)

@@ -1,0 +1,226 @@
+"""The chain of trust: operator, accounts of an organisation, and who gets which credential.
+
+Each organisation has two accounts (docs/architecture.md, Identity and trust): *core* with JetStream and the
+control plane, *edge* with the agents. A server does not check the reply subject of a publish, so with JetStream
+in the agents' own account a forged reply could drop a PubAck into a stranger's inbox.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from postroom.errors import InvalidInput, NotFound
+from postroom.identity import jwt, keyring, nkeys
+from postroom.identity.credential import Credential
+from postroom.identity.keyring import Keyring, OrgKeys
+from postroom.identity.nkeys import KeyPair, Kind
+from postroom.protocol.ids import CONTROL_PLANE, check_name, check_uid
+from postroom.protocol.permissions import (
+    agent_permissions,
+    control_plane_edge_permissions,
+    core_exports,
+)
+from postroom.settings import DEFAULT_ORG
+
+MAX_LIFETIME = 30 * 86400.0
+"""Seconds: longest validity of an agent's credential, and so how long a revocation must be remembered."""
+
+MAX_PROJECTS = 256
+"""Projects in one credential: with the longest names its CONNECT line still fits the server's 32 KiB."""
+
+AGENT_SUBSCRIPTIONS = 1000
+"""Subscriptions that one agent's connection may have at a time."""
+
+CONTROL_SUBSCRIPTIONS = 100_000
+
+
+class Trust:
+    """The keys of a post room, seen from one organisation.
+
+    Args:
+        folder: where the keys are kept.
+        keys: all of them.
+        org: the organisation that accounts and credentials are for.
+        clock: seconds since the epoch, for what is issued without a stated time.
+    """
+
+    def __init__(
+        self, folder: Path, keys: Keyring, org: str, clock: Callable[[], float] = time.time
+    ) -> None:
+        if org not in keys.orgs:
+            raise NotFound(f"there is no organisation {org!r}")
+        self.org = org
+        self._folder = folder
+        self._keys = keys
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"Trust(org={self.org!r}, operator={self._keys.operator.public!r})"
+
+    @classmethod
+    def load_or_create(
+        cls, folder: Path, org: str = DEFAULT_ORG, *, clock: Callable[[], float] = time.time
+    ) -> Trust:
+        """The keys in `folder`, made where they are missing; permissions that are too open are narrowed.
+
+        Raises:
+            InvalidName: `org` is malformed.
+            InvalidInput: the file of keys is damaged, or of a later version.
+            StateUnwritable: the folder cannot be read or written.
+        """
+        check_name(org, "organisation")
+        keys = keyring.load(folder) or Keyring.generate()
+        keys.orgs.setdefault(org, OrgKeys.generate())
+        keyring.save(folder, keys)
+        return cls(folder, keys, org, clock)
+
+    # What the server is told.
+
+    @property
+    def operator_jwt(self) -> str:
+        """JWT of the operator, for the server's configuration."""
+        operator = self._keys.operator
+        body = jwt.operator_body(self.system_account)
+        return jwt.encode(operator, operator.public, "postroom", body, now=self._clock())
+
+    @property
+    def system_account(self) -> str:
+        """Public key of the system account."""
+        return self._keys.system.public
+
+    @property
+    def core_account(self) -> str:
+        """Public key of the account with JetStream."""
+        return self._org.core.public
+
+    @property
+    def edge_account(self) -> str:
+        """Public key of the agents' account."""
+        return self._org.edge.public
+
+    def account_jwts(self) -> dict[str, str]:
+        """JWTs of the system account and of every organisation's accounts, by public key."""
+        now = self._clock()
+        accounts = [(self._keys.system, "SYS", jwt.account_body(), now)]
+        for name, keys in self._keys.orgs.items():
+            accounts.append((keys.core, f"{name}-core", _core_body(), now))
+            dated = max(now, keys.dated_from)
+            accounts.append((keys.edge, f"{name}-edge", _edge_body(keys), dated))
+        operator = self._keys.operator
+        return {
+            account.public: jwt.encode(operator, account.public, name, body, now=at)
+            for account, name, body, at in accounts
+        }
+
+    # Who may connect.
+
+    def core_credential(self) -> Credential:
+        """A user of core with every right there; for the control plane alone."""
+        return self._unscoped(self._org.core)
+
+    def system_credential(self) -> Credential:
+        """A user of the system account: pushes accounts, asks the server about itself."""
+        return self._unscoped(self._keys.system)
+
+    def edge_credential(self) -> Credential:
+        """The control plane's user among the agents, under its reserved uid."""
+        user = KeyPair.generate(Kind.USER)
+        body = jwt.scoped_user_body(self._org.edge.public)
+        now = self._clock()
+        token = jwt.encode(self._org.control, user.public, CONTROL_PLANE, body, now=now)
+        return Credential(token, user.seed)
+
+    def mint_agent(
+        self, uid: str, projects: Sequence[str], *, lifetime: float, now: float
+    ) -> Credential:
+        """A credential of agent `uid` under a new key.
+
+        Args:
+            uid: 32 hex digits.
+            projects: it may post to these.
+            lifetime: seconds of validity, at most `MAX_LIFETIME`.
+            now: seconds since the epoch.
+
+        Raises:
+            InvalidName: `uid` or a project is malformed; either could open foreign subjects.
+            InvalidInput: the lifetime is out of bounds, or there are too many projects.
+        """
+        user = KeyPair.generate(Kind.USER)
+        token = self.renew(user.public, uid, projects, lifetime=lifetime, now=now)
+        return Credential(token, user.seed)
+
+    def renew(
+        self, public: str, uid: str, projects: Sequence[str], *, lifetime: float, now: float
+    ) -> str:
+        """A new JWT for the key `public` that agent `uid` holds already; otherwise as `mint_agent`."""
+        kind, _ = nkeys.decode_public(public)
+        if kind is not Kind.USER:
+            raise InvalidInput("a credential is minted for a user's key only")
+        if not 0 < lifetime <= MAX_LIFETIME:
+            raise InvalidInput(f"a lifetime of {lifetime} s is not within 0 to {MAX_LIFETIME:.0f}")
+        if len(projects) > MAX_PROJECTS:
+            raise InvalidInput(f"{len(projects)} projects are more than {MAX_PROJECTS}")
+        check_uid(uid)
+        tags = sorted({f"project:{check_name(project, 'project')}" for project in projects})
+        body = jwt.scoped_user_body(self._org.edge.public, tags)
+        return jwt.encode(self._org.agents, public, uid, body, now=now, expires=now + lifetime)
+
+    def revoke(self, public: str, *, now: float) -> None:
+        """Void what was issued to the user key `public` until now; it takes effect with the next push.
+
+        Kept on disk before this returns, so that a restart does not lift it. Older ones that no living
+        credential can match are forgotten.
+
+        Raises:
+            InvalidInput: `public` is not the public key of a user.
+            StateUnwritable: it could not be kept.
+        """
+        kind, _ = nkeys.decode_public(public)
+        if kind is not Kind.USER:
+            raise InvalidInput("only a user's key can be revoked")
+        known = self._org.revocations
+        kept = {key: at for key, at in known.items() if at + MAX_LIFETIME >= now}
+        org = replace(
+            self._org,
+            revocations=kept | {public: int(now)},
+            dated_from=max(int(now), self._org.dated_from) + 1,
+        )
+        keys = replace(self._keys, orgs=self._keys.orgs | {self.org: org})
+        keyring.save(self._folder, keys)
+        self._keys = keys
+
+    # Inner parts.
+
+    @property
+    def _org(self) -> OrgKeys:
+        return self._keys.orgs[self.org]
+
+    def _unscoped(self, account: KeyPair) -> Credential:
+        user = KeyPair.generate(Kind.USER)
+        now = self._clock()
+        token = jwt.encode(account, user.public, CONTROL_PLANE, jwt.user_body(), now=now)
+        return Credential(token, user.seed)
+
+
+def _core_body() -> dict[str, object]:
+    return jwt.account_body(jetstream=True, exports=jwt.service_exports(core_exports()))
+
+
+def _edge_body(keys: OrgKeys) -> dict[str, object]:
+    agents = jwt.scope(
+        keys.agents.public, "agent", agent_permissions(), subscriptions=AGENT_SUBSCRIPTIONS
+    )
+    control = jwt.scope(
+        keys.control.public,
+        "control-plane",
+        control_plane_edge_permissions(),
+        subscriptions=CONTROL_SUBSCRIPTIONS,
+    )
+    return jwt.account_body(
+        imports=jwt.service_imports(core_exports(), keys.core.public),
+        scopes=[agents, control],
+        revocations=keys.revocations,
+    )

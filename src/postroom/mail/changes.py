@@ -1,0 +1,216 @@
+"""What the fold has just committed, told to those who wait in this process.
+
+Nobody polls: a waiter reads SQL, sleeps until something it asked for has changed, and reads again. What is told here
+is only that something changed; SQL says what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from postroom.errors import Refused
+
+T = TypeVar("T")
+
+Topic = tuple[str, ...]
+
+MAX_WATCHES = 10_000
+"""Waiters at once; more are refused."""
+
+LISTENER_LIMIT = 256
+"""Changes that wait for a slow listener before they are dropped and a gap is told."""
+
+
+def of_message(message_id: str) -> Topic:
+    """Everything about a message with that id."""
+    return ("message", message_id)
+
+
+def of_agent(uid: str) -> Topic:
+    """Everything that an agent sent or was sent."""
+    return ("agent", uid)
+
+
+def of_chat(one: str, other: str) -> Topic:
+    """Everything between two agents."""
+    return ("chat", *sorted((one, other)))
+
+
+def of_project(project: str) -> Topic:
+    """Posts of a project."""
+    return ("project", project)
+
+
+ALERTS: Topic = ("alerts",)
+DEADLETTERS: Topic = ("deadletters",)
+MAIL: Topic = ("mail",)
+"""New messages to anyone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that was committed.
+
+    Attributes:
+        kind: `mail` (new message), `receipt` (new state), `post`, `alert` or `deadletter`.
+        seq: of the message in INBOX, the post in FEED, the alert in ALERTS, the letter in DEADLETTER.
+        state: of the message, else "".
+    """
+
+    kind: str
+    seq: int
+    id: str = ""
+    sender: str = ""
+    recipient: str = ""
+    project: str = ""
+    state: str = ""
+
+    @property
+    def topics(self) -> tuple[Topic, ...]:
+        """What a waiter may have asked for to be told of this."""
+        if self.kind == "post":
+            return (of_project(self.project), of_message(self.id))
+        if self.kind == "alert":
+            return (ALERTS,)
+        if self.kind == "deadletter":
+            return (DEADLETTERS,)
+        agents = {of_agent(self.sender), of_agent(self.recipient)}
+        topics = (of_message(self.id), of_chat(self.sender, self.recipient), *sorted(agents))
+        return (MAIL, *topics) if self.kind == "mail" else topics
+
+
+class Signal(Enum):
+    """What a listener is told instead of a change."""
+
+    GAP = "gap"
+    """Changes were dropped: read SQL again past the last sequence you have."""
+    QUIET = "quiet"
+    """Nothing happened within the timeout."""
+    CLOSED = "closed"
+    """There will be no more."""
+
+
+class Listener:
+    """A bounded queue of changes for one slow reader (an event stream of the API)."""
+
+    def __init__(self, limit: int = LISTENER_LIMIT) -> None:
+        self._limit = limit
+        self._waiting: deque[Change] = deque()
+        self._gap = False
+        self._closed = False
+        self._wake = asyncio.Event()
+
+    async def next(self, timeout: float) -> Change | Signal:
+        """The next change, or what to do instead of waiting on."""
+        if not (self._waiting or self._gap or self._closed):
+            self._wake.clear()
+            try:
+                await asyncio.wait_for(self._wake.wait(), timeout)
+            except TimeoutError:
+                return Signal.QUIET
+        if self._gap:
+            self._gap = False
+            return Signal.GAP
+        return self._waiting.popleft() if self._waiting else Signal.CLOSED
+
+    def tell(self, change: Change) -> None:
+        """Queue a change; over the limit all that wait are dropped for one gap."""
+        if len(self._waiting) >= self._limit:
+            self._waiting.clear()
+            self._gap = True
+        if not self._gap:
+            self._waiting.append(change)
+        self._wake.set()
+
+    def close(self) -> None:
+        """Let the reader end."""
+        self._closed = True
+        self._wake.set()
+
+
+class Changes:
+    """The one place that the fold tells and waiters ask. For one event loop."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[Topic, set[Listener]] = {}
+        self._count = 0
+        self._closed = False
+
+    def publish(self, changes: Iterable[Change]) -> None:
+        """Wake whoever asked for one of `changes`, after they were committed."""
+        for change in changes:
+            told: set[Listener] = set()
+            for topic in change.topics:
+                told |= self._listeners.get(topic, set())
+            for listener in told:
+                listener.tell(change)
+
+    @contextmanager
+    def listen(
+        self, *topics: Topic, limit: int = LISTENER_LIMIT
+    ) -> Generator[Listener, None, None]:
+        """Hear of changes of `topics` from now on.
+
+        Raises:
+            Refused: too many listen.
+        """
+        if self._count >= MAX_WATCHES:
+            raise Refused("too many wait for mail", remedy="try again in a moment")
+        listener = Listener(limit)
+        if self._closed:
+            listener.close()
+        self._count += 1
+        for topic in topics:
+            self._listeners.setdefault(topic, set()).add(listener)
+        try:
+            yield listener
+        finally:
+            self._count -= 1
+            for topic in topics:
+                self._forget(topic, listener)
+
+    def _forget(self, topic: Topic, listener: Listener) -> None:
+        listeners = self._listeners.get(topic, set())
+        listeners.discard(listener)
+        if not listeners:
+            self._listeners.pop(topic, None)
+
+    async def until(
+        self,
+        topic: Topic,
+        read: Callable[[], Awaitable[T]],
+        done: Callable[[T], bool],
+        timeout: float,
+    ) -> T:
+        """Read now and after each change of `topic`, until `done` or `timeout` seconds are over.
+
+        Returns:
+            What was read last, `done` or not.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout
+        with self.listen(topic, limit=1) as listener:
+            while True:
+                value = await read()
+                left = deadline - asyncio.get_running_loop().time()
+                if done(value) or left <= 0:
+                    return value
+                if await listener.next(left) is Signal.CLOSED:
+                    return value
+
+    @property
+    def listening(self) -> int:
+        """How many listen now."""
+        return self._count
+
+    def close(self) -> None:
+        """End every wait now and each later one at once, so that a shutdown waits for no reader."""
+        self._closed = True
+        for listeners in self._listeners.values():
+            for listener in listeners:
+                listener.close()

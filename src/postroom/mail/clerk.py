@@ -1,0 +1,71 @@
+"""What the post office itself says about a message: appended to the log as a receipt of its own.
+
+It never writes a state into SQL. The receipt is stored in RECEIPTS under the reserved uid, the sender hears of it like
+of any other, and folding it sets the state; so the log alone decides, also between an answer and an expiry that
+come in the same moment. Receipts carry no de-duplication id: one that an agent could guess, it could use first.
+Saying the same twice has no second effect.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from postroom.bus.port import MessageBusProvider
+from postroom.protocol import subjects
+from postroom.protocol.receipts import Reason, Receipt, State
+from postroom.store import pending
+from postroom.store.database import Database
+from postroom.store.messages import MessageRow
+
+
+class Clerk:
+    """Finds messages whose state follows from what is folded, and says so.
+
+    Args:
+        bus: connection of the control plane.
+        database: the projection.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self, bus: MessageBusProvider, database: Database, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._bus = bus
+        self._database = database
+        self._clock = clock
+
+    async def report(self, message: MessageRow, state: State, reason: str = "") -> None:
+        """Append the post office's receipt for `message`.
+
+        Raises:
+            StreamFull, RequestTimeout, BusDisconnected: it is not, or perhaps not, in the log; say it again.
+        """
+        receipt = Receipt(message.id, message.recipient, state, self._clock(), reason)
+        await self._bus.publish(subjects.receipts(message.sender, self._bus.uid), receipt.encode())
+
+    async def settle(self, seqs: Iterable[int]) -> None:
+        """Report on the messages of INBOX at `seqs`: nobody there, or an answer to an earlier one."""
+        wanted = list(seqs)
+        for message, known in await self._database.read(partial(pending.unaddressable, seqs=wanted)):
+            await self._report_lost(message, known=known)
+        for message in await self._database.read(partial(pending.answered, seqs=wanted)):
+            await self.report(message, State.ANSWERED)
+
+    async def sweep(self) -> None:
+        """The same for all open messages: after a start, and when an agent was retired."""
+        after = 0
+        while lost := await self._database.read(partial(pending.unaddressable, after=after)):
+            for message, known in lost:
+                await self._report_lost(message, known=known)
+            after = lost[-1][0].seq
+        after = 0
+        while found := await self._database.read(partial(pending.answered, after=after)):
+            for message in found:
+                await self.report(message, State.ANSWERED)
+            after = found[-1].seq
+
+    async def _report_lost(self, message: MessageRow, *, known: bool) -> None:
+        reason = Reason.RETIRED if known else Reason.NO_SUCH_RECIPIENT
+        await self.report(message, State.DEAD, reason.value)

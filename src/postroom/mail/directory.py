@@ -1,0 +1,159 @@
+"""The directory: who has an address, and under which name (docs/architecture.md, Ids)."""
+
+from __future__ import annotations
+
+import secrets
+import time
+import uuid
+from collections.abc import Callable, Iterable
+
+from postroom.errors import InvalidInput, InvalidName, NameTaken, NotFound, UnknownRecipient
+from postroom.protocol.ids import UID, check_name, check_nick, check_uid, skeleton
+from postroom.settings import DEFAULT_ORG
+from postroom.store import agents
+from postroom.store.agents import Agent
+from postroom.store.database import Connection, Database
+
+KINDS = ("human", "worker", "external", "service")
+
+SECRET_BYTES = 32
+
+
+class Directory:
+    """The agents of one org.
+
+    Args:
+        database: where they are stored.
+        org: name.
+        clock: seconds since the epoch.
+        new_uid: makes uids; they are never used again.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        org: str = DEFAULT_ORG,
+        clock: Callable[[], float] = time.time,
+        new_uid: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        self.org = org
+        self._database = database
+        self._clock = clock
+        self._new_uid = new_uid
+
+    async def register(
+        self, nick: str, kind: str, *, uid: str = "", projects: Iterable[str] = ()
+    ) -> Agent:
+        """Give a new agent its address.
+
+        Args:
+            nick: its name.
+            kind: one of `KINDS`.
+            uid: "" for a new one.
+            projects: it belongs to.
+
+        Raises:
+            InvalidName: malformed, or it impersonates people or the system.
+            InvalidInput: no such kind.
+            NameTaken: an agent has that name, or one that looks the same.
+        """
+        check_nick(nick)
+        if UID.fullmatch(nick):
+            raise InvalidName(f"{nick!r} looks like a uid")
+        if kind not in KINDS:
+            raise InvalidInput(f"{kind!r} is no kind of agent", remedy=f"one of {', '.join(KINDS)}")
+        agent = Agent(check_uid(uid or self._new_uid()), self.org, nick, kind, self._clock())
+        names = sorted({check_name(project, "project") for project in projects})
+        secret = secrets.token_bytes(SECRET_BYTES)
+
+        def store(connection: Connection) -> None:
+            _check_free(connection, agent)
+            agents.add_agent(connection, agent, skeleton(nick), secret)
+            agents.set_memberships(connection, agent.uid, names)
+
+        await self._database.write(store)
+        return agent
+
+    async def resolve(self, ref: str) -> Agent:
+        """The agent that `@nick`, a uid or a bare nick means.
+
+        Raises:
+            UnknownRecipient: none, or it is retired.
+        """
+        return await self._database.read(lambda c: resolve(c, self.org, ref))
+
+    async def get(self, uid: str) -> Agent:
+        """The agent with that uid, retired or not.
+
+        Raises:
+            NotFound: there is none.
+        """
+        agent = await self._database.read(lambda c: agents.agent_by_uid(c, uid))
+        if agent is None:
+            raise NotFound(f"there is no agent with the uid {uid!r}")
+        return agent
+
+    async def list(self, *, retired: bool = False) -> list[Agent]:
+        """The agents by nick; with `retired` the retired ones too."""
+        return await self._database.read(lambda c: agents.all_agents(c, self.org, retired=retired))
+
+    async def retire(self, uid: str) -> None:
+        """Take an address away for ever; its name is free again, its messages stay (see `Clerk.sweep`).
+
+        Raises:
+            NotFound: no such agent, or it was retired before.
+        """
+        at = self._clock()
+        if not await self._database.write(lambda c: agents.retire_agent(c, uid, at)):
+            raise NotFound(f"there is no agent with the uid {uid!r}")
+
+    async def message_secret(self, uid: str) -> bytes:
+        """Key of the HMAC that makes the message ids of `uid`; handed to its sidecar and to nobody else.
+
+        Raises:
+            NotFound: there is no such agent.
+        """
+        secret = await self._database.read(lambda c: agents.message_secret(c, uid))
+        if secret is None:
+            raise NotFound(f"there is no agent with the uid {uid!r}")
+        return secret
+
+    async def projects(self, uid: str) -> tuple[str, ...]:
+        """The projects that `uid` belongs to."""
+        return await self._database.read(lambda c: agents.projects_of(c, uid))
+
+    async def set_projects(self, uid: str, projects: Iterable[str]) -> None:
+        """Make `projects` the ones that `uid` belongs to.
+
+        Raises:
+            InvalidName: one is malformed.
+        """
+        names = [check_name(project, "project") for project in projects]
+        await self._database.write(lambda c: agents.set_memberships(c, uid, names))
+
+
+def resolve(connection: Connection, org: str, ref: str) -> Agent:
+    """The agent of `org` that `@nick`, a uid or a bare nick means.
+
+    Raises:
+        UnknownRecipient: none, or it is retired.
+    """
+    if UID.fullmatch(ref):
+        agent = agents.agent_by_uid(connection, ref)
+    else:
+        agent = agents.agent_by_nick(connection, org, ref.removeprefix("@"))
+    if agent is None or agent.retired or agent.org != org:
+        raise UnknownRecipient(f"nobody is called {ref!r}", remedy="postroom status lists all")
+    return agent
+
+
+def _check_free(connection: Connection, agent: Agent) -> None:
+    if agents.agent_by_uid(connection, agent.uid) is not None:
+        raise NameTaken(f"the uid {agent.uid} was given before")
+    alike = agents.agent_by_skeleton(connection, agent.org, skeleton(agent.nick))
+    if alike is None:
+        return
+    if alike.nick == agent.nick:
+        raise NameTaken(f"another agent is called {agent.nick!r}")
+    raise NameTaken(f"{agent.nick!r} can be taken for {alike.nick!r}, which another agent is called")

@@ -1,0 +1,217 @@
+"""Keep the projection up with the log.
+
+A durable consumer says that there is something new; what is folded is decided by the cursor in SQL, which moves in the
+same transaction as the rows. A delivery that follows the cursor is folded as it is; at a gap (a restart, a delivery
+that was lost on the way) the log itself is read from the cursor on. So no record is skipped and none counts twice,
+whatever the consumer remembers.
+
+Order of steps: commit, tell waiters, append what follows (`clerk`), acknowledge. A crash between any two of them
+repeats the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider
+from postroom.errors import PostroomError
+from postroom.mail import projection
+from postroom.mail.changes import Changes
+from postroom.mail.clerk import Clerk
+from postroom.protocol.streams import ConsumerSpec
+from postroom.store import records
+from postroom.store.database import Database
+
+log = logging.getLogger(__name__)
+
+DURABLE = "postoffice"
+"""Name of the post office's consumers."""
+
+BATCH = 256
+"""Records that one transaction folds at most."""
+
+MAX_ACK_PENDING = 4096
+
+FIRST_RETRY = 0.1
+LAST_RETRY = 5.0
+"""Seconds between attempts while the disk is full or the bus is away; nothing is lost meanwhile, so there is no end."""
+
+
+def consumer(stream: str) -> ConsumerSpec:
+    """The post office's consumer on `stream`: it gives a record again for ever, since folding has no side to fail."""
+    return ConsumerSpec(stream, DURABLE, max_deliver=-1, max_ack_pending=MAX_ACK_PENDING)
+
+
+@dataclass(slots=True)
+class FoldStatistics:
+    """Counters since the start; `fault` is what holds the fold up now, "" while nothing does."""
+
+    folded: int = 0
+    ignored: int = 0
+    poisoned: int = 0
+    fault: str = ""
+
+
+class Fold:
+    """Folds all streams of the projection.
+
+    Args:
+        bus: connection of the control plane.
+        admin: reads the log and makes the consumers.
+        database: the projection.
+        changes: told after each commit.
+        clerk: appends what follows from a fold.
+    """
+
+    def __init__(
+        self,
+        bus: MessageBusProvider,
+        admin: BusAdmin,
+        database: Database,
+        changes: Changes,
+        clerk: Clerk,
+    ) -> None:
+        self.bus = bus
+        self.admin = admin
+        self.database = database
+        self.changes = changes
+        self.clerk = clerk
+        self.statistics = FoldStatistics()
+        self._streams = [_StreamFold(name, self) for name in projection.STREAMS]
+
+    async def run(self) -> None:
+        """Fold until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for stream in self._streams:
+                tasks.create_task(stream.run(), name=f"fold-{stream.name}")
+
+    async def ready(self, timeout: float) -> None:
+        """Return when everything that was in the log at the start is folded.
+
+        Raises:
+            TimeoutError: it took longer than `timeout` seconds.
+        """
+        async with asyncio.timeout(timeout):
+            for stream in self._streams:
+                await stream.caught_up.wait()
+
+    async def persistently(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Take `step` until it succeeds; only faults of disk, bus and log are waited out."""
+        delay = FIRST_RETRY
+        while True:
+            try:
+                await step()
+            except PostroomError as error:
+                self.statistics.fault = str(error)
+                log.warning("the fold waits: %s", error)
+            else:
+                self.statistics.fault = ""
+                return
+            await asyncio.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311 (jitter)
+            delay = min(delay * 2, LAST_RETRY)
+
+
+class _StreamFold:
+    def __init__(self, name: str, fold: Fold) -> None:
+        self.name = name
+        self.caught_up = asyncio.Event()
+        self._fold = fold
+        self._position = 0
+        self._queue: asyncio.Queue[Delivery] = asyncio.Queue(BATCH)
+
+    async def run(self) -> None:
+        fold = self._fold
+        await fold.persistently(self._catch_up)
+        if self.name == "INBOX":
+            await fold.persistently(fold.clerk.sweep)
+        self.caught_up.set()
+        await fold.persistently(lambda: fold.admin.ensure_consumer(consumer(self.name)))
+        subscription = await fold.bus.consume(self.name, DURABLE, self._queue.put, batch=BATCH)
+        try:
+            while True:
+                await self._take(await self._next_batch())
+        finally:
+            await subscription.close()
+
+    async def _next_batch(self) -> list[Delivery]:
+        batch = [await self._queue.get()]
+        while len(batch) < BATCH and not self._queue.empty():
+            batch.append(self._queue.get_nowait())
+        return batch
+
+    async def _take(self, deliveries: Sequence[Delivery]) -> None:
+        await self._fold.persistently(lambda: self._project([d.message for d in deliveries]))
+        if self.name == "INBOX":
+            seqs = [delivery.message.sequence for delivery in deliveries]
+            await self._fold.persistently(lambda: self._fold.clerk.settle(seqs))
+        await self._fold.persistently(lambda: _ack(deliveries))
+
+    async def _project(self, messages: Sequence[Message]) -> None:
+        fresh = {m.sequence: m for m in messages if m.sequence > self._position}
+        if not fresh:
+            return
+        in_order = [fresh[sequence] for sequence in sorted(fresh)]
+        last = self._position + len(in_order)
+        if in_order[-1].sequence == last:
+            await self._commit(in_order)
+        else:
+            await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        """Fold the log from the cursor to its present end."""
+        fold = self._fold
+        self._position = await fold.database.read(lambda c: records.cursor(c, self.name))
+        batch: list[Message] = []
+        async for message in fold.admin.replay(self.name, after=self._position):
+            batch.append(message)
+            if len(batch) == BATCH:
+                await self._commit(batch)
+                batch = []
+        if batch:
+            await self._commit(batch)
+
+    async def _commit(self, batch: Sequence[Message]) -> None:
+        done = await self._folded(batch)
+        self._position = batch[-1].sequence
+        self._fold.statistics.folded += len(batch)
+        self._fold.statistics.ignored += done.ignored
+        self._fold.changes.publish(done.changes)
+
+    async def _folded(self, batch: Sequence[Message]) -> projection.Folded:
+        write = self._fold.database.write
+        try:
+            return await write(lambda c: projection.fold(c, self.name, batch))
+        except PostroomError:
+            raise
+        except Exception:
+            # A record that our rules did not foresee. It must not hold up what others sent, so it is found by
+            # folding one at a time, reported, and passed over.
+            log.exception("a batch of %s could not be folded", self.name)
+        return _joined([await self._folded_alone(record) for record in batch])
+
+    async def _folded_alone(self, record: Message) -> projection.Folded:
+        write = self._fold.database.write
+        try:
+            return await write(lambda c: projection.fold(c, self.name, [record]))
+        except PostroomError:
+            raise
+        except Exception:
+            log.exception("record %d of %s was passed over", record.sequence, self.name)
+        self._fold.statistics.poisoned += 1
+        await write(lambda c: records.set_cursor(c, self.name, record.sequence))
+        return projection.Folded((), 1)
+
+
+async def _ack(deliveries: Iterable[Delivery]) -> None:
+    for delivery in deliveries:
+        await delivery.ack()
+
+
+def _joined(parts: Iterable[projection.Folded]) -> projection.Folded:
+    together = list(parts)
+    changes = tuple(change for part in together for change in part.changes)
+    return projection.Folded(changes, sum(part.ignored for part in together))

@@ -1,0 +1,298 @@
+"""The rules by which records of the log become rows (docs/architecture.md, One log, one projection).
+
+Plain functions of a connection and a record: no clock, no bus. The rows depend on the log alone, so folding it twice,
+or from the beginning, gives the same. Records come from agents and may be anything: one that breaks a rule is recorded
+or ignored, and never stops the fold.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from postroom.a2a.messages import context_of, text_of
+from postroom.bus.port import Message
+from postroom.errors import InvalidInput, ProtocolViolation
+from postroom.mail.alerts import Alert
+from postroom.mail.changes import Change
+from postroom.protocol import subjects
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.ids import CONTROL_PLANE, is_uid
+from postroom.protocol.receipts import Reason, Receipt, State, advance, is_final, may_set
+from postroom.store import messages as store
+from postroom.store import records
+from postroom.store.database import Connection
+
+DEAD_ORIGIN = "Postroom-Origin"
+DEAD_REASON = "Postroom-Reason"
+DEAD_ATTEMPTS = "Postroom-Attempts"
+DEAD_DROPPED = "Postroom-Dropped"
+"""Headers of a record in DEADLETTER; the last one marks that the letter with that sequence was dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What folding some records did: `changes` to tell, and how many records had no effect."""
+
+    changes: tuple[Change, ...]
+    ignored: int
+
+
+def fold(connection: Connection, stream: str, batch: Sequence[Message]) -> Folded:
+    """Fold records of `stream` past its cursor, in their order, and move the cursor."""
+    position = records.cursor(connection, stream)
+    changes: list[Change] = []
+    ignored = 0
+    for record in batch:
+        if record.sequence <= position:
+            continue
+        done = _RULES[stream](connection, record)
+        ignored += not done
+        changes += done
+        position = record.sequence
+    records.set_cursor(connection, stream, position)
+    return Folded(tuple(changes), ignored)
+
+
+def decode_envelope(payload: bytes) -> Envelope:
+    """The envelope in a payload that may be anything.
+
+    Raises:
+        ProtocolViolation: it is none.
+    """
+    try:
+        return Envelope.decode(payload)
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise ProtocolViolation(f"not an envelope: {error}") from error
+
+
+def _decode_receipt(payload: bytes) -> Receipt:
+    try:
+        return Receipt.decode(payload)
+    except (ValueError, OverflowError, RecursionError, AttributeError) as error:
+        raise ProtocolViolation(f"not a receipt: {error}") from error
+
+
+# ── INBOX ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _fold_message(connection: Connection, record: Message) -> list[Change]:
+    tokens = record.subject.split(".")
+    if len(tokens) != 4 or not is_uid(tokens[3]):
+        return []
+    _, recipient, _, sender = tokens
+    try:
+        row = _message_row(record, sender, recipient)
+    except ProtocolViolation as error:
+        row = _malformed_row(record, sender, recipient, error)
+    if not store.insert_message(connection, row):
+        # Its sender stored the same message again after the server's window: the first one counts.
+        return []
+    for early in records.take_early_receipts(connection, row.sender, row.id):
+        row = _apply(connection, row, early) or row
+    return [_change("mail", row)]
+
+
+def _message_row(record: Message, sender: str, recipient: str) -> store.MessageRow:
+    envelope = decode_envelope(record.payload)
+    if envelope.to != recipient:
+        raise ProtocolViolation("the envelope names another recipient than the subject")
+    return store.MessageRow(
+        seq=record.sequence,
+        id=envelope.id,
+        sender=sender,
+        recipient=recipient,
+        text=_storable(text_of(envelope.message)),
+        message=_message_json(envelope),
+        context_id=_storable(context_of(envelope.message)),
+        expects_reply=envelope.expects_reply,
+        reply_to=_storable(envelope.reply_to),
+        requeue_of=_storable(envelope.requeue_of),
+        sent_at=envelope.sent_at,
+        stored_at=record.timestamp,
+        updated_at=record.timestamp,
+        expires_at=envelope.expires_at,
+    )
+
+
+def _malformed_row(
+    record: Message, sender: str, recipient: str, error: ProtocolViolation
+) -> store.MessageRow:
+    return store.MessageRow(
+        seq=record.sequence,
+        # No message has a colon in its id, so this one can be nobody's.
+        id=f"malformed:{record.sequence}",
+        sender=sender,
+        recipient=recipient,
+        text="",
+        message="{}",
+        sent_at=record.timestamp,
+        stored_at=record.timestamp,
+        updated_at=record.timestamp,
+        state=State.DEAD.value,
+        reason=_storable(f"{Reason.MALFORMED.value}: {error.message}"[:500]),
+        final=True,
+    )
+
+
+# ── RECEIPTS ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _fold_receipt(connection: Connection, record: Message) -> list[Change]:
+    report = _report(record)
+    if report is None:
+        return []
+    row = store.message_of(connection, report.sender, report.message_id)
+    if row is None:
+        records.keep_early_receipt(connection, report)
+        return []
+    changed = _apply(connection, row, report)
+    return [_change("receipt", changed)] if changed else []
+
+
+def _report(record: Message) -> records.EarlyReceipt | None:
+    try:
+        said = subjects.parse(record.subject)
+        receipt = _decode_receipt(record.payload)
+    except (InvalidInput, ProtocolViolation):
+        return None
+    if not may_set(said.sender, receipt.recipient, CONTROL_PLANE):
+        return None
+    state = receipt.state
+    if state is State.ANSWERED and said.sender != CONTROL_PLANE:
+        # That there is an answer only the log says; the recipient's word proves that it has read the message.
+        state = State.SEEN
+    return records.EarlyReceipt(
+        seq=record.sequence,
+        sender=said.recipient,
+        message_id=_storable(receipt.message_id),
+        recipient=_storable(receipt.recipient),
+        state=state.value,
+        reason=_storable(receipt.reason) if state is State.DEAD else "",
+        at=record.timestamp,
+    )
+
+
+def _apply(
+    connection: Connection, row: store.MessageRow, report: records.EarlyReceipt
+) -> store.MessageRow | None:
+    if report.recipient != row.recipient:
+        return None
+    current = State(row.state)
+    state = advance(current, State(report.state), expects_reply=row.expects_reply)
+    if state is current:
+        return None
+    final = is_final(state, expects_reply=row.expects_reply)
+    store.set_state(connection, row.seq, state, final=final, reason=report.reason, at=report.at)
+    return replace(row, state=state.value, final=final, reason=report.reason, updated_at=report.at)
+
+
+# ── FEED, DEADLETTER, ALERTS ────────────────────────────────────────────────────────────────────────────────
+
+
+def _fold_post(connection: Connection, record: Message) -> list[Change]:
+    try:
+        said = subjects.parse(record.subject)
+        envelope = decode_envelope(record.payload)
+        row = _post_row(record, said, envelope)
+    except (InvalidInput, ProtocolViolation):
+        return []
+    if envelope.to != f"#{said.project}" or not records.insert_post(connection, row):
+        return []
+    return [Change("post", row.seq, row.id, row.sender, project=row.project)]
+
+
+def _post_row(record: Message, said: subjects.Subject, envelope: Envelope) -> records.PostRow:
+    return records.PostRow(
+        seq=record.sequence,
+        id=envelope.id,
+        project=said.project,
+        sender=said.sender,
+        text=_storable(text_of(envelope.message)),
+        message=_message_json(envelope),
+        at=record.timestamp,
+    )
+
+
+def _fold_dead_letter(connection: Connection, record: Message) -> list[Change]:
+    if dropped := record.metadata.get(DEAD_DROPPED, ""):
+        done = records.mark_dropped(connection, int(dropped), record.timestamp)
+        return [Change("deadletter", int(dropped))] if done else []
+    row = _dead_letter_row(record)
+    if not records.insert_dead_letter(connection, row):
+        return []
+    return [Change("deadletter", row.id, row.message_id, row.sender, row.recipient)]
+
+
+def _dead_letter_row(record: Message) -> records.DeadLetterRow:
+    original = ".".join(record.subject.split(".")[2:])
+    tokens = original.split(".")
+    sender, recipient = (tokens[3], tokens[1]) if len(tokens) == 4 else ("", "")
+    try:
+        message_id = decode_envelope(record.payload).id
+    except ProtocolViolation:
+        message_id = ""
+    return records.DeadLetterRow(
+        id=record.sequence,
+        origin=record.metadata.get(DEAD_ORIGIN, "") or f"DEADLETTER-{record.sequence}",
+        subject=original,
+        sender=sender,
+        recipient=recipient,
+        message_id=message_id,
+        payload=record.payload,
+        reason=_storable(record.metadata.get(DEAD_REASON, "")),
+        attempts=int(record.metadata.get(DEAD_ATTEMPTS, "0")),
+        at=record.timestamp,
+    )
+
+
+def _fold_alert(connection: Connection, record: Message) -> list[Change]:
+    try:
+        said = subjects.parse(record.subject)
+    except InvalidInput:
+        return []
+    alert = Alert.decode(record.payload)
+    # What an alert is about silences the next one about it, so only our own word counts.
+    own = said.sender == CONTROL_PLANE
+    row = records.AlertRow(
+        seq=record.sequence,
+        sender=said.sender,
+        kind=_storable(alert.kind) if own else "",
+        about=_storable(alert.about) if own else "",
+        text=_storable(alert.text),
+        at=record.timestamp,
+    )
+    return (
+        [Change("alert", row.seq, sender=row.sender)]
+        if records.insert_alert(connection, row)
+        else []
+    )
+
+
+_RULES: dict[str, Callable[[Connection, Message], list[Change]]] = {
+    "INBOX": _fold_message,
+    "RECEIPTS": _fold_receipt,
+    "FEED": _fold_post,
+    "DEADLETTER": _fold_dead_letter,
+    "ALERTS": _fold_alert,
+}
+
+STREAMS = tuple(_RULES)
+"""The streams that are folded."""
+
+
+def _change(kind: str, row: store.MessageRow) -> Change:
+    return Change(kind, row.seq, row.id, row.sender, row.recipient, state=row.state)
+
+
+def _message_json(envelope: Envelope) -> str:
+    try:
+        return json.dumps(envelope.message)
+    except RecursionError as error:
+        raise ProtocolViolation("the envelope's message is nested too deep") from error
+
+
+def _storable(text: str) -> str:
+    # A lone surrogate (legal in JSON) has no UTF-8 form, and SQLite would refuse the whole batch for it.
+    return text.encode("utf-8", errors="replace").decode()

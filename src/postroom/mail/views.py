@@ -1,0 +1,219 @@
+"""What people and the API are shown: mail, posts and dead letters with the names of their parties.
+
+The `as_json` shapes are those of the HTTP API (docs/api.md); instants are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from postroom.a2a.messages import text_of
+from postroom.errors import ProtocolViolation
+from postroom.mail.projection import decode_envelope
+from postroom.protocol.ids import CONTROL_PLANE
+from postroom.protocol.receipts import State
+from postroom.store import agents, messages, records
+from postroom.store.database import Connection
+from postroom.store.messages import MessageRow
+from postroom.store.records import DeadLetterRow, PostRow
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """Who sent or received; `kind` is `unknown` where the directory has no such agent."""
+
+    uid: str
+    nick: str
+    kind: str
+
+    def as_json(self) -> dict[str, str]:
+        """Shape of the API."""
+        return {"uid": self.uid, "nick": self.nick, "kind": self.kind}
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """A message and how far it got.
+
+    Attributes:
+        seq: sequence in INBOX.
+        answer: the first reply of its recipient.
+        attempts: deliveries that are known of: those of its dead letter, else 1 once it was handed over.
+        timed_out: it was waited for in vain.
+    """
+
+    seq: int
+    id: str
+    sender: Party
+    recipient: Party
+    text: str
+    state: State
+    reason: str
+    expects_reply: bool
+    reply_to: str
+    requeue_of: str
+    sent_at: float
+    updated_at: float
+    final: bool
+    attempts: int = 0
+    answer: Mail | None = None
+    timed_out: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Shape of the API."""
+        document: dict[str, Any] = {
+            "seq": self.seq,
+            "id": self.id,
+            "from": self.sender.as_json(),
+            "to": self.recipient.as_json(),
+            "text": self.text,
+            "state": self.state.value,
+            "reason": self.reason,
+            "expects_reply": self.expects_reply,
+            "reply_to": self.reply_to or None,
+            "requeue_of": self.requeue_of or None,
+            "sent_at": self.sent_at,
+            "updated_at": self.updated_at,
+            "attempts": self.attempts,
+            "answer": self.answer.as_json() if self.answer else None,
+        }
+        if self.timed_out:
+            document["timed_out"] = True
+        return document
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A post of a project's feed."""
+
+    seq: int
+    id: str
+    project: str
+    sender: Party
+    text: str
+    at: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Shape of the API."""
+        return {
+            "seq": self.seq,
+            "id": self.id,
+            "project": self.project,
+            "from": self.sender.as_json(),
+            "text": self.text,
+            "at": self.at,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that could not be delivered; `requeued_as` is the message that repeats it."""
+
+    id: int
+    message_id: str
+    sender: Party
+    recipient: Party
+    text: str
+    reason: str
+    attempts: int
+    at: float
+    subject: str
+    requeued_as: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Shape of the API."""
+        return {
+            "id": self.id,
+            "message_id": self.message_id or None,
+            "from": self.sender.as_json(),
+            "to": self.recipient.as_json(),
+            "text": self.text,
+            "reason": self.reason,
+            "attempts": self.attempts,
+            "at": self.at,
+            "subject": self.subject,
+            "requeued_as": self.requeued_as or None,
+        }
+
+
+def parties(connection: Connection, uids: Iterable[str]) -> dict[str, Party]:
+    """Who those uids are; every one of them is in the answer."""
+    wanted = set(uids)
+    known = agents.agents_by_uid(connection, wanted)
+    found = {uid: Party(uid, known[uid].nick, known[uid].kind) for uid in known}
+    unknown = {uid: Party(uid, "", "unknown") for uid in wanted - set(found)}
+    if CONTROL_PLANE in unknown:
+        unknown[CONTROL_PLANE] = Party(CONTROL_PLANE, CONTROL_PLANE, "service")
+    return found | unknown
+
+
+def mails(connection: Connection, rows: Sequence[MessageRow]) -> list[Mail]:
+    """The rows as they are shown, in their order, each with its answer."""
+    answers = messages.first_answers(connection, rows)
+    everything = [*rows, *answers.values()]
+    known = parties(connection, (uid for row in everything for uid in (row.sender, row.recipient)))
+    attempts = records.attempts_of(connection, (row.id for row in everything))
+
+    def shown(row: MessageRow) -> Mail:
+        handed_over = row.state not in {State.ACCEPTED.value, State.DEAD.value}
+        answer = answers.get(row.seq)
+        return Mail(
+            seq=row.seq,
+            id=row.id,
+            sender=known[row.sender],
+            recipient=known[row.recipient],
+            text=row.text,
+            state=State(row.state),
+            reason=row.reason,
+            expects_reply=row.expects_reply,
+            reply_to=row.reply_to,
+            requeue_of=row.requeue_of,
+            sent_at=row.sent_at,
+            updated_at=row.updated_at,
+            final=row.final,
+            attempts=attempts.get((row.sender, row.id), int(handed_over)),
+            # One level: an answer may have been answered in turn, and so on.
+            answer=shown(answer) if answer and row in rows and answer.seq not in answers else None,
+        )
+
+    return [shown(row) for row in rows]
+
+
+def posts(connection: Connection, rows: Sequence[PostRow]) -> list[Post]:
+    """The rows as they are shown, in their order."""
+    known = parties(connection, (row.sender for row in rows))
+    return [
+        Post(row.seq, row.id, row.project, known[row.sender], row.text, row.at) for row in rows
+    ]
+
+
+def dead_letters(connection: Connection, rows: Sequence[DeadLetterRow]) -> list[DeadLetter]:
+    """The rows as they are shown, in their order."""
+    known = parties(connection, (uid for row in rows for uid in (row.sender, row.recipient)))
+    requeued = messages.requeues(connection, (row.message_id for row in rows))
+    return [
+        DeadLetter(
+            id=row.id,
+            message_id=row.message_id,
+            sender=known[row.sender],
+            recipient=known[row.recipient],
+            text=_text(row.payload),
+            reason=row.reason,
+            attempts=row.attempts,
+            at=row.at,
+            subject=row.subject,
+            requeued_as=requeued.get((row.sender, row.message_id), ""),
+        )
+        for row in rows
+    ]
+
+
+def _text(payload: bytes) -> str:
+    """The text of a payload that may be anything."""
+    try:
+        text = text_of(decode_envelope(payload).message)
+    except ProtocolViolation:
+        return payload[:500].decode("utf-8", errors="replace")
+    return text.encode("utf-8", errors="replace").decode()

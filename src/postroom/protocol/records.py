@@ -1,0 +1,60 @@
+"""Reading the JSON of a record as what it is: something that anyone may have stored.
+
+Python's reader takes more than JSON: NaN, infinities, lone surrogates. Such a value would be read here and
+break later, where it is stored, answered or shown, so it is refused at the border.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, NoReturn
+
+from postroom.errors import ProtocolViolation
+
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def read_record(payload: bytes) -> dict[str, Any]:
+    """The JSON object in `payload`: UTF-8, finite numbers, no lone surrogates (RFC 8259, RFC 7493 section 2).
+
+    Raises:
+        ProtocolViolation: it is anything else.
+    """
+    try:
+        text = payload.decode("utf-8")
+        record = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        if _SURROGATE_ESCAPE.search(text):  # an escaped pair is a character; half of one is not
+            json.dumps(record, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError) as error:
+        raise ProtocolViolation(f"not JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise ProtocolViolation("not a JSON object")
+    return record
+
+
+def instant(record: dict[str, Any], key: str) -> float:
+    """The number under `key`, seconds since the epoch.
+
+    Raises:
+        ProtocolViolation: it is missing, no number, or none that a float can hold.
+    """
+    value = record.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ProtocolViolation(f"{key} is no number")
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise ProtocolViolation(f"{key} is no time") from error
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {text} is too large")
+    return number
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not JSON")

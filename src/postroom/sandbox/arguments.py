@@ -1,0 +1,141 @@
+"""The bubblewrap options that make the wall, from a spec: pure, so that it can be read and tested.
+
+The options are handed over in a memory file (`--args`), not on the command line: they hold host paths
+and the environment, and a command line can be read by every user of the machine and from inside.
+The order matters: a later mount covers an earlier one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from postroom.sandbox.port import SandboxPaths, SandboxSpec
+
+UID = 1000
+HOME = "/home/worker"
+RUNTIME = "/run/postroom"
+
+PATHS = SandboxPaths(
+    workspace="/workspace",
+    state="/var/lib/postroom",
+    gateway_socket=f"{RUNTIME}/gateway.sock",
+    secrets=f"{RUNTIME}/secrets",
+    home=HOME,
+    mounts={},
+)
+
+SYSTEM_FOLDERS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+"""Links into /usr on most systems, folders on some; `/usr` itself is always shared."""
+
+ETC = (
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/pki/ca-trust/extracted",
+    "/etc/pki/tls/certs",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/certs",
+)
+"""What programs need of the host's /etc. No resolv.conf: there is no DNS to ask."""
+
+OWN_ETC: Mapping[str, bytes] = {
+    "/etc/passwd": f"worker:x:{UID}:{UID}::{HOME}:/bin/sh\n".encode(),
+    "/etc/group": f"worker:x:{UID}:\n".encode(),
+    "/etc/hosts": b"127.0.0.1 localhost worker\n::1 localhost worker\n",
+    "/etc/nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files\n",
+}
+"""Files of /etc with content of our own, so that no name of the host's users gets in."""
+
+MEMORY_FOLDERS: Mapping[str, tuple[str, int]] = {
+    "/dev/shm": ("1777", 256 << 20),  # noqa: S108
+    "/tmp": ("1777", 1 << 30),  # noqa: S108
+    HOME: ("0700", 1 << 30),
+    RUNTIME: ("0755", 1 << 20),
+}
+"""Folders in memory that the program may write: path to mode and size in bytes.
+
+A size, since the kernel's own bound is half of the machine's memory for each.
+"""
+
+NAMESPACES = ("user", "ipc", "pid", "net", "uts", "cgroup")
+
+
+@dataclass(frozen=True)
+class Wall:
+    """What the options depend on besides the spec.
+
+    python: folders of the running Python (see `python_home`).
+    links: target of each of `SYSTEM_FOLDERS` that is a link on this host, "" for a folder.
+    as_root: whether Postroom runs as the real root (see `_root_options`).
+    """
+
+    python: tuple[Path, ...]
+    links: Mapping[str, str]
+    as_root: bool
+
+
+def system_links() -> dict[str, str]:
+    """How this host has its `SYSTEM_FOLDERS`: name to link target, "" for a real folder."""
+    found = {name: Path(name) for name in SYSTEM_FOLDERS if Path(name).exists()}
+    return {n: str(path.readlink()) if path.is_symlink() else "" for n, path in found.items()}
+
+
+def options(spec: SandboxSpec, wall: Wall, files: Mapping[str, int]) -> list[str]:
+    """All options but the command.
+
+    Of the files in `OWN_ETC` and of the secrets, `files` has the path inside and an open descriptor.
+    """
+    words = [f"--unshare-{name}" for name in NAMESPACES]
+    words += ["--uid", str(UID), "--gid", str(UID), "--hostname", "worker", "--clearenv"]
+    words += ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    words += _system(wall) + _files(files, OWN_ETC, "0444")
+    words += ["--proc", "/proc", "--dev", "/dev"]
+    for name, (mode, size) in MEMORY_FOLDERS.items():
+        words += ["--perms", mode, "--size", str(size), "--tmpfs", name]
+    if wall.as_root:
+        words += _root_options()
+    for folder in wall.python:
+        words += ["--ro-bind", str(folder), str(folder)]
+    words += _shared(spec)
+    words += ["--perms", "0700", "--dir", PATHS.secrets, *_files(files, spec.secrets, "0600")]
+    for name, value in spec.env.items():
+        words += ["--setenv", name, value]
+    # The root is a tmpfs of the sandbox's own; the mounts in it keep their own mode.
+    return [*words, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", spec.workdir]
+
+
+def _system(wall: Wall) -> list[str]:
+    words = ["--ro-bind", "/usr", "/usr"]
+    for name, target in wall.links.items():
+        words += ["--symlink", target, name] if target else ["--ro-bind", name, name]
+    for name in ETC:
+        words += ["--ro-bind-try", name, name]
+    return words
+
+
+def _root_options() -> list[str]:
+    # The real root stays the owner of the kernel's settings even in a user namespace and without any
+    # capability: it could write /proc/sys/kernel/core_pattern, which the kernel runs as root outside.
+    # So the settings are covered, and no further user namespace may be made, in which procfs or the
+    # control groups could be mounted afresh. Programs that sandbox themselves must do without.
+    return ["--ro-bind", "/proc/sys", "/proc/sys", "--disable-userns"]
+
+
+def _files(files: Mapping[str, int], names: Iterable[str], mode: str) -> list[str]:
+    words: list[str] = []
+    for name in names:
+        words += ["--perms", mode, "--file", str(files[name]), name]
+    return words
+
+
+def _shared(spec: SandboxSpec) -> list[str]:
+    words: list[str] = []
+    for mount in spec.read_only:
+        words += ["--ro-bind", str(mount.source.resolve()), mount.target]
+    words += ["--bind", str(spec.workspace.resolve()), PATHS.workspace]
+    if spec.state is not None:
+        words += ["--bind", str(spec.state.resolve()), PATHS.state]
+    return [*words, "--ro-bind", str(spec.gateway_socket.resolve()), PATHS.gateway_socket]

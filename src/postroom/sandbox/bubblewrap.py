@@ -1,0 +1,134 @@
+"""The enforced wall on Linux: bubblewrap with every namespace, and a system call filter.
+
+What it keeps in, and why each part is needed, was measured; docs/security.md has the table. The
+program sees a private network with loopback only, its own processes only, system folders read-only,
+and one socket: the gateway's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Generator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+from postroom.errors import PostroomError, SandboxUnavailable
+from postroom.sandbox import binary, faults, policy, python_home, seccomp
+from postroom.sandbox.arguments import OWN_ETC, PATHS, Wall, options, system_links
+from postroom.sandbox.bubblewrap_handle import BubblewrapHandle
+from postroom.sandbox.limits import limited
+from postroom.sandbox.output import OutputLog
+from postroom.sandbox.port import Capability, Level, SandboxPaths, SandboxSpec
+from postroom.sandbox.trial import try_wall
+
+NAME = "bubblewrap"
+START_DEADLINE = 10.0
+"""Seconds until bwrap must have told the process id of its sandbox; it takes milliseconds."""
+
+
+class BubblewrapProvider:
+    """Starts sandboxes with the first bwrap that `probe` found to hold, or the first found at all.
+
+    Args:
+        configured: the bwrap to use, and no other; None looks in the usual places.
+    """
+
+    name = NAME
+
+    def __init__(self, configured: Path | None = None) -> None:
+        self._candidates = binary.candidates(configured)
+        self._binary = self._candidates[0] if self._candidates else None
+        self._configured = configured
+
+    async def probe(self) -> Capability:
+        """Start a real sandbox around the wall self-test, with each bwrap until one holds."""
+        if sys.platform != "linux":
+            return self._none("bubblewrap runs on Linux only", "choose another provider")
+        if not self._candidates:
+            where = f" at {self._configured}" if self._configured else ""
+            return self._none(f"there is no bwrap program{where}", faults.INSTALL)
+        refused: list[Capability] = []
+        for candidate in self._candidates:
+            self._binary = candidate
+            capability = await self._try()
+            if capability.level is Level.ENFORCED:
+                return capability
+            refused.append(capability)
+        return refused[-1]
+
+    def paths(self, spec: SandboxSpec) -> SandboxPaths:
+        """The same for every sandbox, since each has its own view of the file system."""
+        return replace(PATHS, mounts={mount.target: mount.target for mount in spec.read_only})
+
+    async def start(self, spec: SandboxSpec) -> BubblewrapHandle:
+        """Start `spec` behind the wall (see `SandboxProvider.start`)."""
+        policy.check(spec, self.paths(spec))
+        if self._binary is None:
+            raise SandboxUnavailable("there is no bwrap program", remedy=faults.INSTALL)
+        python = python_home.folders()
+        policy.check_code(spec, python)
+        wall = Wall(python, system_links(), as_root=os.geteuid() == 0)
+        # `lent` is what only bwrap needs; `kept` becomes the handle's, unless starting fails.
+        with ExitStack() as lent, ExitStack() as kept:
+            contents = {**OWN_ETC, **spec.secrets}
+            files = {name: lent.enter_context(_memory(data)) for name, data in contents.items()}
+            words = "\0".join(options(spec, wall, files)).encode(errors="surrogateescape")
+            args = lent.enter_context(_memory(words))
+            rules = lent.enter_context(_memory(seccomp.program()))
+            status, report = _pipe(kept, lent)
+            log = kept.enter_context(closing(OutputLog(spec.stderr_log)))
+            command = [str(self._binary), "--args", str(args), "--seccomp", str(rules)]
+            command += ["--json-status-fd", str(report), "--", *limited(spec.argv, spec.limits)]
+            process = await _spawn(command, (*files.values(), args, rules, report))
+            kept.pop_all()
+        handle = BubblewrapHandle(process, log, spec.stderr_log)
+        await handle.begin(status, START_DEADLINE)
+        return handle
+
+    async def _try(self) -> Capability:
+        try:
+            return await try_wall(self)
+        except PostroomError as error:
+            return self._none(f"{self._binary}: {error.message}", error.remedy)
+        except OSError as error:
+            return self._none(f"{self._binary}: {error}", faults.INSTALL)
+
+    def _none(self, detail: str, remedy: str) -> Capability:
+        return Capability(NAME, Level.NONE, detail, remedy)
+
+
+@contextmanager
+def _memory(content: bytes) -> Generator[int]:
+    """A file in memory that holds `content`, open at its start; no path leads to it."""
+    fd = os.memfd_create("postroom")
+    try:
+        with os.fdopen(os.dup(fd), "wb") as file:
+            file.write(content)
+        os.lseek(fd, 0, os.SEEK_SET)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _pipe(reading: ExitStack, writing: ExitStack) -> tuple[BinaryIO, int]:
+    """A pipe: its reading end as a file, its writing end as a descriptor, each with its owner."""
+    read, write = os.pipe()
+    writing.callback(os.close, write)
+    return reading.enter_context(os.fdopen(read, "rb", buffering=0)), write
+
+
+async def _spawn(command: list[str], lent: tuple[int, ...]) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        # Empty, since the sandbox's first process is a fork of bwrap: what bwrap got from us could be
+        # read inside under /proc/1/environ.
+        env={},
+        pass_fds=lent,
+    )

@@ -1,0 +1,137 @@
+"""What a spec may not ask for, checked by every provider before anything is started.
+
+A worker writes its workspace and its state folder, so nothing that the host opens later may lie in
+them: a link planted there would choose what the host mounts. And a mount of a whole system or shared
+folder would bring foreign sockets along, which no network namespace covers.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from pathlib import Path
+
+from postroom.errors import InvalidInput
+from postroom.sandbox.port import Mount, SandboxPaths, SandboxSpec
+
+WHOLE_FOLDERS = frozenset(
+    Path(name)
+    for name in ("/", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/tmp", "/var")  # noqa: S108
+) | {Path("/var/run"), Path("/var/tmp")}  # noqa: S108
+"""Host folders that are never shared as a whole: they hold sockets, devices or others' files."""
+
+RESERVED_TARGETS = (
+    *("/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin"),
+    *("/sys", "/usr", "/var/lib/postroom", "/workspace"),
+)
+"""Places inside that a mount may not cover or lie in."""
+
+
+def home() -> Path | None:
+    """The home folder of the user who runs Postroom; None for a user without one."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
+def check(spec: SandboxSpec, paths: SandboxPaths) -> None:
+    """Refuse a spec that is malformed or would open the wall.
+
+    Raises:
+        InvalidInput: with the rule that is broken.
+    """
+    _check_words(spec)
+    writable = [_folder("workspace", spec.workspace)]
+    if spec.state is not None:
+        writable.append(_folder("state", spec.state))
+    _check_apart(writable)
+    _check_socket(spec.gateway_socket, writable)
+    _check_log(spec.stderr_log, writable)
+    _check_mounts(spec.read_only, writable)
+    for name in spec.secrets:
+        if posixpath.dirname(name) != paths.secrets or posixpath.basename(name) in {"", ".", ".."}:
+            raise InvalidInput(f"secret {name!r} does not lie directly in {paths.secrets}")
+
+
+def check_code(spec: SandboxSpec, code: Iterable[Path]) -> None:
+    """Refuse a writable folder that holds any of `code`: the program could change what the host runs.
+
+    Raises:
+        InvalidInput: with the folder.
+    """
+    writable = [folder.resolve() for folder in (spec.workspace, spec.state) if folder is not None]
+    for folder in code:
+        _refuse_inside(folder, writable, "the code of Postroom in")
+
+
+def _check_words(spec: SandboxSpec) -> None:
+    if not spec.argv or not spec.argv[0]:
+        raise InvalidInput("a sandbox needs a program to run")
+    if not spec.workdir.startswith("/"):
+        raise InvalidInput(f"the working folder {spec.workdir!r} is not an absolute path")
+    for name in spec.env:
+        if not name or "=" in name:
+            raise InvalidInput(f"{name!r} cannot be the name of an environment variable")
+    _refuse_nul([*spec.argv, *spec.env, *spec.env.values(), spec.workdir, *spec.secrets])
+    _refuse_nul(mount.target for mount in spec.read_only)
+
+
+def _refuse_nul(words: Iterable[str]) -> None:
+    # A NUL separates the options that bubblewrap reads from us: one in a value could add an option.
+    for word in words:
+        if "\0" in word:
+            raise InvalidInput("a NUL byte in an argument, a path or the environment")
+
+
+def _folder(role: str, path: Path) -> Path:
+    if not path.is_dir():
+        raise InvalidInput(f"the {role} folder {path} does not exist")
+    real = path.resolve(strict=True)
+    if real in WHOLE_FOLDERS or real == home():
+        raise InvalidInput(f"{real} cannot be shared with a sandbox as a whole")
+    return real
+
+
+def _check_apart(writable: list[Path]) -> None:
+    for one in writable:
+        for other in writable:
+            if one is not other and one.is_relative_to(other):
+                raise InvalidInput(f"{one} lies inside {other}, which the sandbox can write")
+
+
+def _check_socket(socket: Path, writable: list[Path]) -> None:
+    if not socket.is_socket():
+        raise InvalidInput(f"the gateway socket {socket} does not exist or is no socket")
+    _refuse_inside(socket.resolve(strict=True), writable, "the gateway socket")
+
+
+def _check_log(log: Path, writable: list[Path]) -> None:
+    _refuse_inside(log.parent.resolve(), writable, "the log")
+
+
+def _check_mounts(mounts: tuple[Mount, ...], writable: list[Path]) -> None:
+    for mount in mounts:
+        try:
+            source = mount.source.resolve(strict=True)
+        except OSError as error:
+            raise InvalidInput(f"cannot share {mount.source}: {error.strerror}") from error
+        if source in WHOLE_FOLDERS or source == home():
+            raise InvalidInput(f"{source} cannot be shared with a sandbox as a whole")
+        _refuse_inside(source, writable, "a read-only mount")
+        _refuse_inside(mount.source.absolute(), writable, "a read-only mount")
+        _check_target(mount.target)
+
+
+def _check_target(target: str) -> None:
+    if not target.startswith("/") or posixpath.normpath(target) != target or target == "/":
+        raise InvalidInput(f"mount target {target!r} is not a plain absolute path")
+    for reserved in RESERVED_TARGETS:
+        if target == reserved or target.startswith(f"{reserved}/"):
+            raise InvalidInput(f"mount target {target!r} lies in {reserved}, which is not free")
+
+
+def _refuse_inside(path: Path, writable: list[Path], what: str) -> None:
+    for folder in writable:
+        if path.is_relative_to(folder):
+            raise InvalidInput(f"{what} {path} lies inside {folder}, which the sandbox can write")

@@ -1,0 +1,193 @@
+"""What a sandbox is to the rest of Postroom: the port, its records, and what each provider promises.
+
+A provider starts one program (the sidecar) behind a wall of a stated level. How it builds the wall
+is its own business; see docs/architecture.md, The two walls. The order of calls is always: `probe`
+once, then for each worker `paths` (where will the program find its things?), then `start`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+
+class Level(enum.StrEnum):
+    """How much of a wall a provider builds, as shown to people and demanded by policy."""
+
+    ENFORCED = "enforced"
+    """Nothing outside can be reached but the gateway socket; proven by canaries."""
+    PARTIAL = "partial"
+    """Some ways out are closed; the open ones are stated in `Capability.detail`."""
+    NONE = "none"
+    """A plain process with the rights of the user who runs Postroom."""
+
+
+@dataclass(frozen=True)
+class Capability:
+    """What one provider can do on this machine, found out by trying.
+
+    `detail` says in one sentence what was seen; `remedy` what a person can do about it ("" if
+    nothing is needed).
+    """
+
+    provider: str
+    level: Level
+    detail: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A host file or folder (`source`) that appears read-only at `target` inside."""
+
+    source: Path
+    target: str
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Resource limits of the sandboxed program; None leaves the host's own limit.
+
+    memory: bytes of private writable memory of each process (RLIMIT_DATA: address space is not
+        counted, since JavaScript engines reserve far more of it than they use).
+    processes: number of processes and threads together (RLIMIT_NPROC, see getrlimit(2)). The kernel
+        does not hold the real root to it, so it has no effect where Postroom runs as root.
+    """
+
+    memory: int | None = None
+    processes: int | None = None
+
+
+@dataclass(frozen=True)
+class SandboxSpec:
+    """One program to run, and all that it may see.
+
+    argv: the program and its arguments. They show in process lists: no secret belongs here.
+    env: its whole environment; nothing is inherited. No secret belongs here either.
+    workdir: its working folder, as named inside.
+    workspace: the one host folder it may write.
+    gateway_socket: the host's Unix socket that is its only way out. It must exist at start.
+    stderr_log: host file to which its stdout and stderr are appended (bounded, see `output`).
+    state: a second writable host folder, for the sidecar.
+    read_only: what else of the host it may read.
+    secrets: path inside, directly in `SandboxPaths.secrets`, to content. Each becomes a file of mode
+        0600 that the program may unlink. No secret is in argv, the environment, or (with a wall)
+        in any host file.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    workdir: str
+    workspace: Path
+    gateway_socket: Path
+    stderr_log: Path
+    state: Path | None = None
+    read_only: tuple[Mount, ...] = ()
+    secrets: Mapping[str, bytes] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True)
+class SandboxPaths:
+    """Where the sandboxed program finds its things, so that argv and env can name them.
+
+    With a wall these are constants; without one they are the host's own paths. `mounts` maps each
+    `Mount.target` of the spec to the path that works inside.
+    """
+
+    workspace: str
+    state: str
+    gateway_socket: str
+    secrets: str
+    home: str
+    mounts: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ExitStatus:
+    """How the sandboxed program ended.
+
+    code: its exit status; 128 + N when signal N ended it, as shells count.
+    log_error: why its output could not be written to the log, or "".
+    """
+
+    code: int
+    log_error: str = ""
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended the program, or None."""
+        return self.code - 128 if self.code > 128 else None
+
+
+class SandboxHandle(Protocol):
+    """One running sandbox.
+
+    It ends when its first process ends, when it is stopped, and when the thread that started it
+    ends (so with the process that called `start`, even by SIGKILL).
+    """
+
+    @property
+    def pid(self) -> int:
+        """Host process id of the outermost process of the sandbox."""
+        ...
+
+    @property
+    def level(self) -> Level:
+        """The level this sandbox was started with."""
+        ...
+
+    async def wait(self) -> ExitStatus:
+        """Wait for the end; afterwards no process of the sandbox is left. May be called often.
+
+        Raises:
+            SandboxUnavailable: the wall could not be built, so the program was never run.
+        """
+        ...
+
+    async def stop(self, grace: float) -> ExitStatus:
+        """End it: SIGTERM to its first process and, after `grace` seconds, `kill`. Idempotent."""
+        ...
+
+    def kill(self) -> None:
+        """Send SIGKILL to all of its processes at once; `wait` tells when they are gone."""
+        ...
+
+
+class SandboxProvider(Protocol):
+    """One way to build the wall."""
+
+    @property
+    def name(self) -> str:
+        """What templates and people call it."""
+        ...
+
+    async def probe(self) -> Capability:
+        """Find out what this provider can do here, by starting a real sandbox.
+
+        Never raises for a machine that cannot: the level is then `none` and `remedy` says what to do.
+        """
+        ...
+
+    def paths(self, spec: SandboxSpec) -> SandboxPaths:
+        """Where the program of `spec` will find its things.
+
+        Only the host folders and mounts of `spec` are looked at, so a caller makes a draft, asks,
+        and fills in argv, env, workdir and secrets with `dataclasses.replace`.
+        """
+        ...
+
+    async def start(self, spec: SandboxSpec) -> SandboxHandle:
+        """Start the program behind the wall.
+
+        Call it from the thread of a loop that lives as long as the sandbox: the kernel ties the
+        sandbox's life to that *thread* (PR_SET_PDEATHSIG, prctl(2)).
+
+        Raises:
+            InvalidInput: the spec would open the wall, or names what does not exist.
+            SandboxUnavailable: the provider cannot start anything here.
+        """
+        ...

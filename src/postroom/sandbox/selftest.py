@@ -1,0 +1,209 @@
+"""The wall's self-test: run inside a sandbox, it tries every way out it is told of.
+
+The sidecar runs it before anything else and reports the result as its first event; a provider's
+probe runs it as a script by its file name. So it imports the standard library only.
+
+A canary is something on the host that a sandboxed program must not be able to reach; the host opens
+them (`postroom.sandbox.canary`). No traffic goes to an address that is not in the list.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+
+TIMEOUT = 0.5
+"""Seconds to wait for one canary; a listener on the same machine answers in far less."""
+
+IO_URING_SETUP = 425  # the same number on every architecture that has it
+AF_VSOCK = 40
+
+
+@dataclass(frozen=True)
+class Canaries:
+    """What to try. All addresses are this machine's own.
+
+    tcp, udp: (host, port); the UDP ones answer every datagram.
+    abstract: names of abstract Unix sockets, without the leading NUL.
+    sockets: paths of Unix sockets that must not be there.
+    files: path to (device, inode) of host files and folders: a path counts as reached if the very
+        same inode is found there.
+    process: (pid, start time) of a host process, the start time as in proc_pid_stat(5) field 22.
+    gateway: path, as seen inside, of the one socket that must be reachable.
+    """
+
+    tcp: tuple[tuple[str, int], ...] = ()
+    udp: tuple[tuple[str, int], ...] = ()
+    abstract: tuple[str, ...] = ()
+    sockets: tuple[str, ...] = ()
+    files: dict[str, tuple[int, int]] = field(default_factory=dict)
+    process: tuple[int, int] | None = None
+    gateway: str = ""
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Canaries:
+        """The inverse of `to_json`."""
+        raw = json.loads(text)
+        return cls(
+            tcp=tuple((host, port) for host, port in raw["tcp"]),
+            udp=tuple((host, port) for host, port in raw["udp"]),
+            abstract=tuple(raw["abstract"]),
+            sockets=tuple(raw["sockets"]),
+            files={path: (device, inode) for path, (device, inode) in raw["files"].items()},
+            process=None if raw["process"] is None else tuple(raw["process"]),
+            gateway=raw["gateway"],
+        )
+
+
+@dataclass(frozen=True)
+class CanaryResult:
+    """Whether one canary was reached; `kind` names the way out, `target` the canary."""
+
+    kind: str
+    target: str
+    reached: bool
+
+
+@dataclass(frozen=True)
+class WallReport:
+    """The outcome: every canary, and whether the gateway socket answered."""
+
+    canaries: tuple[CanaryResult, ...]
+    gateway: bool
+
+    @property
+    def reached(self) -> tuple[str, ...]:
+        """The canaries that should not have been reached, as `kind target`."""
+        return tuple(f"{c.kind} {c.target}".strip() for c in self.canaries if c.reached)
+
+    @property
+    def holds(self) -> bool:
+        """True if the gateway was reached and nothing else was."""
+        return self.gateway and not self.reached
+
+    def to_dict(self) -> dict[str, object]:
+        """`{"holds", "gateway", "canaries": [{"kind", "target", "reached"}]}`."""
+        canaries = [asdict(canary) for canary in self.canaries]
+        return {"holds": self.holds, "gateway": self.gateway, "canaries": canaries}
+
+    @classmethod
+    def from_json(cls, text: str) -> WallReport:
+        """The report that a script run of this module printed."""
+        raw = json.loads(text)
+        return cls(tuple(CanaryResult(**canary) for canary in raw["canaries"]), raw["gateway"])
+
+
+def run(canaries: Canaries) -> WallReport:
+    """Try every canary, one after the other; takes at most `TIMEOUT` for each."""
+    return WallReport(tuple(_results(canaries)), bool(canaries.gateway) and _unix(canaries.gateway))
+
+
+def _results(canaries: Canaries) -> Iterator[CanaryResult]:
+    for host, port in canaries.tcp:
+        yield CanaryResult("tcp", f"{host} {port}", _attempt(lambda: _tcp(host, port)))  # noqa: B023
+    for host, port in canaries.udp:
+        yield CanaryResult("udp", f"{host} {port}", _attempt(lambda: _udp(host, port)))  # noqa: B023
+    for name in canaries.abstract:
+        yield CanaryResult("abstract", name, _unix(f"\0{name}"))
+    for path in canaries.sockets:
+        yield CanaryResult("socket", path, _unix(path))
+    for path, inode in canaries.files.items():
+        yield CanaryResult("file", path, _same_inode(path, inode))
+    if canaries.process is not None:
+        yield CanaryResult("process", str(canaries.process[0]), _sees_process(*canaries.process))
+    yield CanaryResult("vsock", "", _attempt(_vsock))
+    yield CanaryResult("io_uring", "", _io_uring())
+
+
+def _attempt(action: Callable[[], None]) -> bool:
+    try:
+        action()
+    except OSError:
+        return False
+    return True
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def _tcp(host: str, port: int) -> None:
+    with socket.socket(_family(host), socket.SOCK_STREAM) as sock:
+        sock.settimeout(TIMEOUT)
+        sock.connect((host, port))
+
+
+def _udp(host: str, port: int) -> None:
+    with socket.socket(_family(host), socket.SOCK_DGRAM) as sock:
+        sock.settimeout(TIMEOUT)
+        sock.connect((host, port))
+        sock.send(b"postroom canary")
+        sock.recv(64)
+
+
+def _unix(address: str) -> bool:
+    def connect() -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(TIMEOUT)
+            sock.connect(address)
+
+    return _attempt(connect)
+
+
+def _same_inode(path: str, inode: tuple[int, int]) -> bool:
+    try:
+        found = os.stat(path)  # noqa: PTH116 (pathlib costs import time here)
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) == inode
+
+
+def start_time(pid: int) -> int:
+    """When process `pid` started, in clock ticks since boot; it tells it from others of its number.
+
+    Raises:
+        OSError: no such process, or no procfs.
+    """
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        # The name in field 2 may hold blanks and brackets; the fields after it are counted from 3.
+        return int(file.read().rpartition(")")[2].split()[22 - 3])
+
+
+def _sees_process(pid: int, started: int) -> bool:
+    try:
+        return start_time(pid) == started
+    except OSError:
+        return False
+
+
+def _vsock() -> None:
+    # Creating one is the whole test: it is never connected. No network namespace prevents it.
+    socket.socket(AF_VSOCK, socket.SOCK_STREAM).close()
+
+
+def _io_uring() -> bool:
+    import ctypes  # costs time that the other canaries need not wait for
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    # No ring is made: with a null pointer a kernel that lets the call through answers EFAULT.
+    libc.syscall(IO_URING_SETUP, 1, None)
+    return ctypes.get_errno() not in {errno.EPERM, errno.ENOSYS}
+
+
+def main(argv: list[str]) -> None:
+    """Script entry: the canaries as JSON in the only argument, the report as JSON on stdout."""
+    report = run(Canaries.from_json(argv[0]))
+    sys.stdout.write(json.dumps(report.to_dict()) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

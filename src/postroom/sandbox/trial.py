@@ -1,0 +1,76 @@
+"""A provider's trial: start a real sandbox around the wall self-test, and believe only the outcome.
+
+Asking a program for its version proves nothing: on some systems every start then fails. So the level
+is `enforced` only if the self-test ran inside, no canary was reached (by its own account and by the
+host's), and the gateway socket was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from postroom.errors import SandboxUnavailable
+from postroom.sandbox import selftest
+from postroom.sandbox.canary import Roost
+from postroom.sandbox.faults import last_message
+from postroom.sandbox.limits import SCRIPT
+from postroom.sandbox.output import tail
+from postroom.sandbox.port import Capability, Level, SandboxProvider, SandboxSpec
+from postroom.sandbox.selftest import WallReport
+
+DEADLINE = 20.0
+"""Seconds for the whole trial; it takes a fifth of a second on an idle machine."""
+
+
+async def try_wall(provider: SandboxProvider) -> Capability:
+    """What `provider` can do here.
+
+    Raises:
+        SandboxUnavailable: the sandbox could not be started, or the self-test did not finish.
+    """
+    async with Roost() as roost:
+        report = await self_test(provider, roost)
+        gateway, visits = roost.gateway_visits, roost.visits
+    if report.reached or visits:
+        ways = ", ".join(report.reached) or "a canary, as the host saw"
+        return _failed(provider, f"from inside, these could be reached: {ways}")
+    if not report.gateway or not gateway:
+        return _failed(provider, "the gateway socket could not be reached from inside")
+    detail = f"{len(report.canaries)} canaries out of reach, the gateway socket in reach"
+    return Capability(provider.name, Level.ENFORCED, detail)
+
+
+async def self_test(provider: SandboxProvider, roost: Roost) -> WallReport:
+    """The report of the wall self-test, run in a sandbox of `provider` against `roost`."""
+    workspace, log = roost.folder / "workspace", roost.folder / "log"
+    workspace.mkdir()
+    draft = SandboxSpec((), {}, "/", workspace, roost.gateway, log)
+    paths = provider.paths(draft)
+    argv = (*SCRIPT, selftest.__file__, roost.canaries(paths.gateway_socket).to_json())
+    handle = await provider.start(replace(draft, argv=argv, workdir=paths.workspace))
+    try:
+        async with asyncio.timeout(DEADLINE):
+            await handle.wait()
+    except TimeoutError as error:
+        raise SandboxUnavailable("the wall self-test did not end in time") from error
+    finally:
+        await handle.stop(0)
+    return _report(log)
+
+
+def _report(log: Path) -> WallReport:
+    output = tail(log, 256 * 1024)
+    with suppress(ValueError, KeyError, TypeError, IndexError):
+        return WallReport.from_json(output.splitlines()[-1])
+    raise SandboxUnavailable(
+        f"the wall self-test did not run in the sandbox: {last_message(output)}",
+        remedy="install Postroom in a virtual environment of its own",
+    )
+
+
+def _failed(provider: SandboxProvider, detail: str) -> Capability:
+    remedy = "do not run workers here; please report this as a security problem"
+    return Capability(provider.name, Level.NONE, detail, remedy)

@@ -1,0 +1,56 @@
+"""Adapters: what an agent program's lines mean, and how a message looks to it. Pure, no I/O.
+
+An adapter is a class with state, made anew for each start of the agent: `feed(line)` and
+`finish(exit_code, signal)` give actions, `render` and `render_control` give bytes for its stdin
+(docs/architecture.md, Watching and steering).
+"""
+
+from __future__ import annotations
+
+from postroom.errors import InvalidInput
+from postroom.sidecar.adapters.actions import (
+    Action,
+    Adapter,
+    Incoming,
+    Malformed,
+    Output,
+    Post,
+    Reply,
+    Seen,
+    Send,
+    Sender,
+    SetStatus,
+)
+from postroom.sidecar.adapters.jsonl import JsonLines
+from postroom.sidecar.adapters.text import PlainText
+
+__all__ = [
+    "Action",
+    "Adapter",
+    "Incoming",
+    "JsonLines",
+    "Malformed",
+    "Output",
+    "PlainText",
+    "Post",
+    "Reply",
+    "Seen",
+    "Send",
+    "Sender",
+    "SetStatus",
+    "make_adapter",
+]
+
+
+def make_adapter(name: str) -> Adapter:
+    """The adapter called `name`.
+
+    Raises:
+        InvalidInput: there is none.
+    """
+    match name:
+        case "jsonl":
+            return JsonLines()
+        case "text":
+            return PlainText()
+    raise InvalidInput(f"there is no adapter {name!r}")

@@ -1,0 +1,190 @@
+"""The agent program over all of its runs: started, watched, started again, stopped.
+
+It is restarted with growing pauses, and given up after a number of restarts in a row in which it confirmed no
+message. An exit code 0 is its own wish and final.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from postroom.observe import get_logger
+from postroom.protocol.presence import WorkerState
+from postroom.sidecar.adapters import Action, make_adapter
+from postroom.sidecar.alerts import Alerts
+from postroom.sidecar.config import AgentConfig
+from postroom.sidecar.process import AgentProcess, Exit
+from postroom.sidecar.session import Session
+from postroom.sidecar.status import Status
+from postroom.sidecar.stopping import end
+from postroom.sidecar.wire import backoff
+
+DRAIN_TIMEOUT = 10.0
+"""Seconds to carry out what an ended agent had printed before its end."""
+
+NOT_EXECUTABLE = 127
+"""Exit code that shells use for a program that cannot be started."""
+
+_log = get_logger(__name__)
+
+
+class AgentGone(Exception):
+    """The agent does not run and will not be started again; internal to the sidecar."""
+
+
+class AgentHost(Protocol):
+    """What the agent's runs need of the rest of the sidecar."""
+
+    async def act(self, session: Session, action: Action) -> None:
+        """Carry out what the agent said; never raises for what the agent did wrong."""
+
+    async def gone(self) -> None:
+        """A run has ended: what it held and did not confirm is given back."""
+
+
+class Agent:
+    """The agent program of one worker.
+
+    Args:
+        config: the program.
+        env: its whole environment.
+        cwd: its working folder.
+        hello: the first record of each run.
+        status: told how it is.
+        alerts: told when it is given up.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        *,
+        env: Mapping[str, str],
+        cwd: str,
+        hello: Mapping[str, Any],
+        status: Status,
+        alerts: Alerts,
+    ) -> None:
+        self._config = config
+        self._env = env
+        self._cwd = cwd
+        self._hello = hello
+        self._status = status
+        self._alerts = alerts
+        self._restarts = 0
+        self._session: Session | None = None
+        self._changed = asyncio.Condition()
+        self._over = False
+        self._stop = asyncio.Event()
+
+    @property
+    def session(self) -> Session | None:
+        """The present run, if there is one."""
+        return self._session
+
+    async def running(self) -> Session:
+        """Wait for a run that can be handed messages.
+
+        Raises:
+            AgentGone: there will be none.
+        """
+        async with self._changed:
+            while self._session is None:
+                if self._over:
+                    raise AgentGone
+                await self._changed.wait()
+            return self._session
+
+    def confirmed(self) -> None:
+        """The agent has confirmed a message, so it works."""
+        self._restarts = 0
+
+    def stop(self) -> None:
+        """Ask for the end: `run` returns after the agent had its time to end by itself."""
+        self._stop.set()
+
+    async def run(self, host: AgentHost, grace: float) -> None:
+        """Start the agent, again and again as the policy says; returns when it will not run any more."""
+        try:
+            while not self._stop.is_set():
+                ended = await self._one_run(host, grace)
+                if self._stop.is_set() or await self._final(ended):
+                    break
+                self._restarts += 1
+                self._status.fixed(WorkerState.STARTING, f"restarted after {ended.detail}")
+                await self._pause()
+        finally:
+            self._over = True
+            await self._publish(None)
+
+    async def _final(self, ended: Exit) -> bool:
+        """Whether there is no further run; says so to people."""
+        if ended == Exit(0):
+            self._status.fixed(WorkerState.EXITED, ended.detail)
+            return True
+        _log.warning("the agent ended: %s", ended.detail)
+        if self._restarts < self._config.restart_limit:
+            return False
+        self._status.fixed(WorkerState.FAILED, ended.detail)
+        text = f"the agent ended {self._restarts + 1} times in a row, last with {ended.detail}"
+        await self._alerts.send("agent-failed", text)
+        return True
+
+    async def _one_run(self, host: AgentHost, grace: float) -> Exit:
+        try:
+            process = await AgentProcess.start(self._config.command, self._env, self._cwd)
+        except OSError as error:
+            _log.error("the agent cannot be started: %s", error)
+            return Exit(NOT_EXECUTABLE)
+        session = Session(process, make_adapter(self._config.adapter), self._status)
+
+        async def act(action: Action) -> None:
+            await host.act(session, action)
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                readers = [
+                    tasks.create_task(session.read_stdout(act)),
+                    tasks.create_task(session.read_stderr()),
+                ]
+                writer = tasks.create_task(self._write(session))
+                ended = await end(session, self._stop, grace)
+                writer.cancel()
+                await asyncio.wait({writer})  # it must not publish this run after its end
+                await self._publish(None)
+                process.read_rest()
+                await asyncio.wait(readers, timeout=DRAIN_TIMEOUT)
+                for task in readers:
+                    task.cancel()
+        finally:
+            process.close()
+        await _finish(session, ended, act)
+        await host.gone()
+        return ended
+
+    async def _write(self, session: Session) -> None:
+        try:
+            await session.say(self._hello)
+        except BrokenPipeError:
+            _log.warning("the agent closed its input at once")
+        self._status.running()
+        await self._publish(session)
+        await session.write_queued()
+
+    async def _publish(self, session: Session | None) -> None:
+        async with self._changed:
+            self._session = session
+            self._changed.notify_all()
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(backoff(self._restarts)):
+                await self._stop.wait()
+        except TimeoutError:
+            return
+
+
+async def _finish(session: Session, ended: Exit, act: Callable[[Action], Awaitable[None]]) -> None:
+    for action in session.adapter.finish(ended.code, ended.signal):
+        await act(action)

@@ -1,0 +1,189 @@
+"""What a sidecar is told at its start: one JSON file, read once and removed before the agent exists.
+
+The file holds the worker's credential. Sidecar and agent are one trust domain, but a secret that the agent
+never sees cannot end up in its transcript.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from postroom.errors import InvalidInput
+from postroom.protocol.ids import check_name, check_uid
+
+ENVIRONMENT = "POSTROOM_SIDECAR_CONFIG"
+"""Environment variable with the path of the configuration file."""
+
+ADAPTERS = ("jsonl", "text")
+CONFIRMATIONS = {"jsonl": "explicit", "text": "read"}
+"""When a message counts as seen, unless the template says otherwise, for each adapter."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """The agent program.
+
+    Attributes:
+        command: program and arguments.
+        env: added to its environment.
+        cwd: working folder, "" for the workspace.
+        adapter: `jsonl` or `text`.
+        confirm: `explicit` (it says that it has seen a message) or `read` (it has read its stdin empty).
+        restart_limit: restarts in a row without a confirmed message before it counts as failed.
+        feed: whether posts of its projects are handed to it.
+    """
+
+    command: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str = ""
+    adapter: str = "jsonl"
+    confirm: str = "explicit"
+    restart_limit: int = 3
+    feed: bool = False
+
+    @classmethod
+    def parse(cls, record: object) -> AgentConfig:
+        """The agent's part of the configuration.
+
+        Raises:
+            InvalidInput: a value is missing or of the wrong kind.
+        """
+        if not isinstance(record, dict):
+            raise InvalidInput("the sidecar's configuration names no agent")
+        command = record.get("command")
+        if not isinstance(command, list) or not command or not all(map(_is_text, command)):
+            raise InvalidInput("the agent's command is no list of words")
+        adapter = str(record.get("adapter") or "jsonl")
+        if adapter not in ADAPTERS:
+            raise InvalidInput(f"there is no adapter {adapter!r}", remedy=f"use one of {ADAPTERS}")
+        confirm = str(record.get("confirm") or CONFIRMATIONS[adapter])
+        if confirm not in CONFIRMATIONS.values():
+            raise InvalidInput(f"{confirm!r} is no way to confirm", remedy="explicit or read")
+        env = record.get("env") or {}
+        if not isinstance(env, dict) or not all(map(_is_text, env.values())):
+            raise InvalidInput("the agent's environment is no table of texts")
+        return cls(
+            command=tuple(command),
+            env=env,
+            cwd=str(record.get("cwd") or ""),
+            adapter=adapter,
+            confirm=confirm,
+            restart_limit=int(record.get("restart_limit", 3)),
+            feed=record.get("feed") is True,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarConfig:
+    """Who the worker is, how it reaches the bus, and which program it runs.
+
+    Attributes:
+        uid, nick, org, project, projects: its address; `project` "" for none.
+        jwt, seed: its bus credential; `jwt_expires_at` in epoch seconds, 0 for never.
+        token: bearer token that opens the gateway.
+        message_secret: key of its message ids, the same after a restart.
+        gateway_socket: Unix socket of the gateway, "" where `nats_url` and `control_url` are dialled directly.
+        state, workspace: folders; `state` outlives restarts.
+        owner: uid of the person it works for.
+        canaries: what the self-test of the wall tries, {} for no self-test.
+        sandbox_level: what the sandbox provider claims.
+        stop_grace: seconds that the agent has to end by itself.
+    """
+
+    uid: str
+    nick: str
+    agent: AgentConfig
+    state: Path
+    message_secret: bytes = field(repr=False)
+    org: str = ""
+    project: str = ""
+    projects: tuple[str, ...] = ()
+    jwt: str = field(default="", repr=False)
+    seed: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    jwt_expires_at: float = 0.0
+    gateway_socket: str = ""
+    nats_url: str = ""
+    control_url: str = ""
+    workspace: str = ""
+    owner: str = ""
+    canaries: Mapping[str, Any] = field(default_factory=dict)
+    sandbox_level: str = ""
+    log_level: str = "info"
+    stop_grace: float = 2.0
+
+    @classmethod
+    def parse(cls, record: object) -> SidecarConfig:
+        """The configuration in a decoded JSON document.
+
+        Raises:
+            InvalidInput: a value is missing or of the wrong kind; the message repeats no secret.
+        """
+        if not isinstance(record, dict):
+            raise InvalidInput("the sidecar's configuration is no JSON object")
+        project = str(record.get("project") or "")
+        projects = record.get("projects") or ([project] if project else [])
+        try:
+            return cls(
+                uid=check_uid(str(record["uid"])),
+                nick=str(record["nick"]),
+                agent=AgentConfig.parse(record.get("agent")),
+                state=Path(str(record["state"])),
+                message_secret=_secret(record["message_secret"]),
+                project=check_name(project, "project") if project else "",
+                projects=tuple(check_name(str(name), "project") for name in projects),
+                jwt_expires_at=float(record.get("jwt_expires_at") or 0.0),
+                canaries=record.get("canaries") or {},
+                stop_grace=float(record.get("stop_grace", 2.0)),
+                log_level=str(record.get("log_level") or "info"),
+                **{name: str(record.get(name) or "") for name in _TEXTS},
+            )
+        except KeyError as error:
+            raise InvalidInput(f"the sidecar's configuration has no {error.args[0]!r}") from error
+        except (ValueError, TypeError) as error:
+            # The text of the error may repeat a value, and the value may be a secret.
+            raise InvalidInput(
+                "the sidecar's configuration has a value of the wrong kind"
+            ) from error
+
+
+_TEXTS = (
+    *("org", "jwt", "seed", "token", "gateway_socket", "nats_url", "control_url"),
+    *("workspace", "owner", "sandbox_level"),
+)
+
+
+def load(path: Path) -> SidecarConfig:
+    """Read the configuration and remove the file, whether it is valid or not.
+
+    Raises:
+        InvalidInput: it cannot be read or removed, or is not valid.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        path.unlink()
+    except OSError as error:
+        raise InvalidInput(
+            f"the sidecar's configuration cannot be taken: {error.strerror}"
+        ) from error
+    try:
+        record = json.loads(text)
+    except ValueError:
+        # Not chained: the decoder's error carries the document, secrets included.
+        raise InvalidInput("the sidecar's configuration is no JSON") from None
+    return SidecarConfig.parse(record)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _secret(value: object) -> bytes:
+    secret = bytes.fromhex(str(value))
+    if len(secret) < 16:
+        raise InvalidInput("the message secret is too short")
+    return secret

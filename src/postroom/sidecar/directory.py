@@ -1,0 +1,80 @@
+"""Who is who: nicks to uids and back, asked of the control plane and kept for a minute."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from postroom.errors import InvalidInput, PostroomError, ProtocolViolation
+from postroom.observe import get_logger
+from postroom.protocol.ids import CONTROL_PLANE, UID, check_name, is_uid
+from postroom.sidecar.adapters import Sender
+from postroom.sidecar.wire import Wire, ask_control
+
+LIFETIME = 60.0
+"""Seconds that an answer is used: a nick may be given to another agent."""
+
+CAPACITY = 512
+
+NAME_TIMEOUT = 2.0
+"""Seconds that a message waits for its sender's nick, which is decoration: the uid is what counts."""
+
+_log = get_logger(__name__)
+
+
+class Directory:
+    """The agents that this worker has to do with.
+
+    Args:
+        wire: to ask the control plane.
+        own: uid of the worker.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, wire: Wire, own: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._wire = wire
+        self._own = own
+        self._clock = clock
+        self._known: OrderedDict[str, tuple[float, Sender]] = OrderedDict()
+
+    async def uid_of(self, address: str) -> str:
+        """The uid behind `@nick`, or a uid as it is.
+
+        Raises:
+            InvalidInput: it is neither.
+            UnknownRecipient: no agent has that nick.
+            PostroomError: the control plane did not answer.
+        """
+        if UID.fullmatch(address):
+            return address
+        if not address.startswith("@"):
+            raise InvalidInput(f"{address[:80]!r} is no address", remedy="use @nick or a uid")
+        check_name(address[1:], "nick")
+        return (await self._lookup(address)).uid
+
+    async def describe(self, uid: str) -> Sender:
+        """Nick and kind of `uid`; if the control plane does not tell, the uid alone. Never raises for that."""
+        if uid == CONTROL_PLANE:
+            return Sender(uid, CONTROL_PLANE, "service")
+        try:
+            return await self._lookup(uid, NAME_TIMEOUT)
+        except PostroomError as error:
+            _log.info("no name for %s: %s", uid, error)
+            return Sender(uid)
+
+    async def _lookup(self, ref: str, timeout: float = 5.0) -> Sender:
+        kept = self._known.get(ref)
+        if kept is not None and self._clock() - kept[0] < LIFETIME:
+            return kept[1]
+        answer = await ask_control(
+            self._wire, self._own, "agents.resolve", {"ref": ref}, timeout=timeout
+        )
+        found = Sender(str(answer.get("uid")), str(answer.get("nick")), str(answer.get("kind")))
+        if not is_uid(found.uid) or (not ref.startswith("@") and found.uid != ref):
+            raise ProtocolViolation(f"the control plane's answer names no agent for {ref}")
+        self._known[ref] = (self._clock(), found)
+        self._known.move_to_end(ref)
+        while len(self._known) > CAPACITY:
+            self._known.popitem(last=False)
+        return found

@@ -1,0 +1,280 @@
+"""Messages to the agent, from the log to the agent's confirmation.
+
+Nothing is queued here: one delivery at a time waits for the agent (the bus beats for it), and what was handed
+over is held until it is confirmed, at most `WINDOW` at once (this module beats for those).
+
+1. A delivery that was confirmed before (the journal knows) is acknowledged again and not handed over.
+2. A message that was delivered before is handed over alone, so that a message that kills its reader uses up
+   its own deliveries and nobody else's.
+3. Confirmed: written to the journal, then the receipt, then the acknowledgement. A kill in between repeats
+   what comes after the journal and never the hand-over.
+4. The agent's run ends: what it held is given back with a delay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from postroom.a2a.messages import context_of, text_of
+from postroom.bus.port import Delivery
+from postroom.errors import NotFound, PostroomError, ProtocolViolation
+from postroom.observe import get_logger
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.receipts import Reason, State
+from postroom.protocol.streams import BEAT_INTERVAL, redelivery_delay
+from postroom.protocol.times import format_time
+from postroom.sidecar.adapters import Incoming, Sender
+from postroom.sidecar.agent import Agent, AgentGone
+from postroom.sidecar.directory import Directory
+from postroom.sidecar.journal import Journal
+from postroom.sidecar.keys import Derivation
+from postroom.sidecar.receipts import Receipts
+from postroom.sidecar.window import Window
+
+_log = get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A message that was handed over and is not confirmed.
+
+    Attributes:
+        delivery: the latest one; replaced when the log delivers the message again meanwhile.
+        message: as the agent sees it.
+        context: A2A context id of the message.
+        derivation: gives keys to what the agent sends because of it.
+    """
+
+    delivery: Delivery
+    message: Incoming
+    context: str
+    derivation: Derivation = field(init=False)
+
+    def __post_init__(self) -> None:
+        source = f"{self.message.sender.uid}/{self.message.id}"
+        self.derivation = Derivation(source, self.message.redelivered)
+
+
+class Inbox:
+    """The inbox of one worker.
+
+    Args:
+        agent: who is handed the messages.
+        directory: names the senders.
+        receipts: reports to them.
+        journal: of confirmed messages.
+        own, nick: of the worker.
+        confirm_on_read: a message that the agent read off its input is confirmed.
+        changed: told when the number of held messages changes.
+        now: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        directory: Directory,
+        receipts: Receipts,
+        journal: Journal,
+        *,
+        own: str,
+        nick: str,
+        confirm_on_read: bool,
+        changed: Callable[[], None] = lambda: None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._agent = agent
+        self._directory = directory
+        self._receipts = receipts
+        self._journal = journal
+        self._own = own
+        self._nick = nick
+        self._confirm_on_read = confirm_on_read
+        self._changed = changed
+        self._now = now
+        self._window: Window[Held] = Window()
+        self._settling: dict[str, Delivery] = {}
+        self._all_settled = asyncio.Event()
+        self._all_settled.set()
+        self._tasks: asyncio.TaskGroup | None = None
+
+    # ── what the agent holds ────────────────────────────────────────────────────────────────────────
+
+    @property
+    def held(self) -> list[Held]:
+        """Handed over and not confirmed, oldest first."""
+        return list(self._window)
+
+    def current(self) -> Held | None:
+        """The message that a program that handles one after the other is at: the oldest one held."""
+        return next(iter(self._window), None)
+
+    def find(self, message_id: str) -> Held | None:
+        """The held message with this id."""
+        return self._window.get(message_id)
+
+    def sender_of(self, message_id: str) -> str:
+        """Who sent a message that is held or was confirmed.
+
+        Raises:
+            NotFound: there is none with this id.
+        """
+        held = self._window.get(message_id)
+        sender = held.message.sender.uid if held else self._journal.sender(message_id)
+        if not sender:
+            raise NotFound(f"no message {message_id[:80]!r} was handed to this worker")
+        return sender
+
+    # ── deliveries ──────────────────────────────────────────────────────────────────────────────────
+
+    async def take(self, delivery: Delivery) -> None:
+        """Handle one delivery; returns when it was handed over, or needs not to be."""
+        try:
+            envelope = self._opened(delivery)
+        except ProtocolViolation as error:
+            _log.warning("a malformed message from %s: %s", delivery.message.sender_uid, error)
+            await delivery.term(Reason.MALFORMED)
+            return
+        sender = delivery.message.sender_uid
+        if self._journal.confirmed(envelope.id, sender):
+            self._settle(envelope.id, sender, delivery)
+        elif (held := self._window.get(envelope.id)) is not None:
+            held.delivery = delivery
+        elif envelope.expired(self._now()):
+            await delivery.ack()  # the post office declares it dead
+        else:
+            await self._hand_over(delivery, envelope)
+
+    def _opened(self, delivery: Delivery) -> Envelope:
+        envelope = Envelope.decode(delivery.message.payload)
+        if envelope.to != self._own:
+            raise ProtocolViolation("it is addressed to someone else")
+        held = self._window.get(envelope.id)
+        if held is not None and held.message.sender.uid != delivery.message.sender_uid:
+            raise ProtocolViolation("its id is that of somebody else's message")
+        return envelope
+
+    async def _hand_over(self, delivery: Delivery, envelope: Envelope) -> None:
+        alone = delivery.attempt > 1
+        await self._window.room(alone=alone)
+        sender = await self._directory.describe(delivery.message.sender_uid)
+        try:
+            session = await self._agent.running()
+        except AgentGone:
+            await delivery.nak(redelivery_delay(delivery.attempt))
+            return
+        # Nothing is awaited from here to `add`: the run that ends next will give it back.
+        held = Held(delivery, self._incoming(envelope, sender, alone), context_of(envelope.message))
+        self._window.add(envelope.id, held, alone=alone)
+        self._changed()
+        try:
+            await session.hand_over(held.message)
+        except BrokenPipeError:
+            # `gone` gives it back when the run has ended; an agent that closed its input may still confirm.
+            while self._window.get(envelope.id) is held:
+                await self._window.change()
+            return
+        if self._window.get(envelope.id) is not held:
+            return  # confirmed, or given back, meanwhile
+        if self._confirm_on_read:
+            self.confirm(envelope.id)
+        else:
+            await self._report(envelope.id, sender.uid, State.DELIVERED)
+
+    def _incoming(self, envelope: Envelope, sender: Sender, redelivered: bool) -> Incoming:
+        return Incoming(
+            id=envelope.id,
+            sender=sender,
+            to=f"@{self._nick}",
+            text=text_of(envelope.message),
+            expects_reply=envelope.expects_reply,
+            reply_to=envelope.reply_to,
+            redelivered=redelivered,
+            sent_at=format_time(envelope.sent_at),
+        )
+
+    # ── confirmation ────────────────────────────────────────────────────────────────────────────────
+
+    def confirm(self, message_id: str) -> None:
+        """The agent has seen it. Confirming again changes nothing.
+
+        Raises:
+            NotFound: it was never handed over.
+            StateUnwritable: the journal cannot be written; it stays unconfirmed.
+        """
+        held = self._window.get(message_id)
+        if held is None:
+            self.sender_of(message_id)
+            return
+        sender = held.message.sender.uid
+        self._journal.add(message_id, sender)
+        self._window.remove(message_id)
+        self._agent.confirmed()
+        self._changed()
+        self._settle(message_id, sender, held.delivery)
+
+    def _settle(self, message_id: str, sender: str, delivery: Delivery) -> None:
+        if message_id in self._settling:
+            self._settling[message_id] = delivery
+            return
+        self._settling[message_id] = delivery
+        self._all_settled.clear()
+        if self._tasks is None:
+            raise RuntimeError("the inbox does not run")
+        self._tasks.create_task(self._report_and_ack(message_id, sender))
+
+    async def _report_and_ack(self, message_id: str, sender: str) -> None:
+        try:
+            if await self._report(message_id, sender, State.SEEN):
+                await self._settling[message_id].ack()
+        except PostroomError as error:
+            _log.warning("%s is seen, but could not be acknowledged: %s", message_id, error)
+        finally:
+            # Not acknowledged, it is delivered again, and the journal leads back here.
+            del self._settling[message_id]
+            if not self._settling:
+                self._all_settled.set()
+
+    async def _report(self, message_id: str, sender: str, state: State) -> bool:
+        try:
+            await self._receipts.report(message_id, sender, state)
+        except PostroomError as error:
+            _log.warning("the receipt %s of %s could not be stored: %s", state, message_id, error)
+            return False
+        return True
+
+    # ── life of the inbox ───────────────────────────────────────────────────────────────────────────
+
+    async def gone(self) -> None:
+        """The agent's run has ended: give back what it held."""
+        for message_id, held in self._window.clear():
+            try:
+                await held.delivery.nak(redelivery_delay(held.delivery.attempt))
+            except PostroomError as error:
+                _log.info("%s could not be given back, its time runs out: %s", message_id, error)
+        self._changed()
+
+    async def run(self) -> None:
+        """Report and acknowledge what is confirmed, and keep what is held from coming again, until cancelled."""
+        async with asyncio.TaskGroup() as self._tasks:
+            await self._beat()
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_INTERVAL)
+            deliveries = [held.delivery for held in self._window] + list(self._settling.values())
+            for delivery in deliveries:
+                try:
+                    await delivery.in_progress()
+                except PostroomError as error:
+                    _log.info("a beat was not sent: %s", error)
+
+    async def settled(self, timeout: float) -> None:
+        """Wait for reports and acknowledgements that are under way."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._all_settled.wait()
+        except TimeoutError:
+            _log.warning("%d confirmed messages were not acknowledged in time", len(self._settling))

@@ -1,0 +1,92 @@
+"""Renews the worker's bus credential before it runs out.
+
+NATS cannot re-authenticate a connection in place, so the connection is made again with the new one; open
+deliveries and subscriptions outlive that (`postroom.bus.nats`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+from postroom.errors import PostroomError, ProtocolViolation
+from postroom.observe import get_logger
+from postroom.sidecar.wire import Wire, ask_control
+
+RENEW_AT = 0.75
+"""Share of what is left of its lifetime after which a credential is renewed."""
+
+RETRY = 30.0
+"""Seconds at most between attempts; fewer when little time is left."""
+
+SHORTEST = 1.0
+
+_log = get_logger(__name__)
+
+
+class Renewal:
+    """Keeps one worker's credential valid.
+
+    Args:
+        wire: to ask the control plane.
+        own: uid of the worker.
+        expires_at: epoch seconds, 0 for never.
+        accept: takes the new JWT into use; raises PostroomError if the bus does not take it.
+        now: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        own: str,
+        *,
+        expires_at: float,
+        accept: Callable[[str], Awaitable[None]],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._wire = wire
+        self._own = own
+        self._expires_at = expires_at
+        self._accept = accept
+        self._now = now
+
+    async def run(self) -> None:
+        """Renew for ever; returns at once for a credential that never expires."""
+        while self._expires_at:
+            await asyncio.sleep(self._pause(RENEW_AT))
+            while True:
+                try:
+                    await self.renew()
+                    break
+                except PostroomError as error:
+                    _log.warning("the credential could not be renewed: %s", error)
+                await asyncio.sleep(min(RETRY, self._pause(0.5)))
+
+    async def renew(self) -> None:
+        """Renew now.
+
+        Raises:
+            PostroomError: it did not succeed; the old credential stays in use.
+        """
+        answer = await ask_control(self._wire, self._own, "credential.renew", {})
+        jwt = answer.get("jwt")
+        if not isinstance(jwt, str) or not jwt:
+            raise ProtocolViolation("the control plane's answer holds no credential")
+        expires_at = _instant(answer.get("expires_at"))
+        await self._accept(jwt)
+        self._expires_at = expires_at
+
+    def _pause(self, share: float) -> float:
+        return max(SHORTEST, (self._expires_at - self._now()) * share)
+
+
+def _instant(value: object) -> float:
+    """Epoch seconds, given as such or as RFC 3339; 0 for none."""
+    if isinstance(value, str):
+        try:
+            return datetime.fromisoformat(value).timestamp()
+        except ValueError as error:
+            raise ProtocolViolation("the credential's expiry is no time") from error
+    return float(value) if isinstance(value, (int, float)) else 0.0

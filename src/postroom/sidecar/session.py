@@ -1,0 +1,135 @@
+"""One run of the agent as the rest of the sidecar sees it: lines in, lines out.
+
+Its input has one writer at a time. Messages are written and awaited until they were read; what is beside
+messages (receipts, errors) waits in a bounded queue, and the newest is dropped when the agent does not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from postroom.observe import get_logger
+from postroom.protocol.text import one_line
+from postroom.sidecar.adapters import Action, Adapter, Incoming, Malformed
+from postroom.sidecar.lines import LineReader, Overlong
+from postroom.sidecar.process import AgentProcess
+from postroom.sidecar.status import Status
+
+STALLED_AFTER = 60.0
+"""Seconds that the agent may leave its input unread before it counts as stalled."""
+
+QUEUE = 256
+"""Records beside messages that wait for the agent to read."""
+
+CHUNK = 64 * 1024
+LOGGED = 2000
+"""Characters of one line of output that go to the log."""
+
+_log = get_logger(__name__)
+
+
+class Session:
+    """The running agent program with its adapter."""
+
+    def __init__(self, process: AgentProcess, adapter: Adapter, status: Status) -> None:
+        self.process = process
+        self.adapter = adapter
+        self._status = status
+        self._writing = asyncio.Lock()
+        self._queue: deque[bytes] = deque()
+        self._queued = asyncio.Event()
+        self._dropped = 0
+
+    async def hand_over(self, message: Incoming) -> bool:
+        """Write a message and wait until the agent has read its input empty; False if it is not shown such.
+
+        Raises:
+            BrokenPipeError: the agent will not read it.
+        """
+        line = self.adapter.render(message)
+        if not line:
+            return False
+        loop = asyncio.get_running_loop()
+        alarm = loop.call_later(STALLED_AFTER, self._status.stalled, "it does not read its input")
+        try:
+            async with self._writing:
+                await self.process.input.write(line)
+                await self.process.input.drained()
+        except BrokenPipeError:
+            self._status.stalled("it closed its input")
+            raise
+        finally:
+            alarm.cancel()
+        self._status.stalled("")
+        return True
+
+    def tell(self, record: Mapping[str, Any]) -> None:
+        """Queue a record beside messages; it is dropped if the agent leaves too many unread."""
+        line = self.adapter.render_control(record)
+        if not line:
+            return
+        if len(self._queue) >= QUEUE:
+            self._dropped += 1
+            if self._dropped == 1:
+                _log.warning("the agent does not read its input: receipts are dropped")
+            return
+        self._queue.append(line)
+        self._queued.set()
+
+    async def say(self, record: Mapping[str, Any]) -> None:
+        """Write a record now.
+
+        Raises:
+            BrokenPipeError: the agent will not read it.
+        """
+        async with self._writing:
+            await self.process.input.write(self.adapter.render_control(record))
+
+    async def write_queued(self) -> None:
+        """Write what `tell` queued, until the agent stops reading."""
+        try:
+            while True:
+                await self._queued.wait()
+                self._queued.clear()
+                while self._queue:
+                    async with self._writing:
+                        await self.process.input.write(self._queue.popleft())
+        except BrokenPipeError:
+            return
+
+    async def read_stdout(self, act: Callable[[Action], Awaitable[None]]) -> None:
+        """Act on each line the agent prints, one after the other, until it closes its output.
+
+        Not reading on while an action is carried out is the back-pressure: the pipe fills, and the agent waits.
+        """
+        reader = LineReader()
+        while data := await self.process.stdout.read(CHUNK):
+            for line in reader.feed(data):
+                await self._act_on(line, act)
+        for line in reader.finish():
+            await self._act_on(line, act)
+
+    async def read_stderr(self) -> None:
+        """Log what the agent prints to its standard error."""
+        reader = LineReader()
+        while data := await self.process.stderr.read(CHUNK):
+            for line in reader.feed(data):
+                log_output("stderr", line.prefix if isinstance(line, Overlong) else line)
+        for line in reader.finish():
+            log_output("stderr", line if isinstance(line, str) else line.prefix)
+
+    async def _act_on(self, line: str | Overlong, act: Callable[[Action], Awaitable[None]]) -> None:
+        if isinstance(line, Overlong):
+            log_output("over-long line", line.prefix)
+            await act(Malformed("a line was too long and was skipped"))
+            return
+        for action in self.adapter.feed(line):
+            await act(action)
+
+
+def log_output(source: str, text: str) -> None:
+    """Log a line of the agent's, made harmless for terminals."""
+    _log.info("agent %s: %s", source, one_line(text, LOGGED))

@@ -1,0 +1,120 @@
+"""What the worker says of itself: a presence record at each change and every few seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from postroom.errors import PostroomError
+from postroom.observe import get_logger
+from postroom.protocol import subjects
+from postroom.protocol.presence import BEAT_INTERVAL, Presence, WorkerState
+from postroom.protocol.text import one_line
+from postroom.sidecar.wire import Wire
+
+SHORTEST_INTERVAL = 0.1
+"""Seconds between two records: an agent that changes its state in a loop must not flood the bus."""
+
+DETAIL_LIMIT = 200
+
+_log = get_logger(__name__)
+
+
+class Status:
+    """The worker's state, from what the sidecar knows and what the agent says.
+
+    Args:
+        wire: the bus.
+        own: uid of the worker.
+        waiting: how many messages the agent holds unconfirmed.
+        now: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        own: str,
+        waiting: Callable[[], int],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._wire = wire
+        self._subject = subjects.status(own)
+        self._waiting = waiting
+        self._now = now
+        self._started_at = now()
+        self._fixed: WorkerState | None = WorkerState.STARTING
+        self._detail = ""
+        self._said = WorkerState.IDLE
+        self._stalled = ""
+        self._changed = asyncio.Event()
+        self.sandbox = ""
+
+    def running(self) -> None:
+        """The agent runs: from now on its work decides the state."""
+        self._said, self._stalled = WorkerState.IDLE, ""
+        self._set(None, "")
+
+    def fixed(self, state: WorkerState, detail: str = "") -> None:
+        """The agent does not run; `state` says why."""
+        self._set(state, detail)
+
+    def said(self, state: str, detail: str) -> None:
+        """The agent said `working` or `idle`; it counts while it runs."""
+        if self._fixed is None:
+            self._said = WorkerState(state)
+            self._set(None, detail)
+
+    def stalled(self, detail: str) -> None:
+        """The agent does not read its input; "" once it does."""
+        if detail != self._stalled:
+            self._stalled = detail
+            self.touch()
+
+    def touch(self) -> None:
+        """Something that the record shows has changed."""
+        self._changed.set()
+
+    def presence(self) -> Presence:
+        """The record as of now."""
+        return Presence(
+            state=self._state(),
+            at=self._now(),
+            started_at=self._started_at,
+            detail=self._stalled if self._fixed is None and self._stalled else self._detail,
+            sandbox=self.sandbox,
+            waiting=self._waiting(),
+        )
+
+    async def run(self) -> None:
+        """Publish until cancelled."""
+        while True:
+            self._changed.clear()
+            await self.publish()
+            await asyncio.sleep(SHORTEST_INTERVAL)
+            try:
+                async with asyncio.timeout(BEAT_INTERVAL - SHORTEST_INTERVAL):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def publish(self) -> None:
+        """Publish the record once. A bus that is away costs this beat and nothing else."""
+        try:
+            await self._wire.publish(self._subject, self.presence().encode(), timeout=BEAT_INTERVAL)
+        except PostroomError as error:
+            _log.info("a presence record was not published: %s", error)
+
+    def _state(self) -> WorkerState:
+        if self._fixed is not None:
+            return self._fixed
+        if self._stalled:
+            return WorkerState.STALLED
+        if self._waiting():
+            return WorkerState.WORKING
+        return self._said
+
+    def _set(self, state: WorkerState | None, detail: str) -> None:
+        self._fixed = state
+        self._detail = one_line(detail, DETAIL_LIMIT)
+        self.touch()

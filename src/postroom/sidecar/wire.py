@@ -1,0 +1,117 @@
+"""The two things the sidecar asks of the bus besides pulling, and publishing that does not give up at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from postroom.bus.port import Message, Stored
+from postroom.errors import BusDisconnected, ProtocolViolation, RequestTimeout, from_problem
+from postroom.protocol import subjects
+
+PUBLISH_DEADLINE = 30.0
+"""Seconds that a record is tried to be stored, always under the same id."""
+
+FIRST_DELAY = 0.2
+LONGEST_DELAY = 3.0
+
+_jitter = random.Random()  # noqa: S311 (spreads retries, protects nothing)
+
+
+class Wire(Protocol):
+    """Publish and request of `postroom.bus.port.MessageBusProvider`, on whichever connection is current."""
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        id: str = "",  # noqa: A002 (the port's word)
+        metadata: Mapping[str, str] | None = None,
+        timeout: float = 5.0,
+    ) -> Stored | None:
+        """As `MessageBusProvider.publish`."""
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        timeout: float = 5.0,
+    ) -> Message:
+        """As `MessageBusProvider.request`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A record on disk.
+
+    Attributes:
+        stored: where, None for a subject that nothing stores.
+        attempts: how often it was sent; only after the first may a duplicate be our own.
+    """
+
+    stored: Stored | None
+    attempts: int
+
+
+def backoff(attempt: int) -> float:
+    """Seconds to wait after the failed `attempt` (1 for the first): doubling, capped, with jitter."""
+    full = min(FIRST_DELAY * 2 ** min(attempt - 1, 16), LONGEST_DELAY)
+    return full * _jitter.uniform(0.5, 1.0)
+
+
+async def publish_durably(
+    wire: Wire,
+    subject: str,
+    payload: bytes,
+    *,
+    id: str,  # noqa: A002
+    deadline: float = PUBLISH_DEADLINE,
+) -> Published:
+    """Publish until the record is on disk, for `deadline` seconds.
+
+    Raises:
+        RequestTimeout, BusDisconnected: the last failure, when the time is up.
+        PostroomError: any other refusal of the bus, at once.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + deadline
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            return Published(await wire.publish(subject, payload, id=id), attempt)
+        except (RequestTimeout, BusDisconnected):
+            pause = backoff(attempt)
+            if loop.time() + pause >= end:
+                raise
+            await asyncio.sleep(pause)
+
+
+async def ask_control(
+    wire: Wire, own: str, verb: str, question: Mapping[str, Any], *, timeout: float = 5.0
+) -> dict[str, Any]:
+    """Ask the control plane; `verb` like `agents.resolve`.
+
+    Raises:
+        PostroomError: what the control plane answered, or why there is no answer.
+    """
+    subject = subjects.ctl(own, *verb.split("."))
+    answer = await wire.request(subject, json.dumps(question).encode(), timeout=timeout)
+    try:
+        record = json.loads(answer.payload)
+    except ValueError as error:
+        raise ProtocolViolation(f"the answer to {verb} is no JSON") from error
+    if not isinstance(record, dict):
+        raise ProtocolViolation(f"the answer to {verb} is no object")
+    problem = record.get("error")
+    if isinstance(problem, dict):
+        status = problem.get("status", 500)
+        raise from_problem(problem, status if isinstance(status, int) else 500)
+    return record

@@ -1,0 +1,136 @@
+"""Questions over messages that are not final yet: what is due, and what can never be delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, Select, and_, exists, func, or_, select
+
+from postroom.protocol.receipts import State
+from postroom.store.messages import COLUMNS, MessageRow, rows
+from postroom.store.schema import agents, alerts, messages
+
+BATCH = 200
+"""Messages that one question returns at most; what is left is found by the next one."""
+
+_OPEN = messages.c.final.is_(False)
+
+
+def unaddressable(
+    connection: Connection, seqs: Iterable[int] | None = None, *, after: int = 0
+) -> list[tuple[MessageRow, bool]]:
+    """Open messages whose recipient is unknown or retired, each with whether it is known (so: retired).
+
+    Args:
+        connection: to read from.
+        seqs: look at these only; None for all.
+        after: look past this sequence only.
+    """
+    known = exists().where(agents.c.uid == messages.c.recipient).correlate(messages).label("known")
+    live = (
+        exists()
+        .where(and_(agents.c.uid == messages.c.recipient, agents.c.retired_at.is_(None)))
+        .correlate(messages)
+    )
+    found = (
+        _among(select(*COLUMNS, known).where(_OPEN, ~live, messages.c.seq > after), seqs)
+        .order_by(messages.c.seq)
+        .limit(BATCH)
+    )
+    return [
+        (MessageRow(**{name: row[name] for name in row if name != "known"}), bool(row["known"]))
+        for row in connection.execute(found).mappings()
+    ]
+
+
+def answered(
+    connection: Connection, seqs: Iterable[int] | None = None, *, after: int = 0
+) -> list[MessageRow]:
+    """Open messages to which the log holds a reply of their recipient.
+
+    Args:
+        connection: to read from.
+        seqs: look only at these messages and at those that they answer; None for all.
+        after: look at messages past this sequence only.
+    """
+    replies = messages.alias("replies")
+    is_reply = and_(
+        replies.c.reply_to == messages.c.id,
+        replies.c.reply_to != "",
+        replies.c.sender == messages.c.recipient,
+        replies.c.recipient == messages.c.sender,
+    )
+    found = (
+        select(*COLUMNS)
+        .join(replies, is_reply)
+        .where(_OPEN, messages.c.seq > after)
+        .distinct()
+        .order_by(messages.c.seq)
+    )
+    if seqs is not None:
+        wanted = list(seqs)
+        found = found.where(or_(messages.c.seq.in_(wanted), replies.c.seq.in_(wanted)))
+    return rows(connection, found.limit(BATCH))
+
+
+def expired(connection: Connection, now: float) -> list[MessageRow]:
+    """Open messages whose time is over, the earliest first."""
+    due = and_(_OPEN, messages.c.expires_at > 0, messages.c.expires_at <= now)
+    return rows(
+        connection, select(*COLUMNS).where(due).order_by(messages.c.expires_at).limit(BATCH)
+    )
+
+
+def next_expiry(connection: Connection, now: float) -> float | None:
+    """When the next open message expires, seconds since the epoch."""
+    later = select(func.min(messages.c.expires_at)).where(_OPEN, messages.c.expires_at > now)
+    return connection.execute(later).scalar()
+
+
+def _untaken(alert_kind: str, alerter: str) -> Select:
+    raised = (
+        exists()
+        .where(
+            alerts.c.kind == alert_kind,
+            alerts.c.sender == alerter,
+            alerts.c.about == messages.c.sender + "/" + messages.c.id,
+        )
+        .correlate(messages)
+    )
+    return select(*COLUMNS).where(_OPEN, messages.c.state == State.ACCEPTED.value, ~raised)
+
+
+def untaken(
+    connection: Connection, before: float, alert_kind: str, alerter: str
+) -> list[MessageRow]:
+    """Messages stored before `before` that nobody took and that no alert of `alerter` is about."""
+    found = _untaken(alert_kind, alerter).where(messages.c.stored_at <= before)
+    return rows(connection, found.order_by(messages.c.stored_at).limit(BATCH))
+
+
+def next_untaken(
+    connection: Connection, after: float, alert_kind: str, alerter: str
+) -> float | None:
+    """When the earliest such message past `after` was stored, seconds since the epoch."""
+    found = _untaken(alert_kind, alerter).where(messages.c.stored_at > after)
+    first = rows(connection, found.order_by(messages.c.stored_at).limit(1))
+    return first[0].stored_at if first else None
+
+
+def recipients_waited_for(connection: Connection, before: float, limit: int) -> list[str]:
+    """Uids of workers and external agents with a message from before `before` that they have not seen."""
+    states = (State.ACCEPTED.value, State.DELIVERED.value)
+    found = (
+        select(messages.c.recipient)
+        .join(agents, agents.c.uid == messages.c.recipient)
+        .where(_OPEN, messages.c.state.in_(states), messages.c.stored_at < before)
+        .where(agents.c.kind.in_(("worker", "external")))
+        .group_by(messages.c.recipient)
+        .order_by(func.random())  # more than `limit` of them share the turns
+        .limit(limit)
+    )
+    return list(connection.execute(found).scalars())
+
+
+def _among(found: Select, seqs: Iterable[int] | None) -> Select:
+    return found if seqs is None else found.where(messages.c.seq.in_(list(seqs)))

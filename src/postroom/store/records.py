@@ -1,0 +1,204 @@
+"""Posts, dead letters, alerts, early receipts and cursors, as rows of the projection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+
+from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy.dialects.sqlite import insert
+
+from postroom.store.messages import page
+from postroom.store.rows import all_of, first_of
+from postroom.store.schema import alerts, cursors, deadletters, early_receipts, posts
+
+
+@dataclass(frozen=True, slots=True)
+class PostRow:
+    """A post of a project's feed; `seq` is its sequence in FEED, `at` when it was stored."""
+
+    seq: int
+    id: str
+    project: str
+    sender: str
+    text: str
+    message: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterRow:
+    """A message that could not be delivered.
+
+    Attributes:
+        id: sequence in DEADLETTER.
+        origin: which delivery failed, `<stream>-<sequence>-<consumer>`.
+        subject: that it was first stored under.
+        message_id: "" where the payload is no envelope.
+    """
+
+    id: int
+    origin: str
+    subject: str
+    sender: str
+    recipient: str
+    message_id: str
+    payload: bytes
+    reason: str
+    attempts: int
+    at: float
+    dropped_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRow:
+    """Something that needs a person; `about` is what the post office raised it for, else ""."""
+
+    seq: int
+    sender: str
+    kind: str
+    about: str
+    text: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyReceipt:
+    """A receipt whose message is not folded yet; `seq` is its sequence in RECEIPTS."""
+
+    seq: int
+    sender: str
+    message_id: str
+    recipient: str
+    state: str
+    reason: str
+    at: float
+
+
+_POST = [posts.c[field.name] for field in fields(PostRow)]
+_DEAD = [deadletters.c[field.name] for field in fields(DeadLetterRow)]
+_ALERT = [alerts.c[field.name] for field in fields(AlertRow)]
+_EARLY = [early_receipts.c[field.name] for field in fields(EarlyReceipt)]
+
+
+def insert_post(connection: Connection, row: PostRow) -> bool:
+    """Store a post; False, and nothing happens, if its sender has used that id before."""
+    return (
+        connection.execute(insert(posts).values(**asdict(row)).on_conflict_do_nothing()).rowcount
+        == 1
+    )
+
+
+def post_of(connection: Connection, sender: str, post_id: str) -> PostRow | None:
+    """The post that `sender` made under that id."""
+    found = select(*_POST).where(posts.c.sender == sender, posts.c.id == post_id)
+    return first_of(connection, PostRow, found)
+
+
+def project_posts(
+    connection: Connection, project: str, *, limit: int, before: int = 0, after: int = 0
+) -> list[PostRow]:
+    """Posts of a project, oldest first: the newest `limit`, or the first `limit` past `after`."""
+    found = select(*_POST).where(posts.c.project == project)
+    if after:
+        found = found.where(posts.c.seq > after).order_by(posts.c.seq).limit(page(limit))
+        return all_of(connection, PostRow, found)
+    if before:
+        found = found.where(posts.c.seq < before)
+    newest = found.order_by(posts.c.seq.desc()).limit(page(limit))
+    return all_of(connection, PostRow, newest)[::-1]
+
+
+def insert_dead_letter(connection: Connection, row: DeadLetterRow) -> bool:
+    """Store a dead letter; False, and nothing happens, if that delivery has one."""
+    done = connection.execute(insert(deadletters).values(**asdict(row)).on_conflict_do_nothing())
+    return done.rowcount == 1
+
+
+def dead_letter(connection: Connection, letter: int) -> DeadLetterRow | None:
+    """The dead letter with that id, dropped or not."""
+    return first_of(connection, DeadLetterRow, select(*_DEAD).where(deadletters.c.id == letter))
+
+
+def dead_letter_of(connection: Connection, origin: str) -> DeadLetterRow | None:
+    """The dead letter of that delivery."""
+    return first_of(connection, DeadLetterRow, select(*_DEAD).where(deadletters.c.origin == origin))
+
+
+def dead_letters(connection: Connection, limit: int) -> list[DeadLetterRow]:
+    """The newest dead letters that were not dropped, newest first."""
+    found = (
+        select(*_DEAD).where(deadletters.c.dropped_at.is_(None)).order_by(deadletters.c.id.desc())
+    )
+    return all_of(connection, DeadLetterRow, found.limit(page(limit)))
+
+
+def count_dead_letters(connection: Connection) -> int:
+    """How many dead letters were not dropped."""
+    found = select(func.count()).select_from(deadletters).where(deadletters.c.dropped_at.is_(None))
+    return connection.execute(found).scalar_one()
+
+
+def mark_dropped(connection: Connection, letter: int, at: float) -> bool:
+    """Mark a dead letter as dropped; False if it was, or there is none."""
+    dropped = (
+        update(deadletters)
+        .where(deadletters.c.id == letter, deadletters.c.dropped_at.is_(None))
+        .values(dropped_at=at)
+    )
+    return connection.execute(dropped).rowcount == 1
+
+
+def attempts_of(connection: Connection, ids: Iterable[str]) -> dict[tuple[str, str], int]:
+    """(sender, message id) to the deliveries that were tried before it was given up, for those `ids`."""
+    found = (
+        select(deadletters.c.sender, deadletters.c.message_id, func.max(deadletters.c.attempts))
+        .where(deadletters.c.message_id.in_(set(ids)), deadletters.c.message_id != "")
+        .group_by(deadletters.c.sender, deadletters.c.message_id)
+    )
+    return {(sender, message): count for sender, message, count in connection.execute(found)}
+
+
+def insert_alert(connection: Connection, row: AlertRow) -> bool:
+    """Store an alert; False if that record was folded before."""
+    return (
+        connection.execute(insert(alerts).values(**asdict(row)).on_conflict_do_nothing()).rowcount
+        == 1
+    )
+
+
+def recent_alerts(connection: Connection, limit: int) -> list[AlertRow]:
+    """The newest alerts, newest first."""
+    found = select(*_ALERT).order_by(alerts.c.seq.desc()).limit(page(limit))
+    return all_of(connection, AlertRow, found)
+
+
+def keep_early_receipt(connection: Connection, row: EarlyReceipt) -> None:
+    """Keep a receipt until its message is folded."""
+    connection.execute(insert(early_receipts).values(**asdict(row)).on_conflict_do_nothing())
+
+
+def take_early_receipts(connection: Connection, sender: str, message_id: str) -> list[EarlyReceipt]:
+    """The receipts kept for that message, in the log's order; they are kept no longer."""
+    mine = (early_receipts.c.sender == sender, early_receipts.c.message_id == message_id)
+    found = select(*_EARLY).where(*mine).order_by(early_receipts.c.seq)
+    taken = all_of(connection, EarlyReceipt, found)
+    if taken:
+        connection.execute(delete(early_receipts).where(*mine))
+    return taken
+
+
+def forget_early_receipts(connection: Connection, before: float) -> int:
+    """Drop receipts stored before `before` whose message never came; returns how many."""
+    return connection.execute(delete(early_receipts).where(early_receipts.c.at < before)).rowcount
+
+
+def cursor(connection: Connection, stream: str) -> int:
+    """Sequence of the last folded record of `stream`, 0 before the first."""
+    return connection.execute(select(cursors.c.seq).where(cursors.c.stream == stream)).scalar() or 0
+
+
+def set_cursor(connection: Connection, stream: str, seq: int) -> None:
+    """Record that `stream` is folded up to `seq`."""
+    row = insert(cursors).values(stream=stream, seq=seq)
+    connection.execute(row.on_conflict_do_update(index_elements=["stream"], set_={"seq": seq}))

@@ -1,0 +1,123 @@
+"""A post room as a person has it: the command line, real processes, a state folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+DEADLINE = 40.0
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+class PostRoom:
+    """One state folder and the commands of a person who works on it."""
+
+    def __init__(self, state: Path, scratch: Path) -> None:
+        self.state = state
+        self.scratch = scratch
+        self.env = {
+            **{key: os.environ[key] for key in ("PATH", "LANG", "PYTHONPATH") if key in os.environ},
+            "HOME": str(scratch),
+            "NO_COLOR": "1",
+        }
+
+    def command(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "postroom", "--state", str(self.state), *words]
+
+    def run(self, *words: str, status: int = 0, given: str | None = None) -> str:
+        """Run a command to its end; its stdout. `status` is the exit status that is expected."""
+        done = subprocess.run(
+            self.command(*words),
+            input=given,
+            stdin=subprocess.DEVNULL if given is None else None,
+            capture_output=True,
+            text=True,
+            env=self.env,
+            timeout=DEADLINE,
+            check=False,
+        )
+        self.stderr = done.stderr
+        assert status == done.returncode, f"{words}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.run(*words, "--json"))
+
+    def popen(self, *words: str, **more: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.command(*words), env=self.env, text=True, stdout=subprocess.PIPE, **more
+        )
+
+    def up(self, *words: str) -> None:
+        self.run("up", "--detach", "--port", "0", "--nats-port", "0", *words)
+
+    def template(self, text: str, name: str = "worker", **files: str) -> str:
+        """A template file with agent programs next to it; its path."""
+        folder = self.scratch / name
+        folder.mkdir(exist_ok=True)
+        for file, content in files.items():
+            (folder / f"{file}.py").write_text(content)
+        path = folder / f"{name}.toml"
+        path.write_text(text)
+        return str(path)
+
+    def worker(self, nick: str) -> dict[str, Any]:
+        (found,) = [w for w in self.json("status")["workers"] if w["nick"] == nick]
+        return found
+
+    def await_state(self, nick: str, *states: str) -> dict[str, Any]:
+        return until(lambda: (w := self.worker(nick))["state"] in states and w)
+
+    @property
+    def server(self) -> dict[str, Any]:
+        return json.loads((self.state / "server.json").read_text())
+
+
+T = TypeVar("T")
+
+
+def until(condition: Callable[[], T], deadline: float = DEADLINE) -> T:
+    """Ask again until the answer is true; these are other processes, whose events we do not see."""
+    end = time.monotonic() + deadline
+    while not (answer := condition()):
+        assert time.monotonic() < end, "it did not become true in time"
+        time.sleep(0.05)
+    return answer
+
+
+def gone(pid: int) -> bool:
+    """Whether no process has that number (a zombie that nobody reaped counts as gone)."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state == "Z"
+
+
+@pytest.fixture
+def room() -> Iterator[PostRoom]:
+    """A post room that is down at the start, and of which no process is left at the end."""
+    with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
+        room = PostRoom(Path(scratch) / "state", Path(scratch))
+        try:
+            yield room
+        finally:
+            pids = []
+            if (room.state / "server.json").exists():
+                pids = [room.server["pid"], room.server["nats_pid"]]
+                subprocess.run(
+                    room.command("down"), env=room.env, capture_output=True, check=False, timeout=DEADLINE
+                )
+            for pid in pids:
+                if not gone(pid):
+                    os.kill(pid, signal.SIGKILL)

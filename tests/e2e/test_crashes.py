@@ -1,0 +1,121 @@
+"""Processes are killed with SIGKILL; nothing accepted is lost and nothing happens twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.e2e.conftest import EXAMPLES, PostRoom, gone, until
+
+# Answers each message with a number of its own; slow enough to be killed in mid-work.
+COUNTER = '''
+import json, sys, time
+for raw in sys.stdin:
+    line = json.loads(raw)
+    if line["type"] == "message":
+        print(json.dumps({"type": "post", "text": "effect of " + line["text"]}), flush=True)
+        time.sleep(0.02)
+        print(json.dumps({"type": "reply", "to": line["id"], "text": "done " + line["text"]}), flush=True)
+'''
+TEMPLATE = """
+[worker]
+name = "counter"
+project = "demo"
+[workstation]
+command = ["python3", "/opt/agent/counter.py"]
+files = ["counter.py"]
+"""
+MESSAGES = 40
+
+
+def effects(room: PostRoom) -> list[str]:
+    lines = room.run("chat", "#demo", "--history", "1000", given="").splitlines()
+    return [line.split("effect of ")[1] for line in lines if "effect of " in line]
+
+
+@pytest.mark.requirement("worker-kill-catches-up")
+def test_a_worker_killed_while_messages_arrive_catches_up_without_second_effects(
+    room: PostRoom,
+) -> None:
+    room.up()
+    room.run("spawn", room.template(TEMPLATE, "counter", counter=COUNTER))
+    sent = []
+    for number in range(MESSAGES):
+        sent.append(room.json("send", "@counter", f"n{number}")["id"])
+        if number == MESSAGES // 2:
+            os.kill(room.worker("counter")["pid"], signal.SIGKILL)
+            room.await_state("counter", "failed")
+    room.run("restart", "counter")
+
+    for message in sent:
+        room.run("wait", message, "--for", "answered")
+
+    assert sorted(f"n{number}" for number in range(MESSAGES)) == sorted(effects(room))
+
+
+@pytest.mark.requirement("control-kill-keeps-all")
+def test_after_sigkill_of_the_control_plane_everything_is_still_there(room: PostRoom) -> None:
+    room.up()
+    room.run("spawn", str(EXAMPLES / "echo.toml"))
+    room.run("send", "@echo", "before", "--wait", "answered")
+    room.run("chat", "#demo", given="a post\n")
+    room.run("stop", "echo")
+    waiting = room.json("send", "@echo", "waits")["id"]
+    server = room.server
+    os.kill(server["pid"], signal.SIGKILL)
+    until(lambda: gone(server["nats_pid"]))
+
+    room.up()
+
+    assert room.worker("echo")["desired"] == "stopped"
+    assert "a post" in room.run("chat", "#demo", given="")
+    room.run("restart", "echo")
+    assert "you said:" in room.run("wait", waiting, "--for", "answered")
+
+
+@pytest.mark.requirement("server-kill-recovers")
+def test_after_sigkill_of_nats_server_messages_flow_again(room: PostRoom) -> None:
+    room.up()
+    room.run("spawn", str(EXAMPLES / "echo.toml"))
+    room.run("send", "@echo", "before", "--wait", "answered")
+    os.kill(room.server["nats_pid"], signal.SIGKILL)
+
+    answer = room.run("send", "@echo", "after", "--wait", "answered", "--timeout", "30")
+
+    assert "you said:" in answer
+
+
+@pytest.mark.requirement("worker-restored-after-crash")
+def test_workers_that_ran_run_again_after_the_control_plane_was_killed(room: PostRoom) -> None:
+    room.up()
+    room.run("spawn", str(EXAMPLES / "echo.toml"))
+    server, sandbox = room.server, room.worker("echo")["pid"]
+    os.kill(server["pid"], signal.SIGKILL)
+    until(lambda: gone(sandbox))
+
+    room.up()
+
+    assert "you said:" in room.run("send", "@echo", "again", "--wait", "answered")
+
+
+@pytest.mark.requirement("mail-dead-letter-requeued")
+def test_a_message_that_kills_its_worker_becomes_a_dead_letter_that_can_be_requeued(
+    room: PostRoom,
+) -> None:
+    poisoned = COUNTER.replace(
+        'if line["type"] == "message":',
+        'if line["type"] == "message":\n        if "poison" in line["text"]: sys.exit(1)',
+    )
+    room.up()
+    room.run("spawn", room.template(TEMPLATE, "counter", counter=poisoned))
+    message = room.json("send", "@counter", "poison")["id"]
+
+    room.run("wait", message, "--for", "answered", "--timeout", "35", status=7)
+    (dead,) = room.json("deadletters", "list")["deadletters"]
+    assert dead["message_id"] == message
+
+    room.run("deadletters", "requeue", str(dead["id"]))
+    (dead,) = [d for d in room.json("deadletters", "list")["deadletters"] if d["message_id"] == message]
+    assert dead["requeued_as"]

@@ -1,0 +1,96 @@
+"""What differs for a plain user, seen by a test run as root: it becomes one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import postroom
+from postroom.sandbox import binary
+
+PYTHON = Path("/usr/bin/python3")  # root's own Python may lie where a plain user cannot look
+
+
+def _has_python() -> bool:
+    run = [PYTHON, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"]
+    return PYTHON.exists() and subprocess.run(run, check=False).returncode == 0
+
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not _has_python(),
+    reason="needs root, and a system Python of 3.11 or later",
+)
+
+
+def _run_as_plain_user(script: str, *arguments: object) -> str:
+    done = subprocess.run(
+        [PYTHON, "-B", "-c", script, *map(str, arguments)],
+        env={"PYTHONPATH": str(Path(postroom.__path__[0]).parent), "PATH": "/usr/bin:/bin"},
+        cwd="/",
+        user=12345,
+        group=12345,
+        extra_groups=[],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+PROBE = """
+import asyncio, sys
+from pathlib import Path
+from postroom.sandbox.bubblewrap import BubblewrapProvider
+print(asyncio.run(BubblewrapProvider(Path(sys.argv[1])).probe()))
+"""
+
+
+@pytest.mark.requirement("sandbox-probe-tries")
+def test_a_plain_user_gets_the_same_wall():
+    assert "Level.ENFORCED" in _run_as_plain_user(PROBE, binary.candidates()[0])
+
+
+LIMITED = """
+import asyncio, socket, sys, tempfile
+from pathlib import Path
+from postroom.sandbox.bubblewrap import BubblewrapProvider
+from postroom.sandbox.limits import SCRIPT
+from postroom.sandbox.port import Limits, SandboxSpec
+
+FORK = '''
+import os, signal
+started = 0
+try:
+    for _ in range(50):
+        if not os.fork():
+            signal.pause()
+        started += 1
+except BlockingIOError:
+    print("stopped at", started)
+'''
+
+async def main(folder: str):
+    (folder / "workspace").mkdir()
+    with socket.socket(socket.AF_UNIX) as gateway:
+        gateway.bind(str(folder / "gateway.sock"))
+        spec = SandboxSpec(
+            (*SCRIPT, "-c", FORK), {}, "/workspace", folder / "workspace",
+            folder / "gateway.sock", folder / "log", limits=Limits(processes=10),
+        )
+        await (await BubblewrapProvider(Path(sys.argv[1])).start(spec)).wait()
+    print((folder / "log").read_text())
+
+with tempfile.TemporaryDirectory() as folder:
+    asyncio.run(main(Path(folder)))
+"""
+
+
+def test_a_process_limit_stops_a_program_that_forks_on():
+    said = _run_as_plain_user(LIMITED, binary.candidates()[0])
+
+    assert "stopped at" in said, said
+    assert int(said.split("stopped at")[1]) < 10

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import errno
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.errors import SandboxUnavailable
+from postroom.sandbox import seccomp
+from postroom.sandbox.seccomp import ALLOW, ARCHITECTURES, ERRNO, KILL_PROCESS
+
+X86, ARM = ARCHITECTURES["x86_64"].audit, ARCHITECTURES["aarch64"].audit
+DENIED, ODD_FAMILY = ERRNO | errno.EPERM, ERRNO | errno.EAFNOSUPPORT
+WORD = st.integers(0, 2**32 - 1)
+LONG = st.integers(0, 2**64 - 1)
+
+
+def verdict(program: bytes, number: int, audit: int, first: int = 0) -> int:
+    """What the kernel's classic BPF machine returns for one call."""
+    data = struct.pack("<IIQQQQQQQ", number, audit, 0, first, 0, 0, 0, 0, 0)
+    code = list(struct.iter_unpack("=HBBI", program))
+    accumulator = at = 0
+    while True:
+        kind, if_true, if_false, k = code[at]
+        at += 1
+        match kind:
+            case seccomp.LOAD:
+                (accumulator,) = struct.unpack_from("<I", data, k)
+            case seccomp.JUMP_EQ:
+                at += if_true if accumulator == k else if_false
+            case seccomp.JUMP_GE:
+                at += if_true if accumulator >= k else if_false
+            case seccomp.RETURN:
+                return k
+            case _:
+                raise AssertionError(f"unknown instruction {kind:#x}")
+
+
+@pytest.mark.requirement("sandbox-syscalls-filtered")
+@pytest.mark.parametrize(
+    "machine, audit, number, first, expected",
+    [
+        ("x86_64", X86, 41, 1, ALLOW),  # a Unix socket
+        ("x86_64", X86, 41, 2, ALLOW),  # IPv4
+        ("x86_64", X86, 41, 10, ALLOW),  # IPv6
+        ("x86_64", X86, 41, 16, ALLOW),  # netlink
+        ("x86_64", X86, 41, 40, ODD_FAMILY),  # vsock
+        ("x86_64", X86, 41, 17, ODD_FAMILY),  # raw packets
+        ("x86_64", X86, 41, 38, ODD_FAMILY),  # the kernel's cryptography
+        ("x86_64", X86, 41, 2**32 + 40, ODD_FAMILY),  # the kernel looks at the low half only
+        ("x86_64", X86, 41, 2**32 + 1, ALLOW),
+        ("x86_64", X86, 53, 1, ALLOW),  # a pair
+        ("x86_64", X86, 53, 40, ODD_FAMILY),
+        ("x86_64", X86, 425, 0, DENIED),  # io_uring
+        ("x86_64", X86, 426, 0, DENIED),
+        ("x86_64", X86, 427, 0, DENIED),
+        ("x86_64", X86, 250, 0, DENIED),  # keyctl
+        ("x86_64", X86, 0, 0, ALLOW),  # read
+        ("x86_64", X86, 0x40000000 + 41, 1, DENIED),  # x32
+        ("x86_64", 0x40000003, 41, 1, KILL_PROCESS),  # i386
+        ("x86_64", ARM, 198, 1, KILL_PROCESS),
+        ("aarch64", ARM, 198, 1, ALLOW),
+        ("aarch64", ARM, 198, 40, ODD_FAMILY),
+        ("aarch64", ARM, 199, 40, ODD_FAMILY),
+        ("aarch64", ARM, 425, 0, DENIED),
+        ("aarch64", ARM, 219, 0, DENIED),
+        ("aarch64", ARM, 41, 40, ALLOW),  # pivot_root there; it needs a capability
+        ("aarch64", X86, 41, 1, KILL_PROCESS),
+        ("arm64", ARM, 198, 40, ODD_FAMILY),
+        ("AMD64", X86, 41, 40, ODD_FAMILY),
+    ],
+)
+def test_each_call_gets_its_verdict(
+    machine: str, audit: int, number: int, first: int, expected: int
+):
+    assert verdict(seccomp.program(machine), number, audit, first) == expected
+
+
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+@given(number=WORD, audit=WORD, first=LONG)
+def test_a_call_of_another_architecture_always_ends_the_program(
+    machine: str, number: int, audit: int, first: int
+):
+    if audit != ARCHITECTURES[machine].audit:
+        assert verdict(seccomp.program(machine), number, audit, first) == KILL_PROCESS
+
+
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+@given(first=LONG, which=st.integers(0, 1))
+def test_only_the_four_families_can_be_had(machine: str, first: int, which: int):
+    arch = ARCHITECTURES[machine]
+    allowed = first % 2**32 in {1, 2, 10, 16}
+
+    found = verdict(seccomp.program(machine), arch.makes_sockets[which], arch.audit, first)
+
+    assert found == (ALLOW if allowed else ODD_FAMILY)
+
+
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+@given(number=st.integers(0, 1000), first=LONG)
+def test_a_call_that_is_not_named_is_allowed(machine: str, number: int, first: int):
+    arch = ARCHITECTURES[machine]
+    if number not in arch.refused + arch.makes_sockets:
+        assert verdict(seccomp.program(machine), number, arch.audit, first) == ALLOW
+
+
+def test_a_machine_whose_call_numbers_are_unknown_gets_no_filter():
+    with pytest.raises(SandboxUnavailable, match="riscv64"):
+        seccomp.program("riscv64")

@@ -1,0 +1,124 @@
+"""The runner of the SQL store."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+
+from postroom.errors import EnvironmentFault, StateUnwritable, StoreLocked
+from postroom.store import database as module
+from postroom.store.database import Connection, Database
+
+pytestmark = pytest.mark.anyio
+
+
+def make_table(connection: Connection) -> None:
+    connection.execute(text("CREATE TABLE t (n INTEGER PRIMARY KEY)"))
+
+
+def add(n: int):
+    return lambda connection: connection.execute(text("INSERT INTO t VALUES (:n)"), {"n": n})
+
+
+def count(connection: Connection) -> int:
+    return connection.execute(text("SELECT count(*) FROM t")).scalar_one()
+
+
+async def test_a_write_that_fails_changes_nothing(tmp_path: Path):
+    async with Database(tmp_path / "a.db") as database:
+        await database.write(make_table)
+
+        def half(connection: Connection) -> None:
+            add(1)(connection)
+            raise LookupError
+
+        with pytest.raises(LookupError):
+            await database.write(half)
+        assert await database.read(count) == 0
+
+
+async def test_writes_from_many_tasks_are_all_kept(tmp_path: Path):
+    async with Database(tmp_path / "a.db") as database:
+        await database.write(make_table)
+        await asyncio.gather(*(database.write(add(n)) for n in range(100)))
+        assert await database.read(count) == 100
+
+
+async def test_a_read_cannot_write(tmp_path: Path):
+    async with Database(tmp_path / "a.db") as database:
+        await database.write(make_table)
+        with pytest.raises(StateUnwritable):
+            await database.read(add(1))
+
+
+async def test_a_database_in_memory_keeps_what_was_written():
+    async with Database() as database:
+        await database.write(make_table)
+        await database.write(add(1))
+        assert await database.read(count) == 1
+
+
+async def test_a_commit_is_synced_to_disk(tmp_path: Path):
+    full = 2
+    async with Database(tmp_path / "a.db") as database:
+        pragma = await database.write(lambda c: c.execute(text("PRAGMA synchronous")).scalar_one())
+        assert pragma == full
+
+
+async def test_a_broken_foreign_key_is_refused(tmp_path: Path):
+    async with Database(tmp_path / "a.db") as database:
+        await database.write(make_table)
+        await database.write(
+            lambda c: c.execute(text("CREATE TABLE r (n INTEGER REFERENCES t(n))"))
+        )
+        with pytest.raises(IntegrityError):
+            await database.write(lambda c: c.execute(text("INSERT INTO r VALUES (7)")))
+
+
+@pytest.mark.requirement("store-disk-named")
+async def test_a_full_disk_is_state_unwritable_and_what_was_stored_stays(tmp_path: Path):
+    async with Database(tmp_path / "a.db") as database:
+        await database.write(make_table)
+        await database.write(add(1))
+
+        def fill(connection: Connection) -> None:
+            connection.execute(text("PRAGMA max_page_count = 3"))
+            connection.execute(text("CREATE TABLE big (b BLOB)"))
+            connection.execute(text("INSERT INTO big VALUES (zeroblob(1000000))"))
+
+        with pytest.raises(StateUnwritable, match="full"):
+            await database.write(fill)
+        assert await database.read(count) == 1
+
+
+@pytest.mark.requirement("store-disk-named")
+async def test_a_folder_that_does_not_exist_is_state_unwritable(tmp_path: Path):
+    async with Database(tmp_path / "no" / "a.db") as database:
+        with pytest.raises(StateUnwritable):
+            await database.write(make_table)
+
+
+async def test_a_file_that_is_no_database_is_a_fault_of_the_environment(tmp_path: Path):
+    path = tmp_path / "a.db"
+    path.write_bytes(b"not a database" * 100)
+    async with Database(path) as database:
+        with pytest.raises(EnvironmentFault, match="damaged"):
+            await database.write(make_table)
+
+
+async def test_a_lock_of_another_process_is_store_locked(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(module, "BUSY_TIMEOUT", 0.01)
+    async with Database(tmp_path / "a.db") as database:
+        await database.write(make_table)
+        async with Database(tmp_path / "a.db") as other:
+
+            def hold(connection: Connection) -> None:
+                add(1)(connection)
+                with pytest.raises(StoreLocked):
+                    asyncio.run(other.write(add(2)))
+
+            await database.write(hold)
