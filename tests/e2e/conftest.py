@@ -116,7 +116,11 @@ def room() -> Iterator[PostRoom]:
             if (room.state / "server.json").exists():
                 pids = [room.server["pid"], room.server["nats_pid"]]
                 subprocess.run(
-                    room.command("down"), env=room.env, capture_output=True, check=False, timeout=DEADLINE
+                    room.command("down"),
+                    env=room.env,
+                    capture_output=True,
+                    check=False,
+                    timeout=DEADLINE,
                 )
             for pid in pids:
                 if not gone(pid):

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.conftest import EXAMPLES, PostRoom, gone, until
 
 # Answers each message with a number of its own; slow enough to be killed in mid-work.
-COUNTER = '''
+COUNTER = """
 import json, sys, time
 for raw in sys.stdin:
     line = json.loads(raw)
@@ -18,7 +18,7 @@ for raw in sys.stdin:
         print(json.dumps({"type": "post", "text": "effect of " + line["text"]}), flush=True)
         time.sleep(0.02)
         print(json.dumps({"type": "reply", "to": line["id"], "text": "done " + line["text"]}), flush=True)
-'''
+"""
 TEMPLATE = """
 [worker]
 name = "counter"
@@ -117,5 +117,7 @@ def test_a_message_that_kills_its_worker_becomes_a_dead_letter_that_can_be_reque
     assert dead["message_id"] == message
 
     room.run("deadletters", "requeue", str(dead["id"]))
-    (dead,) = [d for d in room.json("deadletters", "list")["deadletters"] if d["message_id"] == message]
+    (dead,) = [
+        d for d in room.json("deadletters", "list")["deadletters"] if d["message_id"] == message
+    ]
     assert dead["requeued_as"]

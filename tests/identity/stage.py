@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,7 +121,7 @@ def config_of(trust: Trust, folder: Path, *, port: int = 0, memory: bool = False
 
 
 @asynccontextmanager
-async def staged(folder: Path, org: str = "default") -> AsyncIterator[Stage]:
+async def staged(folder: Path, org: str = "default") -> AsyncGenerator[Stage]:
     trust = Trust.load_or_create(folder / "keys", org)
     async with AsyncExitStack() as stack:
         server = await EmbeddedServer.start(config_of(trust, folder / "nats"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,9 @@ def _of_another_key(good: Credential) -> Credential:
 
 @pytest.mark.requirement("identity-credential-required")
 @pytest.mark.parametrize("spoil", [_garbage, _tampered, _of_another_key])
-async def test_a_spoiled_credential_does_not_connect(stage: Stage, spoil):
+async def test_a_spoiled_credential_does_not_connect(
+    stage: Stage, spoil: Callable[[Credential], Credential]
+):
     with pytest.raises(Exception, match=REFUSED):
         await stage.connect(spoil(mint(stage.trust, ALICE)), ALICE)
 

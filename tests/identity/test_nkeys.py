@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,9 +65,11 @@ def test_any_other_text_is_refused_without_being_repeated(text: str):
 
 
 @pytest.mark.parametrize(
-    ("decode", "text"), [(nkeys.decode_public, KNOWN_SEED), (nkeys.decode_seed, KNOWN_PUBLIC)]
+    "decode, text", [(nkeys.decode_public, KNOWN_SEED), (nkeys.decode_seed, KNOWN_PUBLIC)]
 )
-def test_a_seed_is_no_public_key_and_a_public_key_no_seed(decode, text: str):
+def test_a_seed_is_no_public_key_and_a_public_key_no_seed(
+    decode: Callable[[str], object], text: str
+):
     with pytest.raises(InvalidInput):
         decode(text)
 

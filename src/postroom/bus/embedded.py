@@ -23,23 +23,14 @@ from postroom.bus import store_lock
 from postroom.bus.parent_death import die_with_parent
 from postroom.bus.server_binary import check_version, find_binary
 from postroom.bus.server_config import ServerConfig, render
+from postroom.bus.server_log import explain_end, last_lines, port_taken
 from postroom.bus.system import SystemConnection
-from postroom.errors import (
-    EnvironmentFault,
-    PortTaken,
-    ProtocolViolation,
-    ServerFailed,
-    StateUnwritable,
-)
+from postroom.errors import ProtocolViolation, ServerFailed, StateUnwritable
 
 STOP_GRACE = 10.0
 """Seconds between asking the server to end and killing it."""
 
-LAST_LINES = 20
-"""Lines of the log that an error shows."""
-
 _POLL = 0.005
-_LOG_TAIL = 64 * 1024
 
 
 class EmbeddedServer:
@@ -201,18 +192,11 @@ def _check_port(config: ServerConfig) -> None:
             probe.bind((config.host, config.port))
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise _port_taken(config) from error
+                raise port_taken(config) from error
             raise ServerFailed(
                 f"cannot listen on {config.host}, port {config.port}: {error.strerror}",
                 remedy="choose another address or port",
             ) from error
-
-
-def _port_taken(config: ServerConfig) -> PortTaken:
-    return PortTaken(
-        f"port {config.port} on {config.host} is taken by another process",
-        remedy="choose another port; 0 means any free one",
-    )
 
 
 async def _spawn(binary: Path, config: ServerConfig, lock: int) -> asyncio.subprocess.Process:
@@ -240,7 +224,7 @@ async def _ready(config: ServerConfig, process: asyncio.subprocess.Process) -> d
                 url = json.loads(file.read_text("utf-8"))["nats"][0]
                 return await _info(config.host, int(url.rpartition(":")[2]))
         await asyncio.sleep(_POLL)
-    raise _explain(config, process.pid, process.returncode)
+    raise explain_end(config, process.pid, process.returncode)
 
 
 async def _info(host: str, port: int) -> dict[str, Any]:
@@ -255,48 +239,6 @@ async def _info(host: str, port: int) -> dict[str, Any]:
     if verb != b"INFO":
         raise ServerFailed(f"what listens on port {port} does not greet as a nats-server")
     return json.loads(document)
-
-
-def last_lines(config: ServerConfig, pid: int) -> str:
-    """The last lines that the server `pid` wrote, to its log and to standard error.
-
-    Clients choose some of the words in there, so control characters are replaced.
-    """
-    logged = [line for line in _tail(config.log) if line.startswith(f"[{pid}] ")]
-    lines = logged[-LAST_LINES:] + _tail(config.stderr)[-LAST_LINES:]
-    shown = ("".join(c if c.isprintable() else "\ufffd" for c in line) for line in lines)
-    return "\n".join(shown) or "it wrote no log"
-
-
-def _tail(path: Path) -> list[str]:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _LOG_TAIL))
-            return file.read(_LOG_TAIL).decode("utf-8", "replace").splitlines()
-    except FileNotFoundError:
-        return []
-
-
-# What the server says when its folder is at fault.
-_UNWRITABLE = (
-    "no space left on device",
-    "permission denied",
-    "read-only file system",
-    "not a directory",
-    "disk quota exceeded",
-)
-
-
-def _explain(config: ServerConfig, pid: int, status: int) -> EnvironmentFault:
-    said = last_lines(config, pid)
-    if "address already in use" in said:
-        return _port_taken(config)
-    if any(reason in said.lower() for reason in _UNWRITABLE):
-        return StateUnwritable(
-            f"nats-server cannot write to {config.folder}: {said}",
-            remedy="free space, or choose another state folder",
-        )
-    return ServerFailed(f"nats-server ended with status {status}: {said}")
 
 
 async def _end(process: asyncio.subprocess.Process) -> int:

@@ -8,8 +8,9 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from postroom.bus.embedded import EmbeddedServer, last_lines
+from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.server_config import ServerConfig
+from postroom.bus.server_log import last_lines
 from postroom.errors import EnvironmentFault, ServerFailed
 
 MAX_CRASHES = 5

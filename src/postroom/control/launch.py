@@ -21,7 +21,7 @@ from postroom.sandbox.selftest import Canaries
 AGENT_FOLDER = "/opt/agent"
 """Where a template's files appear."""
 
-SECRET_FILE = "sidecar.json"  # noqa: S105 (a file's name)
+SECRET_FILE = "sidecar.json"
 MIB = 1024 * 1024
 
 
@@ -31,28 +31,28 @@ class WorkerFolders:
 
     Attributes:
         root: all of them.
-        workspace: the one that the agent may write; it survives restarts.
-        state: the sidecar's journal.
-        agent: the template's files.
-        log: stdout and stderr of sidecar and agent.
     """
 
     root: Path
 
     @property
     def workspace(self) -> Path:
+        """The one that the agent may write; it survives restarts."""
         return self.root / "workspace"
 
     @property
     def state(self) -> Path:
+        """The sidecar's journal."""
         return self.root / "sidecar"
 
     @property
     def agent(self) -> Path:
+        """The template's files."""
         return self.root / "agent"
 
     @property
     def log(self) -> Path:
+        """What sidecar and agent print."""
         return self.root / "log"
 
     def make(self, files: Mapping[str, bytes]) -> None:

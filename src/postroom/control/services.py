@@ -53,7 +53,7 @@ class AgentServices:
         bus: connection to core, where the requests arrive.
     """
 
-    def __init__(  # noqa: PLR0913 (composition)
+    def __init__(
         self,
         *,
         bus: MessageBusProvider,
@@ -109,7 +109,7 @@ class AgentServices:
         return {"uid": agent.uid, "nick": agent.nick, "kind": agent.kind, "org": agent.org}
 
     async def _list(self, _asker: Asker, _asked: dict[str, Any]) -> dict[str, Any]:
-        agents = await self._directory.list()
+        agents = await self._directory.all()
         return {
             "agents": [{"uid": a.uid, "nick": a.nick, "kind": a.kind, "org": a.org} for a in agents]
         }

@@ -16,11 +16,12 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from postroom import __version__
+from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.server_config import ServerConfig
 from postroom.bus.supervisor import Supervisor
 from postroom.control.front import Front
@@ -30,9 +31,6 @@ from postroom.errors import PortTaken, PostroomError
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger, to_file
 from postroom.settings import DEFAULT_HTTP_PORT, DEFAULT_NATS_PORT, DEFAULT_ORG, Settings
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 log = get_logger(__name__)
 
@@ -73,6 +71,7 @@ class _PostRoom:
         self._settings = settings
         self._started = time.monotonic()
         self._ending = asyncio.Event()
+        self._announce: Callable[[], None] = lambda: None
 
     async def live(self) -> None:
         """From the first socket to the last."""
@@ -87,7 +86,7 @@ class _PostRoom:
             tasks.create_task(supervisor.run(), name="nats-server")
             tasks.create_task(http.serve(), name="http")
             try:
-                await self._open_house(front, listener, trust, supervisor, tasks)
+                await self._open_house(front, listener, trust, supervisor)
             finally:
                 http.stop()
                 await supervisor.stop()
@@ -102,51 +101,55 @@ class _PostRoom:
             preload=trust.account_jwts(),
             memory=self._settings.memory,
         )
-        supervisor = Supervisor(config)
+        supervisor = Supervisor(config, self._server_restarted)
         try:
             await supervisor.start()
         except PortTaken:
             if self._settings.nats_port != DEFAULT_NATS_PORT:
                 raise
-            supervisor = Supervisor(replace(config, port=0))
+            supervisor = Supervisor(replace(config, port=0), self._server_restarted)
             await supervisor.start()
         return supervisor
 
+    async def _server_restarted(self, server: EmbeddedServer) -> None:
+        log.warning("nats-server was started again, pid %d", server.pid)
+        self._announce()
+
     async def _open_house(
-        self,
-        front: Front,
-        listener: socket.socket,
-        trust: Trust,
-        supervisor: Supervisor,
-        tasks: asyncio.TaskGroup,
+        self, front: Front, listener: socket.socket, trust: Trust, supervisor: Supervisor
     ) -> None:
         url = f"http://{_address(listener)}"
         self._banner(url, supervisor)
-        house_module: ModuleType = await asyncio.to_thread(
-            importlib.import_module, "postroom.control.house"
-        )
+        # In a thread, so that /livez goes on answering.
+        module = await asyncio.to_thread(importlib.import_module, "postroom.control.house")
         async with AsyncExitStack() as stack:
-            house = await house_module.House.open(
-                self._settings, front, trust, supervisor, tasks, stack, self._ending.set
-            )
-            announcement = Announcement(
-                url=url,
-                pid=os.getpid(),
-                token=house.operator_key,
-                nats_url=supervisor.server.url,
-                nats_pid=supervisor.server.pid,
-                started_at=time.time(),
-                version=__version__,
-                state=str(self._settings.state),
-                me={"uid": house.owner.uid, "nick": house.owner.nick},
-            )
-            announce(self._settings, announcement)
             stack.callback(withdraw, self._settings)
+            house = await module.House.open(
+                self._settings, trust, supervisor, front, stack, self._ending.set
+            )
+            started_at = time.time()
+
+            def announcement() -> Announcement:
+                return Announcement(
+                    url=url,
+                    pid=os.getpid(),
+                    token=house.operator_key,
+                    nats_url=supervisor.server.url,
+                    nats_pid=supervisor.server.pid,
+                    started_at=started_at,
+                    version=__version__,
+                    state=str(self._settings.state),
+                    me={"uid": house.owner.uid, "nick": house.owner.nick},
+                )
+
             await house.go(announcement)
+            self._announce = lambda: announce(self._settings, announcement())
+            self._announce()
             _close_ready(b"ready\n")
-            _say(f"  ready after {time.monotonic() - self._started:.1f} s. Ctrl-C ends it.")
+            _say(f"  ready after {time.monotonic() - self._started:.1f} s; Ctrl-C ends it")
             await self._ending.wait()
-            _say("  ending …")
+            _say("  ending")
+            front.shut()
 
     def _banner(self, url: str, supervisor: Supervisor) -> None:
         kept = "in memory, gone at the end" if self._settings.memory else str(self._settings.state)
@@ -160,7 +163,8 @@ class _PostRoom:
 
 def _say(text: str) -> None:
     try:
-        print(text, flush=True)
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read the banner has gone; the post room stays.
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115

@@ -58,6 +58,7 @@ class Run:
 
     @property
     def running(self) -> bool:
+        """Whether it has not ended, as far as is known."""
         return self.ended is None
 
 
@@ -89,7 +90,7 @@ class Workers:
         tasks: where the watchers live; one that dies ends the post room, it is not forgotten.
     """
 
-    def __init__(  # noqa: PLR0913 (composition)
+    def __init__(
         self,
         *,
         settings: Settings,
@@ -124,7 +125,7 @@ class Workers:
     async def records(self) -> list[tuple[Agent, WorkerRecord]]:
         """Every worker that is not retired, oldest first."""
         records = await self._database.read(worker_rows.all_workers)
-        agents = {agent.uid: agent for agent in await self._directory.list()}
+        agents = {agent.uid: agent for agent in await self._directory.all()}
         return [(agents[record.uid], record) for record in records if record.uid in agents]
 
     async def record(self, ref: str) -> tuple[Agent, WorkerRecord]:

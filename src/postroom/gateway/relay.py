@@ -30,6 +30,12 @@ MAX_CONNECTIONS = 64
 CHUNK = 64 * 1024
 
 
+from dataclasses import dataclass
+@dataclass(frozen=True)
+class Deadlines:
+    preface: float = 5.0
+    dial: float = 5.0
+    flush: float = 10.0
 class _Door:
     """One worker's socket and its open connections."""
 
@@ -50,7 +56,8 @@ class RelayGateway:
         audit: where each connection leaves its line.
     """
 
-    def __init__(self, folder: Path, upstreams: Mapping[str, Dialer], audit: AuditLog) -> None:
+    def __init__(self, folder: Path, upstreams: Mapping[str, Dialer], audit: AuditLog, *, deadlines=Deadlines()) -> None:
+        self._deadlines = deadlines
         self._folder = folder
         self._upstreams = upstreams
         self._audit = audit
@@ -120,7 +127,7 @@ class RelayGateway:
             self._refused += verdict != "relayed"
             seconds = round(time.monotonic() - started, 3)
             self._write_audit(
-                AuditLine(door.uid, passed.protocol, verdict, passed.sent, passed.received, seconds)
+                AuditLine(door.uid, 'c', passed.protocol, verdict, passed.sent, passed.received, seconds)
             )
 
     def _write_audit(self, line: AuditLine) -> None:
@@ -150,10 +157,9 @@ class RelayGateway:
         finally:
             up_writer.close()
 
-    @staticmethod
-    async def _read_preface(reader: asyncio.StreamReader) -> Preface:
+    async def _read_preface(self, reader: asyncio.StreamReader) -> Preface:
         try:
-            async with asyncio.timeout(PREFACE_DEADLINE):
+            async with asyncio.timeout(self._deadlines.preface):
                 return Preface.decode(await reader.readuntil(b"\n"))
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             raise ProtocolViolation("no preface line") from error

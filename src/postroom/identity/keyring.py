@@ -55,7 +55,7 @@ class Keyring:
 
     operator: KeyPair
     system: KeyPair
-    orgs: dict[str, OrgKeys] = field(default_factory=dict)
+    orgs: Mapping[str, OrgKeys] = field(default_factory=dict)
 
     @classmethod
     def generate(cls) -> Keyring:
@@ -113,7 +113,7 @@ def _render(keyring: Keyring) -> str:
 
 
 def load(folder: Path) -> Keyring | None:
-    """The keys kept in `folder`, None if there are none yet.
+    """The keys kept in `folder`, None if there are none yet; permissions too open are narrowed.
 
     Raises:
         InvalidInput: the file is damaged, or of a later version.
@@ -121,6 +121,7 @@ def load(folder: Path) -> Keyring | None:
     """
     path = folder / FILE
     try:
+        folder.chmod(0o700)
         path.chmod(0o600)
         text = path.read_text("utf-8")
     except FileNotFoundError:

@@ -73,8 +73,9 @@ class Trust:
         """
         check_name(org, "organisation")
         keys = keyring.load(folder) or Keyring.generate()
-        keys.orgs.setdefault(org, OrgKeys.generate())
-        keyring.save(folder, keys)
+        if org not in keys.orgs:
+            keys = replace(keys, orgs={**keys.orgs, org: OrgKeys.generate()})
+            keyring.save(folder, keys)
         return cls(folder, keys, org, clock)
 
     # What the server is told.
@@ -188,7 +189,7 @@ class Trust:
             revocations=kept | {public: int(now)},
             dated_from=max(int(now), self._org.dated_from) + 1,
         )
-        keys = replace(self._keys, orgs=self._keys.orgs | {self.org: org})
+        keys = replace(self._keys, orgs={**self._keys.orgs, self.org: org})
         keyring.save(self._folder, keys)
         self._keys = keys
 

@@ -48,7 +48,9 @@ class Clerk:
     async def settle(self, seqs: Iterable[int]) -> None:
         """Report on the messages of INBOX at `seqs`: nobody there, or an answer to an earlier one."""
         wanted = list(seqs)
-        for message, known in await self._database.read(partial(pending.unaddressable, seqs=wanted)):
+        for message, known in await self._database.read(
+            partial(pending.unaddressable, seqs=wanted)
+        ):
             await self._report_lost(message, known=known)
         for message in await self._database.read(partial(pending.answered, seqs=wanted)):
             await self.report(message, State.ANSWERED)

@@ -58,7 +58,10 @@ class Directory:
             InvalidInput: no such kind.
             NameTaken: an agent has that name, or one that looks the same.
         """
-        check_nick(nick)
+        if kind == "human":
+            check_name(nick, "nick")  # what is reserved is reserved for people
+        else:
+            check_nick(nick)
         if UID.fullmatch(nick):
             raise InvalidName(f"{nick!r} looks like a uid")
         if kind not in KINDS:
@@ -94,7 +97,7 @@ class Directory:
             raise NotFound(f"there is no agent with the uid {uid!r}")
         return agent
 
-    async def list(self, *, retired: bool = False) -> list[Agent]:
+    async def all(self, *, retired: bool = False) -> list[Agent]:
         """The agents by nick; with `retired` the retired ones too."""
         return await self._database.read(lambda c: agents.all_agents(c, self.org, retired=retired))
 
@@ -156,4 +159,6 @@ def _check_free(connection: Connection, agent: Agent) -> None:
         return
     if alike.nick == agent.nick:
         raise NameTaken(f"another agent is called {agent.nick!r}")
-    raise NameTaken(f"{agent.nick!r} can be taken for {alike.nick!r}, which another agent is called")
+    raise NameTaken(
+        f"{agent.nick!r} can be taken for {alike.nick!r}, which another agent is called"
+    )

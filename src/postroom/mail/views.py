@@ -156,9 +156,8 @@ def mails(connection: Connection, rows: Sequence[MessageRow]) -> list[Mail]:
     known = parties(connection, (uid for row in everything for uid in (row.sender, row.recipient)))
     attempts = records.attempts_of(connection, (row.id for row in everything))
 
-    def shown(row: MessageRow) -> Mail:
+    def shown(row: MessageRow, answer: Mail | None) -> Mail:
         handed_over = row.state not in {State.ACCEPTED.value, State.DEAD.value}
-        answer = answers.get(row.seq)
         return Mail(
             seq=row.seq,
             id=row.id,
@@ -174,19 +173,18 @@ def mails(connection: Connection, rows: Sequence[MessageRow]) -> list[Mail]:
             updated_at=row.updated_at,
             final=row.final,
             attempts=attempts.get((row.sender, row.id), int(handed_over)),
-            # One level: an answer may have been answered in turn, and so on.
-            answer=shown(answer) if answer and row in rows and answer.seq not in answers else None,
+            answer=answer,
         )
 
-    return [shown(row) for row in rows]
+    # One level of answers only: an answer may have been answered in turn, and so on.
+    shown_answers = {seq: shown(row, None) for seq, row in answers.items()}
+    return [shown(row, shown_answers.get(row.seq)) for row in rows]
 
 
 def posts(connection: Connection, rows: Sequence[PostRow]) -> list[Post]:
     """The rows as they are shown, in their order."""
     known = parties(connection, (row.sender for row in rows))
-    return [
-        Post(row.seq, row.id, row.project, known[row.sender], row.text, row.at) for row in rows
-    ]
+    return [Post(row.seq, row.id, row.project, known[row.sender], row.text, row.at) for row in rows]
 
 
 def dead_letters(connection: Connection, rows: Sequence[DeadLetterRow]) -> list[DeadLetter]:

@@ -122,12 +122,14 @@ class Receipt:
             ProtocolViolation: it is none.
         """
         record = read_record(payload)
-        recipient = record.get("recipient")
-        if not isinstance(recipient, str) or _RECIPIENT.fullmatch(recipient) is None:
-            raise ProtocolViolation("a receipt names no recipient")
+        message_id, recipient = record.get("message_id"), record.get("recipient")
+        if not isinstance(message_id, str) or not isinstance(recipient, str):
+            raise ProtocolViolation("a receipt names a message and a recipient")
+        if _RECIPIENT.fullmatch(recipient) is None:
+            raise ProtocolViolation("the recipient of a receipt is no address")
         try:
             return cls(
-                message_id=check_message_id(str(record["message_id"])),
+                message_id=check_message_id(message_id),
                 recipient=recipient,
                 state=State(record["state"]),
                 at=instant(record, "at"),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from postroom.bus.acceptance import accepts_pulled, answerer_of, headers_of, stored_in
+from postroom.bus.background import Supervisor
 from postroom.bus.counters import Counters
 from postroom.bus.nats.frames import live_message
 from postroom.bus.nats.link import Credentials, Link
@@ -15,7 +16,6 @@ from postroom.bus.nats.listening import CONCURRENT_REQUESTS, Listener, accepts_l
 from postroom.bus.nats.publishing import publish_stored
 from postroom.bus.nats.pulling import PullLoop
 from postroom.bus.nats.replies import Replies, new_token
-from postroom.bus.nats.supervisor import Supervisor
 from postroom.bus.port import (
     BusStatistics,
     DeliveryHandler,

@@ -10,9 +10,9 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 
 from postroom.bus.acceptance import accepts_published, accepts_request, error_answer
+from postroom.bus.background import Supervisor
 from postroom.bus.nats.frames import live_message
 from postroom.bus.nats.link import Link
-from postroom.bus.nats.supervisor import Supervisor
 from postroom.bus.port import Handler, Message, Responder
 from postroom.errors import PostroomError
 

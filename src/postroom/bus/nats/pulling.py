@@ -1,8 +1,7 @@
 """The pull loop of a durable consumer: fetch, hand over in order, beat, survive.
 
-Three tasks share the open deliveries: one keeps a pull waiting at the server, one hands deliveries to the
-handler, one sends in-progress beats. A pull ends with its last message or with a status frame; if neither comes
-and the heartbeats stop, the connection is checked and a new pull is made.
+One task keeps a pull waiting at the server; `Handing` has the deliveries. A pull ends with its last message or
+with a status frame; if neither comes and the heartbeats stop, the connection is checked and a new pull is made.
 """
 
 from __future__ import annotations
@@ -10,31 +9,27 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 
+from postroom.bus.background import Supervisor
+from postroom.bus.handing import Handing
 from postroom.bus.nats.delivery import NatsDelivery
 from postroom.bus.nats.dialing import remaining
 from postroom.bus.nats.frames import parse_ack_subject, status_of
 from postroom.bus.nats.link import Link
 from postroom.bus.nats.replies import Replies, new_token
-from postroom.bus.nats.supervisor import Supervisor
 from postroom.bus.port import DeliveryHandler
-from postroom.errors import BusDisconnected, NotFound, PostroomError, RequestTimeout
-from postroom.protocol.streams import redelivery_delay
+from postroom.errors import BusDisconnected, NotFound, RequestTimeout
 
 PULL_EXPIRES = 30.0
 """Seconds that a pull waits at the server for messages."""
 
 HEARTBEAT = 5.0
 """Seconds between the server's signs of life during a pull."""
-
-FINISH_TIMEOUT = 5.0
-"""Seconds that a running handler has to end when the loop is closed."""
 
 TROUBLE_CAP = 5.0
 """Seconds: longest pause before a pull that the server refused is tried again, before jitter."""
@@ -74,14 +69,17 @@ class PullLoop:
     ) -> None:
         self._link, self._replies, self._supervisor = link, replies, supervisor
         self._own, self._stream, self._durable = own, stream, durable
-        self._handler, self._batch, self._accepts, self._beat = handler, batch, accepts, beat
-        self._on_closed = on_closed
-        self._open: dict[int, NatsDelivery] = {}
-        self._queue: deque[NatsDelivery] = deque()
+        self._accepts, self._on_closed = accepts, on_closed
         self._wake = asyncio.Event()
-        self._filled = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._handing = Handing(
+            handler,
+            batch,
+            counters=link.counters,
+            supervisor=supervisor,
+            report=link.report,
+            beat=beat,
+            changed=self._wake.set,
+        )
         self._inbox = ""
         self._subscription: NatsSubscription | None = None
         self._generation = -1
@@ -89,19 +87,18 @@ class PullLoop:
         self._heard = 0.0
         self._status: tuple[str, str] = ("", "")
         self._closing: asyncio.Task[None] | None = None
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._fetching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin."""
-        work = {"fetch": self._fetch, "hand": self._hand, "beat": self._beats}
-        for name, loop in work.items():
-            title = f"{name} {self._stream}/{self._durable}"
-            self._tasks[name] = self._supervisor.spawn(loop(), title)
+        title = f"{self._stream}/{self._durable}"
+        self._handing.start(title)
+        self._fetching = self._supervisor.spawn(self._fetch(), f"fetch {title}")
 
     @property
     def open_deliveries(self) -> int:
         """Deliveries that are neither acked nor given back."""
-        return len(self._open)
+        return self._handing.open
 
     # Frames.
 
@@ -119,17 +116,8 @@ class PullLoop:
             return
         self._heard = asyncio.get_running_loop().time()
         self._outstanding -= 1
-        delivery = NatsDelivery(self._link, self._replies, frame, ack, self._delivery_closed)
-        if (older := self._open.get(ack.sequence)) is not None:
-            older.open = False  # it comes again, so the older one's time is over
-        self._open[ack.sequence] = delivery
-        self._queue.append(delivery)
-        self._filled.set()
-        self._wake.set()
-
-    def _delivery_closed(self, delivery: NatsDelivery) -> None:
-        if self._open.get(delivery.message.sequence) is delivery:
-            del self._open[delivery.message.sequence]
+        delivery = NatsDelivery(self._link, self._replies, frame, ack, self._handing.answered)
+        self._handing.take(delivery)
         self._wake.set()
 
     # Fetching.
@@ -137,7 +125,10 @@ class PullLoop:
     async def _fetch(self) -> None:
         refusals = 0
         while True:
-            await self._room()
+            self._wake.clear()
+            if not self._handing.hungry:
+                await self._wake.wait()
+                continue
             try:
                 await self._link.ready(None)
                 await self._fresh_inbox()
@@ -159,15 +150,6 @@ class PullLoop:
             pause = min(TROUBLE_CAP, 0.05 * 2 ** min(refusals, 10))
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
 
-    async def _room(self) -> None:
-        """Wait until a pull is worth it: half of the batch is free, or the handler has nothing to do."""
-        while True:
-            self._wake.clear()
-            half_free = len(self._open) <= self._batch // 2
-            if half_free or (not self._queue and len(self._open) < self._batch):
-                return
-            await self._wake.wait()
-
     async def _fresh_inbox(self) -> None:
         """A new inbox for each connection: pulls of an earlier one end with their inbox."""
         if self._generation == self._link.generation:
@@ -188,11 +170,10 @@ class PullLoop:
 
     async def _pull(self) -> None:
         """One pull, until it is over or its connection is."""
-        loop = asyncio.get_running_loop()
-        self._outstanding = self._batch - len(self._open)
+        self._status, self._heard = ("", ""), asyncio.get_running_loop().time()
+        self._outstanding = self._handing.room
         if self._outstanding <= 0:
             return
-        self._status, self._heard = ("", ""), loop.time()
         request = {
             "batch": self._outstanding,
             "expires": int(PULL_EXPIRES * 1e9),
@@ -228,60 +209,19 @@ class PullLoop:
             await self._link.client.force_reconnect()
         self._generation = -1
 
-    # Handing over.
-
-    async def _hand(self) -> None:
-        while True:
-            while not self._queue or self._closing is not None:
-                self._filled.clear()
-                await self._filled.wait()
-            delivery = self._queue.popleft()
-            self._wake.set()
-            if delivery.open:
-                self._idle.clear()
-                try:
-                    await self._handle(delivery)
-                finally:
-                    self._idle.set()
-
-    async def _handle(self, delivery: NatsDelivery) -> None:
-        self._link.counters.received += 1
-        try:
-            await self._handler(delivery)
-        except Exception as error:  # noqa: BLE001 (whatever a handler raises, the record is given back)
-            self._link.counters.handler_errors += 1
-            self._link.report(error)
-            with suppress(PostroomError):  # not given back now, it comes again after `ack_wait`
-                await delivery.nak(redelivery_delay(delivery.attempt))
-
-    async def _beats(self) -> None:
-        while True:
-            await asyncio.sleep(self._beat)
-            for delivery in list(self._open.values()):
-                with suppress(PostroomError):  # a beat that is lost with the connection
-                    await delivery.in_progress()
-
     # Closing.
 
     async def close(self) -> None:
         """Stop receiving; what was fetched and not handed over is given back at once. Idempotent."""
         if self._closing is None:
-            within = asyncio.current_task() is self._tasks.get("hand")
             self._closing = asyncio.create_task(self._close())
-            if within:
-                return  # the handler closes its own loop: it ends after it
-        await asyncio.shield(self._closing)
+        if not self._handing.within:  # a handler that closes its own loop ends first
+            await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        await self._supervisor.stop(self._tasks["fetch"], timeout=1)
+        if self._fetching is not None:
+            await self._supervisor.stop(self._fetching, timeout=1)
         if self._subscription is not None:
             await self._retire(self._subscription)
-        fetched = [delivery for delivery in self._queue if delivery.open]
-        self._queue.clear()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._idle.wait(), FINISH_TIMEOUT)
-        await self._supervisor.stop(self._tasks["hand"], self._tasks["beat"], timeout=1)
-        for delivery in fetched:
-            with suppress(PostroomError):
-                await delivery.nak()
+        await self._handing.stop()
         self._on_closed(self)

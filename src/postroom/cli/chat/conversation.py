@@ -87,15 +87,15 @@ class Conversation:
         if not text.strip():
             return
         try:
-            message_id = self._target.send(text)
+            record = self._target.send(text)
         except (CallerError, Refused) as error:
             if not self._typed:
                 raise
             report(error)
             return
-        self._screen.sent(message_id)
+        self._screen.sent(record)
         if remember:
-            self._sent.append(message_id)
+            self._sent.append(record["id"])
 
     def _take(self, item: Item) -> None:
         """Print what came, or raise what broke."""

@@ -14,7 +14,7 @@ from postroom.protocol.receipts import RANK, State
 from postroom.protocol.text import one_line
 
 OWN = 1024
-"""Own messages whose ids and states are remembered."""
+"""Messages whose ids, and own ones whose states, are remembered."""
 
 _COLOURS = {"human": "green", "worker": "cyan", "external": "magenta", "service": "blue"}
 
@@ -32,16 +32,17 @@ class Screen:
         self._me = me
         self._echoed = echoed
         self._receipts = receipts
-        self._typed: deque[str] = deque(maxlen=OWN)
         self._shown: deque[str] = deque(maxlen=OWN)
         self._states: dict[str, State] = {}
 
-    def sent(self, message_id: str) -> None:
-        """The person has typed this message here."""
-        self._typed.append(message_id)
-        self._states[message_id] = State.ACCEPTED
+    def sent(self, record: Any) -> None:
+        """Take note of what the person has typed here, and print it where the terminal did not."""
+        if self._echoed:
+            self._shown.append(record["id"])
+        self._states[record["id"]] = State.ACCEPTED
         if len(self._states) > OWN:
             del self._states[next(iter(self._states))]
+        self.show(record)
 
     def is_to_me(self, record: Any) -> bool:
         """Whether `record` is a message to the person; a post is to nobody in particular."""
@@ -52,8 +53,6 @@ class Screen:
         if record["id"] in self._shown:
             return False
         self._shown.append(record["id"])
-        if self._echoed and record["id"] in self._typed:
-            return False
         when = clock(record.get("at") or record["sent_at"], time.time())
         sender = record["from"]
         nick = one_line(str(sender.get("nick") or sender["uid"]), 64)

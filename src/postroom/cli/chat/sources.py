@@ -13,6 +13,7 @@ import selectors
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Self
 
 from postroom.client.stream import Event, EventStream
 from postroom.errors import MessageTooLarge
@@ -69,7 +70,7 @@ class Sources:
             )
         ]
 
-    def __enter__(self) -> Sources:
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self

@@ -21,8 +21,8 @@ class Target(Protocol):
         """What comes after the stream sequence `after`."""
         ...
 
-    def send(self, text: str) -> str:
-        """Send a line; returns its id when it is on disk."""
+    def send(self, text: str) -> Any:
+        """Send a line; returns the post or message when it is on disk."""
         ...
 
     def heard(self, mail: Mail) -> None:
@@ -45,9 +45,9 @@ class ProjectTarget:
         """New posts."""
         return self._client.follow_project(self._project, after=after)
 
-    def send(self, text: str) -> str:
+    def send(self, text: str) -> Any:
         """Publish a post."""
-        return self._client.post(self._project, text)["id"]
+        return self._client.post(self._project, text)
 
     def heard(self, mail: Mail) -> None:
         """Posts are nobody's question."""
@@ -69,11 +69,10 @@ class AgentTarget:
         """New messages of both sides, and receipts."""
         return self._client.follow_chat(self._ref, after=after)
 
-    def send(self, text: str) -> str:
+    def send(self, text: str) -> Any:
         """Send a message, or answer the open question."""
         question, self._question = self._question, ""
-        mail = self._client.send(self._ref, text, expects_reply=not question, reply_to=question)
-        return mail["id"]
+        return self._client.send(self._ref, text, expects_reply=not question, reply_to=question)
 
     def heard(self, mail: Mail) -> None:
         """A question is open until it was answered."""

@@ -1,0 +1,150 @@
+"""Handing deliveries to a handler: one at a time, in order, with in-progress beats for all that are open.
+
+Both implementations of the bus use it; only how deliveries arrive and how they are answered differs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Protocol
+
+from postroom.bus.background import Supervisor
+from postroom.bus.counters import Counters
+from postroom.bus.port import Delivery, DeliveryHandler
+from postroom.errors import PostroomError
+from postroom.protocol.streams import redelivery_delay
+
+FINISH_TIMEOUT = 5.0
+"""Seconds that a running handler has to end when receiving stops."""
+
+
+class OpenDelivery(Delivery, Protocol):
+    """A delivery that knows whether it was answered."""
+
+    open: bool
+
+
+class Handing:
+    """Holds the open deliveries of one consumer and hands them over.
+
+    Args:
+        handler: awaited for one delivery at a time.
+        batch: most open deliveries.
+        counters, supervisor: of the bus.
+        report: told what a handler raised.
+        beat: seconds between in-progress beats.
+        sleep: waits for seconds; a test's clock may.
+        changed: told when there may be room for more.
+    """
+
+    def __init__(
+        self,
+        handler: DeliveryHandler,
+        batch: int,
+        *,
+        counters: Counters,
+        supervisor: Supervisor,
+        report: Callable[[Exception], None],
+        beat: float,
+        changed: Callable[[], None],
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._handler, self._batch = handler, batch
+        self._counters, self._supervisor, self._report = counters, supervisor, report
+        self._beat, self._changed, self._sleep = beat, changed, sleep
+        self._open: dict[int, OpenDelivery] = {}
+        self._queue: deque[OpenDelivery] = deque()
+        self._filled = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._stopping = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, title: str) -> None:
+        """Begin; `title` names the tasks."""
+        for name, work in (("hand", self._hand()), ("beat", self._beats())):
+            self._tasks.append(self._supervisor.spawn(work, f"{name} {title}"))
+
+    @property
+    def open(self) -> int:
+        """Deliveries that are neither acked nor given back."""
+        return len(self._open)
+
+    @property
+    def room(self) -> int:
+        """How many more may be open."""
+        return self._batch - len(self._open)
+
+    @property
+    def hungry(self) -> bool:
+        """Whether it is worth asking for more: half is free, or the handler has nothing to do."""
+        half_free = len(self._open) <= self._batch // 2
+        return half_free or (not self._queue and self.room > 0)
+
+    @property
+    def within(self) -> bool:
+        """Whether the caller runs inside the handler."""
+        return bool(self._tasks) and asyncio.current_task() is self._tasks[0]
+
+    def take(self, delivery: OpenDelivery) -> None:
+        """A delivery arrived."""
+        sequence = delivery.message.sequence
+        if (older := self._open.get(sequence)) is not None:
+            older.open = False  # it comes again, so the older one's time is over
+        self._open[sequence] = delivery
+        self._queue.append(delivery)
+        self._filled.set()
+
+    def answered(self, delivery: OpenDelivery) -> None:
+        """A delivery is no longer open."""
+        sequence = delivery.message.sequence
+        if self._open.get(sequence) is delivery:
+            del self._open[sequence]
+        self._changed()
+
+    async def _hand(self) -> None:
+        while True:
+            while not self._queue or self._stopping:
+                self._filled.clear()
+                await self._filled.wait()
+            delivery = self._queue.popleft()
+            self._changed()
+            if delivery.open:
+                self._idle.clear()
+                try:
+                    await self._handle(delivery)
+                finally:
+                    self._idle.set()
+
+    async def _handle(self, delivery: OpenDelivery) -> None:
+        self._counters.received += 1
+        try:
+            await self._handler(delivery)
+        except Exception as error:  # noqa: BLE001 (whatever a handler raises, the record is given back)
+            self._counters.handler_errors += 1
+            self._report(error)
+            with suppress(PostroomError):  # not given back now, it comes again after `ack_wait`
+                await delivery.nak(redelivery_delay(delivery.attempt))
+
+    async def _beats(self) -> None:
+        while True:
+            await self._sleep(self._beat)
+            for delivery in list(self._open.values()):
+                with suppress(PostroomError):  # a beat that is lost with the connection
+                    await delivery.in_progress()
+
+    async def stop(self) -> None:
+        """Let a running handler finish; give back at once what was not handed over."""
+        self._stopping = True
+        if not self.within:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), FINISH_TIMEOUT)
+        await self._supervisor.stop(*self._tasks, timeout=1)
+        waiting = [delivery for delivery in self._queue if delivery.open]
+        self._queue.clear()
+        for delivery in waiting:
+            with suppress(PostroomError):
+                await delivery.nak()

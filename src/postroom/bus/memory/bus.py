@@ -1,0 +1,256 @@
+"""`MemoryBus`: one identity's connection to a memory broker."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+
+from postroom.bus.acceptance import (
+    accepts_published,
+    accepts_pulled,
+    accepts_request,
+    answerer_of,
+    error_answer,
+    headers_of,
+    stored_in,
+)
+from postroom.bus.background import Supervisor
+from postroom.bus.counters import Counters
+from postroom.bus.memory.broker import MemoryBroker
+from postroom.bus.memory.subscriptions import ConsumerSubscription, LiveSubscription
+from postroom.bus.port import (
+    BusStatistics,
+    DeliveryHandler,
+    Handler,
+    Message,
+    Responder,
+    Stored,
+    Subscription,
+)
+from postroom.errors import (
+    BusDisconnected,
+    Forbidden,
+    InvalidInput,
+    MessageTooLarge,
+    NoResponders,
+    PostroomError,
+    Refused,
+    RequestTimeout,
+)
+from postroom.protocol import subjects
+from postroom.protocol.ids import CONTROL_PLANE, is_uid
+from postroom.protocol.permissions import Permissions, agent_permissions, allows
+from postroom.protocol.streams import BEAT_INTERVAL
+
+log = logging.getLogger("postroom.bus")
+
+
+class MemoryBus:
+    """Implements `MessageBusProvider`.
+
+    Args:
+        broker: to connect to.
+        uid: who this is; an agent has an agent's rights, the control plane all.
+        projects: an agent may post to these.
+        on_error: told about errors that no call waits for.
+        beat: seconds between in-progress beats of open deliveries.
+    """
+
+    def __init__(
+        self,
+        broker: MemoryBroker,
+        uid: str,
+        *,
+        projects: Sequence[str] = (),
+        on_error: Callable[[Exception], None] | None = None,
+        beat: float = BEAT_INTERVAL,
+    ) -> None:
+        if not is_uid(uid):
+            raise InvalidInput(f"{uid!r} is not a uid")
+        self.projects = tuple(projects)
+        self._broker, self._uid, self._on_error, self._beat = broker, uid, on_error, beat
+        self._counters = Counters()
+        self._supervisor = Supervisor(self._report)
+        self._live: list[LiveSubscription] = []
+        self._consuming: list[ConsumerSubscription] = []
+        self._closed = False
+
+    @property
+    def uid(self) -> str:
+        """Whom this connection authenticated as."""
+        return self._uid
+
+    def _report(self, error: Exception) -> None:
+        log.warning("bus: %s", error, exc_info=None if isinstance(error, PostroomError) else error)
+        if self._on_error is not None:
+            self._on_error(error)
+
+    # Rights.
+
+    def _permissions(self) -> Permissions:
+        if self._uid == CONTROL_PLANE:
+            return Permissions((">",), (">",))
+        return agent_permissions(self._uid, self.projects)
+
+    def _check(self, subject: str, allowed: tuple[str, ...]) -> None:
+        if self._closed:
+            raise BusDisconnected("the bus was closed")
+        # A wildcard that is asked for must be within one that is allowed.
+        if subject.endswith(">"):
+            allowed = tuple(pattern for pattern in allowed if pattern.endswith(">"))
+        if not allows(allowed, subject):
+            self._counters.refused += 1
+            raise Forbidden(f"this identity may not use {subject!r}")
+
+    def _check_publish(self, subject: str, payload: bytes) -> None:
+        self._check(subject, self._permissions().publish)
+        if len(payload) > self._broker.max_payload:
+            raise MessageTooLarge(f"the message has {len(payload)} bytes")
+
+    # Publishing.
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        id: str = "",  # noqa: A002
+        metadata: Mapping[str, str] | None = None,
+        timeout: float = 5.0,  # noqa: ARG002 (memory answers at once)
+    ) -> Stored | None:
+        """As `MessageBusProvider.publish`."""
+        stream, headers = stored_in(subject), headers_of(metadata, id)
+        self._check_publish(subject, payload)
+        reply = ""
+        if subject.startswith("system.discovery."):
+            reply = subjects.reply(self._uid, "all", secrets.token_hex(12))
+        stored = None
+        if stream:
+            stored = self._store(subject, payload, headers)
+        self._broker.route(self._broker.live(subject, payload, headers, reply))
+        self._counters.published += 1
+        return stored
+
+    def _store(self, subject: str, payload: bytes, headers: Mapping[str, str]) -> Stored:
+        try:
+            stored = self._broker.store(subject, payload, headers)
+        except Refused:
+            self._counters.refused += 1
+            raise
+        if stored is None:
+            raise NoResponders(f"no stream stores {subject!r}")
+        return stored
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        timeout: float = 5.0,
+    ) -> Message:
+        """As `MessageBusProvider.request`."""
+        answerer, headers = answerer_of(subject), headers_of(metadata, "")
+        self._check_publish(subject, payload)
+        reply = subjects.reply(self._uid, answerer, secrets.token_hex(12))
+        request = self._broker.live(subject, payload, headers, reply)
+        try:
+            answer = await self._broker.answer(request, timeout)
+        except TimeoutError as error:
+            raise RequestTimeout("the bus did not answer in time") from error
+        if answer is None:
+            raise NoResponders(f"nobody listens on {subject!r}")
+        self._counters.published += 1
+        return answer
+
+    # Receiving.
+
+    async def subscribe(self, subject: str, handler: Handler, *, queue: str = "") -> Subscription:
+        """As `MessageBusProvider.subscribe`."""
+
+        def accepts(message: Message) -> bool:
+            return accepts_published(message.subject, message.reply_to)
+
+        return self._listen(subject, queue, accepts, handler)
+
+    async def serve(self, subject: str, responder: Responder, *, queue: str = "") -> Subscription:
+        """As `MessageBusProvider.serve`."""
+
+        def accepts(request: Message) -> bool:
+            return accepts_request(self._uid, request.subject, request.reply_to)
+
+        async def work(request: Message) -> None:
+            try:
+                answer = await responder(request)
+            except PostroomError as error:
+                answer = error_answer(error)
+            except Exception:
+                self._answer(request, error_answer(PostroomError("internal error")))
+                raise
+            self._answer(request, answer)
+
+        return self._listen(subject, queue, accepts, work)
+
+    def _answer(self, request: Message, payload: bytes) -> None:
+        self._broker.route(self._broker.live(request.reply_to, payload, {}, ""))
+
+    def _listen(
+        self, subject: str, queue: str, accepts: Callable[[Message], bool], work: Handler
+    ) -> Subscription:
+        self._check(subject, self._permissions().subscribe)
+        subscription = LiveSubscription(self._counters, accepts, work, self._report)
+        subscription.open(self._broker, subject, queue, self._supervisor)
+        self._live.append(subscription)
+        return subscription
+
+    async def consume(
+        self, stream: str, durable: str, handler: DeliveryHandler, *, batch: int = 16
+    ) -> Subscription:
+        """As `MessageBusProvider.consume`."""
+        if batch < 1:
+            raise InvalidInput("a batch has one delivery or more")
+        self._check(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{durable}", self._permissions().publish)
+
+        def accepts(message: Message) -> bool:
+            reply = f"$JS.ACK.{stream}.{durable}."
+            return accepts_pulled(self._uid, stream, durable, self.projects, message.subject, reply)
+
+        subscription = ConsumerSubscription(
+            self._broker,
+            self._supervisor,
+            handler,
+            batch=batch,
+            counters=self._counters,
+            report=self._report,
+            accepts=accepts,
+            beat=self._beat,
+        )
+        subscription.start(stream, durable)
+        self._consuming.append(subscription)
+        return subscription
+
+    # Ending.
+
+    async def cut(self) -> None:
+        """Lose the connection as a killed process would: nothing is given back, nothing is finished."""
+        self._closed = True
+        for subscription in (*self._live, *self._consuming):
+            subscription.cut()
+        await self._supervisor.stop(timeout=1)
+
+    async def close(self) -> None:
+        """As `MessageBusProvider.close`."""
+        if self._closed:
+            return
+        self._closed = True
+        for subscription in (*self._consuming, *self._live):
+            await subscription.close()
+        await self.cut()
+
+    def statistics(self) -> BusStatistics:
+        """As `MessageBusProvider.statistics`."""
+        return self._counters.frozen(
+            open_deliveries=sum(each.open_deliveries for each in self._consuming),
+            connected=not self._closed,
+        )

@@ -1,0 +1,217 @@
+"""The two kinds of subscription to a memory broker: live messages, and deliveries of a consumer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from postroom.bus.background import Supervisor
+from postroom.bus.counters import Counters
+from postroom.bus.handing import Handing
+from postroom.bus.memory.broker import Interest, MemoryBroker
+from postroom.bus.memory.consumer import MemoryConsumer
+from postroom.bus.port import DeliveryHandler, Handler, Message
+from postroom.errors import BusDisconnected
+
+FINISH_TIMEOUT = 5.0
+MAX_QUEUED = 65_536
+"""Live messages that wait for a slow handler; more are dropped and counted."""
+
+
+class LiveSubscription:
+    """A `Subscription` to live messages.
+
+    Args:
+        accepts: whether a message counts.
+        work: for one message; what it raises is reported.
+        report: told what `work` raised.
+    """
+
+    def __init__(
+        self,
+        counters: Counters,
+        accepts: Callable[[Message], bool],
+        work: Handler,
+        report: Callable[[Exception], None],
+    ) -> None:
+        self._counters, self._accepts, self._work, self._report = counters, accepts, work, report
+        self._queue: asyncio.Queue[Message] = asyncio.Queue(MAX_QUEUED)
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._end: Callable[[], None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._supervisor: Supervisor | None = None
+
+    def open(self, broker: MemoryBroker, subject: str, queue: str, supervisor: Supervisor) -> None:
+        """Begin."""
+        self._supervisor = supervisor
+        self._end = broker.listen(Interest(subject, queue, self._take))
+        self._task = supervisor.spawn(self._run(), f"handle {subject}")
+
+    def _take(self, message: Message) -> None:
+        if not self._accepts(message):
+            self._counters.ignored += 1
+        elif self._queue.full():
+            self._counters.dropped += 1
+        else:
+            self._queue.put_nowait(message)
+
+    async def _run(self) -> None:
+        while True:
+            message = await self._queue.get()
+            self._counters.received += 1
+            self._idle.clear()
+            try:
+                await self._work(message)
+            except Exception as error:  # noqa: BLE001 (whatever a handler raises is reported)
+                self._counters.handler_errors += 1
+                self._report(error)
+            finally:
+                self._idle.set()
+
+    def cut(self) -> None:
+        """Stop receiving at once."""
+        if self._end is not None:
+            self._end()
+
+    async def close(self) -> None:
+        """As `Subscription.close`."""
+        self.cut()
+        if self._task is None or self._supervisor is None or asyncio.current_task() is self._task:
+            return
+        await asyncio.wait({asyncio.ensure_future(self._idle.wait())}, timeout=FINISH_TIMEOUT)
+        await self._supervisor.stop(self._task, timeout=1)
+
+
+class MemoryDelivery:
+    """A `Delivery`."""
+
+    def __init__(
+        self, subscription: ConsumerSubscription, message: Message, attempt: int, pending: int
+    ) -> None:
+        self._subscription = subscription
+        self.message = message
+        self.attempt = attempt
+        self.pending = pending
+        self.open = True
+
+    def _close(self) -> MemoryConsumer | None:
+        if not self.open:
+            return None
+        self.open = False
+        return self._subscription.answered(self)
+
+    async def ack(self, *, confirm: bool = True) -> None:  # noqa: ARG002 (it is always certain)
+        """As `Delivery.ack`."""
+        if (consumer := self._close()) is not None:
+            self._subscription.counters.acked += 1
+            consumer.ack(self.message.sequence)
+
+    async def nak(self, delay: float = 0.0) -> None:
+        """As `Delivery.nak`."""
+        if (consumer := self._close()) is not None:
+            consumer.nak(self.message.sequence, delay)
+
+    async def in_progress(self) -> None:
+        """As `Delivery.in_progress`."""
+        if self.open:
+            self._subscription.connected_consumer().in_progress(self.message.sequence)
+
+    async def term(self, reason: str) -> None:
+        """As `Delivery.term`."""
+        if (consumer := self._close()) is not None:
+            consumer.term(self.message.sequence, reason)
+
+
+class ConsumerSubscription:
+    """A `Subscription` to the deliveries of a durable consumer."""
+
+    def __init__(
+        self,
+        broker: MemoryBroker,
+        supervisor: Supervisor,
+        handler: DeliveryHandler,
+        *,
+        batch: int,
+        counters: Counters,
+        report: Callable[[Exception], None],
+        accepts: Callable[[Message], bool],
+        beat: float,
+    ) -> None:
+        self.counters = counters
+        self._broker, self._supervisor, self._accepts = broker, supervisor, accepts
+        self._consumer: MemoryConsumer | None = None
+        self._attaching: asyncio.Task[None] | None = None
+        self._closed = False
+        self._disconnected = False
+        self._handing = Handing(
+            handler,
+            batch,
+            counters=counters,
+            supervisor=supervisor,
+            report=report,
+            beat=beat,
+            changed=self._pump,
+            sleep=broker.clock.sleep,
+        )
+
+    def start(self, stream: str, durable: str) -> None:
+        """Begin, as soon as the consumer exists."""
+        self._handing.start(f"{stream}/{durable}")
+        attach = self._attach(stream, durable)
+        self._attaching = self._supervisor.spawn(attach, f"attach {stream}/{durable}")
+
+    async def _attach(self, stream: str, durable: str) -> None:
+        self._consumer = await self._broker.await_consumer(stream, durable)
+        self._consumer.attach(self)
+
+    def _pump(self) -> None:
+        if self._consumer is not None:
+            self._consumer.pump()
+
+    @property
+    def room(self) -> int:
+        """As `Taker.room`."""
+        return 0 if self._closed else self._handing.room
+
+    @property
+    def open_deliveries(self) -> int:
+        """Deliveries that are neither acked nor given back."""
+        return self._handing.open
+
+    def take(self, message: Message, attempt: int, pending: int) -> None:
+        """As `Taker.take`."""
+        if not self._accepts(message):
+            self.counters.ignored += 1
+            return
+        self._handing.take(MemoryDelivery(self, message, attempt, pending))
+
+    def connected_consumer(self) -> MemoryConsumer:
+        """The consumer, for an answer.
+
+        Raises:
+            BusDisconnected: the connection is gone.
+        """
+        if self._disconnected or self._consumer is None:
+            raise BusDisconnected("the bus was closed")
+        return self._consumer
+
+    def answered(self, delivery: MemoryDelivery) -> MemoryConsumer:
+        """A delivery is no longer open; the consumer it is from."""
+        self._handing.answered(delivery)
+        return self.connected_consumer()
+
+    def cut(self) -> None:
+        """Lose the connection: nothing is given back, no answer arrives any more."""
+        self._closed = self._disconnected = True
+        if self._consumer is not None:
+            self._consumer.detach(self)
+
+    async def close(self) -> None:
+        """As `Subscription.close`."""
+        self._closed = True
+        if self._attaching is not None:
+            await self._supervisor.stop(self._attaching, timeout=1)
+        if self._consumer is not None:
+            self._consumer.detach(self)
+        await self._handing.stop()

@@ -1,0 +1,28 @@
+"""The HTTP API `/v1` (docs/api.md): routes, who may call them, errors as problem documents."""
+
+from __future__ import annotations
+
+from fastapi import Depends, FastAPI
+
+from postroom import __version__
+from postroom.control import problems
+from postroom.control.context import Context
+from postroom.control.routes import mail, room, workers
+
+
+def build_api(context: Context) -> FastAPI:
+    """The application."""
+    app = FastAPI(
+        title="Postroom",
+        version=__version__,
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    problems.install(app)
+    only_operator = [Depends(context.gate.operator)]
+    # The workers' own route comes first: it has other callers than `/workers/{ref}`.
+    app.include_router(workers.events_router(context), prefix="/v1")
+    for part in (workers, mail, room):
+        app.include_router(part.router(context), prefix="/v1", dependencies=only_operator)
+    return app

@@ -1,0 +1,108 @@
+"""What people are shown of each worker: state from presence and from processes that we have reaped, never guessed."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from postroom.bus.port import BusAdmin
+from postroom.control.presence import FRESH, PresenceBoard
+from postroom.control.workers import Run, Workers
+from postroom.errors import NotFound
+from postroom.protocol.presence import Presence, WorkerState
+from postroom.sandbox.port import Level
+from postroom.store.agents import Agent
+from postroom.store.workers import STOPPED, WorkerRecord
+
+START_UP = 20.0
+"""Seconds that a worker has for its first word before its state is unknown and no longer `starting`."""
+
+
+class Roster:
+    """Views of workers.
+
+    Args:
+        workers: their records and runs.
+        presence: what they said of themselves.
+        admin: how much waits in their inboxes.
+    """
+
+    def __init__(self, workers: Workers, presence: PresenceBoard, admin: BusAdmin) -> None:
+        self._workers = workers
+        self._presence = presence
+        self._admin = admin
+
+    async def all(self) -> list[dict[str, Any]]:
+        """Every worker, oldest first; shape in docs/api.md, Worker."""
+        return [await self._view(agent, record) for agent, record in await self._workers.records()]
+
+    async def one(self, ref: str) -> dict[str, Any]:
+        """One worker.
+
+        Raises:
+            NotFound: there is no such worker.
+        """
+        return await self._view(*await self._workers.record(ref))
+
+    async def _view(self, agent: Agent, record: WorkerRecord) -> dict[str, Any]:
+        run = self._workers.run_of(agent.uid)
+        said = self._presence.of(agent.uid)
+        state, detail = state_of(record.desired, run, said, time.time())
+        running = run is not None and run.running
+        level = run.handle.level if run is not None and running else _promised(record.sandbox)
+        return {
+            "uid": agent.uid,
+            "nick": agent.nick,
+            "project": record.project,
+            "desired": record.desired,
+            "state": state.value,
+            "detail": detail,
+            "sandbox": {"provider": record.sandbox, "level": level.value},
+            "last_seen": said.at if said else None,
+            "unread": await self._unread(agent.uid),
+            "pid": run.handle.pid if run is not None and running else None,
+            "created_at": record.created_at,
+        }
+
+    async def _unread(self, uid: str) -> int | None:
+        try:
+            return sum(await self._admin.pending("INBOX", uid))
+        except NotFound:
+            return None
+
+
+def _promised(sandbox: str) -> Level:
+    return Level.NONE if sandbox == "none" else Level.ENFORCED
+
+
+def state_of(
+    desired: str, run: Run | None, said: Presence | None, now: float
+) -> tuple[WorkerState, str]:
+    """State and detail of a worker.
+
+    Args:
+        desired: what it should do.
+        run: its last start in this process.
+        said: its last status message.
+        now: seconds since the epoch.
+    """
+    if run is None:
+        return (
+            (WorkerState.STOPPED, "")
+            if desired == STOPPED
+            else (WorkerState.UNKNOWN, "not started")
+        )
+    if not run.running:
+        ended = WorkerState.STOPPED if run.stopping else WorkerState.FAILED
+        return ended, run.detail
+    # What was said before this start is about another process.
+    if said is None or said.at < run.started_at:
+        waited = now - run.started_at
+        return (
+            (WorkerState.STARTING, "")
+            if waited < START_UP
+            else (WorkerState.UNKNOWN, "it says nothing")
+        )
+    if now - said.at > FRESH:
+        return WorkerState.UNKNOWN, f"silent for {now - said.at:.0f} s"
+    return said.state, said.detail

@@ -1,0 +1,117 @@
+"""Messages, chats, projects, live streams."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+
+from postroom.control import streaming
+from postroom.control.bodies import MessageBody, PostBody
+from postroom.control.context import Context
+from postroom.errors import InvalidInput, PostroomError
+from postroom.mail.changes import Change, of_chat, of_project
+from postroom.mail.views import Mail
+from postroom.protocol.ids import check_name
+from postroom.protocol.receipts import State
+
+Limit = Annotated[int, Query(ge=1, le=1000)]
+Sequence = Annotated[int, Query(ge=0)]
+Seconds = Annotated[float, Query(ge=0, le=60)]
+
+
+def router(context: Context) -> APIRouter:
+    """The routes of the operator's mail."""
+    routes = APIRouter()
+    office, me = context.office, context.owner.uid
+
+    @routes.post("/messages", status_code=201)
+    async def send(body: MessageBody) -> dict[str, Any]:
+        mail = await office.send(
+            me,
+            body.to,
+            body.text,
+            expects_reply=body.expects_reply,
+            key=body.key,
+            reply_to=body.reply_to,
+            expires_in=body.expires_in or 0.0,
+        )
+        return mail.as_json()
+
+    @routes.get("/messages/{message_id}")
+    async def show(
+        message_id: str,
+        wait: Literal["", "accepted", "delivered", "seen", "answered"] = "",
+        timeout: Seconds = 30.0,
+    ) -> dict[str, Any]:
+        if not wait:
+            return (await office.get(message_id)).as_json()
+        return (await office.wait(message_id, State(wait), timeout)).as_json()
+
+    @routes.post("/messages/{message_id}/seen")
+    async def seen(message_id: str) -> dict[str, Any]:
+        return (await office.mark_seen(me, message_id)).as_json()
+
+    @routes.get("/inbox")
+    async def inbox(limit: Limit = 50, *, unread: bool = False) -> dict[str, Any]:
+        found = await office.inbox(me, unread=unread, limit=limit)
+        return {"messages": [mail.as_json() for mail in found]}
+
+    @routes.get("/chats/{ref}/messages")
+    async def chat(ref: str, limit: Limit = 50, before: Sequence = 0) -> dict[str, Any]:
+        other = await context.directory.resolve(ref)
+        found = await office.chat(me, other.uid, limit=limit, before=before)
+        return {"messages": [mail.as_json() for mail in found]}
+
+    @routes.get("/projects/{project}/posts")
+    async def posts(project: str, limit: Limit = 50, before: Sequence = 0) -> dict[str, Any]:
+        check_name(project, "project")
+        found = await office.posts(project, limit=limit, before=before)
+        return {"posts": [post.as_json() for post in found]}
+
+    @routes.post("/projects/{project}/posts", status_code=201)
+    async def post(project: str, body: PostBody) -> dict[str, Any]:
+        return (await office.post(me, project, body.text, key=body.key)).as_json()
+
+    @routes.get("/stream")
+    async def stream(project: str = "", chat: str = "", after: Sequence = 0) -> StreamingResponse:
+        if bool(project) == bool(chat):
+            raise InvalidInput(
+                "a stream is of one project or one chat", remedy="?project=ID or ?chat=@NICK"
+            )
+        if project:
+            events = _project_events(context, check_name(project, "project"), after)
+        else:
+            events = _chat_events(context, (await context.directory.resolve(chat)).uid, after)
+        headers = {"Cache-Control": "no-store"}
+        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+    return routes
+
+
+def _project_events(context: Context, project: str, after: int) -> AsyncIterator[str]:
+    async def read(past: int) -> list[Any]:
+        if past == 0:
+            return await context.office.posts(project, limit=streaming.PAGE)
+        return await context.office.posts(project, limit=streaming.PAGE, after=past)
+
+    return streaming.follow(context.changes, of_project(project), "post", after, read)
+
+
+def _chat_events(context: Context, other: str, after: int) -> AsyncIterator[str]:
+    me = context.owner.uid
+
+    async def read(past: int) -> list[Any]:
+        if past == 0:
+            return await context.office.chat(me, other, limit=streaming.PAGE)
+        return await context.office.chat(me, other, limit=streaming.PAGE, after=past)
+
+    async def show(change: Change) -> tuple[str, Mail] | None:
+        try:
+            return "receipt", await context.office.get(change.id)
+        except PostroomError:
+            return None  # deleted since: there is nothing to show any more
+
+    return streaming.follow(context.changes, of_chat(me, other), "mail", after, read, show)

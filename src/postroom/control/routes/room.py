@@ -1,0 +1,63 @@
+"""The post room itself: status, agents, dead letters, shutdown."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import APIRouter
+
+from postroom import __version__
+from postroom.control.context import Context
+
+ALERTS_SHOWN = 10
+
+
+def router(context: Context) -> APIRouter:
+    """The routes of the operator."""
+    routes = APIRouter()
+
+    @routes.get("/status")
+    async def status() -> dict[str, Any]:
+        said = asdict(context.announcement())
+        del said["token"]
+        return {
+            "version": __version__,
+            "server": {key: said[key] for key in said if key not in ("me", "version")},
+            "org": context.owner.org,
+            "me": said["me"],
+            "workers": await context.roster.all(),
+            "deadletters": await context.deadletters.count(),
+            "inbox": (await context.office.unread([context.owner.uid])).get(context.owner.uid, 0),
+            "alerts": [asdict(alert) for alert in await context.office.alerts(ALERTS_SHOWN)],
+        }
+
+    @routes.get("/agents")
+    async def agents() -> dict[str, Any]:
+        found = await context.directory.all()
+        return {
+            "agents": [{"uid": a.uid, "nick": a.nick, "kind": a.kind, "org": a.org} for a in found]
+        }
+
+    @routes.get("/deadletters")
+    async def deadletters() -> dict[str, Any]:
+        return {"deadletters": [letter.as_json() for letter in await context.deadletters.all()]}
+
+    @routes.get("/deadletters/{letter}")
+    async def show(letter: int) -> dict[str, Any]:
+        return (await context.deadletters.get(letter)).as_json()
+
+    @routes.post("/deadletters/{letter}/requeue", status_code=201)
+    async def requeue(letter: int) -> dict[str, Any]:
+        return {"id": await context.deadletters.requeue(letter)}
+
+    @routes.delete("/deadletters/{letter}", status_code=204)
+    async def drop(letter: int) -> None:
+        await context.deadletters.drop(letter)
+
+    @routes.post("/shutdown", status_code=202)
+    async def shutdown() -> dict[str, Any]:
+        context.shut_down()
+        return {"ending": True}
+
+    return routes

@@ -1,0 +1,68 @@
+"""Workers: spawn, list, stop, restart, and what they report."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fastapi import APIRouter, Depends, Request
+
+from postroom.control.bodies import EventsBody, SpawnBody
+from postroom.control.context import Context
+from postroom.control.workers import SpawnRequest
+from postroom.protocol import subjects
+
+
+def router(context: Context) -> APIRouter:
+    """The routes of the operator."""
+    routes = APIRouter(prefix="/workers")
+    workers, roster = context.workers, context.roster
+
+    @routes.post("", status_code=201)
+    async def spawn(body: SpawnBody) -> dict[str, Any]:
+        request = SpawnRequest(
+            template=body.template,
+            files=body.files,
+            values=body.set,
+            nick=body.name.removeprefix("@"),
+            project=body.project.removeprefix("#"),
+            sandbox=body.sandbox,
+        )
+        return await roster.one((await workers.spawn(request)).uid)
+
+    @routes.get("")
+    async def listing() -> dict[str, Any]:
+        return {"workers": await roster.all()}
+
+    @routes.get("/{ref}")
+    async def show(ref: str) -> dict[str, Any]:
+        return await roster.one(ref)
+
+    @routes.post("/{ref}/stop")
+    async def stop(ref: str) -> dict[str, Any]:
+        return await roster.one((await workers.stop(ref)).uid)
+
+    @routes.post("/{ref}/restart")
+    async def restart(ref: str) -> dict[str, Any]:
+        return await roster.one((await workers.restart(ref)).uid)
+
+    return routes
+
+
+def events_router(context: Context) -> APIRouter:
+    """The route of the workers themselves."""
+    routes = APIRouter(prefix="/workers")
+
+    async def admitted(uid: str, request: Request) -> None:
+        await context.gate.worker(request, uid)
+
+    @routes.post("/{uid}/sdk-events", status_code=202, dependencies=[Depends(admitted)])
+    async def report(uid: str, body: EventsBody) -> dict[str, Any]:
+        stored = []
+        for event in body.events:
+            payload = json.dumps(event, ensure_ascii=False).encode("utf-8", "replace")
+            done = await context.bus.publish(subjects.events(uid), payload)
+            stored.append(done.sequence if done else 0)
+        return {"stored": stored}
+
+    return routes

@@ -1,0 +1,141 @@
+"""What a person does with dead letters: look, requeue, drop."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from postroom.bus.port import MessageBusProvider
+from postroom.errors import Conflict, InvalidInput, NotFound, ProtocolViolation
+from postroom.mail import projection, views
+from postroom.mail.changes import DEADLETTERS, Changes, of_message
+from postroom.mail.views import DeadLetter
+from postroom.protocol import subjects
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.ids import message_id
+from postroom.store import agents, messages, records
+from postroom.store.database import Connection, Database
+from postroom.store.messages import MessageRow
+from postroom.store.records import DeadLetterRow
+
+FOLD_WAIT = 2.0
+"""Seconds that a call waits for its own record to be folded."""
+
+
+class DeadMail:
+    """The dead letters, for the operator.
+
+    Args:
+        bus: connection of the control plane.
+        database: the projection.
+        changes: told by the fold.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        bus: MessageBusProvider,
+        database: Database,
+        changes: Changes,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._bus = bus
+        self._database = database
+        self._changes = changes
+        self._clock = clock
+
+    async def all(self, limit: int = 50) -> list[DeadLetter]:
+        """The newest that were not dropped, newest first."""
+        return await self._database.read(
+            lambda c: views.dead_letters(c, records.dead_letters(c, limit))
+        )
+
+    async def count(self) -> int:
+        """How many were not dropped."""
+        return await self._database.read(records.count_dead_letters)
+
+    async def get(self, letter: int) -> DeadLetter:
+        """The dead letter with that id.
+
+        Raises:
+            NotFound: there is none, or it was dropped.
+        """
+        row = await self._row(letter)
+        return (await self._database.read(lambda c: views.dead_letters(c, [row])))[0]
+
+    async def requeue(self, letter: int) -> str:
+        """Send the message again, as a new one in the name of its sender; the dead one stays dead, linked.
+
+        Returns:
+            The new message's id. A second requeue of one letter is the same message.
+
+        Raises:
+            NotFound: there is no such letter, or it was dropped.
+            InvalidInput: it never was a message.
+            Conflict: its sender or recipient is retired.
+            StreamFull: the recipient's inbox is full; nothing was sent.
+        """
+        row = await self._row(letter)
+        secret = await self._database.read(lambda c: _secret(c, row))
+        again = _again(row, secret, self._clock())
+        if await self._message(row.sender, again.id) is None:
+            await self._bus.publish(row.subject, again.encode(), id=again.id)
+            if row.origin.startswith("INBOX-"):  # the only kind of message that is folded
+                await self._changes.until(
+                    of_message(again.id),
+                    lambda: self._message(row.sender, again.id),
+                    lambda folded: folded is not None,
+                    FOLD_WAIT,
+                )
+        return again.id
+
+    async def drop(self, letter: int) -> None:
+        """Take it off the list for good; the log keeps what happened.
+
+        Raises:
+            NotFound: there is none, or it was dropped before.
+        """
+        row = await self._row(letter)
+        headers = {projection.DEAD_DROPPED: str(row.id)}
+        await self._bus.publish(subjects.deadletter(row.subject), b"", metadata=headers)
+
+        def read_again(connection: Connection) -> bool:
+            found = records.dead_letter(connection, letter)
+            return found is None or found.dropped_at is not None
+
+        await self._changes.until(
+            DEADLETTERS, lambda: self._database.read(read_again), bool, FOLD_WAIT
+        )
+
+    async def _message(self, sender: str, new: str) -> MessageRow | None:
+        return await self._database.read(lambda c: messages.message_of(c, sender, new))
+
+    async def _row(self, letter: int) -> DeadLetterRow:
+        row = await self._database.read(lambda c: records.dead_letter(c, letter))
+        if row is None or row.dropped_at is not None:
+            raise NotFound(f"there is no dead letter {letter}")
+        return row
+
+
+def _secret(connection: Connection, row: DeadLetterRow) -> bytes:
+    secret = agents.message_secret(connection, row.sender)
+    parties = agents.agents_by_uid(connection, (row.sender, row.recipient))
+    if secret is None or len(parties) < len({row.sender, row.recipient}):
+        raise Conflict("the sender or the recipient of this letter does not exist")
+    if any(agent.retired for agent in parties.values()):
+        raise Conflict("the sender or the recipient of this letter is retired")
+    return secret
+
+
+def _again(row: DeadLetterRow, secret: bytes, now: float) -> Envelope:
+    try:
+        dead = projection.decode_envelope(row.payload)
+    except ProtocolViolation as error:
+        raise InvalidInput(f"this letter was never a message: {error.message}") from error
+    # "requeue" is no uid, so no key that the sender itself uses can give this id.
+    new = message_id(secret, "requeue", str(row.id))
+    message = json.loads(json.dumps(dead.message)) | {"messageId": new}
+    # The old deadline is over, or was missed for another reason: a person decided that it should go now.
+    return replace(dead, id=new, message=message, sent_at=now, expires_at=0.0, requeue_of=dead.id)

@@ -1,0 +1,96 @@
+"""Things that become due at an instant: expiry of messages, and messages that nobody takes.
+
+A watch sleeps until the earliest instant or until new mail may have made an earlier one. It never polls.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from postroom.errors import PostroomError
+from postroom.mail.changes import MAIL, Changes, Signal
+from postroom.store.messages import MessageRow
+
+log = logging.getLogger(__name__)
+
+LONGEST_SLEEP = 60.0
+"""Seconds; a clock that was set, or a machine that slept, is noticed after that."""
+
+SHORTEST_SLEEP = 0.01
+
+RETRY = 2.0
+"""Seconds until what could not be done is tried again."""
+
+REPEAT = 30.0
+"""Seconds after which what was done and has not become visible in SQL is done again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What is due now, and when the next one will be (None: nothing is waiting)."""
+
+    now: Sequence[MessageRow]
+    next_at: float | None
+
+
+class Task(Protocol):
+    """What a watch finds and does."""
+
+    async def find(self, now: float) -> Due:
+        """What is due at `now`."""
+
+    async def act(self, message: MessageRow) -> None:
+        """Append to the log what follows for one message that is due."""
+
+
+class Watch:
+    """Does a task for each message when it is due.
+
+    Args:
+        task: what to find and to do.
+        changes: told by the fold.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self, task: Task, changes: Changes, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._task = task
+        self._changes = changes
+        self._clock = clock
+        # What was done lately: until it is folded, SQL says that it is still to be done.
+        self._done: dict[int, float] = {}
+
+    async def run(self) -> None:
+        """Watch until cancelled or until the changes are closed."""
+        with self._changes.listen(MAIL, limit=1) as listener:
+            while True:
+                if await listener.next(await self._step()) is Signal.CLOSED:
+                    return
+
+    async def _step(self) -> float:
+        try:
+            return await self.step()
+        except PostroomError as error:
+            log.warning("what is due could not be done: %s", error)
+            return RETRY * random.uniform(0.5, 1.0)  # noqa: S311 (jitter)
+
+    async def step(self) -> float:
+        """Do what is due; returns seconds until the next time."""
+        now = self._clock()
+        self._done = {seq: at for seq, at in self._done.items() if at > now - REPEAT}
+        due = await self._task.find(now)
+        new = [message for message in due.now if message.seq not in self._done]
+        for message in new:
+            await self._task.act(message)
+            self._done[message.seq] = now
+        if due.now:
+            # There may be more than one question returns, and what was done should have been folded by then.
+            return RETRY if not new else SHORTEST_SLEEP
+        until = LONGEST_SLEEP if due.next_at is None else due.next_at - self._clock()
+        return max(SHORTEST_SLEEP, min(until, LONGEST_SLEEP))

@@ -1,0 +1,317 @@
+"""The post office as people, services and the API use it: send, post, read, wait.
+
+Agents in sandboxes do not come here: their sidecars publish on the bus themselves, and the fold sees both alike.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+from postroom.a2a.messages import ROLE_AGENT, ROLE_USER, text_message
+from postroom.bus.port import BusAdmin, MessageBusProvider
+from postroom.errors import InvalidInput, NotFound
+from postroom.mail import views
+from postroom.mail.changes import Changes, of_message
+from postroom.mail.directory import resolve
+from postroom.mail.submit import Submission, submit
+from postroom.mail.views import Mail, Post
+from postroom.protocol import subjects
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.ids import check_name
+from postroom.protocol.receipts import Receipt, State, reached
+from postroom.settings import DEFAULT_ORG
+from postroom.store import agents, messages, records
+from postroom.store.agents import Agent
+from postroom.store.database import Connection, Database
+from postroom.store.messages import MessageRow
+from postroom.store.records import AlertRow, PostRow
+
+T = TypeVar("T")
+
+FOLD_WAIT = 2.0
+"""Seconds that a call waits for its own record to be folded, so that a read right after it finds it."""
+
+PAGE = 50
+"""Messages or posts that a question returns where the caller names no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sender:
+    agent: Agent
+    secret: bytes
+
+
+class PostOffice:
+    """Send, read and wait, in the name of an agent that the caller has authenticated.
+
+    Args:
+        bus: connection of the control plane to the account where messages are stored.
+        admin: reads records back.
+        database: the projection and the directory.
+        changes: told by the fold.
+        org: name.
+        clock: seconds since the epoch.
+        new_key: makes idempotency keys.
+    """
+
+    def __init__(
+        self,
+        bus: MessageBusProvider,
+        admin: BusAdmin,
+        database: Database,
+        changes: Changes,
+        *,
+        org: str = DEFAULT_ORG,
+        clock: Callable[[], float] = time.time,
+        new_key: Callable[[], str] = lambda: secrets.token_hex(16),
+    ) -> None:
+        self._bus = bus
+        self._admin = admin
+        self._database = database
+        self._changes = changes
+        self._org = org
+        self._clock = clock
+        self._new_key = new_key
+
+    # ── writing ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def send(
+        self,
+        sender: str,
+        recipient: str,
+        text: str,
+        *,
+        expects_reply: bool = True,
+        key: str = "",
+        reply_to: str = "",
+        expires_in: float = 0.0,
+    ) -> Mail:
+        """Send a message; on return it is in the log, on disk.
+
+        Args:
+            sender: uid.
+            recipient: `@nick` or uid.
+            text: of the message.
+            expects_reply: it ends `answered` and not `seen`.
+            key: idempotency key: the same key toward the same recipient is the same message, "" for a new one.
+            reply_to: id of a message from `recipient` that this one answers.
+            expires_in: seconds after which it is not delivered any more, 0 for never.
+
+        Raises:
+            UnknownRecipient: nobody has that address; nothing was sent.
+            MessageTooLarge: nothing was sent.
+            InvalidInput: an empty text, a negative time, or no such message to reply to.
+            StreamFull: the recipient's inbox is full; nothing was sent.
+            RequestTimeout, BusDisconnected: perhaps sent; send again with the same key.
+        """
+        if not text.strip() or expires_in < 0:
+            raise InvalidInput("a message needs a text, and cannot expire before it is sent")
+        author, to = await self._database.read(
+            lambda c: (self._sender(c, sender), resolve(c, self._org, recipient))
+        )
+        if reply_to:
+            await self._check_reply(reply_to, author.agent.uid, to.uid)
+        now = self._clock()
+
+        def envelope(message_id: str) -> Envelope:
+            return Envelope(
+                id=message_id,
+                to=to.uid,
+                message=_message(author.agent, message_id, text),
+                sent_at=now,
+                expects_reply=expects_reply,
+                reply_to=reply_to,
+                expires_at=now + expires_in if expires_in else 0.0,
+            )
+
+        def earlier(message_id: str) -> Awaitable[MessageRow | None]:
+            return self._database.read(lambda c: messages.message_of(c, sender, message_id))
+
+        subject = subjects.inbox(to.uid, author.agent.uid)
+        done = await self._submit(author, to.uid, subject, key, envelope, earlier)
+        row = await self._folded(done.id, partial(earlier, done.id))
+        return await self._show(row or _unfolded(done, author.agent.uid, text))
+
+    async def post(self, sender: str, project: str, text: str, *, key: str = "") -> Post:
+        """Post to a project's feed; on return it is in the log, on disk. Whether `sender` may is the caller's rule.
+
+        Raises:
+            InvalidName, InvalidInput: no such project is possible, or an empty text.
+            MessageTooLarge: nothing was posted.
+            RequestTimeout, BusDisconnected: perhaps posted; post again with the same key.
+        """
+        check_name(project, "project")
+        if not text.strip():
+            raise InvalidInput("a post needs a text")
+        author = await self._database.read(lambda c: self._sender(c, sender))
+        to = f"#{project}"
+
+        def envelope(post_id: str) -> Envelope:
+            return Envelope(post_id, to, _message(author.agent, post_id, text), self._clock())
+
+        def earlier(post_id: str) -> Awaitable[PostRow | None]:
+            return self._database.read(lambda c: records.post_of(c, sender, post_id))
+
+        subject = subjects.feed(project, author.agent.uid)
+        done = await self._submit(author, to, subject, key, envelope, earlier)
+        row = await self._folded(done.id, partial(earlier, done.id))
+        row = row or PostRow(done.sequence, done.id, project, sender, text, "", self._clock())
+        return (await self._database.read(lambda c: views.posts(c, [row])))[0]
+
+    async def mark_seen(self, reader: str, message_id: str) -> Mail:
+        """Say that the person `reader` has read a message addressed to them.
+
+        Raises:
+            NotFound: there is no such message to `reader`.
+            StreamFull, RequestTimeout, BusDisconnected: it may not be recorded; say it again.
+        """
+        row = await self._row(message_id)
+        if row.recipient != reader:
+            raise NotFound(f"there is no message {message_id!r} to you")
+        if not reached(State(row.state), State.SEEN) and not row.final:
+            receipt = Receipt(row.id, reader, State.SEEN, self._clock())
+            # Stored under the reader's own uid: it is the reader who has seen it.
+            await self._bus.publish(subjects.receipts(row.sender, reader), receipt.encode())
+        return await self.wait(message_id, State.SEEN, FOLD_WAIT)
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def get(self, message_id: str) -> Mail:
+        """The message with that id.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return await self._show(await self._row(message_id))
+
+    async def wait(self, message_id: str, wanted: State, timeout: float) -> Mail:
+        """The message when it has reached `wanted`, or is final; as it is, `timed_out`, after `timeout` seconds.
+
+        Raises:
+            NotFound: there is no such message.
+            Refused: too many wait.
+        """
+
+        def done(row: MessageRow) -> bool:
+            return row.final or reached(State(row.state), wanted)
+
+        row = await self._changes.until(
+            of_message(message_id), lambda: self._row(message_id), done, timeout
+        )
+        return replace(await self._show(row), timed_out=not done(row))
+
+    async def inbox(self, uid: str, *, unread: bool = False, limit: int = PAGE) -> list[Mail]:
+        """The newest messages to `uid`, oldest first."""
+        return await self._database.read(
+            lambda c: views.mails(c, messages.inbox(c, uid, unread=unread, limit=limit))
+        )
+
+    async def chat(
+        self, one: str, other: str, *, limit: int = PAGE, before: int = 0, after: int = 0
+    ) -> list[Mail]:
+        """Messages between two uids, oldest first: the newest `limit`, or the first `limit` past `after`."""
+
+        def find(connection: Connection) -> list[Mail]:
+            rows = messages.chat(connection, one, other, limit=limit, before=before, after=after)
+            return views.mails(connection, rows)
+
+        return await self._database.read(find)
+
+    async def posts(
+        self, project: str, *, limit: int = PAGE, before: int = 0, after: int = 0
+    ) -> list[Post]:
+        """Posts of a project, oldest first: the newest `limit`, or the first `limit` past `after`."""
+
+        def find(connection: Connection) -> list[Post]:
+            rows = records.project_posts(
+                connection, project, limit=limit, before=before, after=after
+            )
+            return views.posts(connection, rows)
+
+        return await self._database.read(find)
+
+    async def unread(self, uids: Sequence[str]) -> dict[str, int]:
+        """How many messages each of `uids` has not seen and could still."""
+        return await self._database.read(lambda c: messages.unread_counts(c, uids))
+
+    async def alerts(self, limit: int = PAGE) -> list[AlertRow]:
+        """The newest alerts, newest first."""
+        return await self._database.read(lambda c: records.recent_alerts(c, limit))
+
+    # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def _sender(self, connection: Connection, uid: str) -> _Sender:
+        agent = agents.agent_by_uid(connection, uid)
+        secret = agents.message_secret(connection, uid)
+        if agent is None or secret is None or agent.retired:
+            raise NotFound(f"there is no agent with the uid {uid!r}")
+        return _Sender(agent, secret)
+
+    async def _check_reply(self, message_id: str, answerer: str, asker: str) -> None:
+        row = await self._database.read(lambda c: messages.message_of(c, asker, message_id))
+        if row is None or row.recipient != answerer:
+            raise InvalidInput(f"there is no message {message_id!r} from them to you to reply to")
+
+    async def _submit(
+        self,
+        author: _Sender,
+        to: str,
+        subject: str,
+        key: str,
+        envelope: Callable[[str], Envelope],
+        earlier: Callable[[str], Awaitable[object | None]],
+    ) -> Submission:
+        return await submit(
+            self._bus,
+            self._admin,
+            secret=author.secret,
+            recipient=to,
+            subject=subject,
+            key=key,
+            envelope=envelope,
+            earlier=earlier,
+            new_key=self._new_key,
+        )
+
+    async def _folded(self, record: str, read: Callable[[], Awaitable[T | None]]) -> T | None:
+        return await self._changes.until(
+            of_message(record), read, lambda row: row is not None, FOLD_WAIT
+        )
+
+    async def _row(self, message_id: str) -> MessageRow:
+        row = await self._database.read(lambda c: messages.message_by_id(c, message_id))
+        if row is None:
+            raise NotFound(f"there is no message {message_id!r}")
+        return row
+
+    async def _show(self, row: MessageRow) -> Mail:
+        return (await self._database.read(lambda c: views.mails(c, [row])))[0]
+
+
+def _message(author: Agent, message_id: str, text: str) -> dict[str, object]:
+    role = ROLE_USER if author.kind == "human" else ROLE_AGENT
+    return text_message(message_id, text, role=role)
+
+
+def _unfolded(done: Submission, sender: str, text: str) -> MessageRow:
+    """What the fold will make of a record that is in the log and not folded in time."""
+    envelope = done.envelope
+    return MessageRow(
+        seq=done.sequence,
+        id=done.id,
+        sender=sender,
+        recipient=envelope.to,
+        text=text,
+        message="{}",
+        sent_at=envelope.sent_at,
+        stored_at=envelope.sent_at,
+        updated_at=envelope.sent_at,
+        expects_reply=envelope.expects_reply,
+        reply_to=envelope.reply_to,
+        expires_at=envelope.expires_at,
+    )

@@ -1,0 +1,139 @@
+"""Puts one worker's sidecar together: which part knows which."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from postroom.bus.port import DeliveryHandler
+from postroom.sidecar.agent import Agent
+from postroom.sidecar.alerts import Alerts
+from postroom.sidecar.api import LocalApi
+from postroom.sidecar.config import ENVIRONMENT, SidecarConfig
+from postroom.sidecar.directory import Directory
+from postroom.sidecar.inbox import Inbox
+from postroom.sidecar.journal import Journal
+from postroom.sidecar.notices import Notices
+from postroom.sidecar.operations import Operations
+from postroom.sidecar.outgoing import Outgoing
+from postroom.sidecar.receipts import Receipts
+from postroom.sidecar.status import Status
+from postroom.sidecar.wire import Wire
+
+JOURNAL = "confirmed"
+"""Name of the journal in the state folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecar:
+    """The parts of one worker's sidecar."""
+
+    agent: Agent
+    inbox: Inbox
+    operations: Operations
+    notices: Notices
+    status: Status
+    alerts: Alerts
+    journal: Journal
+    api: LocalApi
+
+    def handlers(self, feed: bool) -> dict[str, DeliveryHandler]:
+        """Which stream's deliveries go where."""
+        handlers: dict[str, DeliveryHandler] = {
+            "INBOX": self.inbox.take,
+            "RECEIPTS": self.notices.take_receipt,
+        }
+        if feed:
+            handlers["FEED"] = self.notices.take_post
+        return handlers
+
+
+def compose(config: SidecarConfig, wire: Wire, port: int) -> Sidecar:
+    """Make the sidecar of `config`; the local API will listen on `port`.
+
+    Raises:
+        StateUnwritable: the journal cannot be opened.
+    """
+    own, agent_config = config.uid, config.agent
+    journal = Journal(config.state / JOURNAL)
+    alerts = Alerts(wire, own)
+    directory = Directory(wire, own)
+    inbox: Inbox
+    status = Status(wire, own, lambda: len(inbox.held))
+    agent = Agent(
+        agent_config,
+        env=agent_environment(config, os.environ, port),
+        cwd=agent_config.cwd or config.workspace,
+        hello=_hello(config, port),
+        status=status,
+        alerts=alerts,
+    )
+    inbox = Inbox(
+        agent,
+        directory,
+        Receipts(wire, own, config.message_secret),
+        journal,
+        own=own,
+        nick=config.nick,
+        confirm_on_read=agent_config.confirm == "read",
+        changed=status.touch,
+    )
+    outgoing = Outgoing(
+        wire, alerts, own=own, secret=config.message_secret, projects=_projects(config)
+    )
+    operations = Operations(inbox, outgoing, directory, status)
+    return Sidecar(
+        agent=agent,
+        inbox=inbox,
+        operations=operations,
+        notices=Notices(agent, directory, outgoing, own),
+        status=status,
+        alerts=alerts,
+        journal=journal,
+        api=LocalApi(operations, whoami(config), port),
+    )
+
+
+def agent_environment(config: SidecarConfig, outer: Mapping[str, str], port: int) -> dict[str, str]:
+    """The agent's environment: the sidecar's own, which holds no secret, the template's, and where the API is."""
+    env = {name: value for name, value in outer.items() if name != ENVIRONMENT}
+    return env | {
+        **config.agent.env,
+        "POSTROOM_API": f"http://127.0.0.1:{port}",
+        "POSTROOM_NICK": config.nick,
+        "POSTROOM_PROJECT": config.project,
+    }
+
+
+def whoami(config: SidecarConfig) -> dict[str, Any]:
+    """What the worker may know of itself."""
+    return {
+        "uid": config.uid,
+        "nick": config.nick,
+        "org": config.org,
+        "project": config.project,
+        "projects": list(config.projects),
+        "owner": {"uid": config.owner},
+    }
+
+
+def _hello(config: SidecarConfig, port: int) -> dict[str, Any]:
+    return {
+        "type": "hello",
+        "uid": config.uid,
+        "nick": config.nick,
+        "project": config.project,
+        "owner": {"uid": config.owner},
+        "adapter": 1,
+        "api": f"http://127.0.0.1:{port}",
+    }
+
+
+def _projects(config: SidecarConfig) -> tuple[str, ...]:
+    others = (project for project in config.projects if project != config.project)
+    return (config.project, *others) if config.project else tuple(others)
+
+
+__all__ = ["Sidecar", "agent_environment", "compose", "whoami"]

@@ -1,0 +1,221 @@
+"""The sidecar's life: take the configuration, try the wall, connect, run the agent, drain, end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from postroom.bus.nats import NatsBus
+from postroom.bus.port import Subscription
+from postroom.errors import InvalidInput, PostroomError, exit_code
+from postroom.identity.nkeys import KeyPair
+from postroom.observe import get_logger, to_stderr
+from postroom.protocol.preface import Preface
+from postroom.protocol.presence import WorkerState
+from postroom.sidecar.compose import Sidecar, compose
+from postroom.sidecar.config import ENVIRONMENT, SidecarConfig, load
+from postroom.sidecar.control_client import ControlClient
+from postroom.sidecar.door import Door
+from postroom.sidecar.hardening import harden
+from postroom.sidecar.httpd import HttpServer
+from postroom.sidecar.renewal import Renewal
+from postroom.sidecar.wall import BREACHED, Wall, examine
+from postroom.sidecar.window import WINDOW
+
+CONNECT_TIMEOUT = 20.0
+SETTLE_TIMEOUT = 2.0
+"""Seconds at the end for acknowledgements that are under way."""
+
+NOTICE_BATCH = 8
+
+GATEWAY_HOST = "postroom"
+"""Name of the control plane where the gateway is the only way to it."""
+
+_log = get_logger(__name__)
+
+
+class Worker:
+    """One run of the sidecar.
+
+    Args:
+        config: who it is.
+        wall: what the self-test found.
+    """
+
+    def __init__(self, config: SidecarConfig, wall: Wall) -> None:
+        self._config = config
+        self._wall = wall
+        self._jwt = config.jwt
+        self._stop = asyncio.Event()
+
+    async def run(self) -> int:
+        """Run until SIGTERM; returns the exit code.
+
+        Raises:
+            PostroomError: the bus cannot be reached, or was lost for good.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        async with AsyncExitStack() as stack:
+            nats_url, control = await self._doors(stack)
+            bus = await self._connect(nats_url)
+            stack.push_async_callback(bus.close)
+            server = HttpServer()
+            sidecar = compose(self._config, bus, server.port)
+            stack.callback(sidecar.journal.close)
+            sidecar.status.sandbox = self._wall.level
+            if self._wall.breached:
+                return await self._refuse(sidecar, control)
+            await stack.enter_async_context(server.answer_with(sidecar.api.handle))
+            await self._live(sidecar, bus, control)
+        return 0
+
+    async def _doors(self, stack: AsyncExitStack) -> tuple[str, ControlClient | None]:
+        """Where the bus and the control plane are, through the gateway or directly."""
+        config = self._config
+        if not config.gateway_socket:
+            url = config.control_url
+            return config.nats_url, ControlClient.direct(url, config.token) if url else None
+        nats = Door(config.gateway_socket, Preface("nats", config.token))
+        http = Door(config.gateway_socket, Preface("http", config.token))
+        await stack.enter_async_context(nats)
+        await stack.enter_async_context(http)
+        host = urlsplit(config.control_url).netloc or GATEWAY_HOST
+        control = ControlClient(("127.0.0.1", http.port), host, config.token)
+        return f"nats://127.0.0.1:{nats.port}", control
+
+    async def _connect(self, url: str) -> NatsBus:
+        key = KeyPair.from_seed(self._config.seed) if self._config.seed else None
+        return await NatsBus.connect(
+            url,
+            uid=self._config.uid,
+            jwt=(lambda: self._jwt) if key else None,
+            sign=key.sign if key else None,
+            projects=self._config.projects,
+            connect_timeout=CONNECT_TIMEOUT,
+        )
+
+    async def _refuse(self, sidecar: Sidecar, control: ControlClient | None) -> int:
+        """End before the agent was started: the wall has a hole."""
+        reached = ", ".join(self._wall.report.reached) if self._wall.report else ""
+        text = f"the sandbox of @{self._config.nick} is not closed: it reached {reached}"
+        sidecar.status.fixed(WorkerState.FAILED, "the sandbox is not closed")
+        await sidecar.alerts.send("wall-breached", text)
+        await sidecar.status.publish()
+        await self._report(control)
+        return BREACHED
+
+    async def _report(self, control: ControlClient | None) -> None:
+        """The first event. A control plane that does not take it does not stop the worker."""
+        if control is None:
+            return
+        try:
+            await control.post_events(self._config.uid, [self._wall.event()])
+        except PostroomError as error:
+            _log.warning("the wall's report was not taken: %s", error)
+
+    async def _live(self, sidecar: Sidecar, bus: NatsBus, control: ControlClient | None) -> None:
+        renewal = Renewal(
+            bus, bus.uid, expires_at=self._config.jwt_expires_at, accept=self._renewer(bus)
+        )
+        async with asyncio.TaskGroup() as tasks:
+            background = [
+                tasks.create_task(work)
+                for work in (
+                    sidecar.status.run(),
+                    sidecar.inbox.run(),
+                    renewal.run(),
+                    _watch(bus),
+                    self._report(control),
+                )
+            ]
+            grace = self._config.stop_grace
+            agent = tasks.create_task(sidecar.agent.run(sidecar.operations, grace))
+            pulls = await self._pull(sidecar, bus)
+            stopping = tasks.create_task(self._stop.wait())
+            await asyncio.wait({agent, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not self._stop.is_set():
+                # The agent will not run again: nothing is pulled any more, what comes waits in the log.
+                await asyncio.gather(*(pull.close() for pull in pulls))
+                await self._stop.wait()
+            await _drain(sidecar, pulls, agent)
+            for task in background:
+                task.cancel()
+
+    async def _pull(self, sidecar: Sidecar, bus: NatsBus) -> list[Subscription]:
+        handlers = sidecar.handlers(self._config.agent.feed)
+        return [
+            await bus.consume(
+                stream, bus.uid, handler, batch=WINDOW if stream == "INBOX" else NOTICE_BATCH
+            )
+            for stream, handler in handlers.items()
+        ]
+
+    def _renewer(self, bus: NatsBus) -> Callable[[str], Awaitable[None]]:
+        async def accept(jwt: str) -> None:
+            former, self._jwt = self._jwt, jwt
+            try:
+                await bus.reconnect()
+            except PostroomError:
+                self._jwt = former
+                raise
+
+        return accept
+
+
+async def _watch(bus: NatsBus) -> None:
+    """End the worker when its connection is gone for good: revoked, or the credential ran out."""
+    raise await bus.wait_lost()
+
+
+async def _drain(sidecar: Sidecar, pulls: list[Subscription], agent: asyncio.Task[None]) -> None:
+    """Stop pulling, end the agent, and leave nothing half done."""
+    _log.info("stopping")
+    ended = agent.done()
+    closing = asyncio.gather(*(pull.close() for pull in pulls))
+    sidecar.agent.stop()
+    await asyncio.wait({agent})
+    await closing
+    await sidecar.inbox.settled(SETTLE_TIMEOUT)
+    if not ended:
+        sidecar.status.fixed(WorkerState.STOPPED)
+    await sidecar.status.publish()
+
+
+def main() -> int:
+    """Entry point of `python -m postroom.sidecar`; returns the exit code."""
+    to_stderr()
+    try:
+        path = os.environ.pop(ENVIRONMENT, "")
+        if not path:
+            raise InvalidInput(f"{ENVIRONMENT} names no configuration")
+        config = load(Path(path))
+        harden()
+        to_stderr(config.log_level)
+        wall = examine(config.canaries, config.sandbox_level)
+        return asyncio.run(Worker(config, wall).run())
+    except PostroomError as error:
+        return _fail(error)
+    except BaseExceptionGroup as group:
+        known = group.subgroup(PostroomError)
+        if known is None or group.split(PostroomError)[1] is not None:
+            raise
+        return _fail(_first(known))
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> PostroomError:
+    first = group.exceptions[0]
+    if isinstance(first, BaseExceptionGroup):
+        return _first(first)
+    return first if isinstance(first, PostroomError) else PostroomError(str(first))
+
+
+def _fail(error: PostroomError) -> int:
+    _log.error("%s", error)
+    return exit_code(error)

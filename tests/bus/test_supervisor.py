@@ -1,0 +1,193 @@
+"""The server's supervision: it comes back after a crash, until there are too many."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from postroom.bus import supervisor
+from postroom.bus.embedded import EmbeddedServer
+from postroom.bus.server_config import ServerConfig
+from postroom.bus.supervisor import Supervisor, restart_delay
+from postroom.errors import PortTaken, ServerFailed
+from postroom.identity.trust import Trust
+from tests.bus.embedding import PATIENCE, greeting, make_config
+
+pytestmark = pytest.mark.anyio
+
+
+class Watched:
+    """A supervisor at work, and its servers after each restart."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self.supervisor = Supervisor(config, self._note)
+        self._restarted: asyncio.Queue[EmbeddedServer] = asyncio.Queue()
+        self.run: asyncio.Task[None]
+
+    async def _note(self, server: EmbeddedServer) -> None:
+        await self._restarted.put(server)
+
+    async def start(self) -> None:
+        await self.supervisor.start()
+        self.run = asyncio.create_task(self.supervisor.run())
+
+    def crash(self) -> EmbeddedServer:
+        self.supervisor.server.kill()
+        return self.supervisor.server
+
+    async def next(self) -> EmbeddedServer:
+        return await asyncio.wait_for(self._restarted.get(), PATIENCE)
+
+    async def end(self) -> None:
+        """Wait for the end of the supervision, and raise what it ended with."""
+        await asyncio.wait_for(self.run, PATIENCE)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> ServerConfig:
+    return make_config(Trust.load_or_create(tmp_path / "keys"), tmp_path)
+
+
+@pytest.fixture
+async def watched(config: ServerConfig) -> AsyncIterator[Watched]:
+    made = Watched(config)
+    await made.start()
+    yield made
+    await made.supervisor.stop()
+    await asyncio.wait([made.run], timeout=PATIENCE)
+
+
+@pytest.mark.requirement("bus-server-restarted")
+async def test_a_crashed_server_comes_back_on_the_same_port(watched: Watched):
+    first = watched.crash()
+
+    second = await watched.next()
+
+    assert second.url == first.url
+    assert second.pid != first.pid
+    assert watched.supervisor.server is second
+    assert watched.supervisor.restarts == 1
+    assert (await greeting(second))["server_id"] == second.server_id
+
+
+@pytest.mark.requirement("bus-server-crashes-reported")
+async def test_too_many_crashes_end_the_supervision_with_the_last_words(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(supervisor, "FIRST_DELAY", 0.001)
+    for _ in range(supervisor.MAX_CRASHES):
+        watched.crash()
+        await watched.next()
+    last = watched.crash()
+
+    with pytest.raises(ServerFailed, match="Server is ready"):
+        await watched.end()
+    assert watched.supervisor.server is last
+
+
+async def test_crashes_that_lie_far_apart_are_borne(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(supervisor, "FIRST_DELAY", 0.001)
+    monkeypatch.setattr(supervisor, "CRASH_WINDOW", 0.0)
+
+    for _ in range(supervisor.MAX_CRASHES + 1):
+        watched.crash()
+        await watched.next()
+
+    assert watched.supervisor.server.running
+
+
+async def test_a_restart_that_keeps_failing_is_reported_for_its_own_reason(
+    config: ServerConfig, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(supervisor, "FIRST_DELAY", 0.001)
+    watching = Supervisor(config)
+    server = await watching.start()
+    server.kill()
+    await asyncio.wait_for(server.wait(), PATIENCE)
+
+    with socket.create_server((config.host, server.port)), pytest.raises(PortTaken):
+        await asyncio.wait_for(watching.run(), PATIENCE)
+
+
+async def test_a_stop_ends_the_server_and_its_supervision(watched: Watched):
+    await watched.supervisor.stop()
+    await watched.end()
+
+    assert not watched.supervisor.server.running
+    assert watched.supervisor.restarts == 0
+
+
+async def test_a_stop_while_a_restart_is_awaited_starts_nothing(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(supervisor, "FIRST_DELAY", 1000.0)
+    monkeypatch.setattr(supervisor, "LONGEST_DELAY", 1000.0)
+    await asyncio.wait_for(watched.crash().wait(), PATIENCE)
+
+    await watched.supervisor.stop()
+    await watched.end()
+
+    assert watched.supervisor.restarts == 0
+
+
+async def test_a_stop_during_a_restart_ends_the_new_server(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+):
+    start, starting = EmbeddedServer.start, asyncio.Event()
+
+    async def noticed(config: ServerConfig) -> EmbeddedServer:
+        starting.set()
+        return await start(config)
+
+    monkeypatch.setattr(EmbeddedServer, "start", noticed)
+    first = watched.crash()
+    await asyncio.wait_for(starting.wait(), PATIENCE)
+    await watched.supervisor.stop()
+    await watched.end()
+
+    assert watched.supervisor.server is not first
+    assert not watched.supervisor.server.running
+
+
+async def test_a_cancelled_supervision_ends_the_server(watched: Watched):
+    watched.crash()
+    server = await watched.next()  # so it is at work
+    watched.run.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await watched.end()
+    assert not server.running
+
+
+async def test_a_supervision_ends_with_its_callbacks_error_and_leaves_no_server(
+    config: ServerConfig,
+):
+    async def fail(_: EmbeddedServer) -> None:
+        raise ValueError
+
+    watching = Supervisor(config, fail)
+    (await watching.start()).kill()
+
+    with pytest.raises(ValueError):
+        await asyncio.wait_for(watching.run(), PATIENCE)
+    assert not watching.server.running
+
+
+async def test_a_server_that_was_never_started_is_not_supervised(config: ServerConfig):
+    with pytest.raises(ServerFailed):
+        _ = Supervisor(config).server
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
+def test_restarts_wait_longer_each_time_up_to_a_cap(chance: float):
+    delays = [restart_delay(crashes, chance) for crashes in range(1, 20)]
+
+    assert delays == sorted(delays)
+    assert delays[-1] <= supervisor.LONGEST_DELAY
+    assert delays[0] > 0

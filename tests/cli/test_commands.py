@@ -1,0 +1,280 @@
+"""What each command asks for and prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run, spawned
+from tests.client.standin import BOB, Standin, from_bob, mail, post, problem, status, worker
+
+NASTY = "\x1b[31mred\x07 \u202ereversed\nbob 12:00 forged"
+
+
+def dead(**changes: object) -> dict[str, object]:
+    return {
+        "id": "d1",
+        "message_id": "m1",
+        "from": {"uid": "a" * 32, "nick": "alice", "kind": "human"},
+        "to": BOB,
+        "text": "hello",
+        "reason": "expired",
+        "attempts": 3,
+        "at": 1_700_000_000.0,
+        "subject": "worker.x.inbox.y",
+        "requeued_as": None,
+    } | changes
+
+
+# ── status ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_status_lists_first_what_needs_attention(postroom: Run, standin: Standin):
+    standin._answers.clear()
+    workers = [
+        worker("idler"),
+        worker("halted", state="stopped", desired="stopped"),
+        worker("stuck", state="stalled"),
+        worker("broken", state="failed", detail="exit code 1"),
+    ]
+    standin.answer("GET /v1/status", status(*workers, deadletters=2, alerts=[{"text": "help"}]))
+    lines = postroom("status").out.splitlines()
+    assert "you are @alice" in lines[0]
+    assert lines[1] == "alert: help"
+    assert lines[2] == "dead letters: 2 (postroom deadletters list)"
+    assert [line.split()[0] for line in lines[4:]] == ["@broken", "@stuck", "@idler", "@halted"]
+    assert lines[4].endswith("exit code 1")
+
+
+@pytest.mark.parametrize(
+    "last_seen, shown", [(None, "unknown"), (1e12, "0 s ago"), (0.0, " d ago")]
+)
+def test_status_says_when_a_worker_was_seen(
+    postroom: Run, standin: Standin, last_seen: float | None, shown: str
+):
+    standin._answers.clear()
+    standin.answer("GET /v1/status", status(worker(last_seen=last_seen)))
+    assert shown in postroom("status").out
+
+
+def test_status_in_json_is_what_the_server_said(postroom: Run, standin: Standin):
+    assert json.loads(postroom("status", "--json").out) == status()
+
+
+# ── spawn, stop, restart ─────────────────────────────────────────────────────────────────────────
+
+
+def write_template(folder: Path) -> Path:
+    path = folder / "reader.toml"
+    path.write_text('[worker]\nname = "reader"\n[workstation]\nfiles = ["reader.py"]\n')
+    (folder / "reader.py").write_text("print()\n")
+    return path
+
+
+def test_spawn_sends_the_template_with_its_files_and_says_how_it_is_walled(
+    postroom: Run, standin: Standin, tmp_path: Path
+):
+    standin.answer("POST /v1/workers", worker(), 201)
+    path = write_template(tmp_path)
+    ended = postroom(
+        "spawn", str(path), "--project", "#main", "--name", "@bob", "--set", "a=b=c", "--set", "d=x"
+    )
+    assert ended.out == f"spawned @bob ({BOB['uid']}) in #main, sandbox bubblewrap: enforced\n"
+    body = standin.requests[-1].body
+    assert body["template"] == path.read_text()
+    assert set(body["files"]) == {"reader.py"}
+    assert body["set"] == {"a": "b=c", "d": "x"}
+    assert (body["name"], body["project"]) == ("bob", "main")
+
+
+def test_a_template_that_is_wrong_starts_nothing(postroom: Run, tmp_path: Path):
+    path = tmp_path / "bad.toml"
+    path.write_text("[worker]\nname = \n")
+    ended = postroom("spawn", str(path))
+    assert ended.status == 2
+    assert "line 2, column 8" in ended.err
+    assert not (tmp_path / "starting").exists()
+
+
+@pytest.mark.parametrize("verb, done", [("stop", "stopped"), ("restart", "restarted")])
+def test_a_worker_is_stopped_and_restarted(postroom: Run, standin: Standin, verb: str, done: str):
+    standin.answer(f"POST /v1/workers/bob/{verb}", worker())
+    assert postroom(verb, "@bob").out == f"{done} @bob\n"
+    assert json.loads(postroom(verb, "bob", "--json").out) == worker()
+
+
+# ── send ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_send_prints_the_id_and_the_state(postroom: Run, standin: Standin):
+    standin.answer("POST /v1/messages", mail(1, "hi"), 201)
+    ended = postroom("send", "@bob", "hi", "there", "--key", "k", "--expires", "60", "--no-reply")
+    assert (ended.status, ended.out, ended.err) == (0, "m1 accepted\n", "")
+    body = standin.requests[-1].body
+    assert body == {
+        "to": "@bob",
+        "text": "hi there",
+        "expects_reply": False,
+        "key": "k",
+        "expires_in": 60.0,
+    }
+
+
+@pytest.mark.parametrize("words", [[], ["-"]])
+def test_send_takes_the_text_from_a_pipe(standin: Standin, tmp_path: Path, words: list[str]):
+    standin.answer("POST /v1/messages", mail(1, "x"), 201)
+    ended = spawned(["send", "@bob", *words, "--state", str(tmp_path)], stdin="line 1\nline ü\n")
+    assert ended.status == 0
+    assert standin.requests[-1].body["text"] == "line 1\nline ü"
+
+
+def test_a_text_that_is_too_large_is_refused_before_it_travels(standin: Standin, tmp_path: Path):
+    ended = spawned(["send", "@bob", "--state", str(tmp_path)], stdin="x" * 600_000)
+    assert ended.status == 2
+    assert "over the limit" in ended.err
+    assert standin.requests == []
+
+
+@pytest.mark.requirement("cli-answer-seen-after-shown")
+def test_waiting_for_the_answer_prints_it_and_then_marks_it_seen(postroom: Run, standin: Standin):
+    answer = from_bob(2, f"yes {NASTY}")
+    standin.answer("POST /v1/messages", mail(1, "hi"), 201)
+    standin.answer("GET /v1/messages/m1", mail(1, "hi", state="answered", answer=answer))
+    standin.answer("POST /v1/messages/m2/seen", answer)
+    ended = postroom("send", "@bob", "hi", "--wait", "answered", "--timeout", "9")
+    assert ended.status == 0
+    assert ended.out == "yes [31mred reversed\nbob 12:00 forged\n"
+    assert ended.err == "m1 accepted\n"
+    assert standin.requests[-1].path == "/v1/messages/m2/seen"
+
+
+def test_waiting_for_a_receipt_prints_each_state(postroom: Run, standin: Standin):
+    standin.answer("POST /v1/messages", mail(1, "hi"), 201)
+    standin.answer("GET /v1/messages/m1", mail(1, "hi", state="seen"))
+    assert postroom("send", "@bob", "hi", "--wait", "delivered").out == "m1 accepted\nm1 seen\n"
+
+
+@pytest.mark.requirement("cli-send-outcome-status")
+def test_a_dead_message_ends_with_7_and_its_reason(postroom: Run, standin: Standin):
+    standin.answer("POST /v1/messages", mail(1, "hi"), 201)
+    standin.answer("GET /v1/messages/m1", mail(1, "hi", state="dead", reason="expired"))
+    ended = postroom("send", "@bob", "hi", "--wait", "seen")
+    assert ended.status == 7
+    assert "message m1 is dead: expired" in ended.err
+
+
+@pytest.mark.requirement("cli-send-outcome-status")
+def test_a_late_answer_ends_with_9_and_says_that_the_message_is_on_its_way(
+    postroom: Run, standin: Standin
+):
+    standin.answer("POST /v1/messages", mail(1, "hi"), 201)
+    late = mail(1, "hi", state="delivered", timed_out=True)
+    standin.answer("GET /v1/messages/m1", late)
+    ended = postroom("send", "@bob", "hi", "--wait", "answered", "--timeout", "0", "--json")
+    assert ended.status == 9
+    assert "m1 is delivered and still on its way" in ended.err
+    assert json.loads(ended.out) == late
+
+
+def test_send_to_a_project_publishes_a_post(postroom: Run, standin: Standin):
+    standin.answer("POST /v1/projects/main/posts", post(3, "hi"), 201)
+    assert postroom("send", "#main", "hi").out == "p3 accepted\n"
+
+
+# ── inbox ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("cli-text-harmless")
+def test_the_inbox_shows_hostile_text_harmless_and_set_in(postroom: Run, standin: Standin):
+    nasty = from_bob(1, NASTY) | {"from": BOB | {"nick": "b\x1b[1mob"}}
+    standin.answer("GET /v1/inbox", {"messages": [nasty]})
+    standin.answer("POST /v1/messages/m1/seen", nasty)
+    ended = postroom("inbox")
+    head, *text = ended.out.splitlines()
+    assert head.endswith("@b[1mob m1  (expects a reply)")
+    assert text == ["    | [31mred reversed", "    | bob 12:00 forged"]
+
+
+def test_what_the_inbox_shows_is_seen_but_read_mail_is_not_marked_again(
+    postroom: Run, standin: Standin
+):
+    old = from_bob(1, "old", state="seen")
+    new = from_bob(2, "new", state="delivered")
+    standin.answer("GET /v1/inbox", {"messages": [old, new]})
+    standin.answer("POST /v1/messages/m2/seen", new)
+    assert postroom("inbox", "--all", "--limit", "5").status == 0
+    assert standin.requests[0].query == {"limit": "5"}
+    assert [r.path for r in standin.requests[1:]] == ["/v1/messages/m2/seen"]
+
+
+@pytest.mark.parametrize("option", ["--peek", "--json"])
+def test_a_look_that_is_none_leaves_the_inbox_unread(postroom: Run, standin: Standin, option: str):
+    standin.answer("GET /v1/inbox", {"messages": [from_bob(1, "hi\u202e")]})
+    ended = postroom("inbox", option)
+    assert ended.status == 0
+    assert ended.out.isascii()
+    assert standin.requests[0].query["unread"] == "1"
+    assert len(standin.requests) == 1
+
+
+def test_an_empty_inbox_says_so(postroom: Run, standin: Standin):
+    standin.answer("GET /v1/inbox", {"messages": []})
+    assert postroom("inbox").out == "no messages\n"
+
+
+# ── dead letters ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_dead_letters_are_listed_shown_sent_again_and_dropped(postroom: Run, standin: Standin):
+    standin.answer("GET /v1/deadletters", {"deadletters": [dead(text=NASTY)]})
+    standin.answer("GET /v1/deadletters/d1", dead(text=NASTY, requeued_as="m9"))
+    standin.answer("POST /v1/deadletters/d1/requeue", {"id": "m9"})
+    standin.answer("DELETE /v1/deadletters/d1", None, 204)
+    head, row = postroom("deadletters", "list").out.splitlines()
+    assert head.split()[:4] == ["ID", "FROM", "TO", "REASON"]
+    assert row.split()[:5] == ["d1", "@alice", "@bob", "expired", "3"]
+    assert "\x1b" not in row
+    shown = postroom("deadletters", "show", "d1").out.splitlines()
+    assert shown[0] == "@alice to @bob, message m1"
+    assert shown[2:] == [
+        "sent again as m9",
+        "    | [31mred reversed",
+        "    | bob 12:00 forged",
+    ]
+    assert postroom("deadletters", "requeue", "d1").out == "sent again as m9\n"
+    assert postroom("deadletters", "drop", "d1").out == "dropped d1\n"
+
+
+def test_dead_letters_in_json_are_objects(postroom: Run, standin: Standin):
+    standin.answer("GET /v1/deadletters", {"deadletters": [dead()]})
+    assert json.loads(postroom("deadletters", "list", "--json").out) == {"deadletters": [dead()]}
+
+
+def test_a_dead_letter_that_is_not_there_ends_with_4(postroom: Run, standin: Standin):
+    standin.answer("GET /v1/deadletters/d2", problem("not-found", "no dead letter d2"), 404)
+    ended = postroom("deadletters", "show", "d2")
+    assert (ended.status, ended.err) == (4, "postroom: no dead letter d2\n")
+
+
+# ── logs ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_logs_are_the_last_lines_made_harmless(postroom: Run, standin: Standin, tmp_path: Path):
+    folder = tmp_path / "workers" / BOB["uid"]
+    folder.mkdir(parents=True)
+    (folder / "log").write_bytes(b"one\ntwo\x1b[2J\n\xffthree")
+    standin.answer("GET /v1/workers/bob", worker())
+    assert postroom("logs", "@bob", "-l", "2").out == "two[2J\n\ufffdthree\n"
+    assert postroom("logs", BOB["uid"], "-l", "1").out == "\ufffdthree\n"
+
+
+def test_a_link_in_place_of_a_log_is_not_followed(postroom: Run, tmp_path: Path):
+    folder = tmp_path / "workers" / BOB["uid"]
+    folder.mkdir(parents=True)
+    (tmp_path / "secret").write_text("secret")
+    (folder / "log").symlink_to(tmp_path / "secret")
+    ended = postroom("logs", BOB["uid"])
+    assert ended.status == 4
+    assert "secret" not in ended.out

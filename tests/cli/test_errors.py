@@ -1,0 +1,147 @@
+"""How a run ends when something is wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from postroom import errors
+from postroom.cli.root import EPILOG, INTERRUPTED, PIPE_CLOSED
+from tests.cli.conftest import LIMIT, Run, command, environment, spawned
+from tests.client.standin import DEADLINE, Standin, mail, problem, status, worker
+
+KINDS = sorted(errors._tree(errors.PostroomError).values(), key=lambda kind: kind.code)
+
+
+@pytest.mark.requirement("cli-errors-one-line")
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.code)
+def test_an_error_is_one_line_with_its_remedy_and_has_its_exit_status(
+    postroom: Run, standin: Standin, kind: type[errors.PostroomError]
+):
+    error = kind("it went\nwrong", remedy="turn it\noff")
+    standin.answer("POST /v1/workers/bob/restart", errors.problem(error), errors.http_status(error))
+    ended = postroom("restart", "bob")
+    assert ended.err == "postroom: it went wrong\n  try: turn it off\n"
+    assert ended.out == ""
+    assert ended.status == errors.exit_code(error)
+
+
+def test_each_exit_status_is_documented():
+    numbers = {int(word) for word in EPILOG.split() if word.isdigit()}
+    assert numbers == {0, INTERRUPTED, *errors.EXIT_CODES.values()}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nonsense",),
+        ("send",),
+        ("send", "@bob", "hi", "--wait", "never"),
+        ("send", "#main", "hi", "--wait", "seen"),
+        ("send", "@bob", "hi", "--no-reply", "--wait", "answered"),
+        ("send", "@bob", " "),
+        ("chat", "#main", "--wait", "seen"),
+        ("up", "--port", "70000"),
+        ("status", "--nonsense"),
+        ("worker",),
+    ],
+)
+def test_wrong_usage_ends_with_2(postroom: Run, standin: Standin, arguments: tuple[str, ...]):
+    ended = postroom(*arguments)
+    assert ended.status == 2
+    assert "Error: " in ended.err
+    assert not standin.calls("POST /v1/messages")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status",),
+        ("status", "--json"),
+        ("down",),
+        ("inbox",),
+        ("send", "@bob", "hi"),
+        ("chat", "@bob"),
+        ("stop", "bob"),
+        ("restart", "bob"),
+        ("deadletters", "list"),
+        ("logs", "bob"),
+    ],
+)
+def test_without_a_post_room_every_command_says_so_and_ends_with_3(
+    postroom: Run, tmp_path: Path, arguments: tuple[str, ...]
+):
+    ended = postroom(*arguments)
+    assert ended.status == 3
+    assert ended.err == f"postroom: no post room runs on {tmp_path}\n  try: postroom up\n"
+
+
+def test_a_malformed_name_never_reaches_the_server(postroom: Run, standin: Standin):
+    assert postroom("stop", "../../v1/shutdown").status == 2
+    assert standin.requests == []
+
+
+def test_the_state_folder_can_be_named_before_after_and_by_the_environment(
+    standin: Standin, tmp_path: Path
+):
+    there, elsewhere = str(tmp_path), str(tmp_path / "no")
+    for arguments, variable in (
+        (["--state", there, "status"], elsewhere),
+        (["--state", elsewhere, "status", "--state", there], elsewhere),
+        (["status"], there),
+    ):
+        ended = spawned(arguments, env=environment(POSTROOM_STATE=variable))
+        assert (ended.status, ended.err) == (0, "")
+    assert spawned(["status"], env=environment(POSTROOM_STATE=elsewhere)).status == 3
+
+
+@pytest.mark.requirement("cli-interrupt-clean")
+def test_ctrl_c_ends_a_waiting_command_with_130(standin: Standin, tmp_path: Path):
+    standin.answer("POST /v1/messages", mail(1, "hi"), 201)
+    asked = standin.hold("GET", "/v1/messages/m1")
+    process = subprocess.Popen(
+        command("send", "@bob", "hi", "--wait", "answered", "--state", str(tmp_path)),
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert asked.wait(DEADLINE)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == INTERRUPTED
+    assert out == ""
+    assert "Traceback" not in err
+
+
+@pytest.mark.requirement("cli-pipe-quiet")
+def test_a_reader_that_goes_away_makes_no_noise(standin: Standin, tmp_path: Path):
+    standin.answer("GET /v1/status", status(*[worker(f"w{n}") for n in range(3000)]))
+    postroom = command("status", "--state", str(tmp_path))
+    # The status of the pipe's first command is written to its third descriptor.
+    script = '{ "$@"; echo $? >&3; } | true'
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as told:
+        done = subprocess.run(
+            ["bash", "-c", f"exec 3>&{writing}; {script}", "bash", *postroom],
+            env=environment(),
+            stderr=subprocess.PIPE,
+            pass_fds=(writing,),
+            timeout=LIMIT,
+            check=False,
+        )
+        os.close(writing)
+        assert done.stderr == b""
+        assert int(told.read()) == PIPE_CLOSED
+
+
+def test_an_error_text_cannot_act_on_the_terminal(postroom: Run, standin: Standin):
+    hostile = problem("not-found", "gone\x1b]0;owned\x07 \x9b31m\u202e", "x\x1b[2J")
+    standin.answer("POST /v1/workers/bob/stop", hostile, 404)
+    ended = postroom("stop", "bob")
+    assert ended.err == "postroom: gone]0;owned 31m\n  try: x[2J\n"

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.cli.output import Cell, ago, block, columns, print_table
+
+
+@pytest.mark.parametrize(
+    "seconds, text",
+    [
+        (-5, "0 s ago"),
+        (0, "0 s ago"),
+        (59, "59 s ago"),
+        (60, "1 min ago"),
+        (7200, "2 h ago"),
+        (90000, "1 d ago"),
+    ],
+)
+def test_times_are_said_in_their_largest_unit(seconds: int, text: str):
+    assert ago(1000.0, 1000.0 + seconds) == text
+
+
+@given(st.text())
+def test_no_text_can_begin_a_line_that_looks_like_another(text: str):
+    first, *rest = block("12:00:00 [bob] ", text).split("\n")
+    assert first.startswith("12:00:00 [bob] ")
+    assert all(line.startswith("    | ") for line in rest)
+
+
+@given(st.text(), st.integers(0, 40))
+def test_a_cell_fills_its_column_and_stays_on_its_line(text: str, width: int):
+    shown = Cell(text).padded(width)
+    assert columns(shown) >= width
+    assert shown.splitlines() in ([shown], [])
+    assert "\x1b" not in shown
+
+
+def test_wide_letters_keep_the_columns_straight(capsys: pytest.CaptureFixture[str]):
+    print_table(("A", "B"), [[Cell("日本"), Cell("x")], [Cell("abc"), Cell("y")]])
+    assert capsys.readouterr().out == "A     B\n日本  x\nabc   y\n"

@@ -1,0 +1,150 @@
+"""What starting the command line costs and loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+
+from postroom.cli.root import SUMMARIES
+from tests.cli.conftest import environment
+
+HEAVY = {
+    "a2a",
+    "alembic",
+    "anyio",
+    "asyncio",
+    "cryptography",
+    "fastapi",
+    "http.client",
+    "httpx2",
+    "mcp",
+    "nats",
+    "pydantic",
+    "rich",
+    "sqlalchemy",
+    "ssl",
+    "starlette",
+    "structlog",
+    "uvicorn",
+}
+OWN = {
+    "postroom",
+    "postroom.cli",
+    "postroom.cli.lazy",
+    "postroom.cli.options",
+    "postroom.cli.root",
+    "postroom.errors",
+    "postroom.protocol",
+    "postroom.protocol.text",
+}
+
+PROBE = """
+import sys
+from postroom.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit as ended:
+    print("status", ended.code, file=sys.stderr)
+print(*sorted(sys.modules), sep="\\n", file=sys.stderr)
+"""
+
+
+def modules(*arguments: str, **env: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, *arguments],
+        env=environment(**env),
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=True,
+    )
+    return set(done.stderr.split("\n"))
+
+
+@pytest.mark.requirement("cli-help-light")
+@pytest.mark.parametrize("option", ["--help", "-h", "--version"])
+def test_help_loads_click_and_nothing_heavier(option: str):
+    loaded = modules(option)
+    assert "status 0" in loaded
+    assert not loaded & HEAVY
+    assert {name for name in loaded if name.split(".")[0] == "postroom"} == OWN
+
+
+@pytest.mark.requirement("cli-help-light")
+def test_help_of_every_command_loads_nothing_heavy():
+    code = "\n".join(
+        [
+            "import importlib, sys",
+            *(f"importlib.import_module('postroom.cli.commands.{name}')" for name in SUMMARIES),
+            "print(*sys.modules, sep='\\n')",
+        ]
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=True,
+    )
+    loaded = set(done.stdout.split("\n"))
+    assert "postroom.cli.commands.chat" in loaded
+    assert not loaded & HEAVY
+
+
+def test_a_command_without_a_post_room_does_not_load_the_http_library(tmp_path: Path):
+    loaded = modules("--state", str(tmp_path), "status")
+    assert "status 3" in loaded
+    assert not loaded & HEAVY
+
+
+@pytest.mark.requirement("cli-completion-offered")
+def test_the_shell_completes_commands():
+    loaded = subprocess.run(
+        [sys.executable, "-m", "postroom"],
+        env=environment(
+            _POSTROOM_COMPLETE="bash_complete", COMP_WORDS="postroom s", COMP_CWORD="1"
+        ),
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+    assert loaded.stdout.split() == ["plain,status", "plain,spawn", "plain,stop", "plain,send"]
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_each_command_has_its_module_and_its_name(name: str):
+    found = import_module(f"postroom.cli.commands.{name}").command
+    assert isinstance(found, click.Command)
+    assert found.name == name
+    assert found.help
+
+
+def leaves() -> list[tuple[str, click.Command]]:
+    found: list[tuple[str, click.Command]] = []
+    for name in SUMMARIES:
+        top = import_module(f"postroom.cli.commands.{name}").command
+        group = top.commands.items() if isinstance(top, click.Group) else [("", top)]
+        found += [(f"{name} {sub}".strip(), leaf) for sub, leaf in group]
+    return found
+
+
+@pytest.mark.parametrize("name, leaf", leaves())
+def test_each_command_takes_the_state_folder_after_its_name(name: str, leaf: click.Command):
+    assert "state" in {parameter.name for parameter in leaf.params}
+
+
+NO_ANSWER = {"up", "down", "chat"}
+
+
+@pytest.mark.requirement("cli-json-everywhere")
+@pytest.mark.parametrize("name, leaf", leaves())
+def test_each_command_that_answers_can_answer_in_json(name: str, leaf: click.Command):
+    has_json = "as_json" in {parameter.name for parameter in leaf.params}
+    assert has_json is (name not in NO_ANSWER)

@@ -1,0 +1,236 @@
+"""A stand-in for the control plane: a real HTTP server on a real socket that gives recorded answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import threading
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+TOKEN = "s3cret"
+ME = {"uid": "a" * 32, "nick": "alice", "kind": "human"}
+BOB = {"uid": "b" * 32, "nick": "bob", "kind": "worker"}
+DEADLINE = 20.0
+
+
+@dataclass
+class Request:
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass
+class Answer:
+    status: int
+    body: object
+    headers: dict[str, str] = field(default_factory=dict)
+    cut: bool = False
+
+
+class Standin:
+    """Answers each (method, path) with what `answer` queued, the last one for ever."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.token = TOKEN
+        self._answers: dict[tuple[str, str], deque[Answer]] = defaultdict(deque)
+        self._held: dict[tuple[str, str], threading.Event] = {}
+        self._closing = threading.Event()
+        self._streams: queue.Queue[queue.Queue[bytes | None]] = queue.Queue()
+        self.stream_requests: queue.Queue[Request] = queue.Queue()
+        self._open: list[queue.Queue[bytes | None]] = []
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        for frames in self._open:
+            frames.put(None)
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join(DEADLINE)
+
+    def answer(self, call: str, body: object = None, status: int = 200, **more: Any) -> None:
+        method, path = call.split(" ")
+        self._answers[method, path].append(Answer(status, body, **more))
+
+    def hold(self, method: str, path: str) -> threading.Event:
+        """Leave this call without an answer; the event is set when it came."""
+        came = threading.Event()
+        self._held[method, path] = came
+        return came
+
+    def stream(self) -> queue.Queue[bytes | None]:
+        """The frames of the next stream that a client opens; None ends it."""
+        frames: queue.Queue[bytes | None] = queue.Queue()
+        self._open.append(frames)
+        self._streams.put(frames)
+        return frames
+
+    def calls(self, call: str) -> list[Request]:
+        method, path = call.split(" ")
+        return [r for r in self.requests if (r.method, r.path) == (method, path)]
+
+    def announce(self, state: Path, **changes: object) -> Path:
+        """Write server.json as a post room does."""
+        record = {"url": self.url, "pid": os.getpid(), "token": self.token} | changes
+        file = state / "server.json"
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as out:
+            json.dump(record, out)
+        return file
+
+    def take(self, method: str, path: str) -> Answer:
+        answers = self._answers.get((method, path))
+        if not answers:
+            return Answer(404, problem("not-found", f"nothing recorded for {method} {path}"))
+        return answers.popleft() if len(answers) > 1 else answers[0]
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        standin = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+                pass
+
+            def serve(self) -> None:
+                parts = urlsplit(self.path)
+                length = int(self.headers.get("content-length") or 0)
+                content = self.rfile.read(length)
+                request = Request(
+                    self.command,
+                    parts.path,
+                    {k: v[0] for k, v in parse_qs(parts.query).items()},
+                    {k.lower(): v for k, v in self.headers.items()},
+                    json.loads(content) if content else None,
+                )
+                standin.requests.append(request)
+                if request.headers.get("authorization") != f"Bearer {standin.token}":
+                    self.reply(Answer(401, problem("unauthorized", "who are you?")))
+                elif request.path == "/v1/stream":
+                    self.serve_stream(request)
+                elif came := standin._held.get((self.command, parts.path)):
+                    came.set()
+                    standin._closing.wait(DEADLINE)
+                    self.close_connection = True
+                else:
+                    self.reply(standin.take(self.command, parts.path))
+
+            do_GET = do_POST = do_DELETE = serve  # noqa: N815
+
+            def reply(self, answer: Answer) -> None:
+                if answer.cut:
+                    self.close_connection = True
+                    return
+                content = b"" if answer.body is None else json.dumps(answer.body).encode()
+                self.send_response(answer.status)
+                for name, value in answer.headers.items():
+                    self.send_header(name, value)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def serve_stream(self, request: Request) -> None:
+                standin.stream_requests.put(request)
+                frames = standin._streams.get(timeout=DEADLINE)
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.send_header("connection", "close")
+                self.end_headers()
+                self.close_connection = True
+                try:
+                    while (frame := frames.get(timeout=DEADLINE)) is not None:
+                        self.wfile.write(frame)
+                        self.wfile.flush()
+                except OSError:
+                    pass  # the client has gone
+
+        return Handler
+
+
+def problem(code: str, detail: str, remedy: str = "") -> dict[str, object]:
+    return {"type": f"urn:postroom:error:{code}", "code": code, "detail": detail, "remedy": remedy}
+
+
+def frame(kind: str, event_id: object, data: object) -> bytes:
+    return f"id: {event_id}\nevent: {kind}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+def mail(number: int, text: str, **changes: Any) -> dict[str, Any]:
+    """A message from the operator to bob."""
+    return {
+        "id": f"m{number}",
+        "seq": number,
+        "from": ME,
+        "to": BOB,
+        "text": text,
+        "state": "accepted",
+        "reason": "",
+        "expects_reply": True,
+        "reply_to": None,
+        "sent_at": 1_700_000_000.0 + number,
+        "updated_at": 1_700_000_000.0 + number,
+        "answer": None,
+        "requeue_of": None,
+        "attempts": 1,
+    } | changes
+
+
+def from_bob(number: int, text: str, **changes: Any) -> dict[str, Any]:
+    return mail(number, text, **({"from": BOB, "to": ME} | changes))
+
+
+def post(number: int, text: str, sender: dict[str, str] = BOB) -> dict[str, Any]:
+    at = 1_700_000_000.0 + number
+    return {
+        "seq": number,
+        "id": f"p{number}",
+        "project": "main",
+        "from": sender,
+        "text": text,
+        "at": at,
+    }
+
+
+def worker(nick: str = "bob", **changes: Any) -> dict[str, Any]:
+    return {
+        "uid": BOB["uid"],
+        "nick": nick,
+        "project": "main",
+        "template": "reader",
+        "desired": "running",
+        "state": "idle",
+        "detail": "",
+        "sandbox": {"provider": "bubblewrap", "level": "enforced"},
+        "last_seen": None,
+        "unread": 0,
+        "pid": 7,
+        "created_at": 1.0,
+    } | changes
+
+
+def status(*workers: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {
+        "version": "0.1.0",
+        "server": {"url": "http://127.0.0.1:1", "pid": 1},
+        "org": "default",
+        "me": {"uid": ME["uid"], "nick": ME["nick"]},
+        "workers": list(workers),
+        "deadletters": 0,
+        "alerts": [],
+    } | changes

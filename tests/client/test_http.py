@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+import base64
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom import errors
+from postroom.client.http import Client, name_of
+from postroom.client.locate import Server, locate
+from postroom.client.retry import Again, RetryPolicy
+from postroom.client.transport import Transport
+from tests.client.standin import TOKEN, Standin, mail, post, problem, status, worker
+
+
+class Pauses(list[float]):
+    """Takes the place of sleeping; `then` runs at the first pause."""
+
+    then: Callable[[], object] = staticmethod(lambda: None)
+
+    def __call__(self, seconds: float) -> None:
+        self.append(seconds)
+        if len(self) == 1:
+            self.then()
+
+
+@pytest.fixture
+def pauses() -> Pauses:
+    return Pauses()
+
+
+@pytest.fixture
+def client(standin: Standin, pauses: Pauses) -> Iterator[Client]:
+    def here() -> Server:
+        return Server(standin.url, os.getpid(), standin.token)
+
+    with Client(Transport(here, sleep=pauses)) as client:
+        yield client
+
+
+def test_every_call_carries_the_token_and_a_loopback_host(standin: Standin, client: Client):
+    standin.answer("GET /v1/status", status())
+    assert client.status() == status()
+    headers = standin.requests[0].headers
+    assert headers["authorization"] == f"Bearer {TOKEN}"
+    assert headers["host"] == standin.url.removeprefix("http://")
+
+
+@pytest.mark.parametrize("kind", sorted(errors._tree(errors.PostroomError).values(), key=repr))
+def test_what_the_server_raises_is_raised_here(
+    standin: Standin, client: Client, kind: type[errors.PostroomError]
+):
+    error = kind("no", remedy="do this")
+    standin.answer("GET /v1/workers/bob", errors.problem(error), errors.http_status(error))
+    with pytest.raises(errors.PostroomError) as caught:
+        client.worker("@bob")
+    assert type(caught.value) is kind
+    assert (caught.value.message, caught.value.remedy) == ("no", "do this")
+
+
+def test_an_error_that_is_no_problem_document_is_still_an_error(standin: Standin, client: Client):
+    standin.answer("GET /v1/agents", ["?"], 418)
+    with pytest.raises(errors.CallerError):
+        client.agents()
+
+
+@pytest.mark.requirement("client-send-repeats-once")
+def test_a_send_is_repeated_with_the_same_key(standin: Standin, client: Client, pauses: Pauses):
+    standin.answer("POST /v1/messages", cut=True)
+    standin.answer("POST /v1/messages", problem("error", "boom"), 500)
+    standin.answer("POST /v1/messages", mail(1, "hi"), 201)
+    assert client.send("@bob", "hi")["id"] == "m1"
+    keys = [request.body["key"] for request in standin.calls("POST /v1/messages")]
+    assert len(keys) == 3
+    assert len(set(keys)) == 1
+    assert len(pauses) == 2
+
+
+def test_two_sends_have_two_keys(standin: Standin, client: Client):
+    standin.answer("POST /v1/messages", mail(1, "hi"), 201)
+    client.send("@bob", "hi")
+    client.send("@bob", "hi")
+    first, second = standin.calls("POST /v1/messages")
+    assert first.body["key"] != second.body["key"]
+
+
+@pytest.mark.parametrize("code", [400, 403, 404, 409, 413, 422, 429])
+def test_a_4xx_is_never_repeated(standin: Standin, client: Client, code: int):
+    standin.answer("POST /v1/messages", problem("caller-error", "no"), code)
+    with pytest.raises(errors.PostroomError):
+        client.send("@bob", "hi")
+    assert len(standin.requests) == 1
+
+
+def test_a_call_with_another_effect_each_time_is_not_repeated(standin: Standin, client: Client):
+    standin.answer("POST /v1/workers", problem("error", "boom"), 500)
+    standin.answer("POST /v1/deadletters/d1/requeue", cut=True)
+    with pytest.raises(errors.PostroomError):
+        client.spawn("[worker]")
+    with pytest.raises(errors.PeerError):
+        client.requeue("d1")
+    assert len(standin.requests) == 2
+
+
+def test_a_server_that_did_not_act_is_asked_again_whatever_the_call(
+    standin: Standin, client: Client
+):
+    starting = problem("environment", "the post room is starting")
+    standin.answer("POST /v1/workers", starting, 503, headers={"retry-after": "1"})
+    standin.answer("POST /v1/workers", worker(), 201)
+    assert client.spawn("[worker]")["nick"] == "bob"
+
+
+def test_attempts_end(standin: Standin, client: Client, pauses: Pauses):
+    standin.answer("GET /v1/status", problem("server-failed", "down"), 503)
+    with pytest.raises(errors.ServerFailed):
+        client.status()
+    assert len(standin.requests) == RetryPolicy().attempts
+    assert len(pauses) == RetryPolicy().attempts - 1
+
+
+def test_a_refused_connection_means_not_running(pauses: Pauses):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, not listening: refuses
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with Client(Transport(lambda: Server(url, 1, "t"), sleep=pauses)) as client:
+            with pytest.raises(errors.NotRunning) as caught:
+                client.status()
+            assert caught.value.remedy == "postroom up"
+
+
+@pytest.mark.requirement("client-server-found-again")
+def test_a_post_room_that_moved_is_found_again(standin: Standin, tmp_path: Path, pauses: Pauses):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        standin.announce(tmp_path, url=f"http://127.0.0.1:{taken.getsockname()[1]}", token="old")
+        pauses.then = lambda: standin.announce(tmp_path)
+        standin.answer("GET /v1/status", status())
+        with Client(Transport(lambda: locate(tmp_path), sleep=pauses)) as client:
+            assert client.status() == status()
+
+
+def test_a_new_token_is_read_once_and_a_wrong_one_ends_it(standin: Standin, client: Client):
+    standin.answer("GET /v1/status", status())
+    standin.token = "renewed"
+    assert client.status() == status()
+    refused = Transport(lambda: Server(standin.url, 1, "wrong"), sleep=lambda _: None)
+    with Client(refused) as stranger, pytest.raises(errors.Unauthorized):
+        stranger.status()
+
+
+def test_no_answer_in_time_is_a_timeout_and_not_repeated(monkeypatch: pytest.MonkeyPatch):
+    from postroom.client import transport
+
+    monkeypatch.setattr(transport, "ANSWER_TIMEOUT", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with (
+            Client(Transport(lambda: Server(url, 1, "t"))) as client,
+            pytest.raises(errors.RequestTimeout),
+        ):
+            client.status()
+
+
+def test_an_answer_that_is_not_json_is_a_violation():
+    base = httpx2.MockTransport(lambda _: httpx2.Response(200, text="<html>"))
+    here = Transport(lambda: Server("http://x", 1, "t"), base=base)
+    with Client(here) as client, pytest.raises(errors.ProtocolViolation):
+        client.status()
+
+
+def test_waiting_is_cut_into_calls_and_ends_at_the_deadline(standin: Standin, pauses: Pauses):
+    times = iter([0.0, 0.0, 25.0, 25.0, 50.0, 50.0, 60.0])
+    here = Transport(lambda: Server(standin.url, 1, TOKEN), sleep=pauses)
+    standin.answer("GET /v1/messages/m1", mail(1, "hi", timed_out=True))
+    with Client(here, clock=lambda: next(times)) as client:
+        assert client.wait("m1", "answered", 60.0)["timed_out"]
+    asked = [(r.query["wait"], r.query["timeout"]) for r in standin.requests]
+    assert asked == [("answered", "25.0"), ("answered", "25.0"), ("answered", "10.0")]
+
+
+def test_waiting_ends_when_the_message_has_come_so_far(standin: Standin, client: Client):
+    standin.answer("GET /v1/messages/m1", mail(1, "hi", timed_out=True))
+    standin.answer("GET /v1/messages/m1", mail(1, "hi", state="seen"))
+    assert client.wait("m1", "seen", 60.0)["state"] == "seen"
+    assert len(standin.requests) == 2
+
+
+def test_each_route_is_called_as_the_contract_says(standin: Standin, client: Client):
+    standin.answer("GET /readyz", {"ready": True})
+    standin.answer("GET /v1/agents", {"agents": [1]})
+    standin.answer("GET /v1/workers", {"workers": [2]})
+    standin.answer("POST /v1/workers", worker(), 201)
+    standin.answer("POST /v1/workers/bob/stop", worker())
+    standin.answer("POST /v1/workers/bob/restart", worker())
+    standin.answer("POST /v1/workers/bob/sdk-events", None, 202)
+    standin.answer("GET /v1/messages/m1", mail(1, "x"))
+    standin.answer("POST /v1/messages/m1/seen", mail(1, "x"))
+    standin.answer("GET /v1/inbox", {"messages": [3]})
+    standin.answer("GET /v1/chats/bob/messages", {"messages": [4]})
+    standin.answer("GET /v1/projects/main/posts", {"posts": [5]})
+    standin.answer("POST /v1/projects/main/posts", post(1, "x"), 201)
+    standin.answer("GET /v1/deadletters", {"deadletters": [6]})
+    standin.answer("GET /v1/deadletters/d1", {"id": "d1"})
+    standin.answer("POST /v1/deadletters/d1/requeue", {"id": "m2"})
+    standin.answer("DELETE /v1/deadletters/d1", None, 204)
+    standin.answer("POST /v1/shutdown", None, 202)
+    assert client.ready()
+    assert client.agents() == [1]
+    assert client.workers() == [2]
+    client.spawn(
+        "T", files={"a.py": b"\xff"}, name="n", project="p", overrides={"k": "v"}, sandbox="s"
+    )
+    assert standin.requests[-1].body == {
+        "template": "T",
+        "files": {"a.py": base64.b64encode(b"\xff").decode()},
+        "set": {"k": "v"},
+        "name": "n",
+        "project": "p",
+        "sandbox": "s",
+    }
+    client.stop("@bob")
+    client.restart("bob")
+    client.sdk_events("bob", [{"type": "text"}])
+    assert client.message("m1")["id"] == "m1"
+    client.mark_seen("m1")
+    assert client.inbox(limit=7) == [3]
+    assert standin.requests[-1].query == {"unread": "1", "limit": "7"}
+    client.inbox(unread=False)
+    assert "unread" not in standin.requests[-1].query
+    assert client.chat("@bob", limit=3, before=9) == [4]
+    assert standin.requests[-1].query == {"limit": "3", "before": "9"}
+    assert client.posts("#main", limit=2) == [5]
+    assert client.post("main", "x", key="k")["id"] == "p1"
+    assert standin.requests[-1].body == {"text": "x", "key": "k"}
+    assert client.deadletters() == [6]
+    assert client.deadletter("d1") == {"id": "d1"}
+    assert client.requeue("d1") == "m2"
+    client.drop("d1")
+    client.shutdown()
+
+
+@given(st.text(max_size=80))
+def test_no_name_can_change_the_path_of_a_call(ref: str):
+    try:
+        name = name_of(ref)
+    except errors.InvalidName:
+        return
+    assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-")
+
+
+@given(st.integers(1, 10_000), st.floats(0.0, 1.0))
+def test_a_delay_is_never_over_the_cap(failures: int, share: float):
+    policy = RetryPolicy(uniform=lambda low, high: low + share * (high - low))
+    assert 0.0 <= policy.delay(failures) <= policy.cap
+
+
+def test_delays_double_up_to_the_cap():
+    policy = RetryPolicy(base=0.1, cap=1.0, uniform=lambda _low, high: high)
+    assert [round(policy.delay(n), 3) for n in range(1, 7)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "code, retry_after, again",
+    [
+        (503, True, Again.ALWAYS),
+        (503, False, Again.IF_REPEATABLE),
+        (500, True, Again.IF_REPEATABLE),
+        (401, False, Again.IF_MOVED),
+        (404, True, Again.NEVER),
+        (429, True, Again.NEVER),
+    ],
+)
+def test_the_rule_of_repetition(code: int, retry_after: bool, again: Again):
+    assert Again.after(code, retry_after=retry_after) is again

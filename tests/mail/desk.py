@@ -1,0 +1,179 @@
+"""A whole post office for tests: bus, database, fold, and agents that talk to it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from postroom.a2a.messages import text_message
+from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider, Stored
+from postroom.mail.changes import Changes
+from postroom.mail.clerk import Clerk
+from postroom.mail.deadletters import DeadLetterMover
+from postroom.mail.deadmail import DeadMail
+from postroom.mail.directory import Directory
+from postroom.mail.fold import Fold
+from postroom.mail.office import PostOffice
+from postroom.mail.views import Mail
+from postroom.protocol import subjects
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.receipts import Receipt, State
+from postroom.store.agents import Agent
+from postroom.store.database import Database
+from postroom.store.migrate import migrate
+from tests.rig import Rig, running_bus
+
+SECONDS = 10.0
+"""Longest wait in a test."""
+
+NOW = 1_700_000_000.0
+
+BACKENDS = ("nats",)
+
+
+@dataclass
+class Worker:
+    """An agent on the bus, as a sidecar would be."""
+
+    agent: Agent
+    bus: MessageBusProvider
+
+    @property
+    def uid(self) -> str:
+        return self.agent.uid
+
+    async def send(self, to: str, text: str = "hello", **fields) -> Envelope:
+        message_id = fields.pop("id", secrets.token_hex(16))
+        envelope = Envelope(message_id, to, text_message(message_id, text), NOW, **fields)
+        await self.store(to, envelope.encode(), message_id)
+        return envelope
+
+    async def store(self, to: str, payload: bytes, message_id: str = "") -> Stored | None:
+        return await self.bus.publish(subjects.inbox(to, self.uid), payload, id=message_id)
+
+    async def receipt(self, mail: Mail, state: State) -> None:
+        report = Receipt(mail.id, self.uid, state, NOW)
+        await self.bus.publish(subjects.receipts(mail.sender.uid, self.uid), report.encode())
+
+
+@dataclass
+class Desk:
+    """The parts of a running post office."""
+
+    bus: MessageBusProvider
+    admin: BusAdmin
+    database: Database
+    rig: Rig
+    changes: Changes = field(default_factory=Changes)
+    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    def __post_init__(self) -> None:
+        self.directory = Directory(self.database)
+        self.clerk = Clerk(self.bus, self.database)
+        self.fold = Fold(self.bus, self.admin, self.database, self.changes, self.clerk)
+        self.office = PostOffice(self.bus, self.admin, self.database, self.changes)
+        self.dead = DeadMail(self.bus, self.database, self.changes)
+        self.mover = DeadLetterMover(self.bus, self.admin, self.database, self.clerk)
+
+    async def worker(self, nick: str, projects: tuple[str, ...] = ()) -> Worker:
+        agent = await self.directory.register(nick, "worker", projects=projects)
+        return Worker(agent, await self.rig.agent(agent.uid, projects))
+
+    async def person(self, nick: str = "maria") -> Agent:
+        return await self.directory.register(nick, "human")
+
+    async def mail(self, message_id: str, state: State, timeout: float = SECONDS) -> Mail:
+        """The message once it has reached `state` or is final."""
+
+        async def read() -> Mail | None:
+            found = [m for m in await self.all_mail() if m.id == message_id]
+            return found[0] if found else None
+
+        def there(mail: Mail | None) -> bool:
+            return mail is not None and (mail.final or mail.state is state)
+
+        found = await self.changes.until(("message", message_id), read, there, timeout)
+        assert found is not None, "the message was not folded in time"
+        return found
+
+    async def all_mail(self) -> list[Mail]:
+        from postroom.mail import views
+        from postroom.store.messages import COLUMNS, rows
+        from sqlalchemy import select
+
+        return await self.database.read(
+            lambda c: views.mails(c, rows(c, select(*COLUMNS).order_by("seq")))
+        )
+
+    async def folded(self) -> None:
+        """Return when everything that is in the log now, and what follows from it, is folded."""
+        from postroom.mail.projection import STREAMS
+        from postroom.store import records
+
+        async with asyncio.timeout(SECONDS):
+            for stream in itertools.chain(STREAMS, STREAMS):
+                last = await self.admin.last_sequence(stream)
+                while await self.database.read(lambda c, s=stream: records.cursor(c, s)) < last:
+                    await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def running_desk(
+    folder: Path, backend: str = "nats", *, fold: bool = True, memory: bool = True
+) -> AsyncIterator[Desk]:
+    """A post office over a bus of its own; with `fold` it folds."""
+    async with (
+        running_bus(folder / "bus", memory=memory) as rig,
+        Database(folder / "postroom.db") as database,
+    ):
+        await migrate(database)
+        desk = Desk(rig.core, rig.admin, database, rig)
+        async with running(desk.fold.run() if fold else None):
+            if fold:
+                await desk.fold.ready(SECONDS)
+            yield desk
+
+
+@asynccontextmanager
+async def running(work) -> AsyncIterator[None]:
+    """`work` in the background; if it fails, so does the test."""
+    if work is None:
+        yield
+        return
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(work)
+        try:
+            yield
+        finally:
+            task.cancel()
+
+
+@dataclass
+class GivenDelivery:
+    """A delivery that remembers what became of it."""
+
+    message: Message
+    attempt: int = 1
+    pending: int = 0
+    outcome: str = ""
+
+    async def ack(self) -> None:
+        self.outcome = "ack"
+
+    async def nak(self, delay: float = 0.0) -> None:
+        self.outcome = "nak"
+
+    async def in_progress(self) -> None:
+        return
+
+    async def term(self, reason: str) -> None:
+        self.outcome = "term"
+
+
+def delivery_of(message: Message) -> Delivery:
+    return GivenDelivery(message)

@@ -1,0 +1,238 @@
+"""Sending and following a message, over a real bus."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from postroom.errors import InvalidInput, MessageTooLarge, NotFound, UnknownRecipient
+from postroom.mail.changes import ALERTS
+from postroom.protocol.envelope import MAX_ENVELOPE_BYTES
+from postroom.protocol.ids import message_id
+from postroom.protocol.receipts import State
+from tests.mail.desk import BACKENDS, SECONDS, Desk, running_desk
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=BACKENDS)
+async def desk(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
+    async with running_desk(tmp_path, request.param) as running:
+        yield running
+
+
+@pytest.mark.requirement("mail-send-readable")
+async def test_a_sent_message_can_be_read_at_once_and_is_accepted(desk: Desk):
+    maria, bob = await desk.person(), await desk.worker("bob")
+    sent = await desk.office.send(maria.uid, "@bob", "hello")
+    assert await desk.office.get(sent.id) == sent
+    assert (sent.state, sent.text, sent.recipient.uid, sent.sender.nick) == (
+        State.ACCEPTED,
+        "hello",
+        bob.uid,
+        "maria",
+    )
+    assert sent.seq > 0
+
+
+async def test_the_envelope_in_the_log_names_the_recipient_and_carries_the_message_id(desk: Desk):
+    maria, bob = await desk.person(), await desk.worker("bob")
+    sent = await desk.office.send(maria.uid, bob.uid, "hello")
+    record = await desk.admin.get("INBOX", sent.seq)
+    assert (record.id, record.sender_uid) == (sent.id, maria.uid)
+
+
+@pytest.mark.requirement("mail-states-forward")
+async def test_receipts_of_the_recipient_move_the_state_and_wake_whoever_waits(desk: Desk):
+    maria, bob = await desk.person(), await desk.worker("bob")
+    sent = await desk.office.send(maria.uid, "@bob", "hello", expects_reply=False)
+    waiting = asyncio.create_task(desk.office.wait(sent.id, State.SEEN, SECONDS))
+    await bob.receipt(sent, State.DELIVERED)
+    await bob.receipt(sent, State.SEEN)
+    seen = await waiting
+    assert (seen.state, seen.final, seen.timed_out) == (State.SEEN, True, False)
+
+
+async def test_waiting_for_what_does_not_come_returns_the_present_state(desk: Desk):
+    maria = await desk.person()
+    await desk.worker("bob")
+    sent = await desk.office.send(maria.uid, "@bob", "hello")
+    waited = await desk.office.wait(sent.id, State.SEEN, 0.05)
+    assert (waited.state, waited.timed_out) == (State.ACCEPTED, True)
+
+
+@pytest.mark.requirement("mail-reply-answers")
+async def test_a_reply_makes_the_message_answered(desk: Desk):
+    maria, bob = await desk.person(), await desk.worker("bob")
+    sent = await desk.office.send(maria.uid, "@bob", "how are you?")
+    reply = await bob.send(maria.uid, "well", reply_to=sent.id)
+    answered = await desk.office.wait(sent.id, State.ANSWERED, SECONDS)
+    assert answered.state is State.ANSWERED
+    assert answered.answer is not None
+    assert (answered.answer.id, answered.answer.text) == (reply.id, "well")
+
+
+@pytest.mark.requirement("mail-receipt-proven")
+async def test_a_reply_of_a_stranger_answers_nothing(desk: Desk):
+    maria, mallory = await desk.person(), await desk.worker("mallory")
+    await desk.worker("bob")
+    sent = await desk.office.send(maria.uid, "@bob", "how are you?")
+    forged = await mallory.send(maria.uid, "well", reply_to=sent.id)
+    await desk.mail(forged.id, State.ACCEPTED)
+    await desk.folded()
+    assert (await desk.office.get(sent.id)).state is State.ACCEPTED
+
+
+@pytest.mark.requirement("mail-receipt-proven")
+async def test_answered_without_an_answer_in_the_log_is_only_seen(desk: Desk):
+    maria, bob = await desk.person(), await desk.worker("bob")
+    sent = await desk.office.send(maria.uid, "@bob", "how are you?")
+    await bob.receipt(sent, State.ANSWERED)
+    await desk.folded()
+    assert (await desk.office.get(sent.id)).state is State.SEEN
+
+
+@pytest.mark.requirement("mail-receipt-proven")
+async def test_a_receipt_of_a_stranger_changes_nothing(desk: Desk):
+    maria, mallory = await desk.person(), await desk.worker("mallory")
+    await desk.worker("bob")
+    sent = await desk.office.send(maria.uid, "@bob", "hello")
+    await mallory.receipt(sent, State.SEEN)
+    await desk.folded()
+    assert (await desk.office.get(sent.id)).state is State.ACCEPTED
+
+
+@pytest.mark.requirement("mail-unknown-refused")
+@pytest.mark.parametrize("ref", ["@nobody", "0" * 32, "not a name", "postroom"])
+async def test_a_message_to_nobody_is_refused_before_it_is_sent(desk: Desk, ref: str):
+    maria = await desk.person()
+    with pytest.raises(UnknownRecipient):
+        await desk.office.send(maria.uid, ref, "hello")
+    assert await desk.admin.last_sequence("INBOX") == 0
+
+
+async def test_a_message_that_is_too_large_is_refused_before_it_is_sent(desk: Desk):
+    maria, _ = await desk.person(), await desk.worker("bob")
+    with pytest.raises(MessageTooLarge):
+        await desk.office.send(maria.uid, "@bob", "x" * MAX_ENVELOPE_BYTES)
+    assert await desk.admin.last_sequence("INBOX") == 0
+
+
+@pytest.mark.requirement("mail-key-once")
+async def test_the_same_key_toward_the_same_recipient_is_the_same_message(desk: Desk):
+    maria, _ = await desk.person(), await desk.worker("bob")
+    first = await desk.office.send(maria.uid, "@bob", "hello", key="k")
+    assert await desk.office.send(maria.uid, "@bob", "hello", key="k") == first
+    assert await desk.admin.last_sequence("INBOX") == 1
+
+
+async def test_the_same_key_toward_another_recipient_is_another_message(desk: Desk):
+    maria = await desk.person()
+    await desk.worker("bob")
+    await desk.worker("eve")
+    first = await desk.office.send(maria.uid, "@bob", "hello", key="k")
+    assert (await desk.office.send(maria.uid, "@eve", "hello", key="k")).id != first.id
+
+
+async def test_without_a_key_the_same_text_is_another_message(desk: Desk):
+    maria, _ = await desk.person(), await desk.worker("bob")
+    first = await desk.office.send(maria.uid, "@bob", "hello")
+    assert (await desk.office.send(maria.uid, "@bob", "hello")).id != first.id
+
+
+@pytest.mark.requirement("mail-id-unsquattable")
+@pytest.mark.parametrize("key", ["", "k"])
+async def test_an_id_that_somebody_used_first_is_left_and_an_alert_raised(desk: Desk, key: str):
+    maria, mallory = await desk.person(), await desk.worker("mallory")
+    await desk.worker("bob")
+    secret = await desk.directory.message_secret(maria.uid)
+    bob = await desk.directory.resolve("@bob")
+    taken = message_id(secret, bob.uid, key or "guessed")
+    await mallory.store(mallory.uid, b"squat", taken)
+    keys = iter(["guessed", "fresh"])
+    desk.office._new_key = lambda: next(keys)
+
+    sent = await desk.office.send(maria.uid, "@bob", "hello", key=key)
+
+    assert sent.id != taken
+    assert (await desk.admin.get("INBOX", sent.seq)).sender_uid == maria.uid
+    alerts = await desk.changes.until(ALERTS, desk.office.alerts, bool, SECONDS)
+    assert alerts[0].kind == "suppressed"
+
+
+@pytest.mark.requirement("mail-post-readable")
+async def test_a_post_can_be_read_at_once_by_its_project(desk: Desk):
+    maria = await desk.person()
+    posted = await desk.office.post(maria.uid, "main", "good morning")
+    assert await desk.office.posts("main") == [posted]
+    assert await desk.office.posts("other") == []
+
+
+async def test_the_post_of_an_agent_is_folded(desk: Desk):
+    maria, bob = await desk.person(), await desk.worker("bob", ("main",))
+    posted = await desk.office.post(maria.uid, "main", "good morning", key="k")
+    assert await desk.office.post(maria.uid, "main", "good morning", key="k") == posted
+    assert (await desk.office.posts("main", after=posted.seq)) == []
+    assert bob.uid not in {post.sender.uid for post in await desk.office.posts("main")}
+
+
+@pytest.mark.requirement("mail-person-seen")
+async def test_a_person_says_that_a_message_was_read(desk: Desk):
+    maria, bob = await desk.person(), await desk.worker("bob")
+    sent = await bob.send(maria.uid, "done")
+    await desk.mail(sent.id, State.ACCEPTED)
+    assert await desk.office.unread([maria.uid]) == {maria.uid: 1}
+    assert (await desk.office.mark_seen(maria.uid, sent.id)).state is State.SEEN
+    assert await desk.office.unread([maria.uid]) == {maria.uid: 0}
+    assert await desk.office.inbox(maria.uid, unread=True) == []
+    assert [mail.id for mail in await desk.office.inbox(maria.uid)] == [sent.id]
+
+
+async def test_nobody_can_mark_the_message_of_another_as_seen(desk: Desk):
+    maria, bob = await desk.person(), await desk.worker("bob")
+    sent = await desk.office.send(maria.uid, bob.uid, "hello")
+    with pytest.raises(NotFound):
+        await desk.office.mark_seen(maria.uid, sent.id)
+
+
+async def test_a_chat_holds_what_the_two_said_and_nothing_else(desk: Desk):
+    maria, bob, eve = await desk.person(), await desk.worker("bob"), await desk.worker("eve")
+    sent = await desk.office.send(maria.uid, "@bob", "hello")
+    answer = await bob.send(maria.uid, "hi")
+    other = await eve.send(bob.uid, "psst")
+    for each in (answer, other):
+        await desk.mail(each.id, State.ACCEPTED)
+    ids = [mail.id for mail in await desk.office.chat(bob.uid, maria.uid)]
+    assert ids == [sent.id, answer.id]
+    later = await desk.office.chat(maria.uid, bob.uid, after=sent.seq)
+    assert [mail.id for mail in later] == [answer.id]
+    before = await desk.office.chat(maria.uid, bob.uid, before=later[0].seq)
+    assert [mail.id for mail in before] == [sent.id]
+
+
+async def test_a_reply_to_a_message_that_was_not_theirs_is_refused(desk: Desk):
+    maria, bob = await desk.person(), await desk.worker("bob")
+    sent = await desk.office.send(maria.uid, bob.uid, "hello")
+    with pytest.raises(InvalidInput):
+        await desk.office.send(maria.uid, bob.uid, "reply", reply_to=sent.id)
+
+
+async def test_an_empty_message_is_refused(desk: Desk):
+    maria, _ = await desk.person(), await desk.worker("bob")
+    with pytest.raises(InvalidInput):
+        await desk.office.send(maria.uid, "@bob", " \n")
+
+
+async def test_a_retired_agent_can_send_nothing(desk: Desk):
+    maria, _ = await desk.person(), await desk.worker("bob")
+    await desk.directory.retire(maria.uid)
+    with pytest.raises(NotFound):
+        await desk.office.send(maria.uid, "@bob", "hello")
+
+
+async def test_a_message_that_nobody_knows_is_not_found(desk: Desk):
+    with pytest.raises(NotFound):
+        await desk.office.wait("nothing", State.SEEN, 1.0)
