@@ -14,10 +14,10 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from postroom.client.http import Client
 from postroom.protocol.text import printable
@@ -58,16 +58,24 @@ def post_room(state: Path) -> Iterator[None]:
         run(state, "down")
 
 
-def watch_feed(state: Path, until: float) -> dict[str, Any]:
-    """Print the feed of #demo as it comes; returns the summary of `lead`."""
-    client = Client.from_state(state)
-    for event in client.stream(project="demo", after=0, deadline=until):
-        if event.event != "post":
-            continue
-        post = event.data
-        print(f"  #demo [{post['from']['nick']}] {printable(post['text'])}", flush=True)
-        if post["from"]["nick"] == "lead" and "has read it" in post["text"]:
-            return post
+def watch_feed(state: Path, seconds: float) -> None:
+    """Print the feed of #demo as it comes, until the summary of `lead`.
+
+    Raises:
+        SystemExit: it did not come within `seconds`.
+    """
+    with Client.at(state) as client:
+        events = client.follow_project("demo")
+        alarm = threading.Timer(seconds, events.close)
+        alarm.start()
+        try:
+            for event in events:
+                nick, text = event.data["from"]["nick"], printable(event.data["text"])
+                print(f"  #demo [{nick}] {text}", flush=True)
+                if nick == "lead" and "has read it" in text:
+                    return
+        finally:
+            alarm.cancel()
     raise SystemExit("demo: no summary came in time")
 
 
@@ -92,7 +100,7 @@ def main() -> int:
             values = ["--set", f"folder={folder}"]
             run(state, "spawn", str(HERE / "reader.toml"), *values, *sandbox)
             run(state, "spawn", str(HERE / "lead.toml"), *values, *sandbox)
-            watch_feed(state, started + DEADLINE)
+            watch_feed(state, DEADLINE)
             run(state, "status")
             levels = {
                 worker["nick"]: worker["sandbox"]["level"]

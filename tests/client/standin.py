@@ -44,6 +44,7 @@ class Standin:
         self.token = TOKEN
         self._answers: dict[tuple[str, str], deque[Answer]] = defaultdict(deque)
         self._held: dict[tuple[str, str], threading.Event] = {}
+        self._came = threading.Condition()
         self._closing = threading.Event()
         self._streams: queue.Queue[queue.Queue[bytes | None]] = queue.Queue()
         self.stream_requests: queue.Queue[Request] = queue.Queue()
@@ -58,9 +59,13 @@ class Standin:
         self._closing.set()
         for frames in self._open:
             frames.put(None)
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join(DEADLINE)
+        self.stop_listening()
+
+    def stop_listening(self) -> None:
+        if self._thread.is_alive():
+            self._http.shutdown()
+            self._http.server_close()
+            self._thread.join(DEADLINE)
 
     def answer(self, call: str, body: object = None, status: int = 200, **more: Any) -> None:
         method, path = call.split(" ")
@@ -78,6 +83,11 @@ class Standin:
         self._open.append(frames)
         self._streams.put(frames)
         return frames
+
+    def wait_for(self, call: str) -> None:
+        """Return when such a call has come."""
+        with self._came:
+            assert self._came.wait_for(lambda: self.calls(call), DEADLINE)
 
     def calls(self, call: str) -> list[Request]:
         method, path = call.split(" ")
@@ -118,7 +128,9 @@ class Standin:
                     {k.lower(): v for k, v in self.headers.items()},
                     json.loads(content) if content else None,
                 )
-                standin.requests.append(request)
+                with standin._came:
+                    standin.requests.append(request)
+                    standin._came.notify_all()
                 if request.headers.get("authorization") != f"Bearer {standin.token}":
                     self.reply(Answer(401, problem("unauthorized", "who are you?")))
                 elif request.path == "/v1/stream":

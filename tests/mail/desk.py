@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sqlalchemy import select
+
 from postroom.a2a.messages import text_message
 from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider, Stored
+from postroom.mail import views
 from postroom.mail.changes import Changes
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletters import DeadLetterMover
@@ -19,12 +21,14 @@ from postroom.mail.deadmail import DeadMail
 from postroom.mail.directory import Directory
 from postroom.mail.fold import Fold
 from postroom.mail.office import PostOffice
+from postroom.mail.projection import STREAMS
 from postroom.mail.views import Mail
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.receipts import Receipt, State
 from postroom.store.agents import Agent
 from postroom.store.database import Database
+from postroom.store.messages import COLUMNS, rows
 from postroom.store.migrate import migrate
 from tests.rig import Rig, running_bus
 
@@ -102,24 +106,17 @@ class Desk:
         return found
 
     async def all_mail(self) -> list[Mail]:
-        from postroom.mail import views
-        from postroom.store.messages import COLUMNS, rows
-        from sqlalchemy import select
-
-        return await self.database.read(
-            lambda c: views.mails(c, rows(c, select(*COLUMNS).order_by("seq")))
-        )
+        everything = select(*COLUMNS).order_by("seq")
+        return await self.database.read(lambda c: views.mails(c, rows(c, everything)))
 
     async def folded(self) -> None:
         """Return when everything that is in the log now, and what follows from it, is folded."""
-        from postroom.mail.projection import STREAMS
-        from postroom.store import records
-
-        async with asyncio.timeout(SECONDS):
-            for stream in itertools.chain(STREAMS, STREAMS):
-                last = await self.admin.last_sequence(stream)
-                while await self.database.read(lambda c, s=stream: records.cursor(c, s)) < last:
-                    await asyncio.sleep(0.005)
+        # Twice, since folding INBOX may append to RECEIPTS.
+        for stream in STREAMS + STREAMS:
+            last = await self.admin.last_sequence(stream)
+            await self.fold.reached(stream, last, SECONDS)
+            if stream == "INBOX":
+                await self.clerk.sweep()
 
 
 @asynccontextmanager

@@ -31,8 +31,11 @@ class Cell:
     def padded(self, width: int) -> str:
         """The text, safe and styled, filled up to `width` columns."""
         text = one_line(self.text)
+        filling = " " * (width - columns(text))
+        if not (self.colour or self.bold or self.dim):
+            return text + filling
         styled = click.style(text, fg=self.colour, bold=self.bold or None, dim=self.dim or None)
-        return styled + " " * (width - columns(text))
+        return styled + filling
 
 
 def columns(text: str) -> int:

@@ -63,7 +63,10 @@ def _read_files(path: Path, document: dict[str, object]) -> dict[str, bytes]:
 def _inside(path: Path, name: str) -> Path:
     """The file `name` next to the template; links are followed, but not out of its folder."""
     folder = path.parent.resolve()
-    wanted = (folder / name).resolve()
+    try:
+        wanted = (folder / name).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle; a NUL in the name
+        raise InvalidTemplate(f"{path}: the file {name!r} cannot be found: {error}") from error
     if Path(name).is_absolute() or not wanted.is_relative_to(folder):
         raise InvalidTemplate(f"{path}: the file {name!r} lies outside the template's folder")
     return wanted
@@ -75,9 +78,8 @@ def _read_bytes(path: Path, name: str, limit: int) -> bytes:
             raise InvalidTemplate(f"{name} is not a file")
         with path.open("rb") as file:
             content = file.read(limit + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InvalidTemplate(f"cannot read {path}: {reason}") from error
+    except OSError as error:
+        raise InvalidTemplate(f"cannot read {path}: {error.strerror}") from error
     if len(content) > limit:
         raise InvalidTemplate(f"{name} is too large: {limit} bytes are left for it")
     return content

@@ -99,6 +99,16 @@ class Fold:
             for stream in self._streams:
                 await stream.caught_up.wait()
 
+    async def reached(self, stream: str, sequence: int, timeout: float) -> None:
+        """Return when `stream` is folded up to `sequence`.
+
+        Raises:
+            TimeoutError: it took longer than `timeout` seconds.
+        """
+        found = next(each for each in self._streams if each.name == stream)
+        async with asyncio.timeout(timeout):
+            await found.reached(sequence)
+
     async def persistently(self, step: Callable[[], Awaitable[None]]) -> None:
         """Take `step` until it succeeds; only faults of disk, bus and log are waited out."""
         delay = FIRST_RETRY
@@ -121,6 +131,7 @@ class _StreamFold:
         self.caught_up = asyncio.Event()
         self._fold = fold
         self._position = 0
+        self._moved = asyncio.Event()
         self._queue: asyncio.Queue[Delivery] = asyncio.Queue(BATCH)
 
     async def run(self) -> None:
@@ -136,6 +147,11 @@ class _StreamFold:
                 await self._take(await self._next_batch())
         finally:
             await subscription.close()
+
+    async def reached(self, sequence: int) -> None:
+        while self._position < sequence:
+            self._moved.clear()
+            await self._moved.wait()
 
     async def _next_batch(self) -> list[Delivery]:
         batch = [await self._queue.get()]
@@ -165,6 +181,7 @@ class _StreamFold:
         """Fold the log from the cursor to its present end."""
         fold = self._fold
         self._position = await fold.database.read(lambda c: records.cursor(c, self.name))
+        self._moved.set()
         batch: list[Message] = []
         async for message in fold.admin.replay(self.name, after=self._position):
             batch.append(message)
@@ -177,6 +194,7 @@ class _StreamFold:
     async def _commit(self, batch: Sequence[Message]) -> None:
         done = await self._folded(batch)
         self._position = batch[-1].sequence
+        self._moved.set()
         self._fold.statistics.folded += len(batch)
         self._fold.statistics.ignored += done.ignored
         self._fold.changes.publish(done.changes)

@@ -1,7 +1,7 @@
 """Messages to the agent, from the log to the agent's confirmation.
 
-Nothing is queued here: one delivery at a time waits for the agent (the bus beats for it), and what was handed
-over is held until it is confirmed, at most `WINDOW` at once (this module beats for those).
+Nothing is queued here: one delivery at a time waits for the agent, and what was handed over is held until it is
+confirmed, at most `WINDOW` at once. The bus sends in-progress beats for all of them until they are answered.
 
 1. A delivery that was confirmed before (the journal knows) is acknowledged again and not handed over.
 2. A message that was delivered before is handed over alone, so that a message that kills its reader uses up
@@ -24,7 +24,7 @@ from postroom.errors import NotFound, PostroomError, ProtocolViolation
 from postroom.observe import get_logger
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.receipts import Reason, State
-from postroom.protocol.streams import BEAT_INTERVAL, redelivery_delay
+from postroom.protocol.streams import redelivery_delay
 from postroom.protocol.times import format_time
 from postroom.sidecar.adapters import Incoming, Sender
 from postroom.sidecar.agent import Agent, AgentGone
@@ -257,19 +257,9 @@ class Inbox:
         self._changed()
 
     async def run(self) -> None:
-        """Report and acknowledge what is confirmed, and keep what is held from coming again, until cancelled."""
+        """Report and acknowledge what is confirmed, until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
-            await self._beat()
-
-    async def _beat(self) -> None:
-        while True:
-            await asyncio.sleep(BEAT_INTERVAL)
-            deliveries = [held.delivery for held in self._window] + list(self._settling.values())
-            for delivery in deliveries:
-                try:
-                    await delivery.in_progress()
-                except PostroomError as error:
-                    _log.info("a beat was not sent: %s", error)
+            await asyncio.get_running_loop().create_future()
 
     async def settled(self, timeout: float) -> None:
         """Wait for reports and acknowledgements that are under way."""

@@ -1,0 +1,97 @@
+"""Records of the log made by hand, and what folding them gives; no bus, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Connection, create_engine, select
+
+from postroom.a2a.messages import text_message
+from postroom.bus.port import Message
+from postroom.mail.projection import Folded, fold
+from postroom.protocol import subjects
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.ids import CONTROL_PLANE
+from postroom.protocol.receipts import Receipt, State
+from postroom.store.schema import PROJECTION, metadata
+
+ALICE, BOB, EVE = "a" * 32, "b" * 32, "e" * 32
+
+Record = tuple[str, Message]
+"""Stream and record."""
+
+
+def envelope(message_id: str, to: str = BOB, **fields) -> Envelope:
+    return Envelope(
+        message_id, to, text_message(message_id, f"text of {message_id}"), 1000.0, **fields
+    )
+
+
+def inbox(seq: int, payload: bytes | Envelope, *, to: str = BOB, sender: str = ALICE) -> Record:
+    body = payload if isinstance(payload, bytes) else payload.encode()
+    return "INBOX", Message("", sender, subjects.inbox(to, sender), body, {}, 1000.0 + seq, seq)
+
+
+def receipt(
+    seq: int,
+    message_id: str,
+    state: State,
+    *,
+    sender: str = ALICE,
+    recipient: str = BOB,
+    setter: str = BOB,
+    reason: str = "",
+) -> Record:
+    payload = Receipt(message_id, recipient, state, 5.0, reason).encode()
+    subject = subjects.receipts(sender, setter)
+    return "RECEIPTS", Message("", setter, subject, payload, {}, 2000.0 + seq, seq)
+
+
+def own_receipt(seq: int, message_id: str, state: State, reason: str = "") -> Record:
+    return receipt(seq, message_id, state, setter=CONTROL_PLANE, reason=reason)
+
+
+def post(
+    seq: int, payload: bytes | Envelope, *, project: str = "main", sender: str = ALICE
+) -> Record:
+    body = payload if isinstance(payload, bytes) else payload.encode()
+    return "FEED", Message("", sender, subjects.feed(project, sender), body, {}, 1000.0 + seq, seq)
+
+
+class Rows:
+    """An empty projection in memory."""
+
+    def __init__(self) -> None:
+        engine = create_engine("sqlite://")
+        metadata.create_all(engine)
+        self.connection: Connection = engine.connect()
+
+    def __enter__(self) -> Rows:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+        self.connection.engine.dispose()
+
+    def fold(self, *records: Record) -> list[Folded]:
+        return [fold(self.connection, stream, [record]) for stream, record in records]
+
+    def fold_batch(self, stream: str, records: Sequence[Message]) -> Folded:
+        return fold(self.connection, stream, records)
+
+    def tables(self, *, without: Iterable[str] = ()) -> dict[str, list[tuple]]:
+        """Every row of the projection."""
+        return {
+            table.name: [
+                tuple(row)
+                for row in self.connection.execute(select(table).order_by(*table.primary_key))
+            ]
+            for table in PROJECTION
+            if table.name not in without
+        }
+
+    def states(self) -> dict[str, str]:
+        """Message id to its state."""
+        from postroom.store.messages import COLUMNS, rows
+
+        return {row.id: row.state for row in rows(self.connection, select(*COLUMNS))}

@@ -1,0 +1,276 @@
+"""A real sidecar process over a real bus, with a program of the test's own as its agent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import sys
+import textwrap
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from postroom.a2a.messages import text_message, text_of
+from postroom.bus.nats import NatsBus
+from postroom.bus.port import Message
+from postroom.errors import UnknownRecipient, problem
+from postroom.identity.credential import Credential
+from postroom.protocol import subjects
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.presence import Presence, WorkerState
+from postroom.protocol.receipts import Receipt
+from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
+from tests.rig import Rig, new_uid, running_bus
+
+PROJECT = "main"
+PATIENCE = 20.0
+"""Seconds that a test waits for what it expects, before it fails."""
+
+
+@dataclass
+class Tap:
+    """Everything that was published, in the order of its arrival."""
+
+    messages: list[Message] = field(default_factory=list)
+    _arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def take(self, message: Message) -> None:
+        async with self._arrived:
+            self.messages.append(message)
+            self._arrived.notify_all()
+
+    async def until(self, happened: Callable[[], Any], timeout: float = PATIENCE) -> Any:
+        """Wait until `happened()` is true, looked at after each message."""
+        async with asyncio.timeout(timeout), self._arrived:
+            while not (found := happened()):
+                await self._arrived.wait()
+            return found
+
+    def of(self, kind: str) -> list[Message]:
+        """Messages whose subject is of that kind."""
+        return [m for m in self.messages if subjects.parse(m.subject).kind == kind]
+
+
+@dataclass
+class House:
+    """A bus with one worker, an agent `alice` who writes to it, and a tap on everything."""
+
+    rig: Rig
+    tap: Tap
+    alice: NatsBus
+    worker: str
+    folder: Path
+    credential: Credential
+    secret: str = field(default_factory=lambda: secrets.token_hex(32))
+    nicks: dict[str, str] = field(default_factory=dict)
+    renewals: list[float] = field(default_factory=list)
+
+    # ── what happened ───────────────────────────────────────────────────────────────────────────────
+
+    def receipts(self, message_id: str = "") -> list[str]:
+        """States that the worker reported, in order."""
+        found = [Receipt.decode(m.payload) for m in self.tap.of("receipts")]
+        return [r.state.value for r in found if message_id in ("", r.message_id)]
+
+    def to_alice(self) -> list[Envelope]:
+        """What the worker sent to alice; each id once, as the log has it."""
+        return self._envelopes("inbox", lambda m: subjects.parse(m.subject).sender == self.worker)
+
+    def posts(self) -> list[str]:
+        """Texts that the worker posted."""
+        return [text_of(e.message) for e in self._envelopes("feed", lambda _: True)]
+
+    def _envelopes(self, kind: str, wanted: Callable[[Message], bool]) -> list[Envelope]:
+        found = {}
+        for message in self.tap.of(kind):
+            if wanted(message):
+                envelope = Envelope.decode(message.payload)
+                found.setdefault(envelope.id, envelope)
+        return list(found.values())
+
+    def states(self) -> list[WorkerState]:
+        """States that the worker reported of itself."""
+        return [Presence.decode(m.payload).state for m in self.tap.of("status")]
+
+    def presence(self) -> Presence:
+        """The last presence record."""
+        return Presence.decode(self.tap.of("status")[-1].payload)
+
+    def alerts(self) -> list[str]:
+        """Kinds of the alerts that were raised."""
+        return [json.loads(m.payload)["kind"] for m in self.tap.of("alerts")]
+
+    async def state(self, state: WorkerState) -> None:
+        """Wait until the worker has reported this state."""
+        await self.tap.until(lambda: state in self.states())
+
+    async def seen(self, *message_ids: str) -> None:
+        """Wait until the worker has reported these as seen."""
+        await self.tap.until(lambda: all("seen" in self.receipts(i) for i in message_ids))
+
+    # ── what the test does ──────────────────────────────────────────────────────────────────────────
+
+    async def write(self, text: str, *, payload: bytes = b"", **fields: Any) -> str:
+        """A message of alice's to the worker; returns its id."""
+        message_id = fields.pop("id", secrets.token_hex(16))
+        envelope = Envelope(
+            id=message_id,
+            to=self.worker,
+            message=text_message(message_id, text),
+            sent_at=time.time(),
+            **fields,
+        )
+        await self.alice.publish(
+            subjects.inbox(self.worker, self.alice.uid), payload or envelope.encode(), id=message_id
+        )
+        return message_id
+
+    async def unacked(self) -> tuple[int, int]:
+        """(not delivered, delivered and not acknowledged) in the worker's inbox."""
+        return await self.rig.admin.pending("INBOX", self.worker)
+
+    async def all_acked(self) -> None:
+        """Wait until the log holds nothing more for the worker. The acknowledgement itself is no message."""
+        async with asyncio.timeout(PATIENCE):
+            while await self.unacked() != (0, 0):
+                await asyncio.sleep(0.02)
+
+    def config(self, agent: str, **changes: Any) -> dict[str, Any]:
+        """The sidecar's configuration with a Python program as its agent."""
+        program = self.folder / "agent.py"
+        program.write_text(PRELUDE + textwrap.dedent(agent))
+        state = self.folder / "state"
+        state.mkdir(exist_ok=True)
+        record: dict[str, Any] = {
+            "uid": self.worker,
+            "nick": "reader",
+            "org": "default",
+            "project": PROJECT,
+            "projects": [PROJECT],
+            "jwt": self.credential.jwt,
+            "seed": self.credential.seed,
+            "token": "t0ken",
+            "message_secret": self.secret,
+            "nats_url": self.rig.url,
+            "state": str(state),
+            "workspace": str(self.folder),
+            "owner": self.alice.uid,
+            "stop_grace": 1.0,
+        }
+        adapter = changes.pop("agent", {})
+        record["agent"] = {"command": [sys.executable, "-u", str(program)], **adapter}
+        return record | changes
+
+    async def start(self, config: dict[str, Any]) -> asyncio.subprocess.Process:
+        """Start the sidecar; whoever starts it ends it."""
+        path = self.folder / "sidecar.json"
+        path.write_text(json.dumps(config))
+        env = {
+            "PATH": os.environ["PATH"],
+            "POSTROOM_SIDECAR_CONFIG": str(path),
+            "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        }
+        with (self.folder / "log").open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "postroom.sidecar"), env=env, stdout=log, stderr=log
+            )
+
+    @asynccontextmanager
+    async def sidecar(
+        self, agent: str, **changes: Any
+    ) -> AsyncIterator[asyncio.subprocess.Process]:
+        """A running sidecar, stopped at the end."""
+        process = await self.start(self.config(agent, **changes))
+        try:
+            yield process
+        except BaseException:
+            sys.stderr.write(self.log())
+            raise
+        finally:
+            await end(process)
+
+    def log(self) -> str:
+        """What the sidecar logged."""
+        return (self.folder / "log").read_text()
+
+
+PRELUDE = """
+import json, os, signal, sys, time
+
+def lines():
+    for line in sys.stdin:
+        yield json.loads(line)
+
+def messages():
+    for line in lines():
+        if line["type"] == "message":
+            yield line
+
+def say(**record):
+    sys.stdout.write(json.dumps(record) + "\\n")
+    sys.stdout.flush()
+
+"""
+
+ECHO = """
+for message in messages():
+    say(type="reply", to=message["id"], text="echo " + message["text"])
+"""
+
+
+async def end(process: asyncio.subprocess.Process) -> int:
+    """SIGTERM, and SIGKILL if it does not heed it; returns the exit code."""
+    if process.returncode is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            raise
+    return process.returncode or 0
+
+
+@asynccontextmanager
+async def house(folder: Path) -> AsyncIterator[House]:
+    """A bus, its agents, the control plane's answers, a tap."""
+    async with running_bus(folder / "bus") as rig, AsyncExitStack() as stack:
+        worker = new_uid()
+        for stream in AGENT_CONSUMER_STREAMS:
+            await rig.admin.ensure_consumer(agent_consumer(stream, worker, (PROJECT,)))
+        tap = Tap()
+        for subject in ("worker.>", "project.>", "system.alerts.>"):
+            subscription = await rig.core.subscribe(subject, tap.take)
+            stack.push_async_callback(subscription.close)
+        home = folder / "worker"
+        home.mkdir()
+        credential = rig.credential(worker, (PROJECT,))
+        found = House(rig, tap, await rig.agent(projects=(PROJECT,)), worker, home, credential)
+        found.nicks = {"alice": found.alice.uid, "reader": worker}
+        serving = await rig.core.serve("ctl.*.>", _answers(found))
+        stack.push_async_callback(serving.close)
+        yield found
+
+
+def _answers(found: House):
+    async def answer(message: Message) -> bytes:
+        said = subjects.parse(message.subject)
+        if said.rest == ("credential", "renew"):
+            found.renewals.append(time.time())
+            record = {"jwt": found.credential.jwt, "expires_at": time.time() + 3600}
+            return json.dumps(record).encode()
+        ref = str(json.loads(message.payload).get("ref", ""))
+        for nick, uid in found.nicks.items():
+            if ref in (f"@{nick}", uid):
+                record = {"uid": uid, "nick": nick, "kind": "worker", "org": "default"}
+                return json.dumps(record).encode()
+        return json.dumps({"error": problem(UnknownRecipient(f"no agent {ref}"))}).encode()
+
+    return answer
