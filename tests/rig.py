@@ -1,21 +1,26 @@
 """A running bus for tests: a real nats-server of its own, the two accounts, all streams, connected identities.
 
-    async with running_bus(tmp_path) as rig:
-        alice = await rig.agent()
-        await rig.core.publish(...)
+async with running_bus(tmp_path) as rig:
+    alice = await rig.agent()
+    await rig.core.publish(...)
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import secrets
+import signal
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.nats import NatsAdmin, NatsBus, ensure_all
+from postroom.bus.parent_death import die_with_parent
+from postroom.bus.server_binary import find_binary
 from postroom.bus.server_config import ServerConfig
 from postroom.identity.credential import Credential
 from postroom.identity.trust import Trust
@@ -87,9 +92,7 @@ class Rig:
         uid = uid or new_uid()
         for stream in AGENT_CONSUMER_STREAMS:
             await self.admin.ensure_consumer(agent_consumer(stream, uid, tuple(projects)))
-        return await self.connect(
-            self.credential(uid, projects), uid, projects=projects, beat=beat
-        )
+        return await self.connect(self.credential(uid, projects), uid, projects=projects, beat=beat)
 
     async def restart(self, *, kill: bool = False) -> None:
         """End the server, or kill it, and start it again on its port and folder."""
@@ -110,7 +113,7 @@ class Rig:
 
 
 @asynccontextmanager
-async def running_server(folder: Path, *, memory: bool = True) -> AsyncIterator[Rig]:
+async def running_server(folder: Path, *, memory: bool = True) -> AsyncGenerator[Rig]:
     """A server and its keys; nothing is connected and there are no streams."""
     trust = Trust.load_or_create(folder / "keys")
     config = ServerConfig(
@@ -125,14 +128,14 @@ async def running_server(folder: Path, *, memory: bool = True) -> AsyncIterator[
     server = await EmbeddedServer.start(config)
     async with AsyncExitStack() as stack:
         rig = Rig(server, trust, stack, memory)
-        stack.push_async_callback(lambda: rig.server.stop())
+        stack.push_async_callback(rig.stop)
         yield rig
 
 
 @asynccontextmanager
 async def running_bus(
     folder: Path, *, memory: bool = True, streams: bool = True
-) -> AsyncIterator[Rig]:
+) -> AsyncGenerator[Rig]:
     """A server with every stream, and the control plane connected to both accounts.
 
     Args:
@@ -149,4 +152,27 @@ async def running_bus(
         yield rig
 
 
-__all__ = ["Rig", "new_uid", "running_bus", "running_server"]
+@asynccontextmanager
+async def open_server(folder: Path) -> AsyncGenerator[str]:
+    """Address of a server without accounts, as a user of the library alone may run one."""
+    arguments = ("--addr", "127.0.0.1", "--port", "-1", "--jetstream", "--store_dir", folder)
+    process = await asyncio.create_subprocess_exec(
+        find_binary(),
+        *arguments,
+        "--ports_file_dir",
+        folder,
+        stderr=asyncio.subprocess.DEVNULL,
+        preexec_fn=die_with_parent(signal.SIGKILL),
+    )
+    try:
+        async with asyncio.timeout(10):
+            # The server gives no other sign.
+            while not (files := list(folder.glob("*.ports"))) or not files[0].read_text():  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        yield json.loads(files[0].read_text())["nats"][0]
+    finally:
+        process.kill()
+        await process.wait()
+
+
+__all__ = ["Rig", "new_uid", "open_server", "running_bus", "running_server"]

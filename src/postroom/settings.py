@@ -24,6 +24,11 @@ def default_state() -> Path:
     return Path(chosen) if chosen else user_state_path("postroom")
 
 
+def _path_from(variable: str) -> Path | None:
+    chosen = os.environ.get(variable, "")
+    return Path(chosen) if chosen else None
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How a post room runs.
@@ -35,6 +40,7 @@ class Settings:
         memory: keep streams and database in memory: everything is gone at the end.
         sandbox: name of the sandbox provider for templates that name none.
         jwt_lifetime: seconds a worker's bus credential is valid.
+        bwrap: the bubblewrap program to use and no other; None looks in the usual places.
         stop_grace: seconds a worker has to end before it is killed.
     """
 
@@ -45,6 +51,7 @@ class Settings:
     memory: bool = False
     sandbox: str = "bubblewrap"
     jwt_lifetime: float = 7 * 86400.0
+    bwrap: Path | None = field(default_factory=lambda: _path_from("POSTROOM_BWRAP"))
     stop_grace: float = 5.0
     stale_after: float = 300.0
     """Seconds after which a message that nobody took raises an alert."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -57,3 +58,12 @@ async def connected(server: EmbeddedServer, credential: Credential) -> AsyncGene
 async def greeting(server: EmbeddedServer) -> dict[str, Any]:
     """The INFO that a client is shown."""
     return await embedded._info("127.0.0.1", server.port)
+
+
+def ended(pid: int) -> bool:
+    """Whether a process that was waited for is no more."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False

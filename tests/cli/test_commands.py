@@ -39,13 +39,16 @@ def test_status_lists_first_what_needs_attention(postroom: Run, standin: Standin
         worker("stuck", state="stalled"),
         worker("broken", state="failed", detail="exit code 1"),
     ]
-    standin.answer("GET /v1/status", status(*workers, deadletters=2, alerts=[{"text": "help"}]))
+    standin.answer(
+        "GET /v1/status", status(*workers, deadletters=2, inbox=3, alerts=[{"text": "help"}])
+    )
     lines = postroom("status").out.splitlines()
     assert "you are @alice" in lines[0]
     assert lines[1] == "alert: help"
-    assert lines[2] == "dead letters: 2 (postroom deadletters list)"
-    assert [line.split()[0] for line in lines[4:]] == ["@broken", "@stuck", "@idler", "@halted"]
-    assert lines[4].endswith("exit code 1")
+    assert lines[2] == "unread messages to you: 3 (postroom inbox)"
+    assert lines[3] == "dead letters: 2 (postroom deadletters list)"
+    assert [line.split()[0] for line in lines[5:]] == ["@broken", "@stuck", "@idler", "@halted"]
+    assert lines[5].endswith("exit code 1")
 
 
 @pytest.mark.parametrize(
@@ -181,6 +184,13 @@ def test_a_late_answer_ends_with_9_and_says_that_the_message_is_on_its_way(
 def test_send_to_a_project_publishes_a_post(postroom: Run, standin: Standin):
     standin.answer("POST /v1/projects/main/posts", post(3, "hi"), 201)
     assert postroom("send", "#main", "hi").out == "p3 accepted\n"
+
+
+def test_a_receipt_can_be_asked_for_later(postroom: Run, standin: Standin):
+    standin.answer("GET /v1/messages/m1", mail(1, "hi", state="dead", reason="expired\x1b[2J"))
+    ended = postroom("receipt", "m1")
+    assert (ended.status, ended.out) == (0, "m1 dead: expired[2J\n")
+    assert postroom("receipt", "m1", "--wait", "seen").status == 7
 
 
 # ── inbox ────────────────────────────────────────────────────────────────────────────────────────

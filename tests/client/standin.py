@@ -84,10 +84,10 @@ class Standin:
         self._streams.put(frames)
         return frames
 
-    def wait_for(self, call: str) -> None:
+    def wait_for(self, call: str, timeout: float = DEADLINE) -> None:
         """Return when such a call has come."""
         with self._came:
-            assert self._came.wait_for(lambda: self.calls(call), DEADLINE)
+            assert self._came.wait_for(lambda: self.calls(call), timeout)
 
     def calls(self, call: str) -> list[Request]:
         method, path = call.split(" ")

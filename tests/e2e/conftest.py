@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from postroom.client.http import Client
+
 DEADLINE = 40.0
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -60,6 +62,10 @@ class PostRoom:
 
     def up(self, *words: str) -> None:
         self.run("up", "--detach", "--port", "0", "--nats-port", "0", *words)
+
+    def client(self) -> Client:
+        """The library behind the commands, for many calls at once."""
+        return Client.at(self.state)
 
     def template(self, text: str, name: str = "worker", **files: str) -> str:
         """A template file with agent programs next to it; its path."""

@@ -14,7 +14,7 @@ ECHO = str(EXAMPLES / "echo.toml")
 def test_spawn_starts_a_post_room_and_a_question_is_answered(room: PostRoom) -> None:
     room.run("spawn", ECHO)
 
-    assert "started" in room.stderr
+    assert "starting one" in room.stderr
 
     answer = room.run("send", "@echo", "hello there", "--wait", "answered")
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import select
 
 from postroom.a2a.messages import text_message
+from postroom.bus.memory import MemoryAdmin, MemoryBroker, MemoryBus
 from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider, Stored
 from postroom.mail import views
 from postroom.mail.changes import Changes
@@ -25,19 +27,22 @@ from postroom.mail.projection import STREAMS
 from postroom.mail.views import Mail
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
+from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import Receipt, State
+from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
+from postroom.protocol.streams import STREAMS as STREAM_SPECS
 from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.messages import COLUMNS, rows
 from postroom.store.migrate import migrate
-from tests.rig import Rig, running_bus
+from tests.rig import running_bus
 
 SECONDS = 10.0
 """Longest wait in a test."""
 
 NOW = 1_700_000_000.0
 
-BACKENDS = ("nats",)
+BACKENDS = ("memory", "nats")
 
 
 @dataclass
@@ -51,7 +56,7 @@ class Worker:
     def uid(self) -> str:
         return self.agent.uid
 
-    async def send(self, to: str, text: str = "hello", **fields) -> Envelope:
+    async def send(self, to: str, text: str = "hello", **fields: Any) -> Envelope:
         message_id = fields.pop("id", secrets.token_hex(16))
         envelope = Envelope(message_id, to, text_message(message_id, text), NOW, **fields)
         await self.store(to, envelope.encode(), message_id)
@@ -72,9 +77,8 @@ class Desk:
     bus: MessageBusProvider
     admin: BusAdmin
     database: Database
-    rig: Rig
+    connect: Callable[[str, tuple[str, ...]], Awaitable[MessageBusProvider]]
     changes: Changes = field(default_factory=Changes)
-    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     def __post_init__(self) -> None:
         self.directory = Directory(self.database)
@@ -86,7 +90,7 @@ class Desk:
 
     async def worker(self, nick: str, projects: tuple[str, ...] = ()) -> Worker:
         agent = await self.directory.register(nick, "worker", projects=projects)
-        return Worker(agent, await self.rig.agent(agent.uid, projects))
+        return Worker(agent, await self.connect(agent.uid, projects))
 
     async def person(self, nick: str = "maria") -> Agent:
         return await self.directory.register(nick, "human")
@@ -119,17 +123,53 @@ class Desk:
                 await self.clerk.sweep()
 
 
+Connect = Callable[[str, tuple[str, ...]], Awaitable[MessageBusProvider]]
+
+
+@asynccontextmanager
+async def memory_bus() -> AsyncGenerator[tuple[MessageBusProvider, BusAdmin, Connect], None]:
+    """The control plane and agents on a bus in memory."""
+    broker = MemoryBroker()
+    admin = MemoryAdmin(broker)
+    async with AsyncExitStack() as stack:
+
+        def connected(uid: str, projects: tuple[str, ...] = ()) -> MemoryBus:
+            bus = MemoryBus(broker, uid, projects=projects)
+            stack.push_async_callback(bus.close)
+            return bus
+
+        async def agent(uid: str, projects: tuple[str, ...]) -> MemoryBus:
+            for stream in AGENT_CONSUMER_STREAMS:
+                await admin.ensure_consumer(agent_consumer(stream, uid, projects))
+            return connected(uid, projects)
+
+        for spec in STREAM_SPECS:
+            await admin.ensure_stream(spec)
+        yield connected(CONTROL_PLANE), admin, agent
+
+
+@asynccontextmanager
+async def nats_bus(
+    folder: Path,
+) -> AsyncGenerator[tuple[MessageBusProvider, BusAdmin, Connect], None]:
+    """The same on a server of its own."""
+    async with running_bus(folder) as rig:
+
+        async def agent(uid: str, projects: tuple[str, ...]) -> MessageBusProvider:
+            return await rig.agent(uid, projects)
+
+        yield rig.core, rig.admin, agent
+
+
 @asynccontextmanager
 async def running_desk(
-    folder: Path, backend: str = "nats", *, fold: bool = True, memory: bool = True
-) -> AsyncIterator[Desk]:
+    folder: Path, backend: str = "memory", *, fold: bool = True
+) -> AsyncGenerator[Desk, None]:
     """A post office over a bus of its own; with `fold` it folds."""
-    async with (
-        running_bus(folder / "bus", memory=memory) as rig,
-        Database(folder / "postroom.db") as database,
-    ):
+    bus = memory_bus() if backend == "memory" else nats_bus(folder / "bus")
+    async with bus as (core, admin, connect), Database(folder / "postroom.db") as database:
         await migrate(database)
-        desk = Desk(rig.core, rig.admin, database, rig)
+        desk = Desk(core, admin, database, connect)
         async with running(desk.fold.run() if fold else None):
             if fold:
                 await desk.fold.ready(SECONDS)
@@ -137,7 +177,7 @@ async def running_desk(
 
 
 @asynccontextmanager
-async def running(work) -> AsyncIterator[None]:
+async def running(work: Coroutine[Any, Any, None] | None) -> AsyncGenerator[None, None]:
     """`work` in the background; if it fails, so does the test."""
     if work is None:
         yield
@@ -159,7 +199,7 @@ class GivenDelivery:
     pending: int = 0
     outcome: str = ""
 
-    async def ack(self) -> None:
+    async def ack(self, *, confirm: bool = False) -> None:
         self.outcome = "ack"
 
     async def nak(self, delay: float = 0.0) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any, Self
 
 from sqlalchemy import Connection, create_engine, select
 
@@ -13,6 +14,7 @@ from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import Receipt, State
+from postroom.store.messages import COLUMNS, rows
 from postroom.store.schema import PROJECTION, metadata
 
 ALICE, BOB, EVE = "a" * 32, "b" * 32, "e" * 32
@@ -21,7 +23,7 @@ Record = tuple[str, Message]
 """Stream and record."""
 
 
-def envelope(message_id: str, to: str = BOB, **fields) -> Envelope:
+def envelope(message_id: str, to: str = BOB, **fields: Any) -> Envelope:
     return Envelope(
         message_id, to, text_message(message_id, f"text of {message_id}"), 1000.0, **fields
     )
@@ -58,20 +60,22 @@ def post(
     return "FEED", Message("", sender, subjects.feed(project, sender), body, {}, 1000.0 + seq, seq)
 
 
+ENGINE = create_engine("sqlite://")
+metadata.create_all(ENGINE)
+
+
 class Rows:
-    """An empty projection in memory."""
+    """A projection in memory: empty at first, and again at the end."""
 
     def __init__(self) -> None:
-        engine = create_engine("sqlite://")
-        metadata.create_all(engine)
-        self.connection: Connection = engine.connect()
+        self.connection: Connection = ENGINE.connect()
 
-    def __enter__(self) -> Rows:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.connection.rollback()
         self.connection.close()
-        self.connection.engine.dispose()
 
     def fold(self, *records: Record) -> list[Folded]:
         return [fold(self.connection, stream, [record]) for stream, record in records]
@@ -92,6 +96,4 @@ class Rows:
 
     def states(self) -> dict[str, str]:
         """Message id to its state."""
-        from postroom.store.messages import COLUMNS, rows
-
         return {row.id: row.state for row in rows(self.connection, select(*COLUMNS))}

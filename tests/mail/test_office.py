@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from postroom.errors import InvalidInput, MessageTooLarge, NotFound, UnknownRecipient
+from postroom.bus.port import MessageBusProvider, Stored
+from postroom.errors import (
+    InvalidInput,
+    MessageTooLarge,
+    NotFound,
+    RequestTimeout,
+    StreamFull,
+    UnknownRecipient,
+)
 from postroom.mail.changes import ALERTS
 from postroom.protocol.envelope import MAX_ENVELOPE_BYTES
 from postroom.protocol.ids import message_id
 from postroom.protocol.receipts import State
+from postroom.protocol.streams import BY_NAME
 from tests.mail.desk import BACKENDS, SECONDS, Desk, running_desk
 
 pytestmark = pytest.mark.anyio
@@ -236,3 +247,56 @@ async def test_a_retired_agent_can_send_nothing(desk: Desk):
 async def test_a_message_that_nobody_knows_is_not_found(desk: Desk):
     with pytest.raises(NotFound):
         await desk.office.wait("nothing", State.SEEN, 1.0)
+
+
+@pytest.mark.requirement("mail-full-typed")
+async def test_a_full_inbox_refuses_with_a_type_and_takes_the_message_once_there_is_room(
+    desk: Desk,
+):
+    maria, _ = await desk.person(), await desk.worker("bob")
+    await desk.admin.ensure_stream(replace(BY_NAME["INBOX"], max_per_subject=1))
+    first = await desk.office.send(maria.uid, "@bob", "one")
+    with pytest.raises(StreamFull):
+        await desk.office.send(maria.uid, "@bob", "two", key="k")
+    await desk.admin.delete("INBOX", first.seq)
+    second = await desk.office.send(maria.uid, "@bob", "two", key="k")
+    assert (await desk.admin.get("INBOX", second.seq)).id == second.id
+
+
+class SilentOnce:
+    """A bus whose first answer to a publish gets lost after the record was stored."""
+
+    def __init__(self, bus: MessageBusProvider) -> None:
+        self._bus = bus
+        self.lost = False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._bus, name)
+
+    async def publish(self, subject: str, payload: bytes, **options: Any) -> Stored | None:
+        stored = await self._bus.publish(subject, payload, **options)
+        if not self.lost:
+            self.lost = True
+            raise RequestTimeout("no answer")
+        return stored
+
+
+@pytest.mark.requirement("mail-retry-once")
+async def test_a_lost_answer_of_the_log_makes_no_second_message_and_no_alert(desk: Desk):
+    maria, _ = await desk.person(), await desk.worker("bob")
+    desk.office._bus = SilentOnce(desk.bus)  # ty: ignore[invalid-assignment]
+    sent = await desk.office.send(maria.uid, "@bob", "hello")
+    assert (sent.seq, await desk.admin.last_sequence("INBOX")) == (1, 1)
+    assert await desk.admin.last_sequence("ALERTS") == 0
+
+
+async def test_before_the_fold_a_sent_message_is_returned_as_it_is_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("postroom.mail.office.FOLD_WAIT", 0.01)
+    async with running_desk(tmp_path, fold=False) as desk:
+        maria, _ = await desk.person(), await desk.worker("bob")
+        sent = await desk.office.send(maria.uid, "@bob", "hello")
+        assert (sent.state, sent.text, sent.seq) == (State.ACCEPTED, "hello", 1)
+        posted = await desk.office.post(maria.uid, "main", "hello")
+        assert (posted.text, posted.seq) == ("hello", 1)

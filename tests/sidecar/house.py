@@ -80,11 +80,14 @@ class House:
 
     def to_alice(self) -> list[Envelope]:
         """What the worker sent to alice; each id once, as the log has it."""
-        return self._envelopes("inbox", lambda m: subjects.parse(m.subject).sender == self.worker)
+        return self._envelopes("inbox", self._is_own)
 
     def posts(self) -> list[str]:
         """Texts that the worker posted."""
-        return [text_of(e.message) for e in self._envelopes("feed", lambda _: True)]
+        return [text_of(e.message) for e in self._envelopes("feed", self._is_own)]
+
+    def _is_own(self, message: Message) -> bool:
+        return subjects.parse(message.subject).sender == self.worker
 
     def _envelopes(self, kind: str, wanted: Callable[[Message], bool]) -> list[Envelope]:
         found = {}
@@ -131,6 +134,16 @@ class House:
         )
         return message_id
 
+    def alice_envelope(self, text: str, *, to: str) -> bytes:
+        """A payload of alice's that names `to`, whatever subject it is sent to."""
+        new = secrets.token_hex(16)
+        return Envelope(new, to, text_message(new, text), time.time()).encode()
+
+    async def alice_posts(self, text: str) -> None:
+        """A post of alice's to the project's feed."""
+        payload = self.alice_envelope(text, to=f"#{PROJECT}")
+        await self.alice.publish(subjects.feed(PROJECT, self.alice.uid), payload)
+
     async def unacked(self) -> tuple[int, int]:
         """(not delivered, delivered and not acknowledged) in the worker's inbox."""
         return await self.rig.admin.pending("INBOX", self.worker)
@@ -138,13 +151,13 @@ class House:
     async def all_acked(self) -> None:
         """Wait until the log holds nothing more for the worker. The acknowledgement itself is no message."""
         async with asyncio.timeout(PATIENCE):
-            while await self.unacked() != (0, 0):
+            while await self.unacked() != (0, 0):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
-    def config(self, agent: str, **changes: Any) -> dict[str, Any]:
+    def config(self, program: str, /, **changes: Any) -> dict[str, Any]:
         """The sidecar's configuration with a Python program as its agent."""
-        program = self.folder / "agent.py"
-        program.write_text(PRELUDE + textwrap.dedent(agent))
+        path = self.folder / "agent.py"
+        path.write_text(PRELUDE + textwrap.dedent(program))
         state = self.folder / "state"
         state.mkdir(exist_ok=True)
         record: dict[str, Any] = {
@@ -164,7 +177,7 @@ class House:
             "stop_grace": 1.0,
         }
         adapter = changes.pop("agent", {})
-        record["agent"] = {"command": [sys.executable, "-u", str(program)], **adapter}
+        record["agent"] = {"command": [sys.executable, "-u", str(path)], **adapter}
         return record | changes
 
     async def start(self, config: dict[str, Any]) -> asyncio.subprocess.Process:
@@ -183,10 +196,10 @@ class House:
 
     @asynccontextmanager
     async def sidecar(
-        self, agent: str, **changes: Any
+        self, program: str, /, **changes: Any
     ) -> AsyncIterator[asyncio.subprocess.Process]:
         """A running sidecar, stopped at the end."""
-        process = await self.start(self.config(agent, **changes))
+        process = await self.start(self.config(program, **changes))
         try:
             yield process
         except BaseException:

@@ -1,24 +1,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
+import time
 
 import pytest
 
 from postroom.a2a.messages import text_of
+from postroom.protocol import subjects
+from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.presence import WorkerState
-from tests.sidecar.house import ECHO, House, house
+from postroom.protocol.receipts import Receipt, State
+from tests.sidecar.house import ECHO, House
 
 pytestmark = pytest.mark.anyio
 
+TELL_EVERYTHING = """
+for line in lines():
+    if line["type"] == "message":
+        say(type="seen", id=line["id"])
+    say(type="post", text=json.dumps(line))
+"""
 
-@pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[House]:
-    async with house(tmp_path) as found:
-        yield found
 
-
+@pytest.mark.requirement("sidecar-message-handed")
 async def test_a_message_is_handed_to_the_agent_and_its_reply_reaches_the_sender(home: House):
     async with home.sidecar(ECHO):
         asked = await home.write("hello", expects_reply=True)
@@ -29,3 +33,185 @@ async def test_a_message_is_handed_to_the_agent_and_its_reply_reaches_the_sender
         assert answer.to == home.alice.uid
         await home.seen(asked)
         await home.all_acked()
+
+
+async def test_the_agent_is_told_who_wrote_and_who_it_is(home: House):
+    async with home.sidecar(TELL_EVERYTHING):
+        asked = await home.write("hi\u2028there", expects_reply=True)
+        posts = await home.tap.until(
+            lambda: [p for p in map(json.loads, home.posts()) if p["type"] == "message"]
+        )
+
+        hello = json.loads(home.posts()[0])
+        assert hello["uid"] == home.worker
+        assert hello["nick"] == "reader"
+        assert hello["owner"] == {"uid": home.alice.uid}
+        assert hello["api"].startswith("http://127.0.0.1:")
+        assert posts[0] | {"sent_at": ""} == {
+            "type": "message",
+            "id": asked,
+            "from": {"uid": home.alice.uid, "nick": "alice", "kind": "worker"},
+            "to": "@reader",
+            "text": "hi\u2028there",
+            "expects_reply": True,
+            "reply_to": None,
+            "redelivered": False,
+            "sent_at": "",
+        }
+
+
+@pytest.mark.requirement("sidecar-delivered-read")
+async def test_delivered_is_reported_when_the_agent_has_read_and_seen_only_when_it_says_so(
+    home: House,
+):
+    agent = """
+    first = next(messages())
+    next(messages())
+    say(type="seen", id=first["id"])
+    sys.stdin.read()
+    """
+    async with home.sidecar(agent):
+        first = await home.write("one")
+        await home.tap.until(lambda: home.receipts(first))
+        assert home.receipts(first) == ["delivered"]
+
+        second = await home.write("two")
+        await home.seen(first)
+        await home.tap.until(lambda: home.receipts(second))
+        assert home.receipts(second) == ["delivered"]
+
+
+async def test_a_text_agent_reads_lines_and_each_line_it_prints_answers_the_last_message(
+    home: House,
+):
+    agent = """
+    print("ready", flush=True)
+    for line in sys.stdin:
+        print("got " + line, end="", flush=True)
+    """
+    async with home.sidecar(agent, agent={"adapter": "text", "confirm": "read"}):
+        await home.tap.until(lambda: home.posts() == ["ready"])
+        asked = await home.write("one\x1b[2J\ntwo")
+
+        await home.tap.until(lambda: len(home.to_alice()) == 2)
+        assert [text_of(e.message) for e in home.to_alice()] == [
+            "got alice: one[2J",
+            "got     two",
+        ]
+        assert {e.reply_to for e in home.to_alice()} == {asked}
+        await home.seen(asked)
+
+
+async def test_an_expired_message_is_acknowledged_and_not_handed_over(home: House):
+    await home.write("late", expires_at=time.time() - 1)
+    async with home.sidecar(ECHO):
+        await home.write("in time")
+        await home.tap.until(home.to_alice)
+
+        assert [text_of(e.message) for e in home.to_alice()] == ["echo in time"]
+        await home.all_acked()
+
+
+@pytest.mark.parametrize(
+    "payload", [b"\xff", b"{}", b'{"v":1,"id":"x","to":"y","sent_at":"2026-01-01T00:00:00Z"}']
+)
+async def test_a_malformed_message_is_terminated_and_the_next_one_is_handled(
+    home: House, payload: bytes
+):
+    await home.write("", payload=payload)
+    async with home.sidecar(ECHO):
+        await home.write("good")
+        await home.tap.until(home.to_alice)
+
+        await home.all_acked()
+
+
+async def test_a_message_to_somebody_else_does_not_become_one_of_ours(home: House):
+    forged = home.alice_envelope("not yours", to=home.alice.uid)
+    await home.write("", payload=forged)
+    async with home.sidecar(ECHO):
+        await home.write("mine")
+        await home.tap.until(home.to_alice)
+
+        assert [text_of(e.message) for e in home.to_alice()] == ["echo mine"]
+
+
+async def test_errors_of_the_agent_come_back_with_its_reference_and_change_nothing_else(
+    home: House,
+):
+    agent = """
+    say(type="send", to="@nobody", text="x", ref=1)
+    say(type="send", to="@alice", ref=2)
+    say(type="reply", to="unknown", text="x", ref=3)
+    say(type="send", to="@alice", text="x" * 600_000, ref=4)
+    say(type="send", to="@alice", text="fine", ref=5)
+    for line in lines():
+        say(type="post", text=json.dumps(line))
+    """
+    async with home.sidecar(agent):
+        answers = await home.tap.until(
+            lambda: len(home.posts()) == 6 and [json.loads(p) for p in home.posts()]
+        )
+        codes = {a.get("ref"): a.get("code", a.get("state")) for a in answers}
+
+        assert codes == {
+            None: None,
+            1: "unknown-recipient",
+            2: "invalid-input",
+            3: "not-found",
+            4: "message-too-large",
+            5: "accepted",
+        }
+
+
+async def test_the_agent_is_told_when_its_message_is_dead_by_those_who_may_say_so(home: House):
+    agent = """
+    say(type="send", to="@alice", text="x", ref="mine")
+    for line in lines():
+        if line["type"] == "receipt" and (line["state"] != "accepted" or line["ref"]):
+            say(type="post", text=json.dumps(line))
+    """
+    async with home.sidecar(agent):
+        (sent,) = await home.tap.until(home.to_alice)
+        await home.tap.until(lambda: len(home.posts()) == 1)
+        mallory = await home.rig.agent()
+        lie = Receipt(sent.id, mallory.uid, State.ANSWERED, 1.0)
+        await mallory.publish(subjects.receipts(home.worker, mallory.uid), lie.encode())
+        dead = Receipt(sent.id, home.alice.uid, State.DEAD, 2.0, "refused")
+        subject = subjects.receipts(home.worker, CONTROL_PLANE)
+        await home.rig.core.publish(subject, dead.encode())
+
+        posts = await home.tap.until(lambda: len(home.posts()) == 2 and home.posts())
+        told = json.loads(posts[1])
+        assert told == {"type": "receipt", "id": sent.id, "state": "dead", "reason": "refused"}
+
+
+async def test_posts_of_others_are_handed_over_only_to_an_agent_that_wants_the_feed(home: House):
+    agent = """
+    for line in lines():
+        if line["type"] == "post":
+            say(type="send", to="@alice", text=line["project"] + " " + line["text"])
+    """
+    async with home.sidecar(agent, agent={"feed": True}):
+        await home.state(WorkerState.IDLE)
+        await home.alice_posts("news")
+        (sent,) = await home.tap.until(home.to_alice)
+
+        assert text_of(sent.message) == "main news"
+
+
+async def test_a_presence_record_says_idle_then_working_then_idle(home: House):
+    agent = """
+    message = next(messages())
+    next(messages())
+    say(type="status", state="working", detail="thinking")
+    say(type="seen", id=message["id"])
+    sys.stdin.read()
+    """
+    async with home.sidecar(agent):
+        await home.state(WorkerState.IDLE)
+        await home.write("one")
+        await home.tap.until(lambda: home.presence().waiting == 1)
+        assert home.presence().state is WorkerState.WORKING
+        await home.write("two")
+        await home.tap.until(lambda: home.presence().detail == "thinking")

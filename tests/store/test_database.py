@@ -110,7 +110,9 @@ async def test_a_file_that_is_no_database_is_a_fault_of_the_environment(tmp_path
             await database.write(make_table)
 
 
-async def test_a_lock_of_another_process_is_store_locked(tmp_path: Path, monkeypatch):
+async def test_a_lock_of_another_process_is_store_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(module, "BUSY_TIMEOUT", 0.01)
     async with Database(tmp_path / "a.db") as database:
         await database.write(make_table)

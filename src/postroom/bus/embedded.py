@@ -60,24 +60,10 @@ class EmbeddedServer:
             _prepare_folder(config)
             lock = store_lock.acquire(config.lock)
         try:
-            with _unwritable(config.folder):
-                _check_port(config)
-                _write_files(config)
-                process = await _spawn(binary, config, lock)
-                store_lock.name_holder(lock, process.pid)
+            process = await _launch(binary, config, lock)
         finally:
             os.close(lock)  # the server's copy keeps the lock
-        try:
-            info = await asyncio.wait_for(_ready(config, process), config.start_timeout)
-        except TimeoutError as error:
-            await _end(process)
-            raise ServerFailed(
-                f"nats-server was not ready within {config.start_timeout:g} s: "
-                + last_lines(config, process.pid)
-            ) from error
-        except BaseException:
-            await _end(process)
-            raise
+        info = await _greeted(config, process)
         return cls(replace(config, port=int(info["port"])), process, info)
 
     @property
@@ -199,6 +185,19 @@ def _check_port(config: ServerConfig) -> None:
             ) from error
 
 
+async def _launch(binary: Path, config: ServerConfig, lock: int) -> asyncio.subprocess.Process:
+    with _unwritable(config.folder):
+        _check_port(config)
+        _write_files(config)
+        process = await _spawn(binary, config, lock)
+        try:
+            store_lock.name_holder(lock, process.pid)
+        except BaseException:
+            await _end(process)
+            raise
+        return process
+
+
 async def _spawn(binary: Path, config: ServerConfig, lock: int) -> asyncio.subprocess.Process:
     with config.stderr.open("wb") as stderr:
         return await asyncio.create_subprocess_exec(
@@ -213,6 +212,21 @@ async def _spawn(binary: Path, config: ServerConfig, lock: int) -> asyncio.subpr
             start_new_session=True,
             preexec_fn=die_with_parent(signal.SIGTERM),
         )
+
+
+async def _greeted(config: ServerConfig, process: asyncio.subprocess.Process) -> dict[str, Any]:
+    """As `_ready`, within the time it has; otherwise the server is ended."""
+    try:
+        return await asyncio.wait_for(_ready(config, process), config.start_timeout)
+    except TimeoutError as error:
+        await _end(process)
+        raise ServerFailed(
+            f"nats-server was not ready within {config.start_timeout:g} s: "
+            + last_lines(config, process.pid)
+        ) from error
+    except BaseException:
+        await _end(process)
+        raise
 
 
 async def _ready(config: ServerConfig, process: asyncio.subprocess.Process) -> dict[str, Any]:

@@ -136,9 +136,13 @@ class Handing:
                 with suppress(PostroomError):  # a beat that is lost with the connection
                     await delivery.in_progress()
 
+    def halt(self) -> None:
+        """Hand over nothing more."""
+        self._stopping = True
+
     async def stop(self) -> None:
         """Let a running handler finish; give back at once what was not handed over."""
-        self._stopping = True
+        self.halt()
         if not self.within:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), FINISH_TIMEOUT)

@@ -220,6 +220,9 @@ class MessageBusProvider(Protocol):
             durable: name of the consumer; while it does not exist, it is waited for.
             handler: awaited for one delivery at a time.
             batch: most deliveries that are open at a time, fetched ahead ones included.
+
+        Raises:
+            Forbidden: an agent's consumers carry its own uid; others are not for it.
         """
 
     async def close(self) -> None:

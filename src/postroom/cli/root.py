@@ -24,6 +24,7 @@ SUMMARIES = {
     "stop": "Stop a worker; its inbox keeps what comes.",
     "restart": "Stop a worker and start it again.",
     "send": "Send a message and, if asked, wait for its receipt or answer.",
+    "receipt": "Show how far a message has come, or wait for it.",
     "inbox": "Show the messages to you.",
     "chat": "Talk in a project or with one agent, line by line.",
     "deadletters": "See and treat messages that could not be delivered.",

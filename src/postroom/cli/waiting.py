@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
+import click
+
+from postroom.cli.output import print_json
 from postroom.errors import Refused, RequestTimeout
 from postroom.protocol.receipts import State, reached
+from postroom.protocol.text import one_line, printable
 
 if TYPE_CHECKING:
-    from postroom.client.records import Mail
+    from postroom.client.http import Client
+    from postroom.client.records import Mail, Milestone
 
 MILESTONES = ("delivered", "seen", "answered")
 DEFAULT_TIMEOUT = 120.0
@@ -32,3 +38,25 @@ def check(mail: Mail, milestone: str, timeout: float) -> None:
             f"not {milestone} within {timeout:g} s: message {mail['id']} is {state.value} and still on its way",
             remedy="wait longer with --timeout; an answer will be in: postroom inbox",
         )
+
+
+def await_milestone(
+    client: Client, sent: Mail, milestone: Milestone, timeout: float, *, as_json: bool
+) -> None:
+    """Wait, print how far `sent` came (or its answer, which is seen then), and raise as `check` does."""
+    mail = client.wait(sent["id"], milestone, timeout)
+    if as_json:
+        print_json(mail)
+    check(mail, milestone, timeout)
+    answer = mail["answer"] if milestone == "answered" else None
+    if not as_json:
+        click.echo(printable(answer["text"]) if answer else receipt_line(mail))
+    if answer:
+        sys.stdout.flush()  # `seen` is said after it was shown
+        client.mark_seen(answer["id"])
+
+
+def receipt_line(mail: Mail) -> str:
+    """Id and state of a message, with the reason if it is dead."""
+    line = f"{one_line(mail['id'])} {one_line(mail['state'])}"
+    return f"{line}: {one_line(mail['reason'])}" if mail["reason"] else line

@@ -92,4 +92,13 @@ def _alive(pid: int) -> bool:
         return False
     except PermissionError:
         return True  # somebody else's process, and alive
-    return True
+    return not _zombie(pid)
+
+
+def _zombie(pid: int) -> bool:
+    """Whether it has ended and only waits for its parent to notice (proc_pid_stat(5), field 3)."""
+    try:
+        content = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return False  # no procfs here: what `kill` said stands
+    return content.rpartition(")")[2].split()[0] in ("Z", "X")

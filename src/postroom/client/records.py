@@ -80,6 +80,8 @@ class Status(TypedDict):
     me: dict[str, str]
     workers: list[Worker]
     deadletters: int
+    inbox: NotRequired[int]
+    """Messages that the operator has not read."""
     alerts: list[Any]
 
 

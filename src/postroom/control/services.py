@@ -12,17 +12,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from postroom.bus.port import Message, MessageBusProvider, Subscription
+from postroom.bus.port import Message, Subscription
+from postroom.control.mailroom import Mailroom
 from postroom.errors import Forbidden, InvalidInput, NotFound, PostroomError, problem
 from postroom.identity import jwt
 from postroom.identity.trust import Trust
-from postroom.mail.directory import Directory
-from postroom.mail.office import PostOffice
 from postroom.observe import get_logger
 from postroom.protocol import subjects
 from postroom.settings import Settings
-from postroom.store import agents as agent_rows
-from postroom.store.database import Database
 
 log = get_logger(__name__)
 
@@ -50,24 +47,16 @@ class AgentServices:
     """The verbs, served to every agent of the org.
 
     Args:
-        bus: connection to core, where the requests arrive.
+        room: the post office; the requests arrive on its connection to core.
+        settings: lifetime of credentials.
+        trust: renews credentials.
     """
 
-    def __init__(
-        self,
-        *,
-        bus: MessageBusProvider,
-        settings: Settings,
-        database: Database,
-        directory: Directory,
-        office: PostOffice,
-        trust: Trust,
-    ) -> None:
-        self._bus = bus
+    def __init__(self, room: Mailroom, settings: Settings, trust: Trust) -> None:
+        self._bus = room.bus
+        self._directory = room.directory
+        self._office = room.office
         self._settings = settings
-        self._database = database
-        self._directory = directory
-        self._office = office
         self._trust = trust
         self._subscription: Subscription | None = None
         self._verbs: dict[tuple[str, ...], Verb] = {
@@ -116,24 +105,22 @@ class AgentServices:
 
     async def _history(self, asker: Asker, asked: dict[str, Any]) -> dict[str, Any]:
         project = str(asked.get("project", ""))
-        if project not in await self._projects(asker.uid):
+        if project not in await self._directory.projects(asker.uid):
             raise Forbidden(f"the agent is not in project {project!r}")
         limit = min(max(int(asked.get("limit", 50)), 1), MAX_HISTORY)
-        return {"posts": await self._office.posts(project, limit=limit)}
+        posts = await self._office.posts(project, limit=limit)
+        return {"posts": [post.as_json() for post in posts]}
 
     async def _renew(self, asker: Asker, _asked: dict[str, Any]) -> dict[str, Any]:
         now = time.time()
         token = self._trust.renew(
             asker.key,
             asker.uid,
-            await self._projects(asker.uid),
+            await self._directory.projects(asker.uid),
             lifetime=self._settings.jwt_lifetime,
             now=now,
         )
         return {"jwt": token, "expires_at": jwt.decode(token)["exp"]}
-
-    async def _projects(self, uid: str) -> tuple[str, ...]:
-        return await self._database.read(lambda c: agent_rows.projects_of(c, uid))
 
 
 def _user_key(message: Message) -> str:

@@ -227,7 +227,7 @@ class Workers:
 
     async def _provider(self, name: str) -> SandboxProvider:
         if name not in self._providers:
-            self._providers[name] = await select(name)
+            self._providers[name] = await select(name, binary=self._settings.bwrap)
         return self._providers[name]
 
     async def _start_again(self, agent: Agent, record: WorkerRecord) -> None:

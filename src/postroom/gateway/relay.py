@@ -8,8 +8,10 @@ nonce travels in the server's INFO.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.errors import EnvironmentFault, PostroomError, ProtocolViolation, Unauthorized
@@ -17,12 +19,9 @@ from postroom.gateway.audit import AuditLine, AuditLog
 from postroom.gateway.port import Dialer, GatewayStatistics
 from postroom.identity.tokens import matches
 from postroom.observe import get_logger
-from postroom.protocol.preface import Preface
+from postroom.protocol.preface import MAX_BYTES, Preface
 
 log = get_logger(__name__)
-
-PREFACE_DEADLINE = 5.0
-"""Seconds a connection has for its first line."""
 
 MAX_CONNECTIONS = 64
 """Open connections per worker: NATS, HTTP calls, and room for an agent's own HTTP client."""
@@ -30,12 +29,21 @@ MAX_CONNECTIONS = 64
 CHUNK = 64 * 1024
 
 
-from dataclasses import dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Deadlines:
+    """Seconds that a connection has.
+
+    Attributes:
+        preface: for its first line.
+        dial: until its upstream is open.
+        flush: to take what is buffered when both sides have ended; then it is cut.
+    """
+
     preface: float = 5.0
     dial: float = 5.0
     flush: float = 10.0
+
+
 class _Door:
     """One worker's socket and its open connections."""
 
@@ -45,6 +53,7 @@ class _Door:
         self.path = path
         self.server: asyncio.Server | None = None
         self.tasks: set[asyncio.Task[None]] = set()
+        self.closed = False
 
 
 class RelayGateway:
@@ -53,12 +62,20 @@ class RelayGateway:
     Args:
         folder: for the sockets; its path must be short (a socket's path has 107 bytes at most).
         upstreams: `nats` and `http` to what opens them.
-        audit: where each connection leaves its line.
+        audit: where each connection leaves its lines; what it cannot take is not relayed.
+        deadlines: how long a connection may keep us waiting.
     """
 
-    def __init__(self, folder: Path, upstreams: Mapping[str, Dialer], audit: AuditLog, *, deadlines=Deadlines()) -> None:
-        self._deadlines = deadlines
+    def __init__(
+        self,
+        folder: Path,
+        upstreams: Mapping[str, Dialer],
+        audit: AuditLog,
+        *,
+        deadlines: Deadlines = Deadlines(),  # noqa: B008 (frozen)
+    ) -> None:
         self._folder = folder
+        self._deadlines = deadlines
         self._upstreams = upstreams
         self._audit = audit
         self._doors: dict[str, _Door] = {}
@@ -86,6 +103,7 @@ class RelayGateway:
         door = self._doors.pop(uid, None)
         if door is None or door.server is None:
             return
+        door.closed = True
         door.server.close()
         for task in door.tasks:
             task.cancel()
@@ -113,27 +131,21 @@ class RelayGateway:
         if task is None:  # pragma: no cover (asyncio runs client callbacks in tasks)
             return
         door.tasks.add(task)
-        started = time.monotonic()
-        passed = _Traffic()
-        verdict = "relayed"
+        visit = _Visit(door.uid)
         try:
-            await self._pass(door, reader, writer, passed)
+            await self._pass(door, reader, writer, visit)
         except (PostroomError, TimeoutError, OSError) as error:
-            verdict = f"refused: {error or type(error).__name__}"
+            visit.verdict = f"refused: {str(error) or type(error).__name__}"
         finally:
+            writer.transport.abort()
             door.tasks.discard(task)
-            writer.close()
-            self._accepted += verdict == "relayed"
-            self._refused += verdict != "relayed"
-            seconds = round(time.monotonic() - started, 3)
-            self._write_audit(
-                AuditLine(door.uid, 'c', passed.protocol, verdict, passed.sent, passed.received, seconds)
-            )
+            self._refused += visit.verdict != "relayed"
+            self._write_ending(visit)
 
-    def _write_audit(self, line: AuditLine) -> None:
+    def _write_ending(self, visit: _Visit) -> None:
         try:
-            self._audit.write(line)
-        except PostroomError as error:
+            self._audit.write(visit.line())
+        except PostroomError as error:  # nothing passed, or the log says since when something did
             log.error("%s", error)
 
     async def _pass(
@@ -141,43 +153,82 @@ class RelayGateway:
         door: _Door,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        passed: _Traffic,
+        visit: _Visit,
     ) -> None:
+        if door.closed:  # accepted just before, and its turn came only now
+            raise Unauthorized("the door is closed")
         if len(door.tasks) > MAX_CONNECTIONS:
             raise ProtocolViolation(f"over {MAX_CONNECTIONS} connections")
         first = await self._read_preface(reader)
         if not matches(first.token, door.token_sha256):
             raise Unauthorized("the token is not this worker's")
-        up_reader, up_writer = await self._upstreams[first.protocol](door.uid)
-        passed.protocol = first.protocol
+        visit.protocol = first.protocol
+        up_reader, up_writer = await self._dial(first.protocol, door.uid)
         try:
+            self._audit.write(visit.line("opened"))
+            visit.verdict = "relayed"
+            self._accepted += 1
             async with asyncio.TaskGroup() as pumps:
-                pumps.create_task(_pump(reader, up_writer, passed.count_sent))
-                pumps.create_task(_pump(up_reader, writer, passed.count_received))
+                pumps.create_task(_pump(reader, up_writer, visit.count_sent))
+                pumps.create_task(_pump(up_reader, writer, visit.count_received))
+            async with asyncio.TaskGroup() as flushes:
+                for end in (writer, up_writer):
+                    flushes.create_task(_flush(end, self._deadlines.flush))
         finally:
-            up_writer.close()
+            up_writer.transport.abort()
+
+    async def _dial(
+        self, protocol: str, uid: str
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        dial = self._upstreams.get(protocol)
+        if dial is None:
+            raise ProtocolViolation(f"{protocol} is not served here")
+        async with asyncio.timeout(self._deadlines.dial):
+            return await dial(uid)
 
     async def _read_preface(self, reader: asyncio.StreamReader) -> Preface:
+        line = b""
         try:
             async with asyncio.timeout(self._deadlines.preface):
-                return Preface.decode(await reader.readuntil(b"\n"))
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+                # Byte by byte, so that a line that is too long is refused at once; all but the first are buffered.
+                while not line.endswith(b"\n") and len(line) < MAX_BYTES:
+                    line += await reader.readexactly(1)
+        except asyncio.IncompleteReadError as error:
             raise ProtocolViolation("no preface line") from error
+        except TimeoutError as error:
+            raise ProtocolViolation("no preface in time") from error
+        return Preface.decode(line)
 
 
-class _Traffic:
-    """What has passed on one connection so far; read when it ends, also when it is cut."""
+class _Visit:
+    """One connection so far: what its audit lines say, also when it is cut."""
 
-    def __init__(self) -> None:
+    def __init__(self, uid: str) -> None:
+        self.uid = uid
+        self.name = secrets.token_hex(8)
         self.protocol = ""
+        self.verdict = "refused: interrupted"
         self.sent = 0
         self.received = 0
+        self._started = time.monotonic()
 
     def count_sent(self, size: int) -> None:
         self.sent += size
 
     def count_received(self, size: int) -> None:
         self.received += size
+
+    def line(self, verdict: str = "") -> AuditLine:
+        """The audit line of this moment."""
+        return AuditLine(
+            worker=self.uid,
+            connection=self.name,
+            protocol=self.protocol,
+            verdict=verdict or self.verdict,
+            bytes_out=self.sent,
+            bytes_in=self.received,
+            seconds=round(time.monotonic() - self._started, 3),
+        )
 
 
 async def _pump(
@@ -196,3 +247,13 @@ async def _pump(
             writer.write_eof()
     except OSError:
         writer.close()
+
+
+async def _flush(writer: asyncio.StreamWriter, deadline: float) -> None:
+    """Close when what is buffered was taken, or at the deadline: `close` alone waits for ever for a reader."""
+    writer.close()
+    try:
+        async with asyncio.timeout(deadline):
+            await writer.wait_closed()
+    except (TimeoutError, OSError):
+        writer.transport.abort()

@@ -9,7 +9,9 @@ import json
 from dataclasses import dataclass
 
 from postroom.bus.port import MessageBusProvider
+from postroom.errors import ProtocolViolation
 from postroom.protocol import subjects
+from postroom.protocol.records import read_record
 from postroom.protocol.text import one_line
 
 MAX_TEXT = 1000
@@ -33,13 +35,13 @@ class Alert:
     def decode(cls, payload: bytes) -> Alert:
         """The alert in a payload; one that is not ours is taken as its own text, for a person to judge."""
         try:
-            record = json.loads(payload)
-        except (ValueError, RecursionError):
-            record = None
-        if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+            record = read_record(payload)
+        except ProtocolViolation:
+            record = {}
+        text, kind, about = (record.get(key, "") for key in ("text", "kind", "about"))
+        if not text or not all(isinstance(value, str) for value in (text, kind, about)):
             return cls(one_line(payload.decode("utf-8", errors="replace"), MAX_TEXT))
-        kind, about = (str(record.get(key, "")) for key in ("kind", "about"))
-        return cls(one_line(record["text"], MAX_TEXT), one_line(kind, 40), one_line(about, 200))
+        return cls(one_line(text, MAX_TEXT), one_line(kind, 40), one_line(about, 200))
 
 
 async def raise_alert(bus: MessageBusProvider, alert: Alert) -> None:

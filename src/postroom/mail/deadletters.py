@@ -8,7 +8,6 @@ is done; a dead letter has the failed delivery as its key, and a receipt said tw
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import random
 import time
@@ -22,6 +21,7 @@ from postroom.mail.clerk import Clerk
 from postroom.mail.fold import consumer
 from postroom.protocol import subjects
 from postroom.protocol.receipts import Reason, State
+from postroom.protocol.records import read_record
 from postroom.protocol.streams import ACK_WAIT
 from postroom.protocol.text import one_line
 from postroom.store import messages, pending, records
@@ -81,8 +81,8 @@ class Advisory:
         Raises:
             ProtocolViolation: it is none.
         """
+        record = read_record(message.payload)
         try:
-            record = json.loads(message.payload)
             return cls(
                 stream=str(record["stream"]),
                 consumer=str(record["consumer"]),
@@ -91,7 +91,7 @@ class Advisory:
                 terminated=".MSG_TERMINATED." in message.subject,
                 detail=one_line(str(record.get("reason", "")), 300),
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise ProtocolViolation(f"not an advisory: {error}") from error
 
 

@@ -131,7 +131,7 @@ def _secret(connection: Connection, row: DeadLetterRow) -> bytes:
 
 def _again(row: DeadLetterRow, secret: bytes, now: float) -> Envelope:
     try:
-        dead = projection.decode_envelope(row.payload)
+        dead = Envelope.decode(row.payload)
     except ProtocolViolation as error:
         raise InvalidInput(f"this letter was never a message: {error.message}") from error
     # "requeue" is no uid, so no key that the sender itself uses can give this id.

@@ -18,7 +18,16 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider
-from postroom.errors import PostroomError
+from postroom.errors import (
+    BusDisconnected,
+    EnvironmentFault,
+    NoResponders,
+    PostroomError,
+    Refused,
+    RequestTimeout,
+    StateUnwritable,
+    StoreLocked,
+)
 from postroom.mail import projection
 from postroom.mail.changes import Changes
 from postroom.mail.clerk import Clerk
@@ -35,6 +44,9 @@ BATCH = 256
 """Records that one transaction folds at most."""
 
 MAX_ACK_PENDING = 4096
+
+PASSING = (BusDisconnected, NoResponders, Refused, RequestTimeout, StateUnwritable, StoreLocked)
+"""Faults that end by themselves, or when a person has made room."""
 
 FIRST_RETRY = 0.1
 LAST_RETRY = 5.0
@@ -84,7 +96,11 @@ class Fold:
         self._streams = [_StreamFold(name, self) for name in projection.STREAMS]
 
     async def run(self) -> None:
-        """Fold until cancelled."""
+        """Fold until cancelled.
+
+        Raises:
+            ExceptionGroup: of an `EnvironmentFault` where log and database do not belong together.
+        """
         async with asyncio.TaskGroup() as tasks:
             for stream in self._streams:
                 tasks.create_task(stream.run(), name=f"fold-{stream.name}")
@@ -105,17 +121,20 @@ class Fold:
         Raises:
             TimeoutError: it took longer than `timeout` seconds.
         """
-        found = next(each for each in self._streams if each.name == stream)
         async with asyncio.timeout(timeout):
-            await found.reached(sequence)
+            await self.stream(stream).reached(sequence)
+
+    def stream(self, name: str) -> _StreamFold:
+        """The part that folds that stream."""
+        return next(each for each in self._streams if each.name == name)
 
     async def persistently(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Take `step` until it succeeds; only faults of disk, bus and log are waited out."""
+        """Take `step` until it succeeds; `PASSING` faults are waited out, others are raised."""
         delay = FIRST_RETRY
         while True:
             try:
                 await step()
-            except PostroomError as error:
+            except PASSING as error:
                 self.statistics.fault = str(error)
                 log.warning("the fold waits: %s", error)
             else:
@@ -138,6 +157,8 @@ class _StreamFold:
         fold = self._fold
         await fold.persistently(self._catch_up)
         if self.name == "INBOX":
+            # Receipts that are in the log already must be known, or they would be said again.
+            await fold.stream("RECEIPTS").caught_up.wait()
             await fold.persistently(fold.clerk.sweep)
         self.caught_up.set()
         await fold.persistently(lambda: fold.admin.ensure_consumer(consumer(self.name)))
@@ -182,6 +203,11 @@ class _StreamFold:
         fold = self._fold
         self._position = await fold.database.read(lambda c: records.cursor(c, self.name))
         self._moved.set()
+        if await fold.admin.last_sequence(self.name) < self._position:
+            raise EnvironmentFault(
+                f"the database is ahead of the log of {self.name}: they do not belong together",
+                remedy="postroom admin rebuild",
+            )
         batch: list[Message] = []
         async for message in fold.admin.replay(self.name, after=self._position):
             batch.append(message)
@@ -226,7 +252,9 @@ class _StreamFold:
 
 async def _ack(deliveries: Iterable[Delivery]) -> None:
     for delivery in deliveries:
-        await delivery.ack()
+        await delivery.ack(
+            confirm=False
+        )  # lost on the way: folded already, it comes again for nothing
 
 
 def _joined(parts: Iterable[projection.Folded]) -> projection.Folded:

@@ -18,8 +18,9 @@ from postroom.mail.alerts import Alert
 from postroom.mail.changes import Change
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
-from postroom.protocol.ids import CONTROL_PLANE, is_uid
+from postroom.protocol.ids import CONTROL_PLANE, UID, is_uid
 from postroom.protocol.receipts import Reason, Receipt, State, advance, is_final, may_set
+from postroom.protocol.text import one_line
 from postroom.store import messages as store
 from postroom.store import records
 from postroom.store.database import Connection
@@ -55,25 +56,6 @@ def fold(connection: Connection, stream: str, batch: Sequence[Message]) -> Folde
     return Folded(tuple(changes), ignored)
 
 
-def decode_envelope(payload: bytes) -> Envelope:
-    """The envelope in a payload that may be anything.
-
-    Raises:
-        ProtocolViolation: it is none.
-    """
-    try:
-        return Envelope.decode(payload)
-    except (ValueError, OverflowError, RecursionError) as error:
-        raise ProtocolViolation(f"not an envelope: {error}") from error
-
-
-def _decode_receipt(payload: bytes) -> Receipt:
-    try:
-        return Receipt.decode(payload)
-    except (ValueError, OverflowError, RecursionError, AttributeError) as error:
-        raise ProtocolViolation(f"not a receipt: {error}") from error
-
-
 # ── INBOX ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -86,6 +68,10 @@ def _fold_message(connection: Connection, record: Message) -> list[Change]:
         row = _message_row(record, sender, recipient)
     except ProtocolViolation as error:
         row = _malformed_row(record, sender, recipient, error)
+    if UID.fullmatch(recipient) is None and not row.final:
+        # The sender may put any token there; no agent can ever have that address.
+        reason = Reason.NO_SUCH_RECIPIENT.value
+        row = replace(row, state=State.DEAD.value, reason=reason, final=True)
     if not store.insert_message(connection, row):
         # Its sender stored the same message again after the server's window: the first one counts.
         return []
@@ -95,7 +81,7 @@ def _fold_message(connection: Connection, record: Message) -> list[Change]:
 
 
 def _message_row(record: Message, sender: str, recipient: str) -> store.MessageRow:
-    envelope = decode_envelope(record.payload)
+    envelope = Envelope.decode(record.payload)
     if envelope.to != recipient:
         raise ProtocolViolation("the envelope names another recipient than the subject")
     return store.MessageRow(
@@ -103,12 +89,12 @@ def _message_row(record: Message, sender: str, recipient: str) -> store.MessageR
         id=envelope.id,
         sender=sender,
         recipient=recipient,
-        text=_storable(text_of(envelope.message)),
+        text=text_of(envelope.message),
         message=_message_json(envelope),
-        context_id=_storable(context_of(envelope.message)),
+        context_id=context_of(envelope.message),
         expects_reply=envelope.expects_reply,
-        reply_to=_storable(envelope.reply_to),
-        requeue_of=_storable(envelope.requeue_of),
+        reply_to=envelope.reply_to,
+        requeue_of=envelope.requeue_of,
         sent_at=envelope.sent_at,
         stored_at=record.timestamp,
         updated_at=record.timestamp,
@@ -131,7 +117,7 @@ def _malformed_row(
         stored_at=record.timestamp,
         updated_at=record.timestamp,
         state=State.DEAD.value,
-        reason=_storable(f"{Reason.MALFORMED.value}: {error.message}"[:500]),
+        reason=one_line(f"{Reason.MALFORMED.value}: {error.message}", 500),
         final=True,
     )
 
@@ -154,7 +140,7 @@ def _fold_receipt(connection: Connection, record: Message) -> list[Change]:
 def _report(record: Message) -> records.EarlyReceipt | None:
     try:
         said = subjects.parse(record.subject)
-        receipt = _decode_receipt(record.payload)
+        receipt = Receipt.decode(record.payload)
     except (InvalidInput, ProtocolViolation):
         return None
     if not may_set(said.sender, receipt.recipient, CONTROL_PLANE):
@@ -166,10 +152,10 @@ def _report(record: Message) -> records.EarlyReceipt | None:
     return records.EarlyReceipt(
         seq=record.sequence,
         sender=said.recipient,
-        message_id=_storable(receipt.message_id),
-        recipient=_storable(receipt.recipient),
+        message_id=receipt.message_id,
+        recipient=receipt.recipient,
         state=state.value,
-        reason=_storable(receipt.reason) if state is State.DEAD else "",
+        reason=receipt.reason if state is State.DEAD else "",
         at=record.timestamp,
     )
 
@@ -194,7 +180,7 @@ def _apply(
 def _fold_post(connection: Connection, record: Message) -> list[Change]:
     try:
         said = subjects.parse(record.subject)
-        envelope = decode_envelope(record.payload)
+        envelope = Envelope.decode(record.payload)
         row = _post_row(record, said, envelope)
     except (InvalidInput, ProtocolViolation):
         return []
@@ -209,7 +195,7 @@ def _post_row(record: Message, said: subjects.Subject, envelope: Envelope) -> re
         id=envelope.id,
         project=said.project,
         sender=said.sender,
-        text=_storable(text_of(envelope.message)),
+        text=text_of(envelope.message),
         message=_message_json(envelope),
         at=record.timestamp,
     )
@@ -230,7 +216,7 @@ def _dead_letter_row(record: Message) -> records.DeadLetterRow:
     tokens = original.split(".")
     sender, recipient = (tokens[3], tokens[1]) if len(tokens) == 4 else ("", "")
     try:
-        message_id = decode_envelope(record.payload).id
+        message_id = Envelope.decode(record.payload).id
     except ProtocolViolation:
         message_id = ""
     return records.DeadLetterRow(
@@ -241,7 +227,7 @@ def _dead_letter_row(record: Message) -> records.DeadLetterRow:
         recipient=recipient,
         message_id=message_id,
         payload=record.payload,
-        reason=_storable(record.metadata.get(DEAD_REASON, "")),
+        reason=one_line(record.metadata.get(DEAD_REASON, ""), 500),
         attempts=int(record.metadata.get(DEAD_ATTEMPTS, "0")),
         at=record.timestamp,
     )
@@ -258,9 +244,9 @@ def _fold_alert(connection: Connection, record: Message) -> list[Change]:
     row = records.AlertRow(
         seq=record.sequence,
         sender=said.sender,
-        kind=_storable(alert.kind) if own else "",
-        about=_storable(alert.about) if own else "",
-        text=_storable(alert.text),
+        kind=alert.kind if own else "",
+        about=alert.about if own else "",
+        text=alert.text,
         at=record.timestamp,
     )
     return (
@@ -291,8 +277,3 @@ def _message_json(envelope: Envelope) -> str:
         return json.dumps(envelope.message)
     except RecursionError as error:
         raise ProtocolViolation("the envelope's message is nested too deep") from error
-
-
-def _storable(text: str) -> str:
-    # A lone surrogate (legal in JSON) has no UTF-8 form, and SQLite would refuse the whole batch for it.
-    return text.encode("utf-8", errors="replace").decode()

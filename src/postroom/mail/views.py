@@ -11,7 +11,7 @@ from typing import Any
 
 from postroom.a2a.messages import text_of
 from postroom.errors import ProtocolViolation
-from postroom.mail.projection import decode_envelope
+from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import State
 from postroom.store import agents, messages, records
@@ -211,7 +211,6 @@ def dead_letters(connection: Connection, rows: Sequence[DeadLetterRow]) -> list[
 def _text(payload: bytes) -> str:
     """The text of a payload that may be anything."""
     try:
-        text = text_of(decode_envelope(payload).message)
+        return text_of(Envelope.decode(payload).message)
     except ProtocolViolation:
         return payload[:500].decode("utf-8", errors="replace")
-    return text.encode("utf-8", errors="replace").decode()

@@ -75,11 +75,14 @@ class _Echo(asyncio.DatagramProtocol):
 class Roost:
     """An async context manager that keeps the canaries open.
 
+    outward: also on this machine's outward address, for the moment of a probe; what stays open for
+        long listens on loopback only.
     visits: how often a canary was reached, as seen from the host.
     gateway_visits: how often the stand-in gateway socket was reached (see `gateway`).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, outward: bool = True) -> None:
+        self._outward = outward
         self.visits = 0
         self.gateway_visits = 0
         self._stack = AsyncExitStack()
@@ -91,7 +94,8 @@ class Roost:
         async with AsyncExitStack() as stack:
             folder = tempfile.TemporaryDirectory(prefix="postroom-canary-")
             self.folder = Path(stack.enter_context(folder))
-            for address in own_addresses():
+            addresses = own_addresses()
+            for address in addresses if self._outward else addresses[:1]:
                 await self._open_tcp(stack, address)
                 await self._open_udp(stack, address)
             await self._open_unix(stack, self.folder / "other.sock")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from postroom.bus.background import Supervisor
 from postroom.bus.counters import Counters
@@ -79,7 +80,8 @@ class LiveSubscription:
         self.cut()
         if self._task is None or self._supervisor is None or asyncio.current_task() is self._task:
             return
-        await asyncio.wait({asyncio.ensure_future(self._idle.wait())}, timeout=FINISH_TIMEOUT)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._idle.wait(), FINISH_TIMEOUT)
         await self._supervisor.stop(self._task, timeout=1)
 
 
@@ -210,6 +212,7 @@ class ConsumerSubscription:
     async def close(self) -> None:
         """As `Subscription.close`."""
         self._closed = True
+        self._handing.halt()
         if self._attaching is not None:
             await self._supervisor.stop(self._attaching, timeout=1)
         if self._consumer is not None:

@@ -14,7 +14,7 @@ from postroom.bus.nats import config
 from postroom.bus.nats.api import NAME_IN_USE, NO_CONSUMER, NO_MESSAGE, NO_SEQUENCE, Api, ApiError
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.nats.replaying import replay
-from postroom.bus.port import Message
+from postroom.bus.port import BusAdmin, Message
 from postroom.errors import NotFound
 from postroom.protocol.streams import CARDS_BUCKET, STREAMS, ConsumerSpec, StreamSpec
 from postroom.protocol.subjects import JETSTREAM, sender_of
@@ -146,10 +146,11 @@ class NatsAdmin:
         )
 
 
-async def ensure_all(admin: NatsAdmin) -> None:
-    """Create or update every stream and bucket of the design."""
+async def ensure_all(admin: BusAdmin) -> None:
+    """Create or update every stream of the design, and on NATS the buckets."""
     await asyncio.gather(*(admin.ensure_stream(spec) for spec in STREAMS))
-    await asyncio.gather(admin.ensure_presence_bucket(), admin.ensure_bucket())
+    if isinstance(admin, NatsAdmin):
+        await asyncio.gather(admin.ensure_presence_bucket(), admin.ensure_bucket())
 
 
 def _record(document: Mapping[str, Any]) -> Message:

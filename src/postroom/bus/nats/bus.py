@@ -25,9 +25,9 @@ from postroom.bus.port import (
     Stored,
     Subscription,
 )
-from postroom.errors import InvalidInput, NoResponders, PostroomError, Refused
+from postroom.errors import Forbidden, InvalidInput, NoResponders, PostroomError, Refused
 from postroom.protocol import subjects
-from postroom.protocol.ids import is_uid
+from postroom.protocol.ids import CONTROL_PLANE, is_uid
 from postroom.protocol.streams import BEAT_INTERVAL
 
 CONNECT_TIMEOUT = 10.0
@@ -235,6 +235,8 @@ class NatsBus:
         """As `MessageBusProvider.consume`."""
         if batch < 1:
             raise InvalidInput("a batch has one delivery or more")
+        if self._uid not in (durable, CONTROL_PLANE):
+            raise Forbidden("an agent's consumers carry its own uid")
 
         def accepts(subject: str, reply: str) -> bool:
             return accepts_pulled(self._uid, stream, durable, self.projects, subject, reply)

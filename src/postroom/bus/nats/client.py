@@ -7,13 +7,21 @@ nats-py's inner parts, so the dependency is pinned to one release line and the c
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 from nats.aio.client import Client
 from nats.errors import ProtocolError
+from nats.protocol import parser
 from nats.protocol.parser import PING
 
 from postroom.errors import ProtocolViolation
+
+# A subject may hold any byte but space, tab, CR and LF. The library splits lines at every white space, so that a
+# stranger's vertical tab would be read as a frame for another subscription, or as a broken line. The server
+# itself writes spaces between the fields: one, or two where it leaves out the reply (the system account does).
+parser.MSG_RE = re.compile(rb"\AMSG ([^ \t\r\n]+) (\d+) (([^ \t\r\n]+) | )?(\d+)\r\n")
+parser.HMSG_RE = re.compile(rb"\AHMSG ([^ \t\r\n]+) (\d+) (([^ \t\r\n]+) | )?(\d+) (\d+)\r\n")
 
 
 class RobustClient(Client):

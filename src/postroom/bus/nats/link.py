@@ -86,6 +86,7 @@ class Link:
         self._on_error = on_error
         self._up = False
         self._closing = False
+        self._opened = False
         self._reconnected_at = float("-inf")
         self._denials: dict[tuple[str, str], set[asyncio.Future[Any]]] = {}
         self._unauthorized: PostroomError | None = None
@@ -176,7 +177,7 @@ class Link:
             if isinstance(error, (OSError, nats_errors.Error)):
                 raise BusDisconnected(f"cannot connect to the bus: {error}") from error
             raise
-        self._up = True
+        self._up = self._opened = True
 
     async def reconnect(self, deadline: float) -> None:
         """End the connection and make it again, with what the credentials' callbacks now return."""
@@ -310,10 +311,7 @@ class Link:
         if denied := _DENIED.search(text):
             self._deny(denied[1], denied[2])
         elif any(words in text for words in _UNAUTHORIZED):
-            self._unauthorized = Unauthorized("the bus refused the credential")
-            if not self._refused.done():
-                self._refused.set_result(None)
-            log.warning("bus: %s", error)
+            self._refuse()
         elif isinstance(error, nats_errors.SlowConsumerError):
             self.counters.dropped += 1
             self.report(error)
@@ -324,6 +322,15 @@ class Link:
             log.debug("bus: %r", error)  # a connection that broke: `statistics` counts it
         else:
             self.report(error)
+
+    def _refuse(self) -> None:
+        """The server does not take the credential; told once for each outage, since it is tried again."""
+        if self._unauthorized is None:
+            self._unauthorized = Unauthorized("the bus refused the credential")
+            if self._opened:
+                self.report(self._unauthorized)
+        if not self._refused.done():
+            self._refused.set_result(None)
 
     def _deny(self, verb: str, subject: str) -> None:
         self.counters.refused += 1
@@ -340,6 +347,7 @@ class Link:
 
     async def _reconnected(self) -> None:
         self._up = True
+        self._unauthorized = None
         self.generation += 1
         self.counters.reconnects += 1
         self._reconnected_at = asyncio.get_running_loop().time()

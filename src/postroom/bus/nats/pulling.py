@@ -219,6 +219,7 @@ class PullLoop:
             await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
+        self._handing.halt()
         if self._fetching is not None:
             await self._supervisor.stop(self._fetching, timeout=1)
         if self._subscription is not None:

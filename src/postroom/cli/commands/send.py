@@ -9,12 +9,11 @@ import click
 
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
-from postroom.cli.waiting import DEFAULT_TIMEOUT, MILESTONES, check
-from postroom.protocol.text import one_line, printable
+from postroom.cli.waiting import DEFAULT_TIMEOUT, MILESTONES, await_milestone, receipt_line
+from postroom.protocol.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.http import Client
-    from postroom.client.records import Mail, Milestone
+    from postroom.client.records import Milestone
 
 
 @click.command("send")
@@ -76,26 +75,11 @@ def command(
             to, content, expects_reply=not no_reply, expires_in=expires, key=key, reply_to=reply_to
         )
         if milestone is None:
-            _say(mail, _receipt(mail), as_json=as_json)
+            _say(mail, receipt_line(mail), as_json=as_json)
             return
-        _wait(client, mail, milestone, timeout, as_json=as_json)
-
-
-def _wait(
-    client: Client, sent: Mail, milestone: Milestone, timeout: float, *, as_json: bool
-) -> None:
-    if not as_json:
-        click.echo(_receipt(sent), err=milestone == "answered")
-    mail = client.wait(sent["id"], milestone, timeout)
-    if as_json:
-        print_json(mail)
-    check(mail, milestone, timeout)
-    answer = mail["answer"] if milestone == "answered" else None
-    if not as_json:
-        click.echo(printable(answer["text"]) if answer else _receipt(mail))
-    if answer:
-        sys.stdout.flush()  # `seen` is said after it was shown
-        client.mark_seen(answer["id"])
+        if not as_json:
+            click.echo(receipt_line(mail), err=milestone == "answered")
+        await_milestone(client, mail, milestone, timeout, as_json=as_json)
 
 
 def _content(words: tuple[str, ...]) -> str:
@@ -124,10 +108,6 @@ def _read_input() -> str:
     if len(content) > MAX_ENVELOPE_BYTES:
         raise MessageTooLarge(f"the text is over the limit of {MAX_ENVELOPE_BYTES} bytes")
     return content.decode(errors="replace").rstrip("\n")
-
-
-def _receipt(mail: Mail) -> str:
-    return f"{one_line(mail['id'])} {one_line(mail['state'])}"
 
 
 def _say(record: object, line: str, *, as_json: bool) -> None:

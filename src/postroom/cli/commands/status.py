@@ -50,6 +50,8 @@ def _print(status: Status, now: float) -> None:
     )
     for alert in status["alerts"]:
         click.echo(f"{click.style('alert:', fg='red')} {_alert(alert)}")
+    if status.get("inbox"):
+        click.echo(f"unread messages to you: {status['inbox']} (postroom inbox)")
     if status["deadletters"]:
         count = click.style(str(status["deadletters"]), fg="red")
         click.echo(f"dead letters: {count} (postroom deadletters list)")

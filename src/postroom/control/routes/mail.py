@@ -25,7 +25,7 @@ Seconds = Annotated[float, Query(ge=0, le=60)]
 def router(context: Context) -> APIRouter:
     """The routes of the operator's mail."""
     routes = APIRouter()
-    office, me = context.office, context.owner.uid
+    office, me = context.room.office, context.room.owner.uid
 
     @routes.post("/messages", status_code=201)
     async def send(body: MessageBody) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def router(context: Context) -> APIRouter:
 
     @routes.get("/chats/{ref}/messages")
     async def chat(ref: str, limit: Limit = 50, before: Sequence = 0) -> dict[str, Any]:
-        other = await context.directory.resolve(ref)
+        other = await context.room.directory.resolve(ref)
         found = await office.chat(me, other.uid, limit=limit, before=before)
         return {"messages": [mail.as_json() for mail in found]}
 
@@ -84,7 +84,7 @@ def router(context: Context) -> APIRouter:
         if project:
             events = _project_events(context, check_name(project, "project"), after)
         else:
-            events = _chat_events(context, (await context.directory.resolve(chat)).uid, after)
+            events = _chat_events(context, (await context.room.directory.resolve(chat)).uid, after)
         headers = {"Cache-Control": "no-store"}
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
@@ -94,24 +94,24 @@ def router(context: Context) -> APIRouter:
 def _project_events(context: Context, project: str, after: int) -> AsyncIterator[str]:
     async def read(past: int) -> list[Any]:
         if past == 0:
-            return await context.office.posts(project, limit=streaming.PAGE)
-        return await context.office.posts(project, limit=streaming.PAGE, after=past)
+            return await context.room.office.posts(project, limit=streaming.PAGE)
+        return await context.room.office.posts(project, limit=streaming.PAGE, after=past)
 
-    return streaming.follow(context.changes, of_project(project), "post", after, read)
+    return streaming.follow(context.room.changes, of_project(project), "post", after, read)
 
 
 def _chat_events(context: Context, other: str, after: int) -> AsyncIterator[str]:
-    me = context.owner.uid
+    me = context.room.owner.uid
 
     async def read(past: int) -> list[Any]:
         if past == 0:
-            return await context.office.chat(me, other, limit=streaming.PAGE)
-        return await context.office.chat(me, other, limit=streaming.PAGE, after=past)
+            return await context.room.office.chat(me, other, limit=streaming.PAGE)
+        return await context.room.office.chat(me, other, limit=streaming.PAGE, after=past)
 
     async def show(change: Change) -> tuple[str, Mail] | None:
         try:
-            return "receipt", await context.office.get(change.id)
+            return "receipt", await context.room.office.get(change.id)
         except PostroomError:
             return None  # deleted since: there is nothing to show any more
 
-    return streaming.follow(context.changes, of_chat(me, other), "mail", after, read, show)
+    return streaming.follow(context.room.changes, of_chat(me, other), "mail", after, read, show)

@@ -24,36 +24,40 @@ def router(context: Context) -> APIRouter:
         return {
             "version": __version__,
             "server": {key: said[key] for key in said if key not in ("me", "version")},
-            "org": context.owner.org,
+            "org": context.room.owner.org,
             "me": said["me"],
             "workers": await context.roster.all(),
-            "deadletters": await context.deadletters.count(),
-            "inbox": (await context.office.unread([context.owner.uid])).get(context.owner.uid, 0),
-            "alerts": [asdict(alert) for alert in await context.office.alerts(ALERTS_SHOWN)],
+            "deadletters": await context.room.deadletters.count(),
+            "inbox": (await context.room.office.unread([context.room.owner.uid])).get(
+                context.room.owner.uid, 0
+            ),
+            "alerts": [asdict(alert) for alert in await context.room.office.alerts(ALERTS_SHOWN)],
         }
 
     @routes.get("/agents")
     async def agents() -> dict[str, Any]:
-        found = await context.directory.all()
+        found = await context.room.directory.all()
         return {
             "agents": [{"uid": a.uid, "nick": a.nick, "kind": a.kind, "org": a.org} for a in found]
         }
 
     @routes.get("/deadletters")
     async def deadletters() -> dict[str, Any]:
-        return {"deadletters": [letter.as_json() for letter in await context.deadletters.all()]}
+        return {
+            "deadletters": [letter.as_json() for letter in await context.room.deadletters.all()]
+        }
 
     @routes.get("/deadletters/{letter}")
     async def show(letter: int) -> dict[str, Any]:
-        return (await context.deadletters.get(letter)).as_json()
+        return (await context.room.deadletters.get(letter)).as_json()
 
     @routes.post("/deadletters/{letter}/requeue", status_code=201)
     async def requeue(letter: int) -> dict[str, Any]:
-        return {"id": await context.deadletters.requeue(letter)}
+        return {"id": await context.room.deadletters.requeue(letter)}
 
     @routes.delete("/deadletters/{letter}", status_code=204)
     async def drop(letter: int) -> None:
-        await context.deadletters.drop(letter)
+        await context.room.deadletters.drop(letter)
 
     @routes.post("/shutdown", status_code=202)
     async def shutdown() -> dict[str, Any]:

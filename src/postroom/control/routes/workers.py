@@ -61,7 +61,7 @@ def events_router(context: Context) -> APIRouter:
         stored = []
         for event in body.events:
             payload = json.dumps(event, ensure_ascii=False).encode("utf-8", "replace")
-            done = await context.bus.publish(subjects.events(uid), payload)
+            done = await context.room.bus.publish(subjects.events(uid), payload)
             stored.append(done.sequence if done else 0)
         return {"stored": stored}
 

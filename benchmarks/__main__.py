@@ -1,0 +1,53 @@
+"""Run benchmarks: `python -m benchmarks [NAME] [--quick] [--results FOLDER]`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import report
+
+NAMES = ("sends", "up", "memory", "cli")
+"""Each is the module of that name here, with a function `run(sheet, *, quick)`."""
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one benchmark or all; each prints a table and writes its result."""
+    chosen = _parser().parse_args(arguments)
+    folder = chosen.results or (None if chosen.quick else RESULTS)
+    for name in [chosen.name] if chosen.name else NAMES:
+        measure(name, folder, quick=chosen.quick)
+    return 0
+
+
+def measure(name: str, folder: Path | None, *, quick: bool) -> None:
+    """Run benchmark `name`, print its table, and write its result into `folder` if there is one."""
+    benchmark = importlib.import_module(f"benchmarks.{name}")
+    sheet, before, begin = report.Sheet(), report.load(), time.monotonic()
+    benchmark.run(sheet, quick=quick)
+    result = report.document(name, sheet, load_before=before, load_after=report.load())
+    print(report.table(result))
+    print(f"\n{name}: took {time.monotonic() - begin:.0f} s", end="")
+    print(f", written to {report.write(result, folder)}\n" if folder else "\n", flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("name", nargs="?", choices=NAMES, help="one benchmark; without it all run")
+    parser.add_argument(
+        "--quick", action="store_true", help="few rounds, to see that it works; writes no result"
+    )
+    parser.add_argument(
+        "--results", type=Path, metavar="FOLDER", help="where to write, instead of results/"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

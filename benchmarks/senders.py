@@ -1,0 +1,227 @@
+"""The ways to a recipient's inbox that `sends` compares; each has its own connection and the same text.
+
+All end in a record that nats-server has on disk before the sender hears of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import nats
+from nats.aio.client import Client as NatsClient
+from nats.js import JetStreamContext
+from nats.js.api import DiscardPolicy, StorageType, StreamConfig
+
+from benchmarks.connection import Connection
+from benchmarks.room import PostRoom
+from postroom.a2a.messages import text_message
+from postroom.bus.nats import NatsBus
+from postroom.identity.credential import Credential
+from postroom.identity.trust import Trust
+from postroom.mail.fold import DURABLE
+from postroom.protocol import subjects
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.ids import message_id
+from postroom.protocol.streams import DUPLICATE_WINDOW
+from postroom.settings import Settings
+from postroom.sidecar.alerts import Alerts
+from postroom.sidecar.keys import random_key
+from postroom.sidecar.outgoing import Draft, Outgoing
+
+TEXT = "the quick brown fox jumps over the lazy dog; " * 4
+PLAIN = "plain"
+"""Stream of the floor: settings of INBOX, and nobody follows it."""
+
+TIMEOUT = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A record that is ready to be published."""
+
+    id: str
+    payload: bytes
+
+
+class Sender(Protocol):
+    """One way to send."""
+
+    async def prepare(self, count: int) -> Sequence[Any]:
+        """Make what does not belong to the measured time, for `count` sends."""
+
+    async def send(self, item: Any) -> None:
+        """Send one; returns when it is accepted."""
+
+
+def records(recipient: str, count: int) -> list[Prepared]:
+    """Envelopes to `recipient`, as a sidecar makes them."""
+    secret = secrets.token_bytes(16)
+    made = []
+    for number in range(count):
+        new = message_id(secret, recipient, str(number))
+        envelope = Envelope(new, recipient, text_message(new, TEXT), time.time())
+        made.append(Prepared(new, envelope.encode()))
+    return made
+
+
+class PlainSender:
+    """nats-py's own JetStream publish, with the control plane's credential, to `subject`."""
+
+    def __init__(self, stream: JetStreamContext, subject: str, recipient: str) -> None:
+        self._stream = stream
+        self._subject = subject
+        self._recipient = recipient
+
+    async def prepare(self, count: int) -> Sequence[Prepared]:
+        """As `Sender.prepare`."""
+        return records(self._recipient, count)
+
+    async def send(self, item: Prepared) -> None:
+        """As `Sender.send`."""
+        headers = {"Nats-Msg-Id": item.id}
+        await self._stream.publish(self._subject, item.payload, timeout=TIMEOUT, headers=headers)
+
+
+class AgentSender:
+    """Postroom's bus with an agent's credential: through the import between the two accounts."""
+
+    def __init__(self, bus: NatsBus, recipient: str) -> None:
+        self._bus = bus
+        self._recipient = recipient
+        self._subject = subjects.inbox(recipient, bus.uid)
+
+    async def prepare(self, count: int) -> Sequence[Prepared]:
+        """As `Sender.prepare`."""
+        return records(self._recipient, count)
+
+    async def send(self, item: Prepared) -> None:
+        """As `Sender.send`."""
+        await self._bus.publish(self._subject, item.payload, id=item.id, timeout=TIMEOUT)
+
+
+class SidecarSender:
+    """The sidecar's outgoing part on the same connection: id, envelope and publish."""
+
+    def __init__(self, bus: NatsBus, recipient: str) -> None:
+        self._outgoing = Outgoing(
+            bus, Alerts(bus, bus.uid), own=bus.uid, secret=secrets.token_bytes(32)
+        )
+        self._draft = Draft(recipient, TEXT)
+
+    async def prepare(self, count: int) -> Sequence[int]:
+        """As `Sender.prepare`."""
+        return range(count)
+
+    async def send(self, item: int) -> None:  # noqa: ARG002 (each has a new key)
+        """As `Sender.send`."""
+        await self._outgoing.message(self._draft, random_key())
+
+
+class PersonSender:
+    """`POST /v1/messages` over kept-alive connections, one for each send that is under way."""
+
+    def __init__(self, connections: Sequence[Connection], recipient: str) -> None:
+        self._connections = connections
+        self._free: asyncio.LifoQueue[Connection] = asyncio.LifoQueue()
+        self._body = {"to": recipient, "text": TEXT, "expects_reply": False}
+        for connection in connections:
+            self._free.put_nowait(connection)
+
+    async def prepare(self, count: int) -> Sequence[int]:
+        """As `Sender.prepare`; the server has closed the connections while the others had their turns."""
+        for connection in self._connections:
+            await connection.open()
+        return range(count)
+
+    async def send(self, item: int) -> None:  # noqa: ARG002
+        """As `Sender.send`."""
+        connection = await self._free.get()
+        try:
+            await connection.call("POST", "/v1/messages", self._body)
+        finally:
+            self._free.put_nowait(connection)
+
+
+class Senders:
+    """All of them on one running post room; `caught_up` waits for what goes on behind them."""
+
+    def __init__(self, stack: AsyncExitStack, room: PostRoom) -> None:
+        self._stack = stack
+        self._server = room.server
+        self._trust = Trust.load_or_create(Settings(state=room.state).keys)
+        self._recipient = room.address("recipient")
+        self._author = room.address("author")
+
+    async def open(self, concurrent: int) -> dict[str, Sender]:
+        """Connect everything, for at most `concurrent` sends at a time; in the order of the turns."""
+        client = await self._plain_client()
+        self._stream = client.jetstream(timeout=TIMEOUT)
+        await self._stream.add_stream(_floor())
+        bus = await self._agent_bus()
+        connections = [
+            await self._stack.enter_async_context(
+                Connection(self._server["url"], self._server["token"])
+            )
+            for _ in range(concurrent)
+        ]
+        inbox = subjects.inbox(self._recipient, self._author)
+        return {
+            "raw": PlainSender(self._stream, PLAIN, self._recipient),
+            "inbox": PlainSender(self._stream, inbox, self._recipient),
+            "agent": AgentSender(bus, self._recipient),
+            "sidecar": SidecarSender(bus, self._recipient),
+            "person": PersonSender(connections, self._recipient),
+        }
+
+    async def caught_up(self) -> None:
+        """Wait until the post office has folded all that was sent, so that the next turn does not pay for it."""
+        async with asyncio.timeout(TIMEOUT):
+            while True:
+                info = await self._stream.consumer_info("INBOX", DURABLE)
+                if not info.num_pending and not info.num_ack_pending:
+                    return
+                await asyncio.sleep(0.02)  # the server has no event for it
+
+    async def _plain_client(self) -> NatsClient:
+        credential = self._trust.core_credential()
+        client = await nats.connect(self._server["nats_url"], **_options(credential))
+        self._stack.push_async_callback(client.close)
+        return client
+
+    async def _agent_bus(self) -> NatsBus:
+        credential = self._trust.mint_agent(self._author, (), lifetime=3600, now=time.time())
+        bus = await NatsBus.connect(
+            self._server["nats_url"],
+            uid=self._author,
+            jwt=lambda: credential.jwt,
+            sign=credential.sign,
+        )
+        self._stack.push_async_callback(bus.close)
+        return bus
+
+
+def _options(credential: Credential) -> dict[str, Any]:
+    return {
+        "user_jwt_cb": lambda: bytearray(credential.jwt, "ascii"),
+        "signature_cb": lambda nonce: base64.b64encode(credential.sign(nonce.encode())),
+        "allow_reconnect": False,
+    }
+
+
+def _floor() -> StreamConfig:
+    return StreamConfig(
+        name=PLAIN,
+        subjects=[PLAIN],
+        storage=StorageType.FILE,
+        discard=DiscardPolicy.NEW,
+        num_replicas=1,
+        max_msg_size=1024 * 1024,
+        duplicate_window=DUPLICATE_WINDOW,
+    )

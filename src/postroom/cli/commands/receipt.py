@@ -1,0 +1,44 @@
+"""`postroom receipt`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.output import print_json
+from postroom.cli.waiting import DEFAULT_TIMEOUT, MILESTONES, await_milestone, receipt_line
+
+if TYPE_CHECKING:
+    from postroom.client.records import Milestone
+
+
+@click.command("receipt")
+@click.argument("message")
+@click.option(
+    "--wait",
+    "milestone",
+    type=click.Choice(MILESTONES),
+    help="Wait until the message has come so far; `answered` prints the answer.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, 86400),
+    default=DEFAULT_TIMEOUT,
+    show_default=True,
+    metavar="S",
+    help="Seconds to wait.",
+)
+@json_option
+@state_option()
+def command(message: str, milestone: Milestone | None, timeout: float, as_json: bool) -> None:
+    """Show how far the message with the id MESSAGE has come, or wait for it."""
+    with connect() as client:
+        mail = client.message(message)
+        if milestone is not None:
+            await_milestone(client, mail, milestone, timeout, as_json=as_json)
+        elif as_json:
+            print_json(mail)
+        else:
+            click.echo(receipt_line(mail))

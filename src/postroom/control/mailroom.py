@@ -1,0 +1,172 @@
+"""The post office with all that it stands on: database, bus, folds, directory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import re
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import nats
+
+from postroom.bus.nats.admin import NatsAdmin, ensure_all
+from postroom.bus.nats.bus import NatsBus
+from postroom.bus.supervisor import Supervisor
+from postroom.errors import ServerFailed
+from postroom.identity.credential import Credential
+from postroom.identity.push import push_accounts
+from postroom.identity.trust import Trust
+from postroom.mail.changes import Changes
+from postroom.mail.clerk import Clerk
+from postroom.mail.deadletters import DeadLetterMover
+from postroom.mail.deadmail import DeadMail
+from postroom.mail.directory import Directory
+from postroom.mail.due import Watch
+from postroom.mail.expiry import Expiry
+from postroom.mail.fold import Fold
+from postroom.mail.office import PostOffice
+from postroom.mail.stale import Stale
+from postroom.observe import get_logger
+from postroom.protocol.ids import CONTROL_PLANE, NAME
+from postroom.settings import Settings
+from postroom.store.agents import Agent
+from postroom.store.database import Database
+from postroom.store.migrate import migrate
+
+log = get_logger(__name__)
+
+FOLD_DEADLINE = 60.0
+"""Seconds for folding, at the start, what the log holds beyond SQL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mailroom:
+    """The open post office.
+
+    Attributes:
+        bus, admin: the control plane's connection to core.
+        owner: the operator.
+        crew: for background work; the death of one task ends the post room.
+    """
+
+    database: Database
+    bus: NatsBus
+    admin: NatsAdmin
+    directory: Directory
+    owner: Agent
+    changes: Changes
+    office: PostOffice
+    deadletters: DeadMail
+    crew: Crew
+
+
+async def open_mailroom(
+    settings: Settings, trust: Trust, supervisor: Supervisor, stack: AsyncExitStack
+) -> Mailroom:
+    """Open it; on return everything in the log is folded. `stack` closes it.
+
+    Raises:
+        PostroomError: a part could not be opened.
+        TimeoutError: folding took longer than `FOLD_DEADLINE`.
+    """
+    database = Database(None if settings.memory else settings.database)
+    stack.push_async_callback(database.close)
+    await migrate(database)
+    bus, admin = await _open_bus(settings, trust, supervisor, stack)
+    directory = Directory(database)
+    changes = Changes()
+    stack.callback(changes.close)
+    clerk = Clerk(bus, database)
+    fold = Fold(bus, admin, database, changes, clerk)
+    crew = await stack.enter_async_context(hire())
+    crew.start(fold.run(), "fold")
+    crew.start(DeadLetterMover(bus, admin, database, clerk).run(), "dead-letters")
+    crew.start(Watch(Expiry(database, clerk), changes).run(), "expiry")
+    crew.start(Watch(Stale(bus, database, settings.stale_after), changes).run(), "stale")
+    await fold.ready(FOLD_DEADLINE)
+    return Mailroom(
+        database=database,
+        bus=bus,
+        admin=admin,
+        directory=directory,
+        owner=await _owner(directory),
+        changes=changes,
+        office=PostOffice(bus, admin, database, changes),
+        deadletters=DeadMail(bus, database, changes),
+        crew=crew,
+    )
+
+
+class Crew:
+    """The background tasks of the control plane; the death of one ends the post room.
+
+    What `start` began is cancelled at the end; tasks of `group` are waited for.
+    """
+
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        self.group = group
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Begin `work`, which runs until it is cancelled."""
+        self.tasks.append(self.group.create_task(work, name=name))
+
+
+@contextlib.asynccontextmanager
+async def hire() -> AsyncIterator[Crew]:
+    """A crew for as long as the context lasts."""
+    async with asyncio.TaskGroup() as group:
+        crew = Crew(group)
+        try:
+            yield crew
+        finally:
+            for task in crew.tasks:
+                task.cancel()
+
+
+async def _open_bus(
+    settings: Settings, trust: Trust, supervisor: Supervisor, stack: AsyncExitStack
+) -> tuple[NatsBus, NatsAdmin]:
+    server = supervisor.server
+    system = await _system_connection(server.url, trust.system_credential())
+    try:
+        await push_accounts(system, trust)
+        if not settings.memory and not await server.effective_sync_always(system):
+            raise ServerFailed("nats-server does not flush each record before it acknowledges it")
+    finally:
+        await system.close()
+    credential = trust.core_credential()
+    bus = await NatsBus.connect(
+        server.url,
+        uid=CONTROL_PLANE,
+        jwt=lambda: credential.jwt,
+        sign=credential.sign,
+        name="postroom",
+        on_error=lambda error: log.warning("bus: %s", error),
+    )
+    stack.push_async_callback(bus.close)
+    admin = NatsAdmin(bus, memory=settings.memory)
+    await ensure_all(admin)
+    return bus, admin
+
+
+async def _system_connection(url: str, credential: Credential) -> nats.NATS:
+    return await nats.connect(
+        url,
+        user_jwt_cb=credential.jwt_callback,
+        signature_cb=credential.signature_callback,
+        name="postroom-system",
+    )
+
+
+async def _owner(directory: Directory) -> Agent:
+    """The operator, made at the first start and named like the user of this machine."""
+    for agent in await directory.all():
+        if agent.kind == "human":
+            return agent
+    nick = re.sub(r"[^a-z0-9_-]", "-", getpass.getuser().lower())[:64]
+    return await directory.register(nick if NAME.fullmatch(nick) else "operator", "human")

@@ -1,0 +1,104 @@
+"""A verified copy of the database, from which the projection can be rebuilt after the log was shortened.
+
+The copy names, in its own `cursors`, up to where each stream is folded in it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.pool import NullPool
+
+from postroom.errors import EnvironmentFault
+from postroom.store.faults import typed_faults
+from postroom.store.schema import PROJECTION, REVISION
+
+NAME = "snapshot.db"
+
+
+def take(database: Path, folder: Path) -> Path:
+    """Copy `database` into `folder`, verify the copy, and put it in place of the last one. Blocks: call in a thread.
+
+    It reads while others write, and the last copy stays until the new one is verified and on disk.
+
+    Raises:
+        StateUnwritable: disk full, or not writable.
+        EnvironmentFault: the copy is damaged, so the database may be; the last copy was kept.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = folder / (NAME + ".new")
+    new.unlink(missing_ok=True)
+    with typed_faults(), closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        connection.execute("VACUUM INTO ?", (str(new),))
+    verify(new)
+    _sync(new)
+    kept = folder / NAME
+    new.replace(kept)
+    _sync(folder)
+    return kept
+
+
+def verify(path: Path) -> None:
+    """Check that `path` holds a whole database of the present version.
+
+    Raises:
+        EnvironmentFault: it does not.
+    """
+    with (
+        typed_faults(),
+        closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection,
+    ):
+        found = connection.execute("PRAGMA integrity_check").fetchone()
+        revision = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    if found != ("ok",):
+        raise EnvironmentFault(f"the copy of the database is damaged: {found[0]}")
+    if revision != (REVISION,):
+        raise EnvironmentFault(f"the copy of the database has another version: {revision[0]}")
+
+
+@contextmanager
+def opened(path: Path) -> Generator[Connection, None, None]:
+    """A connection that reads a copy. Blocks: use it in a thread."""
+    engine = create_engine(f"sqlite:///{path.as_uri()}?mode=ro&uri=true", poolclass=NullPool)
+    with typed_faults(), engine.connect() as connection:
+        yield connection
+
+
+def restore_projection(connection: Connection, path: Path | None) -> None:
+    """Replace the projection by that of the copy at `path`, or by nothing; identity stays as it is.
+
+    Args:
+        connection: outside a transaction (`Database.outside_transaction`), since SQLite attaches only there.
+        path: of a verified copy, or None.
+    """
+    if path is not None:
+        connection.exec_driver_sql("ATTACH ? AS copy", (str(path),))
+    try:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        for table in PROJECTION:
+            connection.exec_driver_sql(f"DELETE FROM main.{table.name}")  # noqa: S608 (our own names)
+            if path is not None:
+                names = ", ".join(column.name for column in table.columns)
+                connection.exec_driver_sql(
+                    f"INSERT INTO main.{table.name} ({names}) SELECT {names} FROM copy.{table.name}"  # noqa: S608
+                )
+        connection.exec_driver_sql("COMMIT")
+    except BaseException:
+        connection.exec_driver_sql("ROLLBACK")
+        raise
+    finally:
+        if path is not None:
+            connection.exec_driver_sql("DETACH copy")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,216 @@
+"""From a delivery that failed to a letter that a person requeues or drops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from postroom.bus.port import Delivery, Message
+from postroom.errors import Conflict, InvalidInput, NotFound
+from postroom.mail.changes import DEADLETTERS
+from postroom.mail.views import DeadLetter, Mail
+from postroom.protocol.receipts import State
+from postroom.protocol.streams import ConsumerSpec
+from tests.mail.desk import (
+    BACKENDS,
+    SECONDS,
+    Desk,
+    GivenDelivery,
+    Worker,
+    running,
+    running_desk,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+async def terminate(delivery: Delivery) -> None:
+    await delivery.term("cannot read this")
+
+
+async def letters(desk: Desk) -> list[DeadLetter]:
+    """The dead letters, once there is one."""
+    return await desk.changes.until(DEADLETTERS, desk.dead.all, bool, SECONDS)
+
+
+async def dead_letter(desk: Desk) -> tuple[Worker, Mail, DeadLetter]:
+    """A message that bob's consumer terminated."""
+    maria, bob = await desk.person(), await desk.worker("bob")
+    sent = await desk.office.send(maria.uid, "@bob", "hello")
+    subscription = await bob.bus.consume("INBOX", bob.uid, terminate)
+    try:
+        (letter,) = await letters(desk)
+        dead = await desk.mail(sent.id, State.DEAD)
+    finally:
+        await subscription.close()
+    return bob, dead, letter
+
+
+@pytest.mark.requirement("mail-deadletter-moved")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_terminated_message_is_dead_with_the_reason_and_a_letter(
+    tmp_path: Path, backend: str
+):
+    async with running_desk(tmp_path, backend) as desk, running(desk.mover.run()):
+        _, dead, letter = await dead_letter(desk)
+        assert dead.state is State.DEAD
+        assert "cannot read this" in dead.reason
+        assert (letter.message_id, letter.text, letter.attempts) == (dead.id, "hello", 1)
+        assert dead.attempts == 1
+
+
+@pytest.mark.requirement("mail-deadletter-moved")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_message_whose_recipient_died_each_time_is_found_by_poking_its_consumer(
+    tmp_path: Path, backend: str
+):
+    async with running_desk(tmp_path, backend) as desk, running(desk.mover.run()):
+        maria, bob = await desk.person(), await desk.worker("bob")
+        short = ConsumerSpec(
+            "INBOX", bob.uid, (f"worker.{bob.uid}.inbox.*",), ack_wait=0.2, max_deliver=1
+        )
+        await desk.admin.delete_consumer("INBOX", bob.uid)
+        await desk.admin.ensure_consumer(short)
+        sent = await desk.office.send(maria.uid, "@bob", "hello")
+        taken = asyncio.Event()
+
+        async def die(delivery: Delivery) -> None:
+            taken.set()
+
+        subscription = await bob.bus.consume("INBOX", bob.uid, die)
+        await asyncio.wait_for(taken.wait(), SECONDS)
+        await subscription.close()
+
+        # As long after as the exhausted delivery takes to count; each poke asks the server again.
+        desk.mover._clock = lambda: 1e12
+        async with asyncio.timeout(SECONDS):
+            while not await desk.dead.count():
+                await desk.mover.poke()
+                await desk.changes.until(DEADLETTERS, desk.dead.count, bool, 0.1)
+        dead = await desk.mail(sent.id, State.DEAD)
+        assert dead.reason == "undeliverable: 1 attempts"
+
+
+def advisory(desk: Desk, consumer: str, sequence: int) -> GivenDelivery:
+    payload = json.dumps(
+        {"stream": "INBOX", "consumer": consumer, "stream_seq": sequence, "deliveries": 3}
+    )
+    subject = f"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.INBOX.{consumer}"
+    return GivenDelivery(Message("", "", subject, payload.encode(), {}, 1.0, 1))
+
+
+@pytest.mark.requirement("mail-deadletter-once")
+async def test_the_same_advisory_again_after_a_crash_makes_no_second_letter(tmp_path: Path):
+    async with running_desk(tmp_path) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        sent = await desk.office.send(maria.uid, "@bob", "hello")
+        for _ in range(2):
+            given = advisory(desk, bob.uid, sent.seq)
+            await desk.mover.handle(given)
+            assert given.outcome == "ack"
+            await desk.folded()
+        assert len(await desk.dead.all()) == 1
+        assert (await desk.office.get(sent.id)).reason == "undeliverable: 3 attempts"
+
+
+@pytest.mark.requirement("mail-deadletter-once")
+async def test_a_crash_after_the_letter_and_before_the_receipt_is_made_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with running_desk(tmp_path) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        sent = await desk.office.send(maria.uid, "@bob", "hello")
+        report = desk.clerk.report
+
+        async def crash(*args: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(desk.clerk, "report", crash)
+        with pytest.raises(ZeroDivisionError):
+            await desk.mover.handle(advisory(desk, bob.uid, sent.seq))
+        monkeypatch.setattr(desk.clerk, "report", report)
+        await desk.mover.handle(advisory(desk, bob.uid, sent.seq))
+        assert (await desk.mail(sent.id, State.DEAD)).state is State.DEAD
+        await desk.folded()
+        assert await desk.dead.count() == 1
+
+
+async def test_a_message_that_was_seen_is_no_dead_letter(tmp_path: Path):
+    async with running_desk(tmp_path) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        sent = await desk.office.send(maria.uid, "@bob", "hello", expects_reply=False)
+        await bob.receipt(sent, State.SEEN)
+        await desk.office.wait(sent.id, State.SEEN, SECONDS)
+        await desk.mover.handle(advisory(desk, bob.uid, sent.seq))
+        await desk.folded()
+        assert await desk.dead.count() == 0
+        assert (await desk.office.get(sent.id)).state is State.SEEN
+
+
+async def test_an_advisory_about_a_message_that_is_not_folded_waits(tmp_path: Path):
+    async with running_desk(tmp_path, fold=False) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        await bob.send(maria.uid)
+        given = advisory(desk, maria.uid, 1)
+        await desk.mover.handle(given)
+        assert given.outcome == "nak"
+
+
+async def test_something_that_is_no_advisory_is_ended(tmp_path: Path):
+    async with running_desk(tmp_path) as desk:
+        given = advisory(desk, "x", 1)
+        given.message = replace(given.message, payload=b"junk")
+        await desk.mover.handle(given)
+        assert given.outcome == "term"
+
+
+@pytest.mark.requirement("mail-requeue-linked")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_requeued_letter_is_a_new_message_of_its_sender_and_the_old_one_stays_dead(
+    tmp_path: Path, backend: str
+):
+    async with running_desk(tmp_path, backend) as desk, running(desk.mover.run()):
+        _, dead, letter = await dead_letter(desk)
+        new = await desk.dead.requeue(letter.id)
+        again = await desk.office.get(new)
+        assert (again.text, again.sender, again.recipient) == ("hello", dead.sender, dead.recipient)
+        assert (again.state, again.requeue_of) == (State.ACCEPTED, dead.id)
+        assert (await desk.office.get(dead.id)).state is State.DEAD
+        assert (await desk.dead.get(letter.id)).requeued_as == new
+        assert await desk.dead.requeue(letter.id) == new
+
+
+async def test_a_letter_to_a_retired_agent_cannot_be_requeued(tmp_path: Path):
+    async with running_desk(tmp_path) as desk, running(desk.mover.run()):
+        bob, _, letter = await dead_letter(desk)
+        await desk.directory.retire(bob.uid)
+        with pytest.raises(Conflict):
+            await desk.dead.requeue(letter.id)
+
+
+async def test_junk_that_was_terminated_is_a_letter_that_cannot_be_requeued(tmp_path: Path):
+    async with running_desk(tmp_path) as desk, running(desk.mover.run()):
+        bob, eve = await desk.worker("bob"), await desk.worker("eve")
+        await eve.store(bob.uid, b"junk")
+        subscription = await bob.bus.consume("INBOX", bob.uid, terminate)
+        (letter,) = await letters(desk)
+        await subscription.close()
+        assert (letter.text, letter.message_id, letter.sender.nick) == ("junk", "", "eve")
+        with pytest.raises(InvalidInput):
+            await desk.dead.requeue(letter.id)
+
+
+@pytest.mark.requirement("mail-drop-kept")
+async def test_a_dropped_letter_is_gone_from_the_list_and_kept_in_the_log(tmp_path: Path):
+    async with running_desk(tmp_path) as desk, running(desk.mover.run()):
+        _, dead, letter = await dead_letter(desk)
+        await desk.dead.drop(letter.id)
+        assert await desk.dead.all() == []
+        with pytest.raises(NotFound):
+            await desk.dead.get(letter.id)
+        assert (await desk.office.get(dead.id)).state is State.DEAD
+        assert (await desk.admin.get("DEADLETTER", letter.id)).payload

@@ -1,0 +1,119 @@
+"""Expiry and alerts about messages that nobody takes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from postroom.errors import BusDisconnected
+from postroom.mail.changes import ALERTS, Changes
+from postroom.mail.due import LONGEST_SLEEP, Due, Watch
+from postroom.mail.expiry import Expiry
+from postroom.mail.stale import Stale
+from postroom.protocol.receipts import State
+from postroom.store.messages import MessageRow
+from tests.mail.desk import BACKENDS, SECONDS, running, running_desk
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.requirement("mail-expiry-dead")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_message_whose_time_is_over_is_dead_expired(tmp_path: Path, backend: str):
+    async with running_desk(tmp_path, backend) as desk:
+        maria, _ = await desk.person(), await desk.worker("bob")
+        watch = Watch(Expiry(desk.database, desk.clerk), desk.changes)
+        async with running(watch.run()):
+            sent = await desk.office.send(maria.uid, "@bob", "quick", expires_in=0.2)
+            kept = await desk.office.send(maria.uid, "@bob", "slow", expires_in=3600)
+            dead = await desk.office.wait(sent.id, State.DEAD, SECONDS)
+        assert (dead.state, dead.reason) == (State.DEAD, "expired")
+        assert (await desk.office.get(kept.id)).state is State.ACCEPTED
+
+
+async def test_a_message_that_was_answered_in_time_does_not_expire(tmp_path: Path):
+    async with running_desk(tmp_path) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        sent = await desk.office.send(maria.uid, "@bob", "quick", expires_in=60)
+        await bob.send(maria.uid, "done", reply_to=sent.id)
+        await desk.office.wait(sent.id, State.ANSWERED, SECONDS)
+        due = await Expiry(desk.database, desk.clerk).find(sent.sent_at + 3600)
+        assert due == Due([], None)
+
+
+async def test_what_was_done_is_not_done_again_before_it_is_folded(tmp_path: Path):
+    async with running_desk(tmp_path, fold=False) as desk:
+        maria, _ = await desk.person(), await desk.worker("bob")
+        async with running(desk.fold.run()):
+            sent = await desk.office.send(maria.uid, "@bob", "quick", expires_in=1)
+        late = Watch(Expiry(desk.database, desk.clerk), desk.changes, lambda: sent.sent_at + 10)
+        await late.step()
+        await late.step()
+        assert await desk.admin.last_sequence("RECEIPTS") == 1
+
+
+@pytest.mark.requirement("mail-stale-alerts")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_message_that_nobody_takes_raises_one_alert(tmp_path: Path, backend: str):
+    async with running_desk(tmp_path, backend) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        taken = await desk.office.send(maria.uid, "@bob", "taken")
+        await bob.receipt(taken, State.DELIVERED)
+        await desk.office.wait(taken.id, State.DELIVERED, SECONDS)
+        sent = await desk.office.send(maria.uid, "@bob", "hello")
+        stale = Stale(desk.bus, desk.database, after=0.1)
+        async with running(Watch(stale, desk.changes).run()):
+            alerts = await desk.changes.until(ALERTS, desk.office.alerts, bool, SECONDS)
+        (alert,) = alerts
+        assert (alert.kind, alert.about) == ("stale", f"{maria.uid}/{sent.id}")
+        assert "@bob" in alert.text
+        # Also after a restart, which remembers nothing but the log.
+        assert (await stale.find(sent.sent_at + 3600)).now == []
+
+
+class Failing:
+    """A task whose bus is away."""
+
+    def __init__(self, row: MessageRow) -> None:
+        self.row = row
+        self.tried = 0
+        self.again = asyncio.Event()
+
+    async def find(self, now: float) -> Due:
+        return Due([self.row], None)
+
+    async def act(self, message: MessageRow) -> None:
+        self.tried += 1
+        if self.tried > 1:
+            self.again.set()
+        raise BusDisconnected("gone")
+
+
+async def test_a_bus_that_is_away_does_not_end_the_watch(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("postroom.mail.due.RETRY", 0.001)
+    task = Failing(MessageRow(1, "m", "a", "b", "", "{}", 0.0, 0.0, 0.0))
+    async with running(Watch(task, Changes()).run()):
+        await asyncio.wait_for(task.again.wait(), SECONDS)
+    assert task.tried > 1
+
+
+class Nothing:
+    async def find(self, now: float) -> Due:
+        return Due([], None)
+
+    async def act(self, message: MessageRow) -> None:
+        raise AssertionError
+
+
+async def test_with_nothing_waiting_the_watch_sleeps_long():
+    assert await Watch(Nothing(), Changes()).step() == LONGEST_SLEEP
+
+
+async def test_closing_the_changes_ends_the_watch():
+    changes = Changes()
+    watching = asyncio.create_task(Watch(Nothing(), changes).run())
+    await asyncio.sleep(0)
+    changes.close()
+    await asyncio.wait_for(watching, SECONDS)

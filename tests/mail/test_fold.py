@@ -1,0 +1,217 @@
+"""The running fold: what it does after a crash, at a gap, with a stranger's records."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, text
+
+from postroom.bus.port import Message
+from postroom.errors import BusDisconnected, EnvironmentFault, StateUnwritable
+from postroom.mail import projection
+from postroom.mail.clerk import Clerk
+from postroom.mail.fold import Fold
+from postroom.protocol.receipts import State
+from postroom.store.database import Connection, Database
+from postroom.store.migrate import migrate
+from postroom.store.schema import PROJECTION, agents
+from tests.mail.desk import BACKENDS, SECONDS, Desk, running, running_desk
+
+pytestmark = pytest.mark.anyio
+
+
+def tables(connection: Connection) -> dict[str, list[tuple]]:
+    return {
+        table.name: [
+            tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key))
+        ]
+        for table in PROJECTION
+    }
+
+
+@pytest.mark.requirement("mail-unknown-dead")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_message_to_nobody_is_dead_by_a_receipt_in_the_log(tmp_path: Path, backend: str):
+    async with running_desk(tmp_path, backend) as desk:
+        bob = await desk.worker("bob")
+        sent = await bob.send("0" * 32)
+        dead = await desk.mail(sent.id, State.DEAD)
+        assert (dead.state, dead.reason) == (State.DEAD, "no such recipient")
+        record = await desk.admin.get("RECEIPTS", 1)
+        assert record.subject == f"worker.{bob.uid}.receipts.postroom"
+
+
+@pytest.mark.requirement("mail-unknown-dead")
+async def test_what_waits_for_an_agent_that_is_retired_dies(tmp_path: Path):
+    async with running_desk(tmp_path) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        sent = await desk.office.send(maria.uid, "@bob", "hello")
+        await desk.directory.retire(bob.uid)
+        await desk.clerk.sweep()
+        dead = await desk.mail(sent.id, State.DEAD)
+        assert (dead.state, dead.reason) == (State.DEAD, "recipient retired")
+
+
+@pytest.mark.requirement("mail-malformed-dead")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_junk_in_an_inbox_is_dead_and_what_follows_is_folded(tmp_path: Path, backend: str):
+    async with running_desk(tmp_path, backend) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        await bob.store(maria.uid, b"\x00junk")
+        sent = await bob.send(maria.uid)
+        assert (await desk.mail(sent.id, State.ACCEPTED)).state is State.ACCEPTED
+        states = [(mail.id, mail.state) for mail in await desk.all_mail()]
+        assert states[0] == ("malformed:1", State.DEAD)
+
+
+@pytest.mark.requirement("mail-poison-passed")
+async def test_a_record_that_no_rule_foresaw_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    rule = projection._RULES["INBOX"]
+
+    def stumble(connection: Connection, record: Message) -> list:
+        if b"poison" in record.payload:
+            raise ZeroDivisionError
+        return rule(connection, record)
+
+    monkeypatch.setitem(projection._RULES, "INBOX", stumble)
+    async with running_desk(tmp_path, fold=False) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        for body in ("before", "poison", "after"):
+            await bob.send(maria.uid, body)
+        async with running(desk.fold.run()):
+            await desk.fold.ready(SECONDS)
+            texts = [mail.text for mail in await desk.all_mail()]
+    assert texts == ["before", "after"]
+    assert desk.fold.statistics.poisoned == 1
+
+
+@pytest.mark.requirement("mail-crash-repeats")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_what_a_crash_left_between_commit_and_receipt_is_done_after_the_restart(
+    tmp_path: Path, backend: str
+):
+    async with running_desk(tmp_path, backend, fold=False) as desk:
+        bob = await desk.worker("bob")
+        sent = await bob.send("0" * 32)
+
+        class Crash(Clerk):
+            async def sweep(self) -> None:
+                raise ZeroDivisionError  # the process ends after the commit
+
+        crashing = Crash(desk.bus, desk.database)
+        dying = Fold(desk.bus, desk.admin, desk.database, desk.changes, crashing)
+        with pytest.raises(ExceptionGroup):
+            await dying.run()
+        assert [mail.state for mail in await desk.all_mail()] == [State.ACCEPTED]
+
+        async with running(desk.fold.run()):
+            assert (await desk.mail(sent.id, State.DEAD)).reason == "no such recipient"
+
+
+@pytest.mark.requirement("mail-crash-repeats")
+async def test_a_receipt_that_could_not_be_stored_is_stored_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("postroom.mail.fold.FIRST_RETRY", 0.001)
+    async with running_desk(tmp_path, fold=False) as desk:
+        report = desk.clerk.report
+        failures = iter([BusDisconnected("gone"), StateUnwritable("full")])
+
+        async def unreliable(*args: object) -> None:
+            for failure in failures:
+                raise failure
+            await report(*args)  # ty: ignore[invalid-argument-type]
+
+        monkeypatch.setattr(desk.clerk, "report", unreliable)
+        async with running(desk.fold.run()):
+            await desk.fold.ready(SECONDS)
+            bob = await desk.worker("bob")
+            sent = await bob.send("0" * 32)
+            assert (await desk.mail(sent.id, State.DEAD)).state is State.DEAD
+        assert desk.fold.statistics.fault == ""
+
+
+@pytest.mark.requirement("mail-restart-resumes")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_what_was_stored_while_nothing_folded_is_folded_after_the_start(
+    tmp_path: Path, backend: str
+):
+    async with running_desk(tmp_path, backend, fold=False) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        first = await bob.send(maria.uid)
+        async with running(desk.fold.run()):
+            await desk.mail(first.id, State.ACCEPTED)
+        missed = [await bob.send(maria.uid) for _ in range(3)]
+        again = Fold(desk.bus, desk.admin, desk.database, desk.changes, desk.clerk)
+        async with running(again.run()):
+            await again.ready(SECONDS)
+            live = await bob.send(maria.uid)
+            await desk.mail(live.id, State.ACCEPTED)
+        ids = [mail.id for mail in await desk.all_mail()]
+        assert ids == [first.id, *(each.id for each in missed), live.id]
+
+
+async def conversation(desk: Desk) -> None:
+    """Something of everything."""
+    maria, bob = await desk.person(), await desk.worker("bob", ("main",))
+    asked = await desk.office.send(maria.uid, "@bob", "how are you?")
+    await bob.receipt(asked, State.DELIVERED)
+    await bob.send(maria.uid, "well", reply_to=asked.id)
+    await bob.send("0" * 32, "to nobody")
+    await bob.store(maria.uid, b"junk")
+    told = await desk.office.send(maria.uid, "@bob", "fyi", expects_reply=False)
+    await bob.receipt(told, State.SEEN)
+    await desk.office.post(maria.uid, "main", "morning")
+    await bob.bus.publish(f"system.alerts.{bob.uid}", b'{"v":1,"text":"help"}')
+    await desk.office.wait(asked.id, State.ANSWERED, SECONDS)
+    await desk.folded()
+
+
+@pytest.mark.requirement("mail-fold-deterministic")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_an_empty_database_folded_from_the_same_log_has_the_same_rows(
+    tmp_path: Path, backend: str
+):
+    async with running_desk(tmp_path, backend) as desk, Database(tmp_path / "b.db") as other:
+        await conversation(desk)
+        await migrate(other)
+        everyone = await desk.database.read(lambda c: c.execute(select(agents)).mappings().all())
+        await other.write(lambda c: c.execute(agents.insert(), [dict(row) for row in everyone]))
+        again = Fold(desk.bus, desk.admin, other, desk.changes, Clerk(desk.bus, other))
+        async with running(again.run()):
+            await again.ready(SECONDS)
+            assert await other.read(tables) == await desk.database.read(tables)
+
+
+@pytest.mark.requirement("mail-fold-deterministic")
+async def test_folding_the_whole_log_a_second_time_changes_nothing(tmp_path: Path):
+    async with running_desk(tmp_path) as desk:
+        await conversation(desk)
+        before = await desk.database.read(tables)
+        await desk.database.write(lambda c: c.execute(text("DELETE FROM cursors")))
+        again = Fold(desk.bus, desk.admin, desk.database, desk.changes, desk.clerk)
+        async with running(again.run()):
+            await again.ready(SECONDS)
+            assert await desk.database.read(tables) == before
+
+
+async def test_a_log_that_is_not_the_databases_own_is_refused(tmp_path: Path):
+    async with running_desk(tmp_path, fold=False) as desk:
+        await desk.database.write(
+            lambda c: c.execute(text("INSERT INTO cursors VALUES ('INBOX', 9)"))
+        )
+        with pytest.raises(ExceptionGroup) as raised:
+            await asyncio.wait_for(desk.fold.run(), SECONDS)
+    assert raised.group_contains(EnvironmentFault, match="ahead of the log")
+
+
+async def test_many_messages_at_once_are_all_folded_in_the_order_of_the_log(tmp_path: Path):
+    async with running_desk(tmp_path) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        await asyncio.gather(*(bob.send(maria.uid, str(n)) for n in range(600)))
+        await desk.folded()
+        assert [mail.seq for mail in await desk.all_mail()] == list(range(1, 601))

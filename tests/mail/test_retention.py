@@ -1,0 +1,184 @@
+"""Shortening the log, and building the projection again from a copy and what is left."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from postroom.errors import EnvironmentFault, InvalidInput, NotFound, StateUnwritable
+from postroom.mail.retention import Retention, rebuild
+from postroom.protocol.receipts import State
+from postroom.store import snapshot
+from postroom.store.database import Connection, Database
+from postroom.store.migrate import migrate
+from postroom.store.schema import PROJECTION, agents
+from tests.mail.desk import BACKENDS, SECONDS, Desk, running, running_desk
+
+pytestmark = pytest.mark.anyio
+
+
+def tables(connection: Connection) -> dict[str, list[tuple]]:
+    return {
+        table.name: [
+            tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key))
+        ]
+        for table in PROJECTION
+    }
+
+
+def later() -> float:
+    """A time at which everything has been final for long."""
+    return time.time() + 1e6
+
+
+def retention(desk: Desk, folder: Path) -> Retention:
+    return Retention(desk.admin, desk.database, folder, clock=later)
+
+
+async def seen_and_open(desk: Desk) -> tuple[int, int]:
+    """Sequences of a message that is final and of one that is not; each has a receipt."""
+    maria, bob = await desk.person(), await desk.worker("bob")
+    done = await desk.office.send(maria.uid, "@bob", "done", expects_reply=False)
+    await bob.receipt(done, State.SEEN)
+    held = await desk.office.send(maria.uid, "@bob", "held")
+    await bob.receipt(held, State.DELIVERED)
+    await desk.office.wait(held.id, State.DELIVERED, SECONDS)
+    await desk.folded()
+    return done.seq, held.seq
+
+
+async def left(desk: Desk, stream: str) -> list[int]:
+    return [record.sequence async for record in desk.admin.replay(stream)]
+
+
+@pytest.mark.requirement("mail-retention-covered")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_only_records_of_final_messages_are_deleted(tmp_path: Path, backend: str):
+    async with running_desk(tmp_path, backend) as desk:
+        done, held = await seen_and_open(desk)
+        assert await retention(desk, tmp_path / "copy").shorten() == 2
+        assert await left(desk, "INBOX") == [held]
+        assert await left(desk, "RECEIPTS") == [2]
+        with pytest.raises(NotFound):
+            await desk.admin.get("INBOX", done)
+
+
+@pytest.mark.requirement("mail-retention-covered")
+async def test_what_became_final_a_moment_ago_is_kept(tmp_path: Path):
+    async with running_desk(tmp_path) as desk:
+        await seen_and_open(desk)
+        assert await Retention(desk.admin, desk.database, tmp_path / "copy").shorten() == 0
+
+
+@pytest.mark.requirement("mail-retention-covered")
+async def test_without_room_for_a_copy_nothing_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with running_desk(tmp_path) as desk:
+        await seen_and_open(desk)
+
+        def full(*_: object) -> Path:
+            raise StateUnwritable("the disk is full")
+
+        monkeypatch.setattr(snapshot, "take", full)
+        with pytest.raises(StateUnwritable):
+            await retention(desk, tmp_path / "copy").shorten()
+        assert len(await left(desk, "INBOX")) == 2
+
+
+@pytest.mark.requirement("mail-rebuild-equal")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_copy_and_the_log_behind_it_give_the_same_rows(tmp_path: Path, backend: str):
+    async with running_desk(tmp_path, backend) as desk, Database(tmp_path / "b.db") as other:
+        await seen_and_open(desk)
+        await retention(desk, tmp_path / "copy").shorten()
+        maria, bob = await desk.directory.resolve("@maria"), await desk.directory.resolve("@bob")
+        await desk.office.send(maria.uid, bob.uid, "after the copy")
+        await desk.office.post(maria.uid, "main", "morning")
+        await desk.folded()
+
+        await migrate(other)
+        await rebuild(other, desk.admin, tmp_path / "copy" / snapshot.NAME)
+
+        assert await other.read(tables) == await desk.database.read(tables)
+
+
+@pytest.mark.requirement("mail-rebuild-equal")
+async def test_rebuilding_in_place_keeps_agents_and_rows_and_the_fold_goes_on(tmp_path: Path):
+    async with running_desk(tmp_path, fold=False) as desk:
+        async with running(desk.fold.run()):
+            await desk.fold.ready(SECONDS)
+            await seen_and_open(desk)
+            await retention(desk, tmp_path / "copy").shorten()
+        before = await desk.database.read(tables)
+        everyone = await desk.database.read(lambda c: c.execute(select(agents)).all())
+        await rebuild(desk.database, desk.admin, tmp_path / "copy" / snapshot.NAME)
+        assert await desk.database.read(tables) == before
+        assert await desk.database.read(lambda c: c.execute(select(agents)).all()) == everyone
+
+
+async def test_a_damaged_copy_changes_nothing(tmp_path: Path):
+    async with running_desk(tmp_path) as desk:
+        await seen_and_open(desk)
+        before = await desk.database.read(tables)
+        (tmp_path / "bad.db").write_bytes(b"junk" * 1000)
+        with pytest.raises(EnvironmentFault):
+            await rebuild(desk.database, desk.admin, tmp_path / "bad.db")
+        assert await desk.database.read(tables) == before
+
+
+async def test_a_damaged_database_does_not_replace_the_last_good_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with running_desk(tmp_path) as desk:
+        await seen_and_open(desk)
+        path = desk.database.path
+        assert path is not None
+        kept = snapshot.take(path, tmp_path / "copy")
+        good = kept.read_bytes()
+
+        def damaged(_: Path) -> None:
+            raise EnvironmentFault("damaged")
+
+        monkeypatch.setattr(snapshot, "verify", damaged)
+        with pytest.raises(EnvironmentFault):
+            snapshot.take(path, tmp_path / "copy")
+        assert kept.read_bytes() == good
+
+
+async def test_a_copy_of_another_version_is_refused(tmp_path: Path):
+    async with running_desk(tmp_path) as desk:
+        assert desk.database.path is not None
+        copy = snapshot.take(desk.database.path, tmp_path / "copy")
+        with sqlite3.connect(copy) as connection:
+            connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.close()
+        with pytest.raises(EnvironmentFault, match="9999"):
+            snapshot.verify(copy)
+
+
+async def test_a_database_in_memory_is_not_shortened(tmp_path: Path):
+    async with running_desk(tmp_path) as desk, Database() as memory:
+        with pytest.raises(InvalidInput):
+            await Retention(desk.admin, memory, tmp_path).shorten()
+
+
+async def test_what_stays_open_at_the_front_does_not_hide_what_is_final_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("postroom.mail.retention.SCAN", 1)
+    async with running_desk(tmp_path) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        await desk.office.send(maria.uid, "@bob", "open")
+        done = await desk.office.send(maria.uid, "@bob", "done", expects_reply=False)
+        await bob.receipt(done, State.SEEN)
+        await desk.office.wait(done.id, State.SEEN, SECONDS)
+        await desk.folded()
+        shortening = retention(desk, tmp_path / "copy")
+        await shortening.shorten()
+        await shortening.shorten()
+        assert await left(desk, "INBOX") == [1]

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+import unicodedata
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.sidecar.adapters import (
+    Action,
+    Incoming,
+    JsonLines,
+    Malformed,
+    Output,
+    PlainText,
+    Post,
+    Reply,
+    Seen,
+    Send,
+    Sender,
+    SetStatus,
+    make_adapter,
+)
+from postroom.sidecar.config import ADAPTERS
+
+ALICE = Sender("a" * 32, "alice", "worker")
+MESSAGE = Incoming("m1", ALICE, "@reader", "hi", expects_reply=True, sent_at="2026-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    "line, action",
+    [
+        ('{"type":"send","to":"@bob","text":"x"}', Send("@bob", "x")),
+        (
+            '{"type":"send","to":"@bob","text":"x","expects_reply":true,"key":"k","ref":7,"expires_in":5}',
+            Send("@bob", "x", True, "k", 5.0, 7),
+        ),
+        ('{"type":"reply","to":"m1","text":"x"}', Reply("m1", "x")),
+        ('{"type":"post","text":"x","project":"#main"}', Post("x", "main")),
+        ('{"type":"post","text":"x","project":null}', Post("x")),
+        ('{"type":"seen","id":"m1"}', Seen("m1")),
+        ('{"type":"status","state":"working","detail":"d"}', SetStatus("working", "d")),
+        ("hello", Output("hello")),
+        ('{"type":"dance"}', Output('{"type":"dance"}')),
+        ('{"type":"send"', Output('{"type":"send"')),
+        ('["type"]', Output('["type"]')),
+    ],
+)
+def test_a_line_is_the_action_it_says_or_output(line: str, action: Action):
+    assert JsonLines().feed(line) == [action]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"type":"send","to":"@bob","ref":7}',
+        '{"type":"send","to":1,"text":"x","ref":7}',
+        '{"type":"send","to":"@bob","text":"x","expects_reply":"yes","ref":7}',
+        '{"type":"send","to":"@bob","text":"x","expires_in":-1,"ref":7}',
+        '{"type":"send","to":"@bob","text":"x","expires_in":NaN,"ref":7}',
+        '{"type":"send","to":"@bob","text":"x","expires_in":true,"ref":7}',
+        '{"type":"seen","ref":7}',
+        '{"type":"status","state":"dancing","ref":7}',
+        json.dumps({"type": "post", "text": "x", "key": "k" * 257, "ref": 7}),
+    ],
+)
+def test_an_action_with_a_wrong_field_is_told_apart_with_its_reference(line: str):
+    (action,) = JsonLines().feed(line)
+
+    assert isinstance(action, Malformed)
+    assert action.ref == 7
+
+
+@given(st.text() | st.recursive(st.none() | st.text(), st.lists).map(json.dumps))
+def test_no_line_is_an_exception(line: str):
+    for adapter in (JsonLines(), PlainText()):
+        adapter.feed(line)
+        assert adapter.finish(1, 9) == []
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["type", "to", "text", "id", "key", "ref", "project"]),
+        st.text() | st.none() | st.integers() | st.lists(st.text()),
+    )
+)
+def test_no_object_is_an_exception(record: dict[str, Any]):
+    for kind in ("send", "reply", "post", "seen", "status", None):
+        JsonLines().feed(json.dumps(record | {"type": kind}))
+
+
+@given(st.text(), st.text())
+def test_a_message_is_one_line_whatever_its_text_and_comes_back_whole(text: str, nick: str):
+    message = Incoming("m1", Sender("a" * 32, nick, "worker"), "@reader", text)
+    line = JsonLines().render(message)
+
+    assert line.count(b"\n") == 1
+    assert line.isascii()
+    record = json.loads(line)
+    assert record["text"] == text
+    assert record["from"]["nick"] == nick
+
+
+def test_a_post_of_a_feed_is_its_own_kind_of_line():
+    line = JsonLines().render(Incoming("m1", ALICE, "#main", "news"))
+
+    assert json.loads(line)["type"] == "post"
+    assert json.loads(line)["project"] == "main"
+
+
+@pytest.mark.requirement("sidecar-text-harmless")
+@given(st.text(), st.text())
+def test_for_a_text_agent_no_text_can_pass_for_a_second_message_or_control_its_terminal(text: str, nick: str):
+    message = Incoming("m1", Sender("a" * 32, nick, "worker"), "@reader", text)
+    rendered = PlainText().render(message).decode()
+
+    first, *rest = rendered.removesuffix("\n").split("\n")
+    assert ": " in first
+    assert all(line.startswith("    ") for line in rest)
+    assert not any(unicodedata.category(c).startswith("C") for c in rendered if c not in "\n\t")
+
+
+def test_a_text_agents_lines_are_posts_before_any_message_and_replies_after():
+    adapter = PlainText()
+    assert adapter.feed("ready") == [Post("ready")]
+
+    assert adapter.render(MESSAGE) == b"alice: hi\n"
+    assert adapter.feed("yes \x1b[31m") == [Reply("m1", "yes [31m")]
+    assert adapter.feed("  ") == []
+    assert adapter.render_control({"type": "stop"}) == b""
+
+
+def test_a_post_shown_to_a_text_agent_is_not_what_it_answers():
+    adapter = PlainText()
+    adapter.render(MESSAGE)
+
+    assert adapter.render(Incoming("p1", ALICE, "#main", "news")) == b"#main alice: news\n"
+    assert adapter.feed("answer") == [Reply("m1", "answer")]
+
+
+def test_there_is_an_adapter_for_each_name_of_the_configuration():
+    assert {type(make_adapter(name)) for name in ADAPTERS} == {JsonLines, PlainText}

@@ -1,0 +1,303 @@
+"""What an agent program may do to its sidecar, each with a real process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from postroom.a2a.messages import text_of
+from postroom.protocol.presence import WorkerState
+from tests.sidecar.house import House
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.requirement("sidecar-crash-restarted")
+async def test_an_agent_that_exits_1_is_restarted_and_gets_the_message_again_flagged(home: House):
+    agent = """
+    for message in messages():
+        if not message["redelivered"]:
+            sys.exit(1)
+        say(type="reply", to=message["id"], text="at last")
+    """
+    async with home.sidecar(agent):
+        asked = await home.write("hello")
+        (answer,) = await home.tap.until(home.to_alice)
+
+        assert answer.reply_to == asked
+        await home.all_acked()
+        assert not home.alerts()
+
+
+@pytest.mark.requirement("sidecar-crash-limited")
+async def test_an_agent_that_keeps_ending_is_given_up_with_an_alert_and_keeps_its_inbox(
+    home: House,
+):
+    agent = "sys.exit(3)"
+    async with home.sidecar(agent, agent={"restart_limit": 2}):
+        await home.state(WorkerState.FAILED)
+        await home.tap.until(home.alerts)
+
+        assert home.alerts() == ["agent-failed"]
+        assert home.presence().detail == "exit code 3"
+        await home.write("who reads this?")
+        assert (await home.unacked())[0] == 1
+
+
+async def test_a_program_that_cannot_be_started_is_a_failure_with_the_shells_exit_code(home: House):
+    async with home.sidecar("", agent={"command": ["/no/such/program"], "restart_limit": 0}):
+        await home.state(WorkerState.FAILED)
+
+        assert home.presence().detail == "exit code 127"
+
+
+async def test_an_agent_that_ends_with_0_is_not_restarted_and_nothing_more_is_pulled(home: House):
+    async with home.sidecar("next(lines())"):
+        await home.state(WorkerState.EXITED)
+        await home.write("later")
+
+        assert (await home.unacked())[0] == 1
+        assert not home.alerts()
+
+
+async def test_an_agent_that_is_killed_is_restarted(home: House):
+    agent = """
+    for message in messages():
+        if not message["redelivered"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        say(type="reply", to=message["id"], text="alive")
+    """
+    async with home.sidecar(agent):
+        await home.write("hello")
+        await home.tap.until(home.to_alice)
+
+        assert "killed by signal 9" in home.log()
+
+
+@pytest.mark.requirement("sidecar-poison-isolated")
+async def test_a_message_that_kills_its_reader_does_not_take_others_with_it(home: House):
+    agent = """
+    for message in messages():
+        if message["text"] == "poison":
+            sys.exit(1)
+        say(type="reply", to=message["id"], text=message["text"])
+    """
+    texts = ["one", "poison", "two", "three"]
+    sent = [await home.write(text) for text in texts]
+    async with home.sidecar(agent, agent={"restart_limit": 5}):
+        await home.seen(sent[0], sent[2], sent[3])
+
+        await home.tap.until(lambda: len(home.to_alice()) == 3)
+        assert "seen" not in home.receipts(sent[1])
+
+
+@pytest.mark.requirement("sidecar-line-bounded")
+async def test_an_over_long_line_is_skipped_with_an_error_and_the_next_line_counts(home: House):
+    agent = """
+    sys.stdout.write('{"type":"post","text":"' + "x" * 3_000_000 + '"}\\n')
+    say(type="post", text="after")
+    for line in lines():
+        if line["type"] == "error":
+            say(type="post", text=line["code"])
+    """
+    async with home.sidecar(agent):
+        await home.tap.until(lambda: len(home.posts()) == 2)
+
+        assert home.posts() == ["after", "invalid-input"]
+
+
+async def test_a_line_of_nearly_a_mebibyte_is_read_whole(home: House):
+    agent = """
+    say(type="post", text="x" * 400_000 + "y", padding="z" * 500_000)
+    sys.stdin.read()
+    """
+    async with home.sidecar(agent):
+        (post,) = await home.tap.until(home.posts)
+
+        assert len(post) == 400_001
+
+
+async def test_invalid_utf8_becomes_replacement_characters(home: House):
+    agent = """
+    sys.stdout.buffer.write(b'{"type":"post","text":"a\\xff\\xc3b"}\\n')
+    sys.stdout.flush()
+    sys.stdin.read()
+    """
+    async with home.sidecar(agent):
+        (post,) = await home.tap.until(home.posts)
+
+        assert post == "a\ufffd\ufffdb"
+
+
+async def test_what_is_no_action_goes_to_the_log_and_the_agent_lives_on(home: House):
+    agent = """
+    for text in ("plain text", "{broken", '{"type":"unknown"}', "[1]", "[" * 100_000, "\\x1b[2J"):
+        print(text, flush=True)
+    say(type="post", text="alive")
+    sys.stdin.read()
+    """
+    async with home.sidecar(agent):
+        await home.tap.until(home.posts)
+
+        assert "agent stdout: plain text" in home.log()
+        assert "\x1b" not in home.log()
+
+
+@pytest.mark.requirement("sidecar-unread-kept")
+async def test_an_agent_that_never_reads_is_handed_no_more_and_nothing_is_lost(home: House):
+    agent = """
+    say(type="post", text="up")
+    while not os.path.exists("go"):
+        time.sleep(0.02)
+    for message in messages():
+        say(type="reply", to=message["id"], text=message["text"][:3])
+    """
+    async with home.sidecar(agent):
+        await home.tap.until(home.posts)
+        sent = [await home.write(f"{n:03} " + "x" * 3000) for n in range(20)]
+        await home.tap.until(lambda: home.presence().waiting == 1)
+        assert not home.receipts()
+
+        (home.folder / "go").touch()
+        await home.seen(*sent)
+        assert [text_of(e.message) for e in home.to_alice()] == [f"{n:03}" for n in range(20)]
+
+
+async def test_a_child_that_keeps_the_pipes_open_does_not_hang_the_sidecar(home: House):
+    agent = """
+    if os.fork() == 0:
+        os.setsid()
+        open("child", "w").write(str(os.getpid()))
+        time.sleep(300)
+    message = next(messages())
+    if not message["redelivered"]:
+        sys.exit(1)
+    say(type="reply", to=message["id"], text="after the crash")
+    sys.stdin.read()
+    """
+    async with home.sidecar(agent):
+        try:
+            await home.write("hello")
+            await home.tap.until(home.to_alice)
+        finally:
+            kill_recorded(home)
+
+
+def kill_recorded(home: House) -> None:
+    """End the child that left its agent's session on purpose."""
+    with suppress(OSError, ValueError):
+        os.kill(int((home.folder / "child").read_text()), signal.SIGKILL)
+
+
+async def test_children_in_the_agents_session_end_with_it(home: House):
+    agent = """
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        time.sleep(300)
+    say(type="post", text=str(os.getpid()))
+    sys.exit(1)
+    """
+    async with home.sidecar(agent, agent={"restart_limit": 0}):
+        await home.state(WorkerState.FAILED)
+
+        (leader,) = home.posts()
+        assert not processes_of_group(int(leader))
+
+
+def processes_of_group(group: int) -> list[int]:
+    """Live processes of a process group."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+async def test_an_agent_that_closes_its_output_but_lives_is_still_handed_messages(home: House):
+    agent = """
+    os.close(1)
+    for message in messages():
+        open("got", "w").write(message["text"])
+    """
+    async with home.sidecar(agent):
+        sent = await home.write("hello")
+        await home.tap.until(lambda: "delivered" in home.receipts(sent))
+
+        assert (home.folder / "got").read_text() == "hello"
+
+
+async def test_an_agent_that_closes_its_input_but_lives_is_shown_as_stalled(home: House):
+    agent = """
+    os.close(0)
+    say(type="post", text="deaf")
+    time.sleep(300)
+    """
+    async with home.sidecar(agent):
+        await home.tap.until(home.posts)
+        await home.write("hello")
+
+        await home.state(WorkerState.STALLED)
+        assert home.presence().detail == "it closed its input"
+
+
+@pytest.mark.requirement("sidecar-output-backpressured")
+async def test_an_agent_that_floods_its_output_is_held_back_and_every_post_is_stored(home: House):
+    agent = """
+    for n in range(400):
+        say(type="post", text=f"{n} " + "x" * 2000)
+    for message in messages():
+        say(type="reply", to=message["id"], text="still here")
+    """
+    async with home.sidecar(agent):
+        await home.write("hello")
+        await home.tap.until(home.to_alice)
+        await home.tap.until(lambda: len(home.posts()) == 400)
+
+        assert [p.split()[0] for p in home.posts()] == [str(n) for n in range(400)]
+
+
+async def test_an_agent_that_prints_without_end_does_not_starve_the_rest(home: House):
+    agent = """
+    import threading
+    def flood():
+        while True:
+            sys.stdout.write("noise\\n")
+    threading.Thread(target=flood, daemon=True).start()
+    for message in messages():
+        sys.stdout.write("\\n" + json.dumps(dict(type="seen", id=message["id"])) + "\\n")
+    """
+    async with home.sidecar(agent, log_level="warning"):
+        sent = await home.write("hello")
+        await home.tap.until(lambda: "delivered" in home.receipts(sent))
+
+
+async def test_the_agents_error_output_goes_to_the_log(home: House):
+    async with home.sidecar('sys.stderr.write("oh no\\n"); sys.stdin.read()'):
+        await home.state(WorkerState.IDLE)
+        async with asyncio.timeout(10):
+            while "agent stderr: oh no" not in home.log():  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+
+async def test_an_action_that_takes_long_does_not_lose_the_ones_after_it(home: House):
+    agent = """
+    message = next(messages())
+    say(type="send", to="@alice", text="before", key="k")
+    say(type="send", to="@alice", text="before", key="k")
+    say(type="seen", id=message["id"])
+    sys.stdin.read()
+    """
+    async with home.sidecar(agent):
+        sent = await home.write("go")
+        await home.seen(sent)
+
+        assert len(home.to_alice()) == 1

@@ -1,0 +1,89 @@
+"""The sidecar may be killed at any moment: nothing is lost, and nothing that it does on the bus happens twice."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from postroom.a2a.messages import text_of
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.streams import MAX_DELIVER
+from tests.sidecar.house import House, end, house
+
+pytestmark = pytest.mark.anyio
+
+WORKS = """
+for message in messages():
+    say(type="post", text="did " + message["text"])
+    say(type="send", to="@alice", text="about " + message["text"])
+    say(type="reply", to=message["id"], text="echo " + message["text"])
+"""
+
+MESSAGES = 24
+
+
+@pytest.mark.requirement("sidecar-kill-survived")
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_killed_while_messages_arrive_every_one_is_handled_and_no_effect_is_doubled(
+    tmp_path: Path, seed: int
+):
+    chance = random.Random(seed)
+    async with house(tmp_path) as home:
+        config = home.config(WORKS)
+        sent = []
+        # One kill fewer than a message may be delivered, so that none can become a dead letter.
+        for _ in range(MAX_DELIVER - 1):
+            sidecar = await home.start(config)
+            kill_after = len(home.tap.messages) + chance.randrange(5, 40)
+            for _ in range(MESSAGES // MAX_DELIVER):
+                sent.append(await home.write(f"m{len(sent)}"))
+            await home.tap.until(lambda limit=kill_after: len(home.tap.messages) >= limit)
+            sidecar.kill()
+            await sidecar.wait()
+        sidecar = await home.start(config)
+        try:
+            sent += [await home.write(f"m{n}") for n in range(len(sent), MESSAGES)]
+            await home.seen(*sent)
+            await home.all_acked()
+        finally:
+            await end(sidecar)
+
+        expected = sorted(f"m{n}" for n in range(MESSAGES))
+        posts = sorted(await stored(home, "FEED"))
+        assert posts == [f"did {name}" for name in expected]
+        letters = sorted(await stored(home, "INBOX"))
+        assert letters == sorted(f"{w} {name}" for name in expected for w in ("about", "echo"))
+
+
+async def stored(home: House, stream: str) -> list[str]:
+    """Texts of the worker's own records in the log."""
+    return [
+        text_of(Envelope.decode(message.payload).message)
+        async for message in home.rig.admin.replay(stream)
+        if message.sender_uid == home.worker
+    ]
+
+
+async def test_a_message_confirmed_before_the_kill_is_not_handed_over_again(home: House):
+    """The acknowledgement is lost on purpose: the sidecar is stopped the moment the receipt is stored."""
+    agent = """
+    for message in messages():
+        say(type="post", text="handled " + message["text"])
+        say(type="seen", id=message["id"])
+    """
+    config = home.config(agent)
+    sidecar = await home.start(config)
+    asked = await home.write("once")
+    await home.seen(asked)
+    sidecar.kill()
+    await sidecar.wait()
+
+    journal = (home.folder / "state" / "confirmed").read_text().split()
+    assert journal == [asked, home.alice.uid]
+    async with home.sidecar(agent):
+        await home.seen(await home.write("twice"))
+        await home.all_acked()
+
+    assert home.posts() == ["handled once", "handled twice"]
