@@ -22,6 +22,9 @@ from typing import Any
 from benchmarks.spread import Spread, paired
 from postroom import __version__
 
+TITLE, CELL = 41, 29
+"""Columns of the table."""
+
 
 @dataclass
 class Sheet:
@@ -104,27 +107,30 @@ def write(result: dict[str, Any], folder: Path) -> Path:
 
 
 def table(result: dict[str, Any]) -> str:
-    """The result for a terminal."""
+    """The result for a terminal: medians with their range; metrics of one thing (`thing: metric`) share a line."""
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     lines = [
         f"{result['name']}: {result['date']}, {result['cores']} cores",
         f"load {result['load_before']} before, {result['load_after']} after; {versions}",
         "",
-        _line("", "median", "min", "max", ""),
     ]
-    lines += [
-        _line(row["metric"], row["value"], row["min"], row["max"], row["unit"])
-        for row in result["rows"]
-    ]
+    things: dict[str, list[str]] = {}
+    for row in result["rows"]:
+        thing, _, metric = row["metric"].partition(": ")
+        shown = _cell(row["value"], row["unit"], row["min"], row["max"])
+        things.setdefault(thing, []).append(f"{metric} {shown}".strip())
+    lines += [_line(thing, *cells) for thing, cells in things.items()]
     if result["ratios"]:
-        lines += ["", _line("ratio, round by round", "median", "min", "max", "")]
+        lines += ["", "ratios, round by round"]
     for name, value in result["ratios"].items():
-        lines.append(_line(name, value, *result["ratio_ranges"][name], ""))
+        lines.append(_line(name, _cell(value, "", *result["ratio_ranges"][name])))
     lines += ["", *(f"- {note}" for note in result["notes"])]
     return "\n".join(lines).rstrip()
 
 
-def _line(what: str, *cells: object) -> str:
-    *numbers, unit = cells
-    shown = (f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in numbers)
-    return (f"  {what:<52}" + "".join(f"{cell:>9}" for cell in shown) + f"  {unit}").rstrip()
+def _cell(value: float, unit: str, least: float, greatest: float) -> str:
+    return f"{value:g} {unit}".strip() + f" ({least:g} to {greatest:g})"
+
+
+def _line(title: str, *cells: str) -> str:
+    return (f"  {title:<{TITLE}} " + " ".join(f"{cell:<{CELL}}" for cell in cells)).rstrip()

@@ -18,8 +18,8 @@ from postroom.client.http import Client
 from postroom.client.records import Worker
 
 ECHO = Path(__file__).resolve().parent.parent / "examples" / "echo.toml"
-DEADLINE = 60.0
-"""Seconds that any one command may take."""
+DEADLINE = 90.0
+"""Seconds that any one command may take; longer than `up --detach` itself waits, so that it can tidy up."""
 
 _KEPT = ("PATH", "LANG", "PYTHONPATH", "VIRTUAL_ENV", "POSTROOM_NATS_SERVER")
 

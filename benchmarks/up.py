@@ -40,19 +40,19 @@ def run(sheet: Sheet, *, quick: bool) -> None:
     fresh: list[Start] = []
     known: list[Start] = []
     with scratch_folder() as scratch:
-        for number in range(1 if quick else 5):
+        for number in range(1 if quick else 4):
             folder = scratch / str(number)
             folder.mkdir()
             raw.append(asyncio.run(_nats_server(folder / "store")))
             fresh.append(asyncio.run(_post_room(folder)))
             known.append(asyncio.run(_post_room(folder)))
-    sheet.add("nats-server alone, to its greeting", raw, "ms")
+    sheet.add("nats-server alone: to its greeting", raw, "ms")
     for name, starts in (("fresh state", fresh), ("existing state", known)):
         bus, ready = [start.bus for start in starts], [start.ready for start in starts]
-        sheet.add(f"postroom up, {name}, to /livez and bus", bus, "ms")
-        sheet.add(f"postroom up, {name}, to /readyz", ready, "ms")
-        sheet.compare(f"to /livez and bus / nats-server alone, {name}", bus, raw)
-        sheet.compare(f"to /readyz / nats-server alone, {name}", ready, raw)
+        sheet.add(f"postroom up, {name}: to /livez and bus", bus, "ms")
+        sheet.add(f"postroom up, {name}: to /readyz", ready, "ms")
+        sheet.compare(f"/livez and bus / alone, {name}", bus, raw)
+        sheet.compare(f"/readyz / alone, {name}", ready, raw)
     sheet.note(
         "nats-server alone: an empty JetStream store, no accounts, until its INFO line is read."
     )

@@ -101,7 +101,7 @@ def test_a_problem_has_the_members_of_rfc_9457_and_the_code(kind: type[PostroomE
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(418, CallerError), (500, PostroomError), (399, PostroomError)]
+    "status, kind", [(418, CallerError), (500, PostroomError), (399, PostroomError)]
 )
 def test_an_unknown_code_is_judged_by_its_status(status: int, kind: type[PostroomError]):
     assert type(from_problem({"code": "of-a-later-version"}, status)) is kind
@@ -120,7 +120,7 @@ def test_any_problem_document_becomes_an_error(document: dict[str, object], stat
 
 @pytest.mark.requirement("errors-exit-codes")
 @pytest.mark.parametrize(
-    ("kind", "status"),
+    "kind, status",
     [
         (PostroomError, 1),
         (CallerError, 1),
@@ -141,7 +141,7 @@ def test_the_most_specific_class_decides_the_exit_code(kind: type[PostroomError]
 
 @pytest.mark.requirement("errors-http-status")
 @pytest.mark.parametrize(
-    ("kind", "status"),
+    "kind, status",
     [
         (PostroomError, 500),
         (errors.InvalidTemplate, 422),

@@ -245,6 +245,7 @@ EXIT_CODES: dict[type[PostroomError], int] = {
 
 HTTP_STATUS: dict[type[PostroomError], int] = {
     PostroomError: 500,
+    CallerError: 400,
     InvalidInput: 422,
     MessageTooLarge: 413,
     NotFound: 404,
@@ -311,4 +312,4 @@ def from_problem(document: dict[str, object], status: int) -> PostroomError:
     if cls is None:
         cls = CallerError if 400 <= status < 500 else PostroomError
     detail = str(document.get("detail") or document.get("title") or f"HTTP status {status}")
-    return cls(detail, remedy=str(document.get("remedy", "")))
+    return cls(detail, remedy=str(document.get("remedy") or ""))

@@ -27,7 +27,7 @@ from postroom.errors import (
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.streams import BY_NAME, agent_consumer
-from tests.bus.contract import TIMEOUT, Heard, NatsPair, Taken
+from tests.bus.contract import TIMEOUT, Heard, NatsPair, Taken, impatient
 from tests.rig import Rig, new_uid, open_server, running_bus, running_server
 
 pytestmark = pytest.mark.anyio
@@ -194,7 +194,9 @@ def notice(monkeypatch: pytest.MonkeyPatch, target: object, name: str) -> asynci
 async def test_a_server_that_hangs_is_left_and_found_again(
     nats: NatsPair, monkeypatch: pytest.MonkeyPatch
 ):
+    """The record may go down with the old connection; it comes again then."""
     monkeypatch.setattr(pulling_module, "HEARTBEAT", 0.2)
+    await nats.admin.ensure_consumer(impatient(nats.bob.uid))
     taken = Taken()
     await pulling(nats.bob, taken)
     gave_up = notice(monkeypatch, link_of(nats.bob).client, "force_reconnect")

@@ -18,12 +18,16 @@ anything = st.recursive(
     | st.just(10**400)
     | st.floats()
     | any_text
-    | st.sampled_from(["idle", "seen", "dead", "2026-01-31T12:00:00Z", "0001-01-01T00:00:00+23:59"]),
+    | st.sampled_from(
+        ["idle", "seen", "dead", "2026-01-31T12:00:00Z", "0001-01-01T00:00:00+23:59"]
+    ),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(any_text, inner, max_size=3),
     max_leaves=6,
 )
 
-too_deep = st.sampled_from([b"[" * 100_000, b'{"a":' * 100_000, b'{"v":1,"message":' + b"[" * 99_999])
+too_deep = st.sampled_from(
+    [b"[" * 100_000, b'{"a":' * 100_000, b'{"v":1,"message":' + b"[" * 99_999]
+)
 
 
 def payloads(valid: Mapping[str, Any]) -> st.SearchStrategy[bytes]:

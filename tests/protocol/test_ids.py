@@ -137,7 +137,9 @@ def test_a_nick_that_could_be_read_as_a_uid_is_refused(nick: str):
         check_nick(nick)
 
 
-@pytest.mark.parametrize("nick", ["scout", "reader-2", "peter", "rooter", "humane", "usher", "4ever"])
+@pytest.mark.parametrize(
+    "nick", ["scout", "reader-2", "peter", "rooter", "humane", "usher", "4ever"]
+)
 def test_an_ordinary_nick_passes(nick: str):
     assert check_nick(nick) == nick
 

@@ -85,7 +85,7 @@ def test_reports_of_a_living_message_lead_to_one_state_in_any_order(
 
 @pytest.mark.requirement("receipts-final-states")
 @pytest.mark.parametrize(
-    ("expects_reply", "final"),
+    "expects_reply, final",
     [(True, {State.ANSWERED, State.DEAD}), (False, {State.SEEN, State.ANSWERED, State.DEAD})],
 )
 def test_a_message_is_final_answered_or_dead_or_seen_if_it_expects_no_reply(

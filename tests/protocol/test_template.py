@@ -81,7 +81,7 @@ def test_each_key_reaches_the_template():
     )
 
 
-@pytest.mark.parametrize(("adapter", "confirm"), [("jsonl", "explicit"), ("text", "read")])
+@pytest.mark.parametrize("adapter, confirm", [("jsonl", "explicit"), ("text", "read")])
 def test_the_adapter_decides_the_default_confirmation(adapter: str, confirm: str):
     parsed = parse_template(_smallest(workstation=f'adapter = "{adapter}"'))
 
@@ -118,7 +118,7 @@ def test_a_value_is_checked_like_what_it_is_put_into(value: str):
 
 @pytest.mark.requirement("template-unknown-refused")
 @pytest.mark.parametrize(
-    ("text", "hint"),
+    "text, hint",
     [
         (_smallest(computer=""), "compute"),
         (_smallest(workstation='comand = ["x"]'), "command"),
@@ -135,7 +135,7 @@ def test_an_unknown_table_or_key_is_refused_with_the_nearest_known(text: str, hi
 
 @pytest.mark.requirement("template-values-checked")
 @pytest.mark.parametrize(
-    ("text", "place"),
+    "text, place",
     [
         ("worker = 5", "worker"),
         ("[worker]\nname = 'scout'", "workstation.command"),
@@ -187,7 +187,7 @@ def test_a_folder_that_is_relative_the_root_or_climbs_is_refused(path: str):
     "name", ["", ".", "..", ".env", "../x", "a/b", "/etc/passwd", "a\\u0000", "a\\n", "a b", "-rf"]
 )
 def test_a_file_that_is_no_plain_name_beside_the_template_is_refused(name: str):
-    with pytest.raises(InvalidTemplate, match="workstation.files"):
+    with pytest.raises(InvalidTemplate, match=r"workstation.files"):
         parse_template(_smallest(workstation=f'files = ["{name}"]'))
 
 
@@ -212,17 +212,59 @@ def test_a_template_over_the_limit_is_refused():
 
 
 keys = st.sampled_from(
-    ["worker", "workstation", "compute", "sidecar", "overrides", "name", "project", "command"]
-    + ["adapter", "env", "files", "read_only", "memory_mb", "restart_limit", "x", '"{a}"', "a.b"]
+    [
+        "worker",
+        "workstation",
+        "compute",
+        "sidecar",
+        "overrides",
+        "name",
+        "project",
+        "command",
+        "adapter",
+        "env",
+        "files",
+        "read_only",
+        "memory_mb",
+        "restart_limit",
+        "x",
+        '"{a}"',
+        "a.b",
+    ]
 )
 literals = st.sampled_from(
-    ['"a"', "'/'", '"{x}"', "[]", '["a"]', "[1]", "{}", '{A="b"}', "1", "-1", "9" * 5000, "nan"]
-    + ["true", "1979-05-27T07:32:00Z", "'''", '"\\u0000"', "[" * 3000, "0x", "{a={a=1}}"]
+    [
+        '"a"',
+        "'/'",
+        '"{x}"',
+        "[]",
+        '["a"]',
+        "[1]",
+        "{}",
+        '{A="b"}',
+        "1",
+        "-1",
+        "9" * 5000,
+        "nan",
+        "true",
+        "1979-05-27T07:32:00Z",
+        "'''",
+        '"\\u0000"',
+        "[" * 3000,
+        "0x",
+        "{a={a=1}}",
+    ]
 )
-lines = st.builds("{} = {}".format, keys, literals) | keys.map("[{}]".format) | keys.map("[[{}]]".format)
+lines = (
+    st.builds("{} = {}".format, keys, literals)
+    | keys.map("[{}]".format)
+    | keys.map("[[{}]]".format)
+)
 toml_like = st.lists(lines, max_size=8).map("\n".join)
 values = st.dictionaries(
-    st.sampled_from(["folder", "mode", "x"]), st.text(st.characters(exclude_categories=())), max_size=2
+    st.sampled_from(["folder", "mode", "x"]),
+    st.text(st.characters(exclude_categories=())),
+    max_size=2,
 )
 
 
@@ -232,7 +274,7 @@ values = st.dictionaries(
 @example("a = " + "[" * 5000)
 @example("a = " + "9" * 5000)
 @example("a = " + "{a=" * 5000)
-@example("." .join("a" * 5000) + " = 1")
+@example(".".join("a" * 5000) + " = 1")
 def test_any_text_is_a_template_or_an_error_of_the_template(text: str):
     try:
         parsed = parse_template(text)

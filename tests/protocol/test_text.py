@@ -40,7 +40,7 @@ def test_no_character_is_left_that_cannot_be_written_as_utf_8():
 
 @pytest.mark.requirement("text-controls-stripped")
 @pytest.mark.parametrize(
-    ("hostile", "shown"),
+    "hostile, shown",
     [
         ("\x1b[2Jgone", "[2Jgone"),
         ("\x9b31mred", "31mred"),

@@ -22,7 +22,8 @@ def test_an_instant_is_written_in_utc_with_milliseconds():
 @pytest.mark.requirement("envelope-time-rfc3339")
 @given(st.floats(YEAR_1, YEAR_9999))
 def test_an_instant_survives_the_wire_to_the_millisecond(seconds: float):
-    assert abs(parse_time(format_time(seconds)) - seconds) <= 0.001001
+    # A float has steps of 30 microseconds at the far ends of the calendar.
+    assert abs(parse_time(format_time(seconds)) - seconds) <= 0.00102
 
 
 @pytest.mark.requirement("envelope-time-rfc3339")
@@ -50,14 +51,16 @@ def test_what_is_no_instant_in_utc_is_a_violation(text: str):
 
 
 @pytest.mark.requirement("envelope-time-rfc3339")
-@given(st.text() | st.from_regex(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([+-]\d\d:\d\d|Z)", fullmatch=True))
+@given(
+    st.text() | st.from_regex(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([+-]\d\d:\d\d|Z)", fullmatch=True)
+)
 @example("0001-01-01T00:00:00+00:01")
 def test_any_text_is_an_instant_that_can_be_written_again_or_a_violation(text: str):
     try:
         instant = parse_time(text)
     except ProtocolViolation:
         return
-    assert math.isclose(parse_time(format_time(instant)), instant, abs_tol=0.001001)
+    assert math.isclose(parse_time(format_time(instant)), instant, rel_tol=0, abs_tol=0.00102)
 
 
 @pytest.mark.requirement("envelope-time-rfc3339")

@@ -10,7 +10,7 @@ import signal
 import sys
 import textwrap
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -197,7 +197,7 @@ class House:
     @asynccontextmanager
     async def sidecar(
         self, program: str, /, **changes: Any
-    ) -> AsyncIterator[asyncio.subprocess.Process]:
+    ) -> AsyncGenerator[asyncio.subprocess.Process]:
         """A running sidecar, stopped at the end."""
         process = await self.start(self.config(program, **changes))
         try:
@@ -252,9 +252,9 @@ async def end(process: asyncio.subprocess.Process) -> int:
 
 
 @asynccontextmanager
-async def house(folder: Path) -> AsyncIterator[House]:
+async def house(folder: Path, *, memory: bool = True) -> AsyncGenerator[House]:
     """A bus, its agents, the control plane's answers, a tap."""
-    async with running_bus(folder / "bus") as rig, AsyncExitStack() as stack:
+    async with running_bus(folder / "bus", memory=memory) as rig, AsyncExitStack() as stack:
         worker = new_uid()
         for stream in AGENT_CONSUMER_STREAMS:
             await rig.admin.ensure_consumer(agent_consumer(stream, worker, (PROJECT,)))

@@ -73,6 +73,12 @@ def test_an_action_with_a_wrong_field_is_told_apart_with_its_reference(line: str
     assert action.ref == 7
 
 
+def test_a_reference_that_would_fill_the_memory_is_not_kept():
+    line = json.dumps({"type": "post", "text": "x", "ref": ["x" * 2000]})
+
+    assert JsonLines().feed(line) == [Malformed("a ref has at most 1024 characters")]
+
+
 @given(st.text() | st.recursive(st.none() | st.text(), st.lists).map(json.dumps))
 def test_no_line_is_an_exception(line: str):
     for adapter in (JsonLines(), PlainText()):
@@ -112,7 +118,9 @@ def test_a_post_of_a_feed_is_its_own_kind_of_line():
 
 @pytest.mark.requirement("sidecar-text-harmless")
 @given(st.text(), st.text())
-def test_for_a_text_agent_no_text_can_pass_for_a_second_message_or_control_its_terminal(text: str, nick: str):
+def test_for_a_text_agent_no_text_can_pass_for_a_second_message_or_control_its_terminal(
+    text: str, nick: str
+):
     message = Incoming("m1", Sender("a" * 32, nick, "worker"), "@reader", text)
     rendered = PlainText().render(message).decode()
 

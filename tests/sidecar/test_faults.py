@@ -168,6 +168,22 @@ async def test_an_agent_that_never_reads_is_handed_no_more_and_nothing_is_lost(h
         assert [text_of(e.message) for e in home.to_alice()] == [f"{n:03}" for n in range(20)]
 
 
+async def test_hostile_values_in_well_formed_lines_do_not_end_the_sidecar(home: House):
+    agent = r"""
+    strange = "\ud800 \u0000 \u202e"
+    for text in (strange, "", "x" * 100_000):
+        for kind in ("send", "reply", "post", "seen", "status"):
+            say(type=kind, to="@alice", text=text, key=text, id=text, state=text, ref=text)
+            say(type=kind, to=text, text=text, project=text, ref=[text] * 3, expires_in=1e9)
+    say(type="send", to="@alice", text="still here", key=strange + "2")
+    sys.stdin.read()
+    """
+    async with home.sidecar(agent):
+        await home.tap.until(lambda: "still here" in [text_of(e.message) for e in home.to_alice()])
+        asked = await home.write("and you?")
+        await home.tap.until(lambda: "delivered" in home.receipts(asked))
+
+
 async def test_a_child_that_keeps_the_pipes_open_does_not_hang_the_sidecar(home: House):
     agent = """
     if os.fork() == 0:

@@ -79,8 +79,15 @@ class Front:
         if headers.get(b"host", "").lower() not in self._hosts:
             raise Forbidden("this Host is not served here")
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit(origin).netloc.lower() not in self._hosts:
+        if origin is not None and _authority(origin) not in self._hosts:
             raise Forbidden("this Origin may not call")
+
+
+def _authority(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 async def _answer(scope: Scope, receive: Receive, send: Send, status: int, body: object) -> None:

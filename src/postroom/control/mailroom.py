@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import getpass
 import re
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -117,7 +117,7 @@ class Crew:
 
 
 @contextlib.asynccontextmanager
-async def hire() -> AsyncIterator[Crew]:
+async def hire() -> AsyncGenerator[Crew]:
     """A crew for as long as the context lasts."""
     async with asyncio.TaskGroup() as group:
         crew = Crew(group)

@@ -7,7 +7,6 @@ import json
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from postroom.errors import AlreadyRunning, StateUnwritable
 from postroom.settings import Settings
@@ -122,12 +121,5 @@ def write_private(path: Path, content: bytes) -> None:
             file.write(content)
         part.replace(path)
     except OSError as error:
+        part.unlink(missing_ok=True)
         raise StateUnwritable(f"cannot write {path}: {error.strerror}") from error
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in `path`, empty if there is no such file."""
-    try:
-        return json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return {}

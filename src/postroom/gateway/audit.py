@@ -53,9 +53,7 @@ class AuditLog:
     def _open(self) -> int:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            return os.open(
-                self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
+            return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise self._unwritable(error.strerror) from error
 

@@ -72,7 +72,7 @@ class RelayGateway:
         upstreams: Mapping[str, Dialer],
         audit: AuditLog,
         *,
-        deadlines: Deadlines = Deadlines(),  # noqa: B008 (frozen)
+        deadlines: Deadlines = Deadlines(),
     ) -> None:
         self._folder = folder
         self._deadlines = deadlines
@@ -104,11 +104,15 @@ class RelayGateway:
         if door is None or door.server is None:
             return
         door.closed = True
+        door.path.unlink(missing_ok=True)
+        # Who has connected already is let in by these turns of the loop, to be refused: a connection that
+        # asyncio has accepted when its server closes would stay open, unserved.
+        for _ in range(3):
+            await asyncio.sleep(0)
         door.server.close()
         for task in door.tasks:
             task.cancel()
         await asyncio.gather(*door.tasks, return_exceptions=True)
-        door.path.unlink(missing_ok=True)
 
     async def close(self) -> None:
         """See `GatewayProvider.close`."""
@@ -136,6 +140,9 @@ class RelayGateway:
             await self._pass(door, reader, writer, visit)
         except (PostroomError, TimeoutError, OSError) as error:
             visit.verdict = f"refused: {str(error) or type(error).__name__}"
+        except asyncio.CancelledError:
+            if not door.closed:  # cut by `close_door`, which is what this task ends with
+                raise
         finally:
             writer.transport.abort()
             door.tasks.discard(task)

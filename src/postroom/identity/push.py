@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import nats.errors
+
 from postroom.bus.system import SystemConnection
 from postroom.errors import PostroomError, ProtocolViolation, ServerFailed
 from postroom.identity import jwt
@@ -42,7 +44,7 @@ async def _is_current(
     connection: SystemConnection, account: str, token: str, timeout: float
 ) -> bool:
     subject = f"$SYS.REQ.ACCOUNT.{account}.CLAIMS.LOOKUP"
-    known = (await connection.request(subject, b"", timeout=timeout)).data
+    known = await _ask(connection, subject, b"", timeout)
     if not known:
         return False
     try:
@@ -52,12 +54,18 @@ async def _is_current(
 
 
 async def _push(connection: SystemConnection, account: str, token: str, timeout: float) -> None:
-    answer = await connection.request("$SYS.REQ.CLAIMS.UPDATE", token.encode(), timeout=timeout)
-    document = _answer(answer.data)
+    document = _answer(await _ask(connection, "$SYS.REQ.CLAIMS.UPDATE", token.encode(), timeout))
     data = document.get("data")
     if isinstance(data, dict) and data.get("code") == 200 and data.get("account") == account:
         return
     raise ServerFailed(f"the server refused account {account}: {document.get('error', data)}")
+
+
+async def _ask(connection: SystemConnection, subject: str, payload: bytes, timeout: float) -> bytes:
+    try:
+        return (await connection.request(subject, payload, timeout=timeout)).data
+    except nats.errors.Error as error:
+        raise ServerFailed(f"nats-server does not answer {subject}: {error}") from error
 
 
 def _answer(payload: bytes) -> dict[str, Any]:

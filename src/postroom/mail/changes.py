@@ -111,7 +111,9 @@ class Listener:
         if not (self._waiting or self._gap or self._closed):
             self._wake.clear()
             try:
-                await asyncio.wait_for(self._wake.wait(), timeout)
+                # Not `wait_for`: before Python 3.12 it loses a cancellation that comes with the result.
+                async with asyncio.timeout(timeout):
+                    await self._wake.wait()
             except TimeoutError:
                 return Signal.QUIET
         if self._gap:

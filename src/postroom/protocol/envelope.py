@@ -72,9 +72,7 @@ class Envelope:
             if value := getattr(self, key):
                 record[key] = value
         try:
-            payload = json.dumps(
-                record, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-            )
+            payload = json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         except (ValueError, RecursionError) as error:
             raise InvalidInput(f"the message cannot be written as JSON: {error}") from error
         # A lone surrogate has no UTF-8 form; it may come from an agent's JSON line.
@@ -107,7 +105,9 @@ class Envelope:
                 sent_at=parse_time(_text(record, "sent_at")),
                 expects_reply=record.get("expects_reply") is True,
                 reply_to=_text(record, "reply_to", ""),
-                expires_at=parse_time(_text(record, "expires_at")) if "expires_at" in record else 0.0,
+                expires_at=parse_time(_text(record, "expires_at"))
+                if "expires_at" in record
+                else 0.0,
                 requeue_of=_text(record, "requeue_of", ""),
                 response_subject=_text(record, "response_subject", ""),
             )

@@ -158,7 +158,9 @@ def _parameters(document: dict[str, Any], values: Mapping[str, str]) -> dict[str
                 f"the template has no parameter {key!r}", remedy=f"[overrides] declares: {known}"
             )
         if not _is_passable(values[key]):
-            raise InvalidTemplate(f"the value of the parameter {key!r} cannot be passed to a program")
+            raise InvalidTemplate(
+                f"the value of the parameter {key!r} cannot be passed to a program"
+            )
     return declared | dict(values)
 
 

@@ -24,6 +24,9 @@ from postroom.sidecar.wire import backoff
 DRAIN_TIMEOUT = 10.0
 """Seconds to carry out what an ended agent had printed before its end."""
 
+STOP_TIMEOUT = 1.0
+"""The same when the worker is being stopped, and whoever stops it will not wait for long."""
+
 NOT_EXECUTABLE = 127
 """Exit code that shells use for a program that cannot be started."""
 
@@ -134,7 +137,7 @@ class Agent:
     async def _one_run(self, host: AgentHost, grace: float) -> Exit:
         try:
             process = await AgentProcess.start(self._config.command, self._env, self._cwd)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a word of the command may not be encodable
             _log.error("the agent cannot be started: %s", error)
             return Exit(NOT_EXECUTABLE)
         session = Session(process, make_adapter(self._config.adapter), self._status)
@@ -154,7 +157,8 @@ class Agent:
                 await asyncio.wait({writer})  # it must not publish this run after its end
                 await self._publish(None)
                 process.read_rest()
-                await asyncio.wait(readers, timeout=DRAIN_TIMEOUT)
+                patience = STOP_TIMEOUT if self._stop.is_set() else DRAIN_TIMEOUT
+                await asyncio.wait(readers, timeout=patience)
                 for task in readers:
                     task.cancel()
         finally:

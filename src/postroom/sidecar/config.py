@@ -18,6 +18,8 @@ from postroom.protocol.ids import check_name, check_uid
 ENVIRONMENT = "POSTROOM_SIDECAR_CONFIG"
 """Environment variable with the path of the configuration file."""
 
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
 ADAPTERS = ("jsonl", "text")
 CONFIRMATIONS = {"jsonl": "explicit", "text": "read"}
 """When a message counts as seen, unless the template says otherwise, for each adapter."""
@@ -114,7 +116,7 @@ class SidecarConfig:
     canaries: Mapping[str, Any] = field(default_factory=dict)
     sandbox_level: str = ""
     log_level: str = "info"
-    stop_grace: float = 2.0
+    stop_grace: float = 1.5
 
     @classmethod
     def parse(cls, record: object) -> SidecarConfig:
@@ -138,8 +140,8 @@ class SidecarConfig:
                 projects=tuple(check_name(str(name), "project") for name in projects),
                 jwt_expires_at=float(record.get("jwt_expires_at") or 0.0),
                 canaries=record.get("canaries") or {},
-                stop_grace=float(record.get("stop_grace", 2.0)),
-                log_level=str(record.get("log_level") or "info"),
+                stop_grace=float(record.get("stop_grace", 1.5)),
+                log_level=_level(record.get("log_level") or "info"),
                 **{name: str(record.get(name) or "") for name in _TEXTS},
             )
         except KeyError as error:
@@ -180,6 +182,12 @@ def load(path: Path) -> SidecarConfig:
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and "\0" not in value
+
+
+def _level(value: object) -> str:
+    if value not in LOG_LEVELS:
+        raise InvalidInput(f"there is no log level {value!r}", remedy=f"one of {LOG_LEVELS}")
+    return str(value)
 
 
 def _secret(value: object) -> bytes:

@@ -65,7 +65,7 @@ class Door:
         try:
             await self._relay(reader, writer)
         except OSError as error:
-            _log.info("a connection through the %s door ended: %s", self._preface.protocol, error)
+            _log.debug("a connection through the %s door ended: %s", self._preface.protocol, error)
         except asyncio.CancelledError:
             # The door closes; asyncio's server would report the cancellation as an error.
             _log.debug("a connection was cut with its door")

@@ -142,8 +142,6 @@ class Inbox:
             self._settle(envelope.id, sender, delivery)
         elif (held := self._window.get(envelope.id)) is not None:
             held.delivery = delivery
-        elif envelope.expired(self._now()):
-            await delivery.ack()  # the post office declares it dead
         else:
             await self._hand_over(delivery, envelope)
 
@@ -165,7 +163,10 @@ class Inbox:
         except AgentGone:
             await delivery.nak(redelivery_delay(delivery.attempt))
             return
-        # Nothing is awaited from here to `add`: the run that ends next will give it back.
+        if envelope.expired(self._now()):
+            await delivery.ack()  # the post office declares it dead
+            return
+        # Nothing is awaited from `running` to `add`: the run that ends next will give it back.
         held = Held(delivery, self._incoming(envelope, sender, alone), context_of(envelope.message))
         self._window.add(envelope.id, held, alone=alone)
         self._changed()

@@ -57,7 +57,9 @@ class Derivation:
 
 def own_key(kind: str, key: str) -> Key:
     """The key that the agent gave; it may repeat an action after a crash of its own."""
-    return Key(f"own:{kind}:{key}", repeatable=True)
+    # Hashed, since a text out of JSON may hold lone surrogates, which have no UTF-8 form.
+    digest = hashlib.sha256(key.encode("utf-8", errors="surrogatepass")).hexdigest()
+    return Key(f"own:{kind}:{digest}", repeatable=True)
 
 
 def random_key() -> Key:

@@ -28,7 +28,7 @@ from postroom.sidecar.wall import BREACHED, Wall, examine
 from postroom.sidecar.window import WINDOW
 
 CONNECT_TIMEOUT = 20.0
-SETTLE_TIMEOUT = 2.0
+SETTLE_TIMEOUT = 1.0
 """Seconds at the end for acknowledgements that are under way."""
 
 NOTICE_BATCH = 8

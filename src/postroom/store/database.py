@@ -126,7 +126,9 @@ class Database:
         self._waiting += 1
         call = asyncio.get_running_loop().run_in_executor(threads, _call, engine, work, autocommit)
         try:
-            return await asyncio.wait_for(call, CALL_TIMEOUT)
+            # Not `wait_for`: before Python 3.12 it loses a cancellation that comes together with the result.
+            async with asyncio.timeout(CALL_TIMEOUT):
+                return await call
         except TimeoutError as error:
             raise RequestTimeout("the database did not answer in time") from error
         finally:

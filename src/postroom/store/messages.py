@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 
-from sqlalchemy import Connection, Select, and_, func, or_, select, update
+from sqlalchemy import Connection, Select, and_, false, func, or_, select, update
 from sqlalchemy.dialects.sqlite import insert
 
 from postroom.protocol.receipts import State
@@ -129,7 +129,7 @@ def unread_counts(connection: Connection, recipients: Iterable[str]) -> dict[str
 
 def _unread():  # noqa: ANN202 (SQLAlchemy's expression type says nothing)
     states = (State.ACCEPTED.value, State.DELIVERED.value)
-    return and_(messages.c.final.is_(False), messages.c.state.in_(states))
+    return and_(messages.c.final == false(), messages.c.state.in_(states))
 
 
 def chat(

@@ -114,8 +114,8 @@ messages = Table(
     UniqueConstraint("sender", "id"),
     Index("ix_messages_id", "id"),
     Index("ix_messages_recipient", "recipient", "seq"),
-    Index("ix_messages_sender", "sender", "seq"),
-    Index("ix_messages_reply_to", "reply_to", sqlite_where=text("reply_to != ''")),
+    Index("ix_messages_pair", "sender", "recipient", "seq"),
+    Index("ix_messages_reply_to", "reply_to", "sender", "recipient"),
     Index("ix_messages_requeue_of", "requeue_of", sqlite_where=text("requeue_of != ''")),
     Index("ix_messages_open", "recipient", "stored_at", sqlite_where=text("final = 0")),
     Index("ix_messages_expiry", "expires_at", sqlite_where=text("final = 0 AND expires_at > 0")),
@@ -166,7 +166,7 @@ deadletters = Table(
     Column("attempts", Integer, nullable=False),
     Column("at", Float, nullable=False),
     Column("dropped_at", Float),
-    Index("ix_deadletters_message", "sender", "message_id"),
+    Index("ix_deadletters_message", "message_id", "sender"),
 )
 
 alerts = Table(
@@ -178,7 +178,7 @@ alerts = Table(
     Column("about", Text, nullable=False),
     Column("text", Text, nullable=False),
     Column("at", Float, nullable=False),
-    Index("ix_alerts_about", "kind", "about", sqlite_where=text("about != ''")),
+    Index("ix_alerts_about", "about", "kind"),
 )
 
 cursors = Table(

@@ -155,9 +155,9 @@ class PullLoop:
         if self._generation == self._link.generation:
             return
         generation, former = self._link.generation, self._subscription
-        self._inbox = f"_I.{self._own}.js.p.{new_token()}"
-        self._subscription = await self._link.listen(self._inbox, self._arrived)
-        self._generation = generation
+        inbox = f"_I.{self._own}.js.p.{new_token()}"
+        self._subscription = await self._link.listen(inbox, self._arrived)
+        self._inbox, self._generation = inbox, generation
         if former is not None:
             await self._retire(former)
 

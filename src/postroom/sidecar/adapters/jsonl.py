@@ -29,6 +29,9 @@ from postroom.sidecar.adapters.actions import (
 MAX_KEY = 256
 """Characters of an idempotency key."""
 
+MAX_REF = 1024
+"""Characters of a reference as JSON: it is kept until the agent reads its receipt."""
+
 _STATES = ("working", "idle")
 
 
@@ -46,7 +49,7 @@ class JsonLines:
         try:
             return [make(record)]
         except InvalidInput as error:
-            return [Malformed(error.message, record.get("ref"))]
+            return [Malformed(error.message, record.get("ref") if _short(record) else None)]
 
     def finish(self, exit_code: int, signal: int) -> list[Action]:  # noqa: ARG002
         """Nothing: each line stands for itself."""
@@ -91,6 +94,16 @@ def text_field(record: Mapping[str, Any], key: str, default: str | None = None) 
     return value
 
 
+def _short(record: Mapping[str, Any]) -> bool:
+    return len(json.dumps(record.get("ref"))) <= MAX_REF
+
+
+def _ref(record: Mapping[str, Any]) -> Any:
+    if not _short(record):
+        raise InvalidInput(f"a ref has at most {MAX_REF} characters")
+    return record.get("ref")
+
+
 def _key(record: Mapping[str, Any]) -> str:
     key = text_field(record, "key", "")
     if len(key) > MAX_KEY:
@@ -124,7 +137,7 @@ def make_send(record: Mapping[str, Any]) -> Send:
         expects_reply=_flag(record, "expects_reply"),
         key=_key(record),
         expires_in=_seconds(record, "expires_in"),
-        ref=record.get("ref"),
+        ref=_ref(record),
     )
 
 
@@ -137,12 +150,12 @@ def make_reply(record: Mapping[str, Any]) -> Reply:
 def make_post(record: Mapping[str, Any]) -> Post:
     """The `post` in a record."""
     project = text_field(record, "project", "").removeprefix("#")
-    return Post(text_field(record, "text"), project, _key(record), record.get("ref"))
+    return Post(text_field(record, "text"), project, _key(record), _ref(record))
 
 
 def make_seen(record: Mapping[str, Any]) -> Seen:
     """The `seen` in a record."""
-    return Seen(text_field(record, "id"), record.get("ref"))
+    return Seen(text_field(record, "id"), _ref(record))
 
 
 def _make_status(record: Mapping[str, Any]) -> SetStatus:

@@ -46,13 +46,7 @@ def upgrade() -> None:
         sa.Column("at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("seq", name=op.f("pk_alerts")),
     )
-    op.create_index(
-        "ix_alerts_about",
-        "alerts",
-        ["kind", "about"],
-        unique=False,
-        sqlite_where=sa.text("about != ''"),
-    )
+    op.create_index("ix_alerts_about", "alerts", ["about", "kind"], unique=False)
     op.create_table(
         "cursors",
         sa.Column("stream", sa.Text(), nullable=False),
@@ -75,7 +69,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_deadletters")),
         sa.UniqueConstraint("origin", name=op.f("uq_deadletters_origin")),
     )
-    op.create_index("ix_deadletters_message", "deadletters", ["sender", "message_id"], unique=False)
+    op.create_index("ix_deadletters_message", "deadletters", ["message_id", "sender"], unique=False)
     op.create_table(
         "early_receipts",
         sa.Column("seq", sa.Integer(), nullable=False),
@@ -127,13 +121,10 @@ def upgrade() -> None:
         unique=False,
         sqlite_where=sa.text("final = 0"),
     )
+    op.create_index("ix_messages_pair", "messages", ["sender", "recipient", "seq"], unique=False)
     op.create_index("ix_messages_recipient", "messages", ["recipient", "seq"], unique=False)
     op.create_index(
-        "ix_messages_reply_to",
-        "messages",
-        ["reply_to"],
-        unique=False,
-        sqlite_where=sa.text("reply_to != ''"),
+        "ix_messages_reply_to", "messages", ["reply_to", "sender", "recipient"], unique=False
     )
     op.create_index(
         "ix_messages_requeue_of",
@@ -142,7 +133,6 @@ def upgrade() -> None:
         unique=False,
         sqlite_where=sa.text("requeue_of != ''"),
     )
-    op.create_index("ix_messages_sender", "messages", ["sender", "seq"], unique=False)
     op.create_index(
         "ix_messages_waiting",
         "messages",

@@ -1,0 +1,121 @@
+"""The first layer of the HTTP API: there from the first moment, and for nobody's web page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from postroom.control.front import WORKER
+from tests.control.serving import Site, serving
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def starting() -> AsyncGenerator[Site]:
+    async with serving() as site:
+        yield site
+
+
+@pytest.fixture
+async def ready() -> AsyncGenerator[Site]:
+    async with serving() as site:
+        site.front.open(site.api)
+        yield site
+
+
+@pytest.mark.requirement("http-livez-first")
+async def test_livez_answers_before_the_api_is_open(starting: Site):
+    answer = await starting.get("/livez")
+
+    assert (answer.status, answer.body) == (200, b"ok")
+
+
+@pytest.mark.requirement("http-readyz-truthful")
+async def test_readyz_says_no_until_the_api_is_open_and_after_it_is_shut(starting: Site):
+    before = await starting.get("/readyz")
+    starting.front.open(starting.api)
+    opened = await starting.get("/readyz")
+    starting.front.shut()
+    after = await starting.get("/readyz")
+
+    assert [a.status for a in (before, opened, after)] == [503, 200, 503]
+    assert [json.loads(a.body) for a in (before, opened)] == [{"ready": False}, {"ready": True}]
+
+
+@pytest.mark.requirement("http-starting-retry")
+async def test_a_request_before_the_api_is_open_is_told_to_come_again(starting: Site):
+    answer = await starting.get("/v1/status")
+
+    assert answer.status == 503
+    assert int(answer.headers["retry-after"]) > 0
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert json.loads(answer.body)["status"] == 503
+
+
+async def test_a_request_reaches_the_api_when_it_is_open(ready: Site):
+    answer = await ready.get("/v1/status?full=1")
+
+    assert (answer.status, answer.body) == (200, b"api")
+    assert ready.api.scopes[0]["path"] == "/v1/status"
+
+
+@pytest.mark.requirement("http-host-checked")
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/v1/status"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", ""]
+)
+async def test_a_request_for_another_host_is_forbidden(ready: Site, path: str, host: str):
+    answer = await ready.get(path, f"Host: {host.format(port=ready.port)}")
+
+    assert answer.status == 403
+    assert json.loads(answer.body)["code"] == "forbidden"
+    assert ready.api.scopes == []
+
+
+@pytest.mark.requirement("http-host-checked")
+async def test_a_request_with_two_hosts_does_not_reach_the_api(ready: Site):
+    answer = await ready.get("/v1/status", "Host: evil.example", f"Host: {ready.host}")
+
+    assert answer.status in (400, 403)
+    assert ready.api.scopes == []
+
+
+@pytest.mark.requirement("http-host-checked")
+@pytest.mark.parametrize("host", ["localhost:{port}", "LOCALHOST:{port}", "127.0.0.1:{port}"])
+async def test_each_name_of_the_loopback_address_is_served(ready: Site, host: str):
+    answer = await ready.get("/v1/status", f"Host: {host.format(port=ready.port)}")
+
+    assert answer.status == 200
+
+
+@pytest.mark.requirement("http-origin-checked")
+@pytest.mark.parametrize(
+    "origin",
+    ["https://evil.example", "null", "", "http://127.0.0.1", "http://127.0.0.1.evil.example"],
+)
+async def test_a_web_page_of_another_origin_is_forbidden(ready: Site, origin: str):
+    answer = await ready.get("/v1/status", f"Origin: {origin}")
+
+    assert answer.status == 403
+    assert ready.api.scopes == []
+
+
+@pytest.mark.requirement("http-origin-checked")
+async def test_a_web_page_of_our_own_origin_may_call(ready: Site):
+    assert (await ready.get("/v1/status", f"Origin: http://{ready.host}")).status == 200
+
+
+@pytest.mark.requirement("http-origin-checked")
+async def test_an_origin_that_is_no_address_is_forbidden(ready: Site):
+    assert (await ready.get("/v1/status", "Origin: http://[")).status == 403
+
+
+@pytest.mark.requirement("http-worker-unforgeable")
+@pytest.mark.parametrize("name", [WORKER, "X-Postroom-Worker", "Postroom-Worker"])
+async def test_no_header_makes_a_request_on_the_port_one_of_a_worker(ready: Site, name: str):
+    await ready.get("/v1/status", f"{name}: {'a' * 32}")
+
+    assert WORKER not in ready.api.scopes[0]

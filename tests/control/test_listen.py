@@ -1,0 +1,115 @@
+"""Where the HTTP API listens, and how a worker's connection reaches it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from postroom.control.front import WORKER, Front
+from postroom.control.listen import WorkerDialer, bind
+from postroom.errors import InvalidInput, PortTaken
+from tests.control.serving import Echo, exchange, serving
+
+pytestmark = pytest.mark.anyio
+UID, OTHER = "a" * 32, "b" * 32
+
+
+@pytest.mark.requirement("http-loopback-only")
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "10.0.0.1", "2001:db8::1"])
+async def test_an_address_that_others_can_reach_is_refused(host: str):
+    with pytest.raises(InvalidInput, match="TLS"):
+        bind(host, 0, default=0)
+
+
+@pytest.mark.requirement("http-loopback-only")
+async def test_a_host_that_is_no_address_is_refused():
+    with pytest.raises(InvalidInput):
+        bind("example.org", 0, default=0)
+
+
+async def test_a_port_that_is_free_is_the_one_that_was_asked_for():
+    with bind("127.0.0.1", 0, default=0) as first:
+        port = first.getsockname()[1]
+    with bind("127.0.0.1", port, default=0) as again:
+        assert again.getsockname() == ("127.0.0.1", port)
+
+
+@pytest.fixture
+def taken():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.requirement("http-port-chosen")
+async def test_a_chosen_port_that_is_taken_is_an_error(taken: int):
+    with pytest.raises(PortTaken, match=str(taken)):
+        bind("127.0.0.1", taken, default=taken + 1)
+
+
+@pytest.mark.requirement("http-port-chosen")
+async def test_a_default_port_that_is_taken_means_any_free_one(taken: int):
+    with bind("127.0.0.1", taken, default=taken) as listener:
+        assert listener.getsockname()[1] not in (0, taken)
+
+
+@pytest.mark.requirement("http-port-chosen")
+async def test_a_port_belongs_to_one_post_room_from_the_moment_it_is_bound():
+    with bind("127.0.0.1", 0, default=0) as first, pytest.raises(PortTaken):
+        bind("127.0.0.1", first.getsockname()[1], default=1).close()
+
+
+@pytest.mark.requirement("http-shutdown-ends")
+async def test_a_listener_that_is_stopped_ends_and_frees_its_port():
+    async with asyncio.timeout(20):
+        async with serving(Echo()) as site:
+            await site.get("/v1/status")
+
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", site.port)
+
+
+@pytest.mark.requirement("http-worker-named")
+async def test_a_dialled_connection_is_served_as_the_worker_of_the_door():
+    api = Echo()
+    dialer = WorkerDialer(api)
+
+    for uid in (UID, OTHER):
+        answer = await exchange(*await dialer.dial(uid), "/v1/status", "Host: postroom")
+        assert answer.status == 200
+
+    assert [scope[WORKER] for scope in api.scopes] == [UID, OTHER]
+
+
+@pytest.mark.requirement("http-worker-unforgeable")
+@pytest.mark.parametrize("name", [WORKER, "X-Postroom-Worker", "Postroom-Worker"])
+async def test_a_header_does_not_make_a_worker_another_one(name: str):
+    api = Echo()
+
+    await exchange(*await WorkerDialer(api).dial(UID), "/v1", "Host: postroom", f"{name}: {OTHER}")
+
+    assert api.scopes[0][WORKER] == UID
+
+
+@pytest.mark.requirement("http-worker-named")
+async def test_a_worker_passes_the_front_with_the_host_name_of_its_door():
+    front, api = Front(frozenset({"127.0.0.1:4280"})), Echo()
+    front.open(api)
+
+    answer = await exchange(*await WorkerDialer(front).dial(UID), "/v1", "Host: postroom")
+
+    assert answer.status == 200
+    assert api.scopes[0][WORKER] == UID
+
+
+async def test_several_requests_pass_on_one_dialled_connection():
+    api = Echo()
+    reader, writer = await WorkerDialer(api).dial(UID)
+
+    writer.write(b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\n")
+    async with asyncio.timeout(10):
+        await reader.readuntil(b"\r\n\r\napi")
+    await exchange(reader, writer, "/2", "Host: x")
+
+    assert [scope["path"] for scope in api.scopes] == ["/1", "/2"]
