@@ -127,7 +127,7 @@ async def test_the_credential_is_renewed_before_it_runs_out_and_the_worker_goes_
         await home.seen(after)
 
 
-@pytest.mark.requirement("sidecar-revocation-ends")
+@pytest.mark.requirement("sidecar-credential-refused")
 async def test_a_worker_whose_credential_is_refused_ends_with_the_code_of_forbidden(home: House):
     stranger = home.rig.credential(home.alice.uid)
     process = await home.start(home.config(ECHO, seed=stranger.seed))

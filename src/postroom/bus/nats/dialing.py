@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -53,6 +54,8 @@ async def reachable(servers: Sequence[str], deadline: float) -> None:
             except OSError:  # TimeoutError is one
                 continue
             writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
             return
         if remaining(deadline) == 0:
             raise BusDisconnected(f"no bus answers at {places(servers)}")
