@@ -472,7 +472,6 @@ async def test_a_poke_makes_an_abandoned_record_leave_its_advisory(pair: Pair):
     await pair.bob.consume("INBOX", pair.bob.uid, taken)
     await taken.next()
     await pair.cut(pair.bob)
-    await inboxed(pair, b"y")
 
     async def poked() -> Delivery:
         while True:
@@ -485,6 +484,8 @@ async def test_a_poke_makes_an_abandoned_record_leave_its_advisory(pair: Pair):
     said = json.loads((await asyncio.wait_for(poked(), TIMEOUT)).message.payload)
 
     assert said["stream_seq"] == 1
+    await inboxed(pair, b"y")
+    await pair.admin.poke("INBOX", pair.bob.uid)
     assert (await pair.admin.pending("INBOX", pair.bob.uid))[0] == 1
 
 

@@ -474,7 +474,9 @@ async def test_streams_may_be_ensured_again_with_other_bounds(nats: NatsPair):
     assert info["config"]["filter_subjects"] == ["project.main.feed.*", "project.more.feed.*"]
 
 
-async def test_a_deleted_consumer_is_reported_and_waited_for(nats: NatsPair):
+async def test_a_deleted_consumer_is_waited_for(nats: NatsPair, monkeypatch: pytest.MonkeyPatch):
+    # A pull that arrives while its consumer is being deleted is never answered: the heartbeats tell.
+    monkeypatch.setattr(pulling_module, "HEARTBEAT", 0.2)
     taken = Taken()
     await pulling(nats.bob, taken)
 

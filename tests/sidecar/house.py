@@ -101,6 +101,16 @@ class House:
         """States that the worker reported of itself."""
         return [Presence.decode(m.payload).state for m in self.tap.of("status")]
 
+    def presences(self) -> list[Presence]:
+        """All presence records."""
+        return [Presence.decode(m.payload) for m in self.tap.of("status")]
+
+    def fifo(self, name: str) -> Path:
+        """A named pipe in the workspace, for an agent that waits for a word of the test's."""
+        path = self.folder / name
+        os.mkfifo(path)
+        return path
+
     def presence(self) -> Presence:
         """The last presence record."""
         return Presence.decode(self.tap.of("status")[-1].payload)

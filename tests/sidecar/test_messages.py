@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 
@@ -64,21 +65,39 @@ async def test_the_agent_is_told_who_wrote_and_who_it_is(home: House):
 async def test_delivered_is_reported_when_the_agent_has_read_and_seen_only_when_it_says_so(
     home: House,
 ):
-    agent = """
+    go = home.fifo("go")
+    agent = f"""
     first = next(messages())
-    next(messages())
+    open("{go}").read()
     say(type="seen", id=first["id"])
     sys.stdin.read()
     """
     async with home.sidecar(agent):
         first = await home.write("one")
+        second = await home.write("two")
         await home.tap.until(lambda: home.receipts(first))
         assert home.receipts(first) == ["delivered"]
+        assert home.receipts(second) == []
 
-        second = await home.write("two")
+        await asyncio.to_thread(go.write_text, "")
         await home.seen(first)
         await home.tap.until(lambda: home.receipts(second))
         assert home.receipts(second) == ["delivered"]
+
+
+@pytest.mark.requirement("sidecar-text-answers-matched")
+async def test_an_answer_of_a_text_agent_goes_to_the_question_it_is_about(home: House):
+    agent = """
+    import time
+    for line in sys.stdin:
+        time.sleep(0.05)  # thinks, while more comes in
+        print(line.split()[1], flush=True)
+    """
+    async with home.sidecar(agent, agent={"adapter": "text", "confirm": "read"}):
+        asked = {await home.write(f"n{n}", expects_reply=True): f"n{n}" for n in range(5)}
+        await home.tap.until(lambda: len(home.to_alice()) == len(asked))
+
+        assert {e.reply_to: text_of(e.message) for e in home.to_alice()} == asked
 
 
 async def test_a_text_agent_reads_lines_and_each_line_it_prints_answers_the_last_message(
@@ -201,9 +220,10 @@ async def test_posts_of_others_are_handed_over_only_to_an_agent_that_wants_the_f
 
 
 async def test_a_presence_record_says_idle_then_working_then_idle(home: House):
-    agent = """
+    go = home.fifo("go")
+    agent = f"""
     message = next(messages())
-    next(messages())
+    open("{go}").read()
     say(type="status", state="working", detail="thinking")
     say(type="seen", id=message["id"])
     sys.stdin.read()
@@ -213,5 +233,5 @@ async def test_a_presence_record_says_idle_then_working_then_idle(home: House):
         await home.write("one")
         await home.tap.until(lambda: home.presence().waiting == 1)
         assert home.presence().state is WorkerState.WORKING
-        await home.write("two")
-        await home.tap.until(lambda: home.presence().detail == "thinking")
+        await asyncio.to_thread(go.write_text, "")
+        await home.tap.until(lambda: "thinking" in [p.detail for p in home.presences()])

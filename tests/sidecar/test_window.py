@@ -29,7 +29,7 @@ async def test_a_full_window_lets_the_next_in_when_one_leaves():
 
 
 async def test_a_redelivered_one_waits_for_the_others_and_keeps_others_waiting():
-    window: Window[int] = Window()
+    window: Window[int] = Window(size=16)
     window.add("new", 1, alone=False)
     redelivered = asyncio.create_task(window.room(alone=True))
     assert await blocked(redelivered)
@@ -44,7 +44,7 @@ async def test_a_redelivered_one_waits_for_the_others_and_keeps_others_waiting()
 
 
 async def test_neither_waits_for_ever():
-    window: Window[int] = Window(alone=0.05)
+    window: Window[int] = Window(size=16, alone=0.05)
     window.add("slow", 1, alone=False)
     await asyncio.wait_for(window.room(alone=True), 5)
 

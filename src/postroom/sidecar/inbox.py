@@ -34,6 +34,9 @@ from postroom.sidecar.keys import Derivation
 from postroom.sidecar.receipts import Receipts
 from postroom.sidecar.window import Window
 
+ANSWER_PATIENCE = 60.0
+"""Seconds for which a program that prints answers keeps further messages waiting; after that it has none to give."""
+
 _log = get_logger(__name__)
 
 
@@ -67,7 +70,8 @@ class Inbox:
         receipts: reports to them.
         journal: of confirmed messages.
         own, nick: of the worker.
-        confirm_on_read: a message that the agent read off its input is confirmed.
+        confirm_on_read: a message that the agent read off its input is confirmed; one that expects a reply when
+            the agent said something, or after `patience` seconds.
         changed: told when the number of held messages changes.
         now: seconds since the epoch.
     """
@@ -82,6 +86,7 @@ class Inbox:
         own: str,
         nick: str,
         confirm_on_read: bool,
+        patience: float = ANSWER_PATIENCE,
         changed: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -92,6 +97,7 @@ class Inbox:
         self._own = own
         self._nick = nick
         self._confirm_on_read = confirm_on_read
+        self._patience = patience
         self._changed = changed
         self._now = now
         self._window: Window[Held] = Window()
@@ -179,10 +185,22 @@ class Inbox:
             return
         if self._window.get(envelope.id) is not held:
             return  # confirmed, or given back, meanwhile
-        if self._confirm_on_read:
+        if self._confirm_on_read and not envelope.expects_reply:
             self.confirm(envelope.id)
-        else:
-            await self._report(envelope.id, sender.uid, State.DELIVERED)
+            return
+        await self._report(envelope.id, sender.uid, State.DELIVERED)
+        if self._confirm_on_read:
+            await self._await_answer(envelope.id, held)
+
+    async def _await_answer(self, message_id: str, held: Held) -> None:
+        """Keep the next message back until this one is answered, so that an answer goes to its question."""
+        end = asyncio.get_running_loop().time() + self._patience
+        while self._window.get(message_id) is held:
+            left = end - asyncio.get_running_loop().time()
+            if left <= 0:
+                self.confirm(message_id)
+                return
+            await self._window.change(left)
 
     def _incoming(self, envelope: Envelope, sender: Sender, redelivered: bool) -> Incoming:
         return Incoming(

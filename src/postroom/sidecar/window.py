@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-WINDOW = 16
-"""Messages that the agent may hold unconfirmed."""
+WINDOW = 1
+"""Messages that the agent holds unconfirmed, and that are fetched ahead. One: what it does belongs to the message
+that it holds, and a crash uses up the deliveries of no message that it never saw."""
 
 ALONE = 30.0
 """Seconds that a redelivered message keeps others waiting: after that the agent has survived it."""

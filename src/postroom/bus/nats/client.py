@@ -10,7 +10,7 @@ import asyncio
 import re
 from typing import Any
 
-from nats.aio.client import Client
+from nats.aio.client import Client, Srv
 from nats.errors import ProtocolError
 from nats.protocol import parser
 from nats.protocol.parser import PING
@@ -48,12 +48,24 @@ class RobustClient(Client):
         if self._status == Client.CONNECTED and self._reading_task is asyncio.current_task():
             await self._process_op_err(ProtocolError())
 
+    async def _connect_to_server(self, s: Srv) -> None:
+        self.hang_up()  # a handshake that failed left its socket open
+        await super()._connect_to_server(s)
+
     async def _attempt_reconnect(self) -> None:
+        # The library waits until a closing socket has sent what it holds, which a hanging peer never takes.
+        self.hang_up()
         try:
             await super()._attempt_reconnect()
         except Exception as error:  # noqa: BLE001 (the task has no other observer)
             await self._error_cb(error)
             await self._close(Client.CLOSED)
+
+    def hang_up(self) -> None:
+        """Close the socket now, whatever it still holds."""
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()
 
     def write_out(self) -> None:
         """Put everything that is buffered on the wire now, so that a following PING cannot overtake it."""

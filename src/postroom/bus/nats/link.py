@@ -181,6 +181,7 @@ class Link:
 
     async def reconnect(self, deadline: float) -> None:
         """End the connection and make it again, with what the credentials' callbacks now return."""
+        await self.settle(deadline)
         generation = self.generation
         await self.client.force_reconnect()
         while self.generation == generation:
@@ -195,6 +196,8 @@ class Link:
             await asyncio.wait_for(self.client.close(), 5)
         except (OSError, TimeoutError, nats_errors.Error) as error:
             log.debug("bus: the connection did not end in order: %r", error)
+        self.client.hang_up()
+        await asyncio.sleep(0)  # lets the loop take note
         if self.lost is None:
             self.lost = BusDisconnected("the bus was closed")
         self._advance()
