@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from postroom.client.http import Client
@@ -49,7 +49,7 @@ def run(state: Path, *words: str) -> str:
 
 
 @contextlib.contextmanager
-def post_room(state: Path) -> Iterator[None]:
+def post_room(state: Path) -> Generator[None]:
     """A running post room on free ports."""
     run(state, "up", "--detach", "--port", "0", "--nats-port", "0")
     try:

@@ -83,6 +83,11 @@ class Settings:
         return self.state / "postroom.db"
 
     @property
+    def snapshots(self) -> Path:
+        """The verified copy of the projection that lets the log be shortened."""
+        return self.state / "snapshots"
+
+    @property
     def workers(self) -> Path:
         """One folder per worker: workspace, sidecar state, files, log."""
         return self.state / "workers"

@@ -82,7 +82,8 @@ class PostRoom:
         return found
 
     def await_state(self, nick: str, *states: str) -> dict[str, Any]:
-        return until(lambda: (w := self.worker(nick))["state"] in states and w)
+        until(lambda: self.worker(nick)["state"] in states)
+        return self.worker(nick)
 
     @property
     def server(self) -> dict[str, Any]:

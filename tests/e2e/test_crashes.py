@@ -37,7 +37,7 @@ def test_a_worker_killed_while_messages_arrive_catches_up_without_second_effects
     room.up()
     room.run("spawn", room.template(TEMPLATE, "counter", counter=COUNTER))
     with room.client() as client:
-        pid = client.worker("counter")["pid"]
+        pid = client.worker("counter")["pid"] or 0
         sent = []
         for number in range(MESSAGES):
             sent.append(client.send("@counter", f"n{number}")["id"])
@@ -118,3 +118,26 @@ def test_a_message_that_kills_its_worker_becomes_a_dead_letter_that_can_be_reque
         d for d in room.json("deadletters", "list")["deadletters"] if d["message_id"] == message
     ]
     assert dead["requeued_as"]
+
+
+@pytest.mark.requirement("store-rebuild-equal")
+def test_the_database_can_be_thrown_away_and_built_again_from_the_log(room: PostRoom) -> None:
+    room.up()
+    room.run("spawn", str(EXAMPLES / "echo.toml"))
+    room.run("send", "@echo", "before", "--wait", "answered")
+    room.run("chat", "#demo", given="a post\n")
+    with room.client() as client:
+        before = client.chat("@echo"), client.posts("demo")
+    room.run("down")
+
+    room.run("admin", "rebuild")
+
+    room.up()
+    with room.client() as client:
+        assert (client.chat("@echo"), client.posts("demo")) == before
+
+
+def test_a_running_post_room_is_not_rebuilt(room: PostRoom) -> None:
+    room.up()
+
+    room.run("admin", "rebuild", status=5)

@@ -29,6 +29,7 @@ SUMMARIES = {
     "chat": "Talk in a project or with one agent, line by line.",
     "deadletters": "See and treat messages that could not be delivered.",
     "logs": "Show what a worker printed.",
+    "admin": "Repair what belongs to a post room that is down.",
 }
 
 EPILOG = """\b

@@ -29,6 +29,7 @@ from postroom.mail.due import Watch
 from postroom.mail.expiry import Expiry
 from postroom.mail.fold import Fold
 from postroom.mail.office import PostOffice
+from postroom.mail.retention import Retention
 from postroom.mail.stale import Stale
 from postroom.observe import get_logger
 from postroom.protocol.ids import CONTROL_PLANE, NAME
@@ -76,7 +77,7 @@ async def open_mailroom(
     database = Database(None if settings.memory else settings.database)
     stack.push_async_callback(database.close)
     await migrate(database)
-    bus, admin = await _open_bus(settings, trust, supervisor, stack)
+    bus, admin = await open_bus(settings, trust, supervisor, stack)
     directory = Directory(database)
     changes = Changes()
     stack.callback(changes.close)
@@ -86,6 +87,8 @@ async def open_mailroom(
     crew.start(fold.run(), "fold")
     crew.start(DeadLetterMover(bus, admin, database, clerk).run(), "dead-letters")
     crew.start(Watch(Expiry(database, clerk), changes).run(), "expiry")
+    if not settings.memory:
+        crew.start(Retention(admin, database, settings.snapshots).run(), "retention")
     crew.start(Watch(Stale(bus, database, settings.stale_after), changes).run(), "stale")
     await fold.ready(FOLD_DEADLINE)
     return Mailroom(
@@ -128,9 +131,15 @@ async def hire() -> AsyncGenerator[Crew]:
                 task.cancel()
 
 
-async def _open_bus(
+async def open_bus(
     settings: Settings, trust: Trust, supervisor: Supervisor, stack: AsyncExitStack
 ) -> tuple[NatsBus, NatsAdmin]:
+    """The control plane's connection to core, with accounts, streams and durability as they must be.
+
+    Raises:
+        ServerFailed: the server does not do as it was told.
+        PostroomError: it could not be reached.
+    """
     server = supervisor.server
     system = await _system_connection(server.url, trust.system_credential())
     try:

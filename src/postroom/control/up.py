@@ -92,15 +92,7 @@ class _PostRoom:
                 await supervisor.stop()
 
     async def _start_server(self, trust: Trust) -> Supervisor:
-        config = ServerConfig(
-            folder=self._settings.nats,
-            host=self._settings.host,
-            port=self._settings.nats_port,
-            operator_jwt=trust.operator_jwt,
-            system_account=trust.system_account,
-            preload=trust.account_jwts(),
-            memory=self._settings.memory,
-        )
+        config = server_config(self._settings, trust)
         supervisor = Supervisor(config, self._server_restarted)
         try:
             await supervisor.start()
@@ -159,6 +151,19 @@ class _PostRoom:
             f"  bus    {supervisor.server.url} (nats-server {supervisor.server.version})\n"
             f"  state  {kept}"
         )
+
+
+def server_config(settings: Settings, trust: Trust) -> ServerConfig:
+    """The embedded server of a post room."""
+    return ServerConfig(
+        folder=settings.nats,
+        host=settings.host,
+        port=settings.nats_port,
+        operator_jwt=trust.operator_jwt,
+        system_account=trust.system_account,
+        preload=trust.account_jwts(),
+        memory=settings.memory,
+    )
 
 
 def _say(text: str) -> None:

@@ -19,7 +19,7 @@ from postroom.mail import views
 from postroom.mail.changes import Changes, of_message
 from postroom.mail.directory import resolve
 from postroom.mail.submit import Submission, submit
-from postroom.mail.views import Mail, Post
+from postroom.mail.views import Alarm, Mail, Party, Post
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import check_name
@@ -29,12 +29,15 @@ from postroom.store import agents, messages, records
 from postroom.store.agents import Agent
 from postroom.store.database import Connection, Database
 from postroom.store.messages import MessageRow
-from postroom.store.records import AlertRow, PostRow
+from postroom.store.records import PostRow
 
 T = TypeVar("T")
 
 FOLD_WAIT = 2.0
-"""Seconds that a call waits for its own record to be folded, so that a read right after it finds it."""
+"""Seconds that a question waits for a record of ours to be folded, so that a read right after a send finds it."""
+
+MAX_UNFOLDED = 4096
+"""Own messages that are remembered until somebody asks; older ones have been folded long since."""
 
 PAGE = 50
 """Messages or posts that a question returns where the caller names no limit."""
@@ -77,6 +80,8 @@ class PostOffice:
         self._org = org
         self._clock = clock
         self._new_key = new_key
+        # What was accepted and not read since: a question waits until it is folded.
+        self._unfolded: dict[str, Callable[[], Awaitable[MessageRow | None]]] = {}
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -90,6 +95,7 @@ class PostOffice:
         key: str = "",
         reply_to: str = "",
         expires_in: float = 0.0,
+        folded: bool = True,
     ) -> Mail:
         """Send a message; on return it is in the log, on disk.
 
@@ -101,6 +107,7 @@ class PostOffice:
             key: idempotency key: the same key toward the same recipient is the same message, "" for a new one.
             reply_to: id of a message from `recipient` that this one answers.
             expires_in: seconds after which it is not delivered any more, 0 for never.
+            folded: return when the projection has it, too; otherwise only later questions wait for that.
 
         Raises:
             UnknownRecipient: nobody has that address; nothing was sent.
@@ -134,8 +141,14 @@ class PostOffice:
 
         subject = subjects.inbox(to.uid, author.agent.uid)
         done = await self._submit(author, to.uid, subject, key, envelope, earlier)
-        row = await self._folded(done.id, partial(earlier, done.id))
-        return await self._show(row or _unfolded(done, author.agent.uid, text))
+        if not done.sequence:
+            return await self.get(done.id)
+        self._remember(done.id, partial(earlier, done.id))
+        if folded:
+            row = await self._fold_of(done.id)
+            if row is not None:
+                return await self._show(row)
+        return _accepted(done, author.agent, to, text)
 
     async def post(self, sender: str, project: str, text: str, *, key: str = "") -> Post:
         """Post to a project's feed; on return it is in the log, on disk. Whether `sender` may is the caller's rule.
@@ -207,6 +220,7 @@ class PostOffice:
 
     async def inbox(self, uid: str, *, unread: bool = False, limit: int = PAGE) -> list[Mail]:
         """The newest messages to `uid`, oldest first."""
+        await self._catch_up()
         return await self._database.read(
             lambda c: views.mails(c, messages.inbox(c, uid, unread=unread, limit=limit))
         )
@@ -215,6 +229,7 @@ class PostOffice:
         self, one: str, other: str, *, limit: int = PAGE, before: int = 0, after: int = 0
     ) -> list[Mail]:
         """Messages between two uids, oldest first: the newest `limit`, or the first `limit` past `after`."""
+        await self._catch_up()
 
         def find(connection: Connection) -> list[Mail]:
             rows = messages.chat(connection, one, other, limit=limit, before=before, after=after)
@@ -239,9 +254,9 @@ class PostOffice:
         """How many messages each of `uids` has not seen and could still."""
         return await self._database.read(lambda c: messages.unread_counts(c, uids))
 
-    async def alerts(self, limit: int = PAGE) -> list[AlertRow]:
+    async def alerts(self, limit: int = PAGE) -> list[Alarm]:
         """The newest alerts, newest first."""
-        return await self._database.read(lambda c: records.recent_alerts(c, limit))
+        return await self._database.read(lambda c: views.alarms(c, records.recent_alerts(c, limit)))
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -283,7 +298,31 @@ class PostOffice:
             of_message(record), read, lambda row: row is not None, FOLD_WAIT
         )
 
+    def _remember(self, sent: str, read: Callable[[], Awaitable[MessageRow | None]]) -> None:
+        self._unfolded[sent] = read
+        while len(self._unfolded) > MAX_UNFOLDED:
+            del self._unfolded[next(iter(self._unfolded))]
+
+    async def _catch_up(self) -> None:
+        """Wait until what this office has sent is folded, so that whoever sent it finds it."""
+        sent = list(self._unfolded)
+        if sent:
+            # Folding keeps the order of the log, and the last one sent is the last one there, or next to it.
+            await self._fold_of(sent[-1])
+            for message_id in sent:
+                self._unfolded.pop(message_id, None)
+
+    async def _fold_of(self, message_id: str) -> MessageRow | None:
+        """The row of a message of ours that may not be folded yet; None if it is none, or takes too long."""
+        read = self._unfolded.get(message_id)
+        if read is None:
+            return None
+        row = await self._folded(message_id, read)
+        self._unfolded.pop(message_id, None)
+        return row
+
     async def _row(self, message_id: str) -> MessageRow:
+        await self._fold_of(message_id)
         row = await self._database.read(lambda c: messages.message_by_id(c, message_id))
         if row is None:
             raise NotFound(f"there is no message {message_id!r}")
@@ -298,20 +337,21 @@ def _message(author: Agent, message_id: str, text: str) -> dict[str, object]:
     return text_message(message_id, text, role=role)
 
 
-def _unfolded(done: Submission, sender: str, text: str) -> MessageRow:
-    """What the fold will make of a record that is in the log and not folded in time."""
+def _accepted(done: Submission, sender: Agent, recipient: Agent, text: str) -> Mail:
+    """A message that is in the log, before anything else is known of it."""
     envelope = done.envelope
-    return MessageRow(
+    return Mail(
         seq=done.sequence,
         id=done.id,
-        sender=sender,
-        recipient=envelope.to,
+        sender=Party(sender.uid, sender.nick, sender.kind),
+        recipient=Party(recipient.uid, recipient.nick, recipient.kind),
         text=text,
-        message="{}",
-        sent_at=envelope.sent_at,
-        stored_at=envelope.sent_at,
-        updated_at=envelope.sent_at,
+        state=State.ACCEPTED,
+        reason="",
         expects_reply=envelope.expects_reply,
         reply_to=envelope.reply_to,
-        expires_at=envelope.expires_at,
+        requeue_of="",
+        sent_at=envelope.sent_at,
+        updated_at=envelope.sent_at,
+        final=False,
     )

@@ -61,6 +61,21 @@ class RobustClient(Client):
             await self._error_cb(error)
             await self._close(Client.CLOSED)
 
+    async def end(self) -> None:
+        """Close for good. A task that swallowed its cancellation while it connected again ends here too."""
+        await self.close()
+        tasks = (
+            self._reconnection_task,
+            self._reading_task,
+            self._ping_interval_task,
+            self._flusher_task,
+        )
+        running = {t for t in tasks if t and not t.done() and t is not asyncio.current_task()}
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=1)
+
     def hang_up(self) -> None:
         """Close the socket now, whatever it still holds."""
         writer = getattr(self._transport, "_io_writer", None)

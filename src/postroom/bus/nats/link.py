@@ -193,7 +193,7 @@ class Link:
         """End the connection for good."""
         self._closing = True
         try:
-            await asyncio.wait_for(self.client.close(), 5)
+            await asyncio.wait_for(self.client.end(), 5)
         except (OSError, TimeoutError, nats_errors.Error) as error:
             log.debug("bus: the connection did not end in order: %r", error)
         self.client.hang_up()

@@ -37,6 +37,7 @@ def router(context: Context) -> APIRouter:
             key=body.key,
             reply_to=body.reply_to,
             expires_in=body.expires_in or 0.0,
+            folded=False,
         )
         return mail.as_json()
 

@@ -31,7 +31,7 @@ def router(context: Context) -> APIRouter:
             "inbox": (await context.room.office.unread([context.room.owner.uid])).get(
                 context.room.owner.uid, 0
             ),
-            "alerts": [asdict(alert) for alert in await context.room.office.alerts(ALERTS_SHOWN)],
+            "alerts": [alarm.as_json() for alarm in await context.room.office.alerts(ALERTS_SHOWN)],
         }
 
     @routes.get("/agents")

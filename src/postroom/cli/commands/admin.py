@@ -1,0 +1,30 @@
+"""`postroom admin`: what an operator does while no post room runs."""
+
+from __future__ import annotations
+
+import click
+
+from postroom.cli.options import json_option, state_folder, state_option
+from postroom.cli.output import print_json
+
+
+@click.group("admin")
+@state_option()
+def command() -> None:
+    """Repair what belongs to a post room that is down."""
+
+
+@command.command("rebuild")
+@json_option
+@state_option()
+def rebuild(as_json: bool) -> None:
+    """Build the database's view of messages and posts again, from the last snapshot and the log."""
+    from postroom.control.rebuild import run_rebuild
+    from postroom.settings import Settings
+
+    state = state_folder()
+    run_rebuild(Settings(state=state))
+    if as_json:
+        print_json({"rebuilt": str(state)})
+    else:
+        click.echo(f"rebuilt {state}")

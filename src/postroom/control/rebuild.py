@@ -1,0 +1,50 @@
+"""`postroom admin rebuild`: the projection is thrown away and folded again, while nothing else runs."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+from postroom.bus.supervisor import Supervisor
+from postroom.control.mailroom import open_bus
+from postroom.control.statefile import StateLock, prepare
+from postroom.control.up import server_config
+from postroom.errors import NotFound
+from postroom.identity.trust import Trust
+from postroom.mail.retention import rebuild
+from postroom.settings import DEFAULT_ORG, Settings
+from postroom.store.database import Database
+from postroom.store.migrate import migrate
+from postroom.store.snapshot import NAME
+
+
+def run_rebuild(settings: Settings) -> None:
+    """Build the projection from the last snapshot and the log behind it; agents and workers stay as they are.
+
+    Raises:
+        AlreadyRunning: a post room runs on the state folder.
+        NotFound: there is no post room in the state folder.
+        EnvironmentFault: snapshot and log do not belong together, or the machine prevents it.
+    """
+    if not settings.database.exists():
+        raise NotFound(f"there is no post room in {settings.state}")
+    prepare(settings)
+    lock = StateLock.acquire(settings)
+    try:
+        asyncio.run(_rebuild(replace(settings, nats_port=0, memory=False)))
+    finally:
+        lock.release()
+
+
+async def _rebuild(settings: Settings) -> None:
+    trust = Trust.load_or_create(settings.keys, DEFAULT_ORG)
+    supervisor = Supervisor(server_config(settings, trust))
+    async with AsyncExitStack() as stack:
+        await supervisor.start()
+        stack.push_async_callback(supervisor.stop)
+        database = await stack.enter_async_context(Database(settings.database))
+        await migrate(database)
+        _, admin = await open_bus(settings, trust, supervisor, stack)
+        snapshot = settings.snapshots / NAME
+        await rebuild(database, admin, snapshot if snapshot.exists() else None)
