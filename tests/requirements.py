@@ -73,8 +73,10 @@ _LISTED: dict[str, dict[str, str]] = {
     },
     "docs/architecture.md#what-it-does": {
         "text-controls-stripped": "Control and bidirectional characters are stripped before display.",
-        "worker-kill-catches-up": "A worker killed while messages arrive catches up: nothing is missing, nothing has a second effect.",
-        "control-kill-keeps-all": "After SIGKILL of the control plane workers, inboxes, receipts and feeds are still there.",
+        "worker-kill-catches-up":
+            "A worker killed while messages arrive catches up: nothing is missing, nothing has a second effect.",
+        "control-kill-keeps-all":
+            "After SIGKILL of the control plane workers, inboxes, receipts and feeds are still there.",
         "server-kill-recovers": "After SIGKILL of nats-server messages flow again by themselves.",
         "worker-restored-after-crash": "Workers that ran run again when the post room comes back.",
         "mail-offline-waits": "A message to a worker that does not run is accepted and waits.",
@@ -91,7 +93,8 @@ _LISTED: dict[str, dict[str, str]] = {
     "docs/architecture.md#the-bus": {
         "bus-publish-acked-on-store": "A publish returns once the record is stored.",
         "bus-publish-deduplicated": "A second record with the same id is not stored.",
-        "bus-publish-refused-typed": "A full stream, a lost update and an over-size record are typed errors, and nothing is stored.",
+        "bus-publish-refused-typed":
+            "A full stream, a lost update and an over-size record are typed errors, and nothing is stored.",
         "bus-publish-denied-typed": "A denied publish is `Forbidden` at once.",
         "bus-publish-no-stream-typed": "A subject that no stream stores is `NoResponders`.",
         "bus-publish-outage-typed": "No server within the deadline is a typed error.",
@@ -103,7 +106,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "bus-request-error-typed": "A responder's error reaches the asker as a problem document.",
         "bus-consume-in-order": "Records are delivered in order.",
         "bus-consume-acked-once": "An acknowledged record does not come again.",
-        "bus-consume-redelivered": "A record that was given back, or whose handler raised, comes again with the next attempt.",
+        "bus-consume-redelivered":
+            "A record that was given back, or whose handler raised, comes again with the next attempt.",
         "bus-consume-survives-death": "Unacknowledged records come again after their consumer was killed.",
         "bus-consume-beats": "Open deliveries are kept by beats.",
         "bus-consume-exhausted-advised": "A record given up after `max_deliver` leaves an advisory.",
@@ -146,14 +150,16 @@ _LISTED: dict[str, dict[str, str]] = {
         "bus-announcement-checked": "Announcements count only with their sender's reply subject.",
     },
     "docs/architecture.md#streams": {
-        "bus-streams-bounded": "Every stream is bounded, and accepted records are never dropped where that is promised.",
+        "bus-streams-bounded":
+            "Every stream is bounded, and accepted records are never dropped where that is promised.",
         "bus-streams-hardened": "Rollup, TTL, schedules, counters and batches are off.",
         "bus-inbox-bounded-per-pair": "One sender who fills an inbox does not stop others.",
         "mail-full-typed": "A full inbox is a typed refusal to the sender.",
         "mail-retention-covered": "Only final records that a verified copy covers are deleted from the log.",
     },
     "docs/architecture.md#envelope": {
-        "envelope-decode-strict": "Any payload is an envelope that can be stored and sent again, or a protocol violation.",
+        "envelope-decode-strict":
+            "Any payload is an envelope that can be stored and sent again, or a protocol violation.",
         "envelope-roundtrip-whole": "An envelope survives the wire unchanged.",
         "envelope-sender-absent": "No envelope says who sent it.",
         "envelope-size-bounded": "An envelope over 512 KiB is not made.",
@@ -196,7 +202,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "mail-deadletter-once": "One failed delivery gives one letter, whatever crashes in between.",
         "mail-requeue-linked": "A requeue is a new message linked to the dead one, which stays dead.",
         "mail-drop-kept": "A dropped letter leaves the list and stays in the log.",
-        "mail-dead-letter-requeued": "A message that kills its worker becomes a dead letter that the command line requeues.",
+        "mail-dead-letter-requeued":
+            "A message that kills its worker becomes a dead letter that the command line requeues.",
     },
     "docs/architecture.md#store": {
         "store-disk-named": "A full or unwritable disk is a typed error.",
@@ -207,7 +214,8 @@ _LISTED: dict[str, dict[str, str]] = {
     "docs/architecture.md#identity-and-trust": {
         "identity-sender-proved": "An agent cannot publish to a subject that is not its own.",
         "identity-inbox-private": "An agent reads nothing that is for another.",
-        "identity-replies-not-forged": "A forged reply subject or trace destination stores nothing in a stranger's inbox.",
+        "identity-replies-not-forged":
+            "A forged reply subject or trace destination stores nothing in a stranger's inbox.",
         "identity-control-requests-stamped": "A control request carries who the server says sent it.",
         "identity-uid-validated": "The minter refuses uids and projects that could open foreign subjects.",
         "identity-scope-bounds": "The agents' signing key cannot mint wider rights.",
@@ -236,7 +244,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "sidecar-credential-refused": "A worker whose credential is refused ends with that exit code.",
     },
     "docs/architecture.md#the-two-walls": {
-        "sandbox-canary-unreachable": "From inside, no canary (TCP, UDP, abstract, socket, file, process, vsock, io_uring) can be reached.",
+        "sandbox-canary-unreachable":
+            "From inside, no canary (TCP, UDP, abstract, socket, file, process, vsock, io_uring) can be reached.",
         "sandbox-gateway-reachable": "The gateway socket can be reached from inside.",
         "sandbox-probe-tries": "A probe starts a real sandbox and believes only canaries.",
         "sandbox-select-failclosed": "A wall that does not hold is an error with a remedy, never a lesser wall.",
@@ -253,7 +262,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "sandbox-kill-complete": "Kill leaves no process.",
         "sandbox-end-complete": "When the program ends, every descendant ends.",
         "sandbox-dies-with-parent": "The sandbox dies when its parent is killed with SIGKILL.",
-        "audit-relay-first": "A connection is in the audit log before its first byte passes; what cannot be logged is not relayed.",
+        "audit-relay-first":
+            "A connection is in the audit log before its first byte passes; what cannot be logged is not relayed.",
         "audit-line-counts": "The end of a connection is logged with worker, protocol and bytes each way.",
         "audit-line-each": "Each connection, relayed or refused, has exactly one ending in the log.",
         "audit-line-whole": "A torn line is an error and spoils no other.",

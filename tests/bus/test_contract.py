@@ -29,8 +29,6 @@ from tests.bus.contract import TIMEOUT, Heard, Pair, Taken, impatient
 
 pytestmark = pytest.mark.anyio
 
-requirement = pytest.mark.requirement
-
 
 async def inboxed(pair: Pair, *payloads: bytes) -> None:
     """Alice writes to bob."""
@@ -56,7 +54,7 @@ async def finish(*waiting: Awaitable[object]) -> None:
 # Publishing.
 
 
-@requirement("bus-publish-acked-on-store")
+@pytest.mark.requirement("bus-publish-acked-on-store")
 async def test_a_publish_returns_where_the_record_was_stored(pair: Pair):
     stored = await pair.alice.publish(subjects.inbox(pair.bob.uid, pair.alice.uid), b"hello")
 
@@ -66,7 +64,7 @@ async def test_a_publish_returns_where_the_record_was_stored(pair: Pair):
     assert (await pair.admin.get("INBOX", stored.sequence)).payload == b"hello"
 
 
-@requirement("bus-publish-deduplicated")
+@pytest.mark.requirement("bus-publish-deduplicated")
 async def test_a_second_publish_with_the_same_id_is_not_stored(pair: Pair):
     subject = subjects.inbox(pair.bob.uid, pair.alice.uid)
 
@@ -80,7 +78,7 @@ async def test_a_second_publish_with_the_same_id_is_not_stored(pair: Pair):
     assert await pair.admin.last_sequence("INBOX") == first.sequence
 
 
-@requirement("bus-publish-refused-typed")
+@pytest.mark.requirement("bus-publish-refused-typed")
 async def test_a_full_stream_refuses_and_a_retry_after_space_succeeds(pair: Pair):
     await pair.admin.ensure_stream(replace(BY_NAME["PRIORITY"], max_messages=1))
     subject = subjects.priority(pair.bob.uid, pair.alice.uid)
@@ -96,7 +94,7 @@ async def test_a_full_stream_refuses_and_a_retry_after_space_succeeds(pair: Pair
     assert not retried.duplicate
 
 
-@requirement("bus-inbox-bounded-per-pair")
+@pytest.mark.requirement("bus-inbox-bounded-per-pair")
 async def test_a_full_pair_of_sender_and_recipient_does_not_stop_other_senders(pair: Pair):
     await pair.admin.ensure_stream(replace(BY_NAME["INBOX"], max_per_subject=2))
     await inboxed(pair, b"1", b"2")
@@ -108,7 +106,7 @@ async def test_a_full_pair_of_sender_and_recipient_does_not_stop_other_senders(p
     assert other is not None
 
 
-@requirement("bus-publish-refused-typed")
+@pytest.mark.requirement("bus-publish-refused-typed")
 async def test_a_write_after_a_sequence_that_is_not_the_last_one_is_a_lost_update(pair: Pair):
     subject = subjects.task(pair.alice.uid, "t1", "working")
     await pair.alice.publish(subject, b"1", metadata={"Nats-Expected-Last-Subject-Sequence": "0"})
@@ -119,7 +117,7 @@ async def test_a_write_after_a_sequence_that_is_not_the_last_one_is_a_lost_updat
         )
 
 
-@requirement("bus-publish-refused-typed")
+@pytest.mark.requirement("bus-publish-refused-typed")
 async def test_a_message_over_the_limit_is_not_sent(pair: Pair):
     with pytest.raises(MessageTooLarge):
         await inboxed(pair, b"x" * (1024 * 1024 + 1))
@@ -127,7 +125,7 @@ async def test_a_message_over_the_limit_is_not_sent(pair: Pair):
     assert await pair.admin.last_sequence("INBOX") == 0
 
 
-@requirement("bus-publish-denied-typed")
+@pytest.mark.requirement("bus-publish-denied-typed")
 async def test_publishing_as_someone_else_is_forbidden(pair: Pair):
     with pytest.raises(Forbidden):
         await pair.alice.publish(subjects.inbox(pair.bob.uid, pair.bob.uid), b"as bob")
@@ -137,7 +135,7 @@ async def test_publishing_as_someone_else_is_forbidden(pair: Pair):
     assert await pair.admin.last_sequence("INBOX") == 0
 
 
-@requirement("bus-publish-denied-typed")
+@pytest.mark.requirement("bus-publish-denied-typed")
 async def test_posting_to_a_project_that_one_is_not_in_is_forbidden(pair: Pair):
     await pair.alice.publish(subjects.feed("main", pair.alice.uid), b"in it")
 
@@ -157,7 +155,7 @@ async def test_a_header_that_breaks_out_of_its_line_is_refused(pair: Pair, name:
         await pair.alice.publish(subjects.outbox(pair.alice.uid), b"", metadata={name: value})
 
 
-@requirement("bus-sender-authenticated")
+@pytest.mark.requirement("bus-sender-authenticated")
 async def test_the_sender_is_read_from_the_subject_and_not_from_the_payload(pair: Pair):
     taken = Taken()
     await pair.bob.consume("INBOX", pair.bob.uid, taken)
@@ -195,7 +193,7 @@ async def test_a_closed_subscription_receives_nothing(pair: Pair):
     assert closed.count == 0
 
 
-@requirement("bus-announcement-checked")
+@pytest.mark.requirement("bus-announcement-checked")
 async def test_an_announcement_reaches_the_other_agents(pair: Pair):
     heard = Heard()
     await pair.bob.subscribe("system.discovery.>", heard)
@@ -221,7 +219,7 @@ async def test_a_subscription_goes_on_after_its_handler_raised(pair: Pair):
     assert pair.core.statistics().handler_errors == 1
 
 
-@requirement("bus-subscribe-denied-typed")
+@pytest.mark.requirement("bus-subscribe-denied-typed")
 @pytest.mark.parametrize("pattern", [">", "worker.*.inbox.*", "_I.>", "project.main.feed.*"])
 async def test_listening_to_others_is_forbidden(pair: Pair, pattern: str):
     with pytest.raises(Forbidden):
@@ -235,7 +233,7 @@ async def answer_twice(message: Message) -> bytes:
     return message.payload * 2
 
 
-@requirement("bus-request-answered")
+@pytest.mark.requirement("bus-request-answered")
 async def test_a_request_is_answered(pair: Pair):
     await pair.bob.serve(f"worker.{pair.bob.uid}.rpc.*", answer_twice, queue="rpc")
 
@@ -256,7 +254,7 @@ async def test_many_requests_at_once_get_their_own_answers(pair: Pair):
     assert [each.payload for each in answers] == [str(n).encode() * 2 for n in range(100)]
 
 
-@requirement("bus-request-queue-group")
+@pytest.mark.requirement("bus-request-queue-group")
 async def test_each_request_reaches_one_of_a_queue_group(pair: Pair):
     heard: list[bytes] = []
 
@@ -274,7 +272,7 @@ async def test_each_request_reaches_one_of_a_queue_group(pair: Pair):
     assert sorted(heard) == [bytes([n]) for n in range(20)]
 
 
-@requirement("bus-request-no-responders")
+@pytest.mark.requirement("bus-request-no-responders")
 async def test_a_request_that_nobody_listens_to_fails_at_once(pair: Pair):
     with pytest.raises(NoResponders):
         await asyncio.wait_for(
@@ -283,7 +281,7 @@ async def test_a_request_that_nobody_listens_to_fails_at_once(pair: Pair):
         )
 
 
-@requirement("bus-request-timeout-typed")
+@pytest.mark.requirement("bus-request-timeout-typed")
 async def test_a_request_without_an_answer_times_out(pair: Pair):
     hold = asyncio.Event()
 
@@ -298,7 +296,7 @@ async def test_a_request_without_an_answer_times_out(pair: Pair):
     hold.set()
 
 
-@requirement("bus-request-error-typed")
+@pytest.mark.requirement("bus-request-error-typed")
 async def test_an_error_of_the_control_plane_reaches_the_asker_as_a_problem(pair: Pair):
     async def unknown(message: Message) -> bytes:
         raise UnknownRecipient("nobody is called that")
@@ -331,7 +329,7 @@ async def test_a_request_on_a_stored_subject_is_refused(pair: Pair):
 # Consuming.
 
 
-@requirement("bus-consume-in-order")
+@pytest.mark.requirement("bus-consume-in-order")
 async def test_records_are_delivered_in_order(pair: Pair):
     await inboxed(pair, *(bytes([n]) for n in range(50)))
     taken = Taken()
@@ -355,7 +353,7 @@ async def test_no_more_than_a_batch_is_open_at_a_time(pair: Pair):
     assert (await taken.next()).message.payload == bytes([2])
 
 
-@requirement("bus-consume-acked-once")
+@pytest.mark.requirement("bus-consume-acked-once")
 async def test_an_acknowledged_record_does_not_come_again(pair: Pair):
     taken, again = Taken(), Taken()
     await inboxed(pair, b"first")
@@ -370,7 +368,7 @@ async def test_an_acknowledged_record_does_not_come_again(pair: Pair):
     assert (await again.acked()).payload == b"second"
 
 
-@requirement("bus-consume-redelivered")
+@pytest.mark.requirement("bus-consume-redelivered")
 async def test_a_record_given_back_comes_again_with_the_next_attempt(pair: Pair):
     taken = Taken()
     await inboxed(pair, b"x")
@@ -395,7 +393,7 @@ async def test_a_record_given_back_with_a_delay_comes_after_others(pair: Pair):
     assert (await taken.acked()).payload == b"slow"
 
 
-@requirement("bus-consume-redelivered")
+@pytest.mark.requirement("bus-consume-redelivered")
 async def test_a_record_whose_handler_raised_comes_again(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ):
@@ -414,7 +412,7 @@ async def test_a_record_whose_handler_raised_comes_again(
     assert pair.bob.statistics().handler_errors == 1
 
 
-@requirement("bus-consume-survives-death")
+@pytest.mark.requirement("bus-consume-survives-death")
 async def test_an_unacknowledged_record_comes_again_after_its_consumer_was_killed(pair: Pair):
     await pair.admin.ensure_consumer(impatient(pair.bob.uid))
     taken, again = Taken(), Taken()
@@ -429,7 +427,7 @@ async def test_an_unacknowledged_record_comes_again_after_its_consumer_was_kille
     assert (await again.next()).attempt == 2
 
 
-@requirement("bus-consume-beats")
+@pytest.mark.requirement("bus-consume-beats")
 async def test_a_record_handed_on_does_not_come_again_while_it_is_open(pair: Pair):
     """The witness is another consumer, as impatient, whose connection sends no beats in that time."""
     held, witness = Taken(), Taken()
@@ -448,7 +446,7 @@ async def test_a_record_handed_on_does_not_come_again_while_it_is_open(pair: Pai
     assert await pair.admin.pending("INBOX", pair.bob.uid) == (0, 0)
 
 
-@requirement("bus-consume-exhausted-advised")
+@pytest.mark.requirement("bus-consume-exhausted-advised")
 async def test_a_record_that_was_given_back_too_often_leaves_an_advisory(pair: Pair):
     advisories, taken = await watch_advisories(pair), Taken()
     await pair.admin.ensure_consumer(impatient(pair.bob.uid, ack_wait=10, max_deliver=2))
@@ -464,7 +462,7 @@ async def test_a_record_that_was_given_back_too_often_leaves_an_advisory(pair: P
     assert (said["stream_seq"], said["deliveries"]) == (1, 2)
 
 
-@requirement("bus-poke-takes-nothing")
+@pytest.mark.requirement("bus-poke-takes-nothing")
 async def test_a_poke_makes_an_abandoned_record_leave_its_advisory(pair: Pair):
     advisories, taken = await watch_advisories(pair), Taken()
     await pair.admin.ensure_consumer(impatient(pair.bob.uid, ack_wait=0.2, max_deliver=1))
@@ -489,7 +487,7 @@ async def test_a_poke_makes_an_abandoned_record_leave_its_advisory(pair: Pair):
     assert (await pair.admin.pending("INBOX", pair.bob.uid))[0] == 1
 
 
-@requirement("bus-consume-terminated-advised")
+@pytest.mark.requirement("bus-consume-terminated-advised")
 async def test_a_terminated_record_leaves_an_advisory_with_the_reason(pair: Pair):
     advisories, taken = await watch_advisories(pair), Taken()
     await inboxed(pair, b"x")
@@ -535,7 +533,7 @@ async def test_a_consumer_that_does_not_exist_yet_is_waited_for(pair: Pair):
     assert (await taken.acked()).payload == b"early"
 
 
-@requirement("bus-consume-own-only")
+@pytest.mark.requirement("bus-consume-own-only")
 async def test_an_agent_may_not_consume_for_another(pair: Pair):
     with pytest.raises(Forbidden):
         await pair.alice.consume("INBOX", pair.bob.uid, Taken())
@@ -554,7 +552,7 @@ async def test_an_agent_receives_only_the_feeds_of_its_projects(pair: Pair):
 # Administration.
 
 
-@requirement("bus-replay-from-position")
+@pytest.mark.requirement("bus-replay-from-position")
 async def test_a_replay_begins_after_a_position_and_ends_at_the_end(pair: Pair):
     await inboxed(pair, *(str(n).encode() for n in range(1, 301)))
 
@@ -631,7 +629,7 @@ async def test_a_consumers_filters_can_be_changed(pair: Pair):
 # Ending.
 
 
-@requirement("bus-close-idempotent")
+@pytest.mark.requirement("bus-close-idempotent")
 async def test_closing_twice_is_harmless_and_ends_everything(pair: Pair):
     heard, taken = Heard(), Taken()
     await pair.bob.subscribe("system.discovery.>", heard)

@@ -32,8 +32,6 @@ from tests.rig import Rig, new_uid, open_server, running_bus, running_server
 
 pytestmark = pytest.mark.anyio
 
-requirement = pytest.mark.requirement
-
 
 def link_of(bus: MessageBusProvider):
     assert isinstance(bus, NatsBus)
@@ -59,7 +57,7 @@ async def pulling(bus: MessageBusProvider, taken: Taken) -> str:
 # Outages.
 
 
-@requirement("bus-survives-server-restart")
+@pytest.mark.requirement("bus-survives-server-restart")
 async def test_a_publish_during_an_outage_is_stored_when_the_server_is_back(durable: Rig):
     alice = await durable.agent()
     bob = new_uid()
@@ -76,7 +74,7 @@ async def test_a_publish_during_an_outage_is_stored_when_the_server_is_back(dura
     assert alice.statistics().reconnects == 1
 
 
-@requirement("bus-survives-server-restart")
+@pytest.mark.requirement("bus-survives-server-restart")
 async def test_a_pull_loop_resumes_after_the_server_was_killed(durable: Rig):
     alice, bob = await durable.agent(), await durable.agent()
     taken = Taken()
@@ -93,7 +91,7 @@ async def test_a_pull_loop_resumes_after_the_server_was_killed(durable: Rig):
     assert payloads[-1] == b"after"
 
 
-@requirement("bus-survives-server-restart")
+@pytest.mark.requirement("bus-survives-server-restart")
 async def test_what_was_acknowledged_as_stored_is_there_after_a_kill(durable: Rig):
     alice, bob = await durable.agent(), new_uid()
     for number in range(20):
@@ -146,7 +144,7 @@ async def test_subscriptions_and_servers_come_back_with_the_connection(durable: 
     assert answer.payload == b"here"
 
 
-@requirement("bus-publish-outage-typed")
+@pytest.mark.requirement("bus-publish-outage-typed")
 async def test_a_publish_without_a_server_says_so_within_its_deadline(durable: Rig):
     alice = await durable.agent()
     await durable.stop(kill=True)
@@ -190,7 +188,7 @@ def notice(monkeypatch: pytest.MonkeyPatch, target: object, name: str) -> asynci
     return called
 
 
-@requirement("bus-survives-silent-server")
+@pytest.mark.requirement("bus-survives-silent-server")
 async def test_a_server_that_hangs_is_left_and_found_again(
     nats: NatsPair, monkeypatch: pytest.MonkeyPatch
 ):
@@ -228,7 +226,7 @@ async def test_a_pull_that_expired_is_made_again(nats: NatsPair, monkeypatch: py
 # Connecting.
 
 
-@requirement("bus-connect-refused-typed")
+@pytest.mark.requirement("bus-connect-refused-typed")
 async def test_nobody_at_the_address_is_a_disconnected_bus():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -240,7 +238,7 @@ async def test_nobody_at_the_address_is_a_disconnected_bus():
     assert "password" not in str(raised.value)
 
 
-@requirement("bus-connect-refused-typed")
+@pytest.mark.requirement("bus-connect-refused-typed")
 async def test_a_credential_that_is_not_accepted_is_unauthorized_at_once(tmp_path: Path):
     async with running_server(tmp_path) as rig:
         good, other = rig.credential(new_uid()), rig.credential(new_uid())
@@ -263,7 +261,7 @@ async def test_a_server_that_is_late_is_waited_for(tmp_path: Path):
         assert bus.statistics().connected
 
 
-@requirement("bus-lost-reported")
+@pytest.mark.requirement("bus-lost-reported")
 async def test_an_expired_credential_ends_the_bus_with_a_reason(nats: NatsPair):
     uid = new_uid()
     credential = nats.rig.trust.mint_agent(uid, (), lifetime=2, now=time.time())
@@ -284,7 +282,7 @@ async def test_a_bus_needs_a_uid_to_receive_answers():
 # Denials.
 
 
-@requirement("bus-publish-denied-typed")
+@pytest.mark.requirement("bus-publish-denied-typed")
 async def test_a_denied_publish_fails_at_once_and_not_at_its_deadline(nats: NatsPair):
     with pytest.raises(Forbidden):
         await asyncio.wait_for(
@@ -304,7 +302,7 @@ async def test_a_denial_fails_only_the_call_that_was_denied(nats: NatsPair):
     assert [type(result).__name__ for result in results] == ["Stored", "Forbidden", "Stored"]
 
 
-@requirement("bus-publish-no-stream-typed")
+@pytest.mark.requirement("bus-publish-no-stream-typed")
 async def test_a_subject_whose_stream_is_missing_has_no_responders(tmp_path: Path):
     async with running_bus(tmp_path, streams=False) as rig:
         with pytest.raises(NoResponders):
@@ -314,13 +312,13 @@ async def test_a_subject_whose_stream_is_missing_has_no_responders(tmp_path: Pat
 # Forged frames.
 
 
-@requirement("bus-forged-reply-ignored")
+@pytest.mark.requirement("bus-forged-reply-ignored")
 async def test_nobody_can_publish_into_anothers_replies(nats: NatsPair):
     with pytest.raises(Forbidden):
         await nats.alice.publish(subjects.reply(nats.bob.uid, "js", "x" * 24), b"forged")
 
 
-@requirement("bus-forged-reply-ignored")
+@pytest.mark.requirement("bus-forged-reply-ignored")
 async def test_a_puback_steered_into_a_pull_inbox_is_ignored(nats: NatsPair):
     taken = Taken()
     inbox = await pulling(nats.bob, taken)
@@ -336,7 +334,7 @@ async def test_a_puback_steered_into_a_pull_inbox_is_ignored(nats: NatsPair):
     assert nats.bob.statistics().ignored == 1
 
 
-@requirement("bus-forged-reply-ignored")
+@pytest.mark.requirement("bus-forged-reply-ignored")
 async def test_a_strangers_delivery_steered_into_a_pull_inbox_is_ignored(nats: NatsPair):
     """Mallory pulls from her own consumer and names bob's inbox for the delivery."""
     taken = Taken()
@@ -354,7 +352,7 @@ async def test_a_strangers_delivery_steered_into_a_pull_inbox_is_ignored(nats: N
     assert nats.bob.statistics().ignored == 1
 
 
-@requirement("bus-status-by-reply-subject")
+@pytest.mark.requirement("bus-status-by-reply-subject")
 async def test_a_stored_message_with_a_status_header_is_a_message(nats: NatsPair):
     taken = Taken()
     await nats.bob.consume("INBOX", nats.bob.uid, taken)
@@ -366,7 +364,7 @@ async def test_a_stored_message_with_a_status_header_is_a_message(nats: NatsPair
     assert (await taken.acked()).metadata["Status"] == "404"
 
 
-@requirement("bus-request-deputy-refused")
+@pytest.mark.requirement("bus-request-deputy-refused")
 async def test_a_request_that_wants_its_answer_elsewhere_is_not_answered(nats: NatsPair):
     """The full spoof that was found: bob's answer would be stored in a stranger's inbox under his name."""
     heard = Heard()
@@ -387,7 +385,7 @@ async def test_a_request_that_wants_its_answer_elsewhere_is_not_answered(nats: N
     assert await nats.admin.last_sequence("INBOX") == 0
 
 
-@requirement("bus-announcement-checked")
+@pytest.mark.requirement("bus-announcement-checked")
 async def test_an_announcement_without_its_senders_reply_subject_is_ignored(nats: NatsPair):
     heard = Heard()
     await nats.bob.subscribe("system.discovery.>", heard)
@@ -398,7 +396,7 @@ async def test_an_announcement_without_its_senders_reply_subject_is_ignored(nats
     assert (await heard.next()).payload == b"real"
 
 
-@requirement("bus-hostile-bytes-survived")
+@pytest.mark.requirement("bus-hostile-bytes-survived")
 @pytest.mark.parametrize(
     "frame",
     [
@@ -431,7 +429,7 @@ async def test_frames_with_hostile_bytes_do_not_end_the_receiver(nats: NatsPair,
 # Streams as they are.
 
 
-@requirement("bus-streams-hardened")
+@pytest.mark.requirement("bus-streams-hardened")
 async def test_no_header_of_a_worker_can_delete_or_delay_what_others_stored(nats: NatsPair):
     assert isinstance(nats.admin, NatsAdmin)
     for spec in BY_NAME.values():
