@@ -242,13 +242,14 @@ async def test_an_agent_that_closes_its_output_but_lives_is_still_handed_message
     agent = """
     os.close(1)
     for message in messages():
-        open("got", "w").write(message["text"])
+        open(GOT, "w").write(message["text"])
     """
-    async with home.sidecar(agent):
+    got = home.fifo("got")
+    async with home.sidecar(agent.replace("GOT", repr(str(got)))):
         sent = await home.write("hello")
         await home.tap.until(lambda: "delivered" in home.receipts(sent))
 
-        assert (home.folder / "got").read_text() == "hello"
+        assert await asyncio.to_thread(got.read_text) == "hello"
 
 
 async def test_an_agent_that_closes_its_input_but_lives_is_shown_as_stalled(home: House):

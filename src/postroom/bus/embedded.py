@@ -107,7 +107,8 @@ class EmbeddedServer:
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()
         try:
-            return await asyncio.wait_for(self._process.wait(), STOP_GRACE)
+            async with asyncio.timeout(STOP_GRACE):
+                return await self._process.wait()
         except TimeoutError:
             return await _end(self._process)
 
@@ -217,7 +218,8 @@ async def _spawn(binary: Path, config: ServerConfig, lock: int) -> asyncio.subpr
 async def _greeted(config: ServerConfig, process: asyncio.subprocess.Process) -> dict[str, Any]:
     """As `_ready`, within the time it has; otherwise the server is ended."""
     try:
-        return await asyncio.wait_for(_ready(config, process), config.start_timeout)
+        async with asyncio.timeout(config.start_timeout):
+            return await _ready(config, process)
     except TimeoutError as error:
         await _end(process)
         raise ServerFailed(

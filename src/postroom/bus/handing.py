@@ -145,7 +145,8 @@ class Handing:
         self.halt()
         if not self.within:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), FINISH_TIMEOUT)
+                async with asyncio.timeout(FINISH_TIMEOUT):
+                    await self._idle.wait()
         await self._supervisor.stop(*self._tasks, timeout=1)
         waiting = [delivery for delivery in self._queue if delivery.open]
         self._queue.clear()

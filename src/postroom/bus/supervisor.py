@@ -124,7 +124,8 @@ class Supervisor:
 
     async def _stopped_within(self, delay: float) -> bool:
         try:
-            await asyncio.wait_for(self._stopping.wait(), delay)
+            async with asyncio.timeout(delay):
+                await self._stopping.wait()
         except TimeoutError:
             return False
         return True

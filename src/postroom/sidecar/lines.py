@@ -60,7 +60,8 @@ class LineReader:
         if self._skipping:
             return
         if len(self._buffer) + len(piece) > self._cap:
-            prefix = (bytes(self._buffer[:PREFIX]) + piece[:PREFIX])[:PREFIX]
+            # So much is here whatever pieces the line came in.
+            prefix = (bytes(self._buffer) + piece)[: min(PREFIX, self._cap)]
             found.append(Overlong(_decode(prefix)))
             self._buffer.clear()
             self._skipping = True

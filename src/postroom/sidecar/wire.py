@@ -10,11 +10,20 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from postroom.bus.port import Message, Stored
-from postroom.errors import BusDisconnected, ProtocolViolation, RequestTimeout, from_problem
+from postroom.errors import (
+    BusDisconnected,
+    NoResponders,
+    ProtocolViolation,
+    RequestTimeout,
+    from_problem,
+)
 from postroom.protocol import subjects
 
 PUBLISH_DEADLINE = 30.0
 """Seconds that a record is tried to be stored, always under the same id."""
+
+ASK_DEADLINE = 20.0
+"""Seconds that a question to the control plane is asked again: a restart takes a few."""
 
 FIRST_DELAY = 0.2
 LONGEST_DELAY = 3.0
@@ -95,15 +104,36 @@ async def publish_durably(
 
 
 async def ask_control(
-    wire: Wire, own: str, verb: str, question: Mapping[str, Any], *, timeout: float = 5.0
+    wire: Wire,
+    own: str,
+    verb: str,
+    question: Mapping[str, Any],
+    *,
+    timeout: float = 5.0,
+    deadline: float = ASK_DEADLINE,
 ) -> dict[str, Any]:
-    """Ask the control plane; `verb` like `agents.resolve`.
+    """Ask the control plane; `verb` like `agents.resolve`. A control plane that is away is waited for:
+    `timeout` seconds for one answer, `deadline` for all tries.
 
     Raises:
         PostroomError: what the control plane answered, or why there is no answer.
     """
     subject = subjects.ctl(own, *verb.split("."))
-    answer = await wire.request(subject, json.dumps(question).encode(), timeout=timeout)
+    payload = json.dumps(question).encode()
+    end = asyncio.get_running_loop().time() + deadline
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            return _answer(verb, await wire.request(subject, payload, timeout=timeout))
+        except (NoResponders, RequestTimeout, BusDisconnected):
+            pause = backoff(attempt)
+            if asyncio.get_running_loop().time() + pause >= end:
+                raise
+            await asyncio.sleep(pause)
+
+
+def _answer(verb: str, answer: Message) -> dict[str, Any]:
     try:
         record = json.loads(answer.payload)
     except ValueError as error:

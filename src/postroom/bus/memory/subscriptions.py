@@ -81,7 +81,8 @@ class LiveSubscription:
         if self._task is None or self._supervisor is None or asyncio.current_task() is self._task:
             return
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._idle.wait(), FINISH_TIMEOUT)
+            async with asyncio.timeout(FINISH_TIMEOUT):
+                await self._idle.wait()
         await self._supervisor.stop(self._task, timeout=1)
 
 

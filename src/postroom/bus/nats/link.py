@@ -193,7 +193,8 @@ class Link:
         """End the connection for good."""
         self._closing = True
         try:
-            await asyncio.wait_for(self.client.end(), 5)
+            async with asyncio.timeout(5):
+                await self.client.end()
         except (OSError, TimeoutError, nats_errors.Error) as error:
             log.debug("bus: the connection did not end in order: %r", error)
         self.client.hang_up()

@@ -95,7 +95,9 @@ async def _pass(
 
 async def _next(frames: asyncio.Queue[Msg]) -> Msg:
     try:
-        return await asyncio.wait_for(frames.get(), FRAME_TIMEOUT)
+        # Not `wait_for`: on Python 3.11 it can swallow a cancellation that comes with the result.
+        async with asyncio.timeout(FRAME_TIMEOUT):
+            return await frames.get()
     except TimeoutError as error:
         raise RequestTimeout("the replay stands still") from error
 
