@@ -212,6 +212,11 @@ _LISTED: dict[str, dict[str, str]] = {
         "store-questions-indexed": "The standing questions of the post office scan no table.",
     },
     "docs/architecture.md#identity-and-trust": {
+        "services-resolve-names": "An agent learns from the control plane who a nick is, and who there is.",
+        "services-errors-typed": "A request of an agent that cannot be met is answered with a problem document.",
+        "services-history-own-projects": "An agent reads the history of its own projects' feeds; posts go both ways.",
+        "services-credential-renewed": "A credential is renewed for the key that is connected.",
+        "mail-flows-between-accounts": "Workers and people write to workers across the two accounts.",
         "identity-sender-proved": "An agent cannot publish to a subject that is not its own.",
         "identity-inbox-private": "An agent reads nothing that is for another.",
         "identity-replies-not-forged":

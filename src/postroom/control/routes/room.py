@@ -1,4 +1,4 @@
-"""The post room itself: status, agents, dead letters, shutdown."""
+"""The post room itself: status, agents, shutdown."""
 
 from __future__ import annotations
 
@@ -40,24 +40,6 @@ def router(context: Context) -> APIRouter:
         return {
             "agents": [{"uid": a.uid, "nick": a.nick, "kind": a.kind, "org": a.org} for a in found]
         }
-
-    @routes.get("/deadletters")
-    async def deadletters() -> dict[str, Any]:
-        return {
-            "deadletters": [letter.as_json() for letter in await context.room.deadletters.all()]
-        }
-
-    @routes.get("/deadletters/{letter}")
-    async def show(letter: int) -> dict[str, Any]:
-        return (await context.room.deadletters.get(letter)).as_json()
-
-    @routes.post("/deadletters/{letter}/requeue", status_code=201)
-    async def requeue(letter: int) -> dict[str, Any]:
-        return {"id": await context.room.deadletters.requeue(letter)}
-
-    @routes.delete("/deadletters/{letter}", status_code=204)
-    async def drop(letter: int) -> None:
-        await context.room.deadletters.drop(letter)
 
     @routes.post("/shutdown", status_code=202)
     async def shutdown() -> dict[str, Any]:

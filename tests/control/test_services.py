@@ -1,0 +1,172 @@
+"""What agents ask the control plane, and how posts go both ways, over the two accounts of a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from postroom.a2a.messages import text_message, text_of
+from postroom.bus.nats.bus import NatsBus
+from postroom.bus.port import Delivery
+from postroom.control.mailroom import Mailroom
+from postroom.control.services import AgentServices
+from postroom.protocol import subjects
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.receipts import State
+from postroom.settings import Settings
+from postroom.store.database import Database
+from postroom.store.migrate import migrate
+from tests.mail.desk import NOW, Desk, Worker, running
+from tests.rig import Rig, running_bus
+
+pytestmark = pytest.mark.anyio
+
+
+class Stage:
+    """A post office with the agents' services on it."""
+
+    def __init__(self, rig: Rig, desk: Desk) -> None:
+        self.rig = rig
+        self.desk = desk
+
+    async def ask(self, worker: Worker, verb: str, **question: Any) -> dict[str, Any]:
+        payload = json.dumps(question).encode()
+        subject = subjects.ctl(worker.uid, *verb.split("."))
+        return json.loads((await worker.bus.request(subject, payload)).payload)
+
+
+@asynccontextmanager
+async def stage(tmp_path: Path) -> AsyncGenerator[Stage]:
+    async with running_bus(tmp_path) as rig, Database(None) as database:
+        await migrate(database)
+
+        async def connect(uid: str, projects: tuple[str, ...]) -> NatsBus:
+            return await rig.agent(uid, projects)
+
+        desk = Desk(rig.core, rig.admin, database, connect)
+        room = SimpleNamespace(bus=rig.core, directory=desk.directory, office=desk.office)
+        services = AgentServices(cast("Mailroom", room), Settings(state=tmp_path), rig.trust)
+        await services.open()
+        async with running(desk.fold.run()):
+            await desk.fold.ready(10)
+            try:
+                yield Stage(rig, desk)
+            finally:
+                desk.changes.close()
+        await services.close()
+
+
+async def post(worker: Worker, project: str, text: str, number: str) -> None:
+    envelope = Envelope(number, f"#{project}", text_message(number, text), NOW)
+    await worker.bus.publish(subjects.feed(project, worker.uid), envelope.encode(), id=number)
+
+
+@pytest.mark.requirement("services-resolve-names")
+async def test_an_agent_resolves_a_nick(tmp_path: Path):
+    async with stage(tmp_path) as s:
+        alice, bob = await s.desk.worker("alice"), await s.desk.worker("bob")
+
+        answer = await s.ask(alice, "agents.resolve", ref="@bob")
+        listed = await s.ask(alice, "agents.list")
+
+        assert answer == {"uid": bob.uid, "nick": "bob", "kind": "worker", "org": "default"}
+        assert [agent["nick"] for agent in listed["agents"]] == ["alice", "bob"]
+
+
+@pytest.mark.requirement("services-errors-typed")
+@pytest.mark.parametrize(
+    "verb, payload, code",
+    [
+        ("agents.resolve", b'{"ref":"@nobody"}', "unknown-recipient"),
+        ("agents.fly", b"{}", "not-found"),
+        ("agents.list", b"[1]", "invalid-input"),
+        ("agents.list", b"\xff", "invalid-input"),
+        ("feed.history", b'{"project":"secret"}', "forbidden"),
+        ("feed.history", b'{"project":"own","limit":"many"}', "invalid-input"),
+    ],
+)
+async def test_a_request_that_cannot_be_met_is_answered_with_a_problem(
+    tmp_path: Path, verb: str, payload: bytes, code: str
+):
+    async with stage(tmp_path) as s:
+        alice = await s.desk.worker("alice", ("own",))
+
+        answer = await alice.bus.request(subjects.ctl(alice.uid, *verb.split(".")), payload)
+
+        assert json.loads(answer.payload)["error"]["code"] == code
+
+
+@pytest.mark.requirement("services-history-own-projects")
+async def test_posts_go_both_ways_and_a_newcomer_reads_what_was_said(tmp_path: Path):
+    async with stage(tmp_path) as s:
+        maria = await s.desk.person()
+        alice = await s.desk.worker("alice", ("demo",))
+        heard: asyncio.Queue[str] = asyncio.Queue()
+
+        async def hear(delivery: Delivery) -> None:
+            heard.put_nowait(text_of(Envelope.decode(delivery.message.payload).message))
+            await delivery.ack()
+
+        await alice.bus.consume("FEED", alice.uid, hear)
+        await s.desk.office.post(maria.uid, "demo", "from a person")
+        await post(alice, "demo", "from an agent", "p1")
+        async with asyncio.timeout(10):
+            live = [await heard.get(), await heard.get()]
+        await s.desk.folded()
+        bob = await s.desk.worker("bob", ("demo",))
+
+        history = await s.ask(bob, "feed.history", project="demo")
+
+        said = [(p["from"]["nick"], p["text"]) for p in history["posts"]]
+        assert said == [("maria", "from a person"), ("alice", "from an agent")]
+        assert live == ["from a person", "from an agent"]
+
+
+@pytest.mark.requirement("services-credential-renewed")
+async def test_a_renewed_credential_is_for_the_same_key_and_lets_its_agent_in(tmp_path: Path):
+    async with stage(tmp_path) as s:
+        alice = await s.desk.worker("alice", ("demo",))
+        credential = s.rig.credential(alice.uid, ("demo",))
+        bus = await s.rig.connect(credential, alice.uid, projects=("demo",))
+
+        answer = await bus.request(subjects.ctl(alice.uid, "credential", "renew"), b"{}")
+        renewed = json.loads(answer.payload)
+
+        again = await NatsBus.connect(
+            s.rig.url, uid=alice.uid, jwt=lambda: renewed["jwt"], sign=credential.sign
+        )
+        try:
+            assert renewed["jwt"] != credential.jwt
+            assert await again.publish(subjects.outbox(alice.uid), b"here") is not None
+        finally:
+            await again.close()
+
+
+@pytest.mark.requirement("mail-flows-between-accounts")
+async def test_a_worker_writes_to_a_worker_and_a_person_to_a_worker(tmp_path: Path):
+    async with stage(tmp_path) as s:
+        maria = await s.desk.person()
+        alice, bob = await s.desk.worker("alice"), await s.desk.worker("bob")
+        taken: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+
+        async def take(delivery: Delivery) -> None:
+            envelope = Envelope.decode(delivery.message.payload)
+            taken.put_nowait((delivery.message.sender_uid, text_of(envelope.message)))
+            await delivery.ack()
+
+        await bob.bus.consume("INBOX", bob.uid, take)
+        await alice.send(bob.uid, "worker to worker")
+        mail = await s.desk.office.send(maria.uid, "@bob", "person to worker")
+        async with asyncio.timeout(10):
+            got = {await taken.get(), await taken.get()}
+        await bob.receipt(mail, State.SEEN)
+
+        assert got == {(alice.uid, "worker to worker"), (maria.uid, "person to worker")}
+        assert (await s.desk.mail(mail.id, State.SEEN)).state is State.SEEN
