@@ -384,6 +384,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "cli-up-started-once": "Simultaneous spawns start one post room.",
         "cli-second-up-refused": "A second `up` on the same folder says who has it.",
         "cli-port-taken-told": "A taken port is named.",
+        "cli-up-fault-told": "A fault while a post room opens is one line with its remedy.",
     },
     "NO_COLOR": {
         "cli-colour-off": "NO_COLOR, a dumb terminal or a pipe turn colours off.",

@@ -269,3 +269,18 @@ def test_no_sandbox_possible_means_no_worker_and_a_remedy() -> None:
             assert other.json("status")["workers"] == []
         finally:
             other.run("down")
+
+
+@pytest.mark.requirement("cli-up-fault-told")
+def test_a_fault_in_mid_life_ends_up_with_one_line_and_its_remedy(tmp_path: Path) -> None:
+    room = PostRoom(tmp_path / "state", tmp_path)
+    room.up()
+    room.run("down")
+    (room.state / "postroom.db").write_text(
+        "this is no database, and large enough to be read as one" * 100
+    )
+
+    room.run("up", "--port", "0", "--nats-port", "0", status=10)
+
+    assert "Traceback" not in room.stderr
+    assert "postroom:" in room.stderr

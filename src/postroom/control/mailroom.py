@@ -177,5 +177,9 @@ async def _owner(directory: Directory) -> Agent:
     for agent in await directory.all():
         if agent.kind == "human":
             return agent
-    nick = re.sub(r"[^a-z0-9_-]", "-", getpass.getuser().lower())[:64]
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a uid that this machine has no name for, as in a container
+        user = ""
+    nick = re.sub(r"[^a-z0-9_-]", "-", user.lower())[:64]
     return await directory.register(nick if NAME.fullmatch(nick) else "operator", "human")

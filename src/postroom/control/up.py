@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -49,9 +49,9 @@ def run(settings: Settings) -> int:
     to_file(settings.logs / "control.log")
     try:
         asyncio.run(_PostRoom(settings).live())
-    except* PostroomError as failed:
+    except Exception as failure:
         log.exception("the post room ends")
-        raise _first(failed) from None
+        raise _told(failure, settings) from None
     finally:
         withdraw(settings)
         lock.release()
@@ -59,9 +59,22 @@ def run(settings: Settings) -> int:
     return 0
 
 
-def _first(group: BaseExceptionGroup[PostroomError]) -> PostroomError:
-    error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+def _told(failure: BaseException, settings: Settings) -> PostroomError:
+    """What to tell a person: our own error if there is one in a group, else where the traceback is."""
+    errors = list(_leaves(failure))
+    for error in errors:
+        if isinstance(error, PostroomError):
+            return error
+    what = f"{type(errors[0]).__name__}: {errors[0]}"
+    return PostroomError(f"unexpected {what}", remedy=f"see {settings.logs / 'control.log'}")
+
+
+def _leaves(failure: BaseException) -> Iterator[BaseException]:
+    if isinstance(failure, BaseExceptionGroup):
+        for error in failure.exceptions:
+            yield from _leaves(error)
+    else:
+        yield failure
 
 
 class _PostRoom:
