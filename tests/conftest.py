@@ -7,9 +7,13 @@ fails the run, because a promise that nobody checked would look kept.
 from __future__ import annotations
 
 import os
+import signal
 
 import hypothesis
 import pytest
+
+# A run in the background of a shell ignores SIGINT, and so would every command that the tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Two shared cores make single examples slow now and then; the time limit of each test still holds.
 hypothesis.settings.register_profile("postroom", deadline=None)

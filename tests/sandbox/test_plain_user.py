@@ -49,7 +49,6 @@ print(asyncio.run(BubblewrapProvider(Path(sys.argv[1])).probe()))
 """
 
 
-@pytest.mark.requirement("sandbox-probe-tries")
 def test_a_plain_user_gets_the_same_wall():
     assert "Level.ENFORCED" in _run_as_plain_user(PROBE, binary.candidates()[0])
 

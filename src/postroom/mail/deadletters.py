@@ -25,7 +25,7 @@ from postroom.protocol.records import read_record
 from postroom.protocol.streams import ACK_WAIT
 from postroom.protocol.text import one_line
 from postroom.store import messages, pending, records
-from postroom.store.database import Database
+from postroom.store.database import Connection, Database
 from postroom.store.messages import MessageRow
 
 log = logging.getLogger(__name__)
@@ -148,9 +148,9 @@ class DeadLetterMover:
             message = await self._admin.get(advisory.stream, advisory.sequence)
         except NotFound:
             return True  # deleted: its final state was folded long ago
-        row = await self._row(advisory)
+        row, folded = await self._database.read(lambda c: _known(c, advisory))
         if row is None and advisory.stream == "INBOX":
-            return await self._folded(advisory)
+            return folded
         if row is not None and row.final and not _is_ours_to_keep(row):
             return True
         if await self._database.read(lambda c: records.dead_letter_of(c, advisory.origin)) is None:
@@ -158,15 +158,6 @@ class DeadLetterMover:
         if row is not None and not row.final:
             await self._clerk.report(row, State.DEAD, advisory.reason)
         return True
-
-    async def _row(self, advisory: Advisory) -> MessageRow | None:
-        if advisory.stream != "INBOX":
-            return None
-        return await self._database.read(lambda c: messages.message_at(c, advisory.sequence))
-
-    async def _folded(self, advisory: Advisory) -> bool:
-        """Whether INBOX is folded past that record, so that it has no row because it was a duplicate."""
-        return await self._database.read(lambda c: records.cursor(c, "INBOX")) >= advisory.sequence
 
     async def _store(self, advisory: Advisory, message: Message) -> None:
         headers = {
@@ -203,6 +194,17 @@ class DeadLetterMover:
                 await self._admin.poke("INBOX", uid)
             except NotFound:
                 log.debug("agent %s has no consumer", uid)
+
+
+def _known(connection: Connection, advisory: Advisory) -> tuple[MessageRow | None, bool]:
+    """The message's row, and whether INBOX is folded past it: then it has no row because it was a duplicate.
+
+    Both of one moment: folding between two questions would look like such a duplicate.
+    """
+    if advisory.stream != "INBOX":
+        return None, True
+    row = messages.message_at(connection, advisory.sequence)
+    return row, records.cursor(connection, "INBOX") >= advisory.sequence
 
 
 def _is_ours_to_keep(row: MessageRow) -> bool:
