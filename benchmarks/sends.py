@@ -29,7 +29,7 @@ NOTES = (
     "inbox: the same call to an inbox, whose records the post office folds into SQL meanwhile, as for all below it.",
     "agent: Postroom's bus with an agent's credential, through the import from the edge account to the core account.",
     "sidecar: the same with id and envelope made per send, as a worker's sidecar does.",
-    "person: POST /v1/messages, the whole accepted send; its answer also waits until SQL has the message.",
+    "person: POST /v1/messages, the whole accepted send of a person: HTTP, who is who, the log.",
     f"A turn ends after its sends or after {TURN} s; the p99 of fewer than 100 sends is the slowest of them.",
     "One client process makes all sends; it shares the cores with the server and the control plane.",
 )
