@@ -344,6 +344,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "state-unwritable-told": "`up` without write permission says so, with a remedy.",
     },
     "docs/architecture.md#http-api": {
+        "api-body-bounded": "A request's body over 8 MiB is refused.",
         "errors-code-stable": "Each error has a code of its own.",
         "errors-http-status": "The most specific class of an error decides the HTTP status.",
         "errors-problem-roundtrip": "A client raises what the server raised.",

@@ -189,6 +189,20 @@ def test_a_foreign_host_header_is_refused(api: httpx2.Client) -> None:
     assert api.get("/v1/status", headers={"Host": "evil.example"}).status_code == 403
 
 
+@pytest.mark.requirement("api-body-bounded")
+def test_a_body_over_the_limit_is_refused_and_the_post_room_lives_on(
+    room: PostRoom, api: httpx2.Client
+) -> None:
+    def chunks() -> Iterator[bytes]:
+        for _ in range(9):
+            yield b"x" * 1024 * 1024
+
+    refused = api.post("/v1/messages", content=chunks())
+
+    assert refused.status_code == 413
+    assert room.json("status")["server"]["pid"] == room.server["pid"]
+
+
 @pytest.mark.requirement("api-worker-route-closed")
 def test_the_operator_cannot_report_events_in_a_workers_name(
     room: PostRoom, api: httpx2.Client

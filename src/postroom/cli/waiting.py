@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
+from postroom.cli.options import Decorated
 from postroom.cli.output import print_json
 from postroom.errors import Refused, RequestTimeout
 from postroom.protocol.receipts import State, reached
@@ -18,6 +20,24 @@ if TYPE_CHECKING:
 
 MILESTONES = ("delivered", "seen", "answered")
 DEFAULT_TIMEOUT = 120.0
+
+
+def wait_options(help_text: str) -> Callable[[Decorated], Decorated]:
+    """`--wait MILESTONE` and `--timeout S`, as `milestone` and `timeout`."""
+
+    def decorate(command: Decorated) -> Decorated:
+        seconds = click.option(
+            "--timeout",
+            type=click.FloatRange(0, 86400),
+            default=DEFAULT_TIMEOUT,
+            show_default=True,
+            metavar="S",
+            help="Seconds for --wait.",
+        )
+        wait = click.option("--wait", "milestone", type=click.Choice(MILESTONES), help=help_text)
+        return wait(seconds(command))
+
+    return decorate
 
 
 def check(mail: Mail, milestone: str, timeout: float) -> None:

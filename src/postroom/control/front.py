@@ -11,12 +11,22 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from postroom.errors import EnvironmentFault, Forbidden, PostroomError, http_status, problem
+from postroom.errors import (
+    EnvironmentFault,
+    Forbidden,
+    MessageTooLarge,
+    PostroomError,
+    http_status,
+    problem,
+)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MAX_BODY = 8 * 1024 * 1024
+"""Bytes of a request's body: the files of a template (4 MiB) in base64 fit."""
 
 WORKER = "postroom.worker"
 """Scope key: uid of the worker whose door a request came through; absent for all others."""
@@ -70,7 +80,7 @@ class Front:
                 )
                 await _answer(scope, receive, send, 503, problem(starting))
             case _:
-                await self._api(scope, receive, send)
+                await _bounded(self._api, scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
         if WORKER in scope:
@@ -81,6 +91,31 @@ class Front:
         origin = headers.get(b"origin")
         if origin is not None and _authority(origin) not in self._hosts:
             raise Forbidden("this Origin may not call")
+
+
+async def _bounded(api: App, scope: Scope, receive: Receive, send: Send) -> None:
+    """Call `api`; a body that goes past `MAX_BODY`, whatever its headers promised, is refused instead.
+
+    The API's framework would answer 400 for an error that comes while it reads, so the answer is ours.
+    """
+    taken = 0
+
+    async def count() -> MutableMapping[str, Any]:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > MAX_BODY:
+            raise MessageTooLarge(f"the request's body is over {MAX_BODY} bytes")
+        return message
+
+    async def answer(message: MutableMapping[str, Any]) -> None:
+        if taken <= MAX_BODY:
+            await send(message)
+        elif message["type"] == "http.response.start":
+            error = MessageTooLarge(f"the request's body is over {MAX_BODY} bytes")
+            await _answer(scope, receive, send, http_status(error), problem(error))
+
+    await api(scope, count, answer)
 
 
 def _authority(origin: str) -> str:

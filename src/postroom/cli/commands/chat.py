@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.options import connect, state_option
-from postroom.cli.waiting import DEFAULT_TIMEOUT, MILESTONES
+from postroom.cli.waiting import wait_options
 
 if TYPE_CHECKING:
     from postroom.client.records import Milestone
@@ -24,20 +24,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Earlier messages shown at the start.",
 )
-@click.option(
-    "--wait",
-    "milestone",
-    type=click.Choice(MILESTONES),
-    help="At the end of the input, wait until all that was sent has come so far.",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, 86400),
-    default=DEFAULT_TIMEOUT,
-    show_default=True,
-    metavar="S",
-    help="Seconds for --wait.",
-)
+@wait_options("At the end of the input, wait until all that was sent has come so far.")
 @click.option(
     "--linger",
     type=click.FloatRange(0, 86400),

@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
-from postroom.cli.waiting import DEFAULT_TIMEOUT, MILESTONES, await_milestone, receipt_line
+from postroom.cli.waiting import await_milestone, receipt_line, wait_options
 
 if TYPE_CHECKING:
     from postroom.client.records import Milestone
@@ -16,20 +16,7 @@ if TYPE_CHECKING:
 
 @click.command("receipt")
 @click.argument("message")
-@click.option(
-    "--wait",
-    "milestone",
-    type=click.Choice(MILESTONES),
-    help="Wait until the message has come so far; `answered` prints the answer.",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, 86400),
-    default=DEFAULT_TIMEOUT,
-    show_default=True,
-    metavar="S",
-    help="Seconds to wait.",
-)
+@wait_options("Wait until the message has come so far; `answered` prints the answer.")
 @json_option
 @state_option()
 def command(message: str, milestone: Milestone | None, timeout: float, as_json: bool) -> None:

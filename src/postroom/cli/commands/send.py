@@ -9,7 +9,7 @@ import click
 
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
-from postroom.cli.waiting import DEFAULT_TIMEOUT, MILESTONES, await_milestone, receipt_line
+from postroom.cli.waiting import await_milestone, receipt_line, wait_options
 from postroom.protocol.text import one_line
 
 if TYPE_CHECKING:
@@ -19,20 +19,7 @@ if TYPE_CHECKING:
 @click.command("send")
 @click.argument("to")
 @click.argument("text", nargs=-1)
-@click.option(
-    "--wait",
-    "milestone",
-    type=click.Choice(MILESTONES),
-    help="Wait until the message has come so far; `answered` prints the answer.",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, 86400),
-    default=DEFAULT_TIMEOUT,
-    show_default=True,
-    metavar="S",
-    help="Seconds to wait.",
-)
+@wait_options("Wait until the message has come so far; `answered` prints the answer.")
 @click.option("--no-reply", is_flag=True, help="Say that no reply is expected.")
 @click.option("--reply-to", metavar="ID", default="", help="Message that this one answers.")
 @click.option(
