@@ -313,6 +313,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "worker-exit-shown": "An agent that exits 1 is shown as failed, raises an alert, and its mail waits.",
     },
     "docs/architecture.md#agent-lines": {
+        "worker-feed-heard": "A worker whose template asks for it hears the posts of its project.",
         "sidecar-text-harmless": "Text cannot forge a second message or control sequences for a text agent.",
         "sidecar-text-answers-matched": "An answer of a text agent goes to the question that it is about.",
     },

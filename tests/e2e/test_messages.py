@@ -97,3 +97,32 @@ def test_a_message_over_the_limit_is_refused_before_it_is_sent(room: PostRoom) -
 
     assert "524288" in room.stderr
     assert room.worker("echo")["unread"] == 0
+
+
+LISTENER = """
+import json, sys
+for raw in sys.stdin:
+    line = json.loads(raw)
+    if line["type"] == "post":
+        print(json.dumps({"type": "post", "text": "heard " + line["text"]}), flush=True)
+"""
+
+
+@pytest.mark.requirement("worker-feed-heard")
+def test_a_worker_that_asks_for_it_hears_the_posts_of_its_project(room: PostRoom) -> None:
+    text = """
+[worker]
+name = "listener"
+project = "demo"
+[workstation]
+command = ["python3", "/opt/agent/listener.py"]
+files = ["listener.py"]
+feed = true
+"""
+    room.up()
+    room.run("spawn", room.template(text, "listener", listener=LISTENER))
+    room.await_state("listener", "idle")
+
+    room.run("chat", "#demo", given="good morning\n")
+
+    until(lambda: "heard good morning" in room.run("chat", "#demo", given=""))

@@ -198,6 +198,7 @@ def sidecar_config(
             "cwd": paths.workspace,
             "adapter": template.adapter,
             "confirm": template.confirm,
+            "feed": template.feed,
             "restart_limit": template.restart_limit,
         },
         "control_url": "http://postroom",

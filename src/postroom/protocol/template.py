@@ -1,7 +1,7 @@
 """Worker templates: what the TOML may say, checked key by key (docs/architecture.md, Templates).
 
 [worker]       name, project, description
-[workstation]  command, adapter, confirm, env, files, mcps, skills
+[workstation]  command, adapter, confirm, feed, env, files, mcps, skills
 [compute]      sandbox, read_only, memory_mb, processes
 [sidecar]      restart_limit, auto_approve
 [overrides]    parameters with their defaults; `{parameter}` is replaced in the other tables' texts
@@ -38,6 +38,7 @@ _SHAPE: dict[str, dict[str, type] | None] = {
         "command": list,
         "adapter": str,
         "confirm": str,
+        "feed": bool,
         "env": dict,
         "files": list,
         "mcps": list,
@@ -59,6 +60,7 @@ class Template:
         command: program and arguments of the agent; runs in the workspace.
         adapter: how the agent speaks on its stdin and stdout.
         confirm: what counts as "the agent has it": `explicit` (it says so) or `read` (it read its stdin).
+        feed: the agent is shown the posts of its project, too.
         env: environment of the agent, beside what the sandbox sets.
         files: names of files next to the template; they appear read-only in `/opt/agent`.
         read_only: host folders that appear at the same path.
@@ -74,6 +76,7 @@ class Template:
     description: str = ""
     adapter: str = "jsonl"
     confirm: str = "explicit"
+    feed: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     mcps: tuple[str, ...] = ()
@@ -128,6 +131,7 @@ _TYPE_NAMES: dict[type, str] = {
     str: "a text",
     list: "a list of texts",
     dict: "a table of texts",
+    bool: "true or false",
     int: f"a whole number from 0 to {MAX_NUMBER}",
 }
 
@@ -201,6 +205,7 @@ def _build(document: dict[str, Any]) -> Template:
         confirm=_choice(
             station.get("confirm", default_confirm), CONFIRMATIONS, "workstation.confirm"
         ),
+        feed=station.get("feed", False),
         env=_environment(station.get("env", {})),
         files=tuple(_file_name(name) for name in station.get("files", ())),
         mcps=tuple(station.get("mcps", ())),
