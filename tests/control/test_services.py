@@ -90,6 +90,7 @@ async def test_an_agent_resolves_a_nick(tmp_path: Path):
         ("agents.list", b"\xff", "invalid-input"),
         ("feed.history", b'{"project":"secret"}', "forbidden"),
         ("feed.history", b'{"project":"own","limit":"many"}', "invalid-input"),
+        ("feed.history", b'{"project":"own","limit":[]}', "invalid-input"),
     ],
 )
 async def test_a_request_that_cannot_be_met_is_answered_with_a_problem(

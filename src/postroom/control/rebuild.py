@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -29,6 +30,7 @@ def run_rebuild(settings: Settings) -> None:
     """
     if not settings.database.exists():
         raise NotFound(f"there is no post room in {settings.state}")
+    os.umask(0o077)
     prepare(settings)
     lock = StateLock.acquire(settings)
     try:

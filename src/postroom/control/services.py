@@ -89,7 +89,7 @@ class AgentServices:
             answer = await verb(Asker(said.sender, _user_key(message)), asked)
         except PostroomError as error:
             answer = {"error": problem(error)}
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             answer = {"error": problem(InvalidInput(f"the request cannot be read: {error}"))}
         return json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
 

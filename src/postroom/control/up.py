@@ -44,6 +44,7 @@ def run(settings: Settings) -> int:
     Raises:
         PostroomError: it could not be started, or the bus is gone for good.
     """
+    os.umask(0o077)  # whatever this process and its children write is for this user alone
     prepare(settings)
     lock = StateLock.acquire(settings)
     to_file(settings.logs / "control.log")
