@@ -139,6 +139,7 @@ _LISTED: dict[str, dict[str, str]] = {
     },
     "docs/architecture.md#subjects": {
         "bus-sender-authenticated": "The sender comes from the subject and not from the payload.",
+        "presence-future-ignored": "A status from the future counts from now and hides no later one.",
         "presence-decode-strict": "Any payload is a status that can be shown, or a protocol violation.",
         "presence-roundtrip-whole": "A status survives the wire.",
         "mail-sender-authenticated": "The sender of a message comes from its subject only.",
@@ -200,6 +201,7 @@ _LISTED: dict[str, dict[str, str]] = {
     "docs/architecture.md#dead-letters": {
         "mail-deadletter-moved": "A delivery that failed for good becomes a dead letter with reason and attempts.",
         "mail-deadletter-once": "One failed delivery gives one letter, whatever crashes in between.",
+        "mail-deadletter-own-consumer": "An agent cannot declare dead what was sent to another.",
         "mail-requeue-linked": "A requeue is a new message linked to the dead one, which stays dead.",
         "mail-drop-kept": "A dropped letter leaves the list and stays in the log.",
         "mail-dead-letter-requeued":
@@ -256,8 +258,11 @@ _LISTED: dict[str, dict[str, str]] = {
         "sandbox-select-failclosed": "A wall that does not hold is an error with a remedy, never a lesser wall.",
         "sandbox-missing-fails-closed": "With no sandbox to be had a spawn fails with the remedy and leaves no worker.",
         "sandbox-none-explicit": "No wall is had by the name `none` only.",
+        "template-wall-kept": "A template alone cannot do without the wall.",
+        "template-state-closed": "A template cannot share the state folder or the doors of Postroom.",
         "sandbox-none-shown": "A worker without a wall is shown as such.",
-        "sandbox-secret-hidden": "A secret is in no command line, environment or procfs file.",
+        "sandbox-secret-hidden":
+            "A secret is in no command line, environment or procfs file, nor in memory that the program can read.",
         "sandbox-environment-cleared": "The program gets the environment of its spec and nothing else.",
         "sandbox-workspace-writable": "What is written to the workspace and state folder is on the host.",
         "sandbox-host-readonly": "Nothing outside the writable folders can be written.",
@@ -287,6 +292,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "gateway-statistics-counted": "The gateway counts doors and connections.",
         "gateway-upstream-refused": "A connection whose upstream refuses or is late is closed.",
         "gateway-worker-named": "The upstream is opened for the door's worker.",
+        "http-request-deadline": "A connection whose request does not come to its end is cut.",
+        "http-connections-bounded": "The HTTP port has a bounded number of connections.",
         "http-loopback-only": "Postroom listens on loopback only.",
         "http-worker-named": "A request through a door is served as that door's worker.",
         "sidecar-wall-tested": "A reachable canary behind an enforced wall ends the worker before its agent runs.",
@@ -308,6 +315,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "sidecar-journal-survives": "Confirmed messages are known to the next start.",
         "sidecar-stop-drained": "SIGTERM tells the agent, and its last words count.",
         "sidecar-config-removed": "The configuration is gone before the agent runs.",
+        "sidecar-code-own": "A module that an agent left in its workspace is not run by the sidecar.",
         "sidecar-memory-closed": "A process of the same user cannot read the sidecar's environment or memory.",
         "sidecar-memory-light": "An idle sidecar stays under 60 MB.",
         "worker-exit-shown": "An agent that exits 1 is shown as failed, raises an alert, and its mail waits.",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 
 import pytest
 
-from postroom.control.front import WORKER, Front
+from postroom.control.front import WORKER, Front, Receive, Scope, Send
 from postroom.control.listen import WorkerDialer, bind
+from postroom.control.patience import ImpatientProtocol
 from postroom.errors import InvalidInput, PortTaken
-from tests.control.serving import Echo, exchange, serving
+from tests.control.serving import DEADLINE, Echo, exchange, serving
 
 pytestmark = pytest.mark.anyio
 UID, OTHER = "a" * 32, "b" * 32
@@ -113,3 +115,71 @@ async def test_several_requests_pass_on_one_dialled_connection():
     await exchange(reader, writer, "/2", "Host: x")
 
     assert [scope["path"] for scope in api.scopes] == ["/1", "/2"]
+
+
+@pytest.mark.requirement("http-request-deadline")
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"",
+        b"GET /livez HTTP/1.1\r\nHost: ",
+        b"GET /livez HTTP/1.1\r\nHost: HOST\r\n\r\nGET /livez HTTP/1.1\r\n",
+        b"POST /v1/x HTTP/1.1\r\nHost: HOST\r\nContent-Length: 9\r\n\r\nhalf",
+    ],
+)
+async def test_a_connection_whose_request_does_not_end_is_cut(
+    begun: bytes, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(ImpatientProtocol, "deadline", 0.05)
+
+    async def read_it_all(_scope: Scope, receive: Receive, _send: Send) -> None:
+        while (await receive()).get("more_body"):
+            pass
+
+    async with serving(read_it_all) as site:
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+        writer.write(begun.replace(b"HOST", site.host.encode()))
+        async with asyncio.timeout(DEADLINE):
+            with contextlib.suppress(ConnectionResetError):
+                await reader.read()
+        writer.close()
+
+
+@pytest.mark.requirement("http-request-deadline")
+async def test_an_answer_may_take_longer_than_a_request(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ImpatientProtocol, "deadline", 0.01)
+    looks = asyncio.Semaphore(0)
+    look = ImpatientProtocol._look
+
+    def counted(protocol: ImpatientProtocol) -> None:
+        look(protocol)
+        looks.release()
+
+    monkeypatch.setattr(ImpatientProtocol, "_look", counted)
+
+    async def slow(_scope: Scope, _receive: Receive, send: Send) -> None:
+        for _ in range(5):
+            await looks.acquire()
+        await Echo()(_scope, _receive, send)
+
+    async with serving(slow) as site:
+        assert (await site.get("/v1/slow")).body == b"api"
+
+
+@pytest.mark.requirement("http-connections-bounded")
+async def test_a_connection_too_many_is_cut_and_the_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(ImpatientProtocol, "most", 2)
+    async with serving(Echo()) as site:
+        held = [await asyncio.open_connection("127.0.0.1", site.port) for _ in range(2)]
+        for _, writer in held:  # known to the listener when they are answered
+            writer.write(f"GET /livez HTTP/1.1\r\nHost: {site.host}\r\n\r\n".encode())
+        async with asyncio.timeout(DEADLINE):
+            for reader, _ in held:
+                assert b"200" in await reader.readline()
+            reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+        for _, held_writer in [*held, (reader, writer)]:
+            held_writer.close()

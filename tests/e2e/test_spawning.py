@@ -300,3 +300,50 @@ def test_a_fault_in_mid_life_ends_up_with_one_line_and_its_remedy(tmp_path: Path
 
     assert "Traceback" not in room.stderr
     assert "postroom:" in room.stderr
+
+
+@pytest.mark.requirement("sidecar-code-own")
+def test_a_module_that_an_agent_left_in_its_workspace_is_not_run_by_the_sidecar(
+    room: PostRoom,
+) -> None:
+    room.run("spawn", str(EXAMPLES / "echo.toml"), "--name", "planter")
+    uid = room.worker("planter")["uid"]
+    workspace = room.state / "workers" / uid / "workspace"
+    (workspace / "postroom").mkdir()
+    for name in ("postroom/__init__.py", "asyncio.py", "json.py"):
+        (workspace / name).write_text("open('/workspace/was-run', 'w')\nraise SystemExit(1)\n")
+
+    room.run("restart", "planter")
+
+    assert room.run("send", "--wait", "answered", "@planter", "hello").endswith("hello\n")
+    assert not (workspace / "was-run").exists()
+    room.run("stop", "planter")
+
+
+@pytest.mark.requirement("template-wall-kept")
+def test_a_template_cannot_do_without_the_wall_by_itself(
+    room: PostRoom, api: httpx2.Client
+) -> None:
+    text = ECHO.replace("[workstation]", '[compute]\nsandbox = "none"\n[workstation]')
+
+    refused = spawn(api, text, name="wallless")
+    asked_for = spawn(api, text, name="wallless", sandbox="none")
+
+    assert refused.status_code == 403
+    assert "--sandbox none" in refused.json()["remedy"]
+    assert asked_for.json()["sandbox"]["level"] == "none"
+    room.run("stop", "wallless")
+
+
+@pytest.mark.requirement("template-state-closed")
+@pytest.mark.parametrize("part", [".", "keys", "workers", ".."])
+def test_a_template_cannot_share_the_state_folder_or_what_holds_it(
+    room: PostRoom, api: httpx2.Client, part: str
+) -> None:
+    folder = (room.state / part).resolve()
+    text = ECHO.replace("[workstation]", f'[compute]\nread_only = ["{folder}"]\n[workstation]')
+
+    refused = spawn(api, text, name="curious")
+
+    assert refused.status_code == 422
+    assert "Postroom's own" in refused.json()["detail"]

@@ -6,9 +6,11 @@ import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from postroom.bus.nats import NatsBus
 from postroom.bus.port import Delivery, Message
 from postroom.errors import Conflict, InvalidInput, NotFound
 from postroom.mail.changes import DEADLETTERS
@@ -17,6 +19,7 @@ from postroom.protocol.receipts import State
 from postroom.protocol.streams import ConsumerSpec
 from tests.mail.desk import (
     BACKENDS,
+    NOW,
     SECONDS,
     Desk,
     GivenDelivery,
@@ -214,3 +217,25 @@ async def test_a_dropped_letter_is_gone_from_the_list_and_kept_in_the_log(tmp_pa
             await desk.dead.get(letter.id)
         assert (await desk.office.get(dead.id)).state is State.DEAD
         assert (await desk.admin.get("DEADLETTER", letter.id)).payload
+
+
+@pytest.mark.requirement("mail-deadletter-own-consumer")
+async def test_an_agent_cannot_declare_dead_what_was_sent_to_another(tmp_path: Path):
+    async with running_desk(tmp_path, "nats") as desk, running(desk.mover.run()):
+        maria, alice, mallory = (
+            await desk.person(),
+            await desk.worker("alice"),
+            await desk.worker("mallory"),
+        )
+        to_alice = await desk.office.send(maria.uid, "@alice", "hello")
+        to_mallory = await desk.office.send(maria.uid, "@mallory", "hello")
+        # Mallory refuses a delivery that it never had: the server puts any sequence into its advisory.
+        for sequence in (to_alice.seq, to_mallory.seq):
+            forged = f"$JS.ACK.INBOX.{mallory.uid}.1.{sequence}.1.{int(NOW)}.0"
+            await cast("NatsBus", mallory.bus)._link.send(forged, b"+TERM gone")
+
+        assert (await desk.mail(to_mallory.id, State.DEAD)).state is State.DEAD
+        await desk.folded()
+        assert (await desk.office.get(to_alice.id)).state is State.ACCEPTED
+        assert [letter.recipient.nick for letter in await desk.dead.all()] == ["mallory"]
+        assert alice.uid != mallory.uid

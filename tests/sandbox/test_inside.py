@@ -48,6 +48,30 @@ async def test_a_secret_is_in_no_command_line_or_environment_of_the_host(rig: Ri
 
 
 @pytest.mark.requirement("sandbox-secret-hidden")
+async def test_a_secret_is_not_left_in_the_memory_of_process_1(rig: Rig):
+    # Process 1 is bubblewrap, which the program may read: what bubblewrap copied would lie on its stack.
+    code = f"""
+wanted = bytes(reversed({SECRET[::-1].encode()!r}))
+memory, found, read = open("/proc/1/mem", "rb"), [], 0
+for line in open("/proc/1/maps"):
+    area, rights, *_, name = line.split()
+    start, end = (int(word, 16) for word in area.split("-"))
+    if "r" not in rights or name in ("[vvar]", "[vvar_vclock]", "[vsyscall]"):
+        continue
+    memory.seek(start)
+    content = memory.read(end - start)
+    read += len(content)
+    if wanted in content:
+        found.append(name)
+say([found, read > 0])
+hold()
+"""
+    found = await rig.ask(BubblewrapProvider(), code, secrets={SECRET_PATH: SECRET.encode()})
+
+    assert found == [[], True]
+
+
+@pytest.mark.requirement("sandbox-secret-hidden")
 async def test_a_secret_is_in_no_procfs_file_inside(rig: Rig):
     code = f"""
 os.unlink({SECRET_PATH!r})

@@ -49,6 +49,8 @@ async def test_a_spec_of_separate_folders_is_accepted(spec: SandboxSpec):
         ("secrets", {"/run/postroom/secrets/": b""}),
         ("read_only", (Mount(Path("/"), "/opt/host"),)),
         ("read_only", (Mount(Path("/run"), "/opt/run"),)),
+        ("read_only", (Mount(Path("/dev/shm"), "/opt/run"),)),
+        ("read_only", (Mount(Path("/proc/self/fd"), "/opt/run"),)),
         ("read_only", (Mount(Path("/nonexistent"), "/opt/x"),)),
         ("read_only", (Mount(Path("/usr/bin"), "relative"),)),
         ("read_only", (Mount(Path("/usr/bin"), "/"),)),

@@ -121,7 +121,7 @@ def compose(
     """The sandbox of a worker, with the sidecar as its program.
 
     Raises:
-        InvalidTemplate: a read-only folder of the template does not exist.
+        InvalidTemplate: a read-only folder of the template does not exist, or would show Postroom's own.
     """
     mounts = [Mount(folders.agent, AGENT_FOLDER)]
     for folder in template.read_only:
@@ -130,6 +130,7 @@ def compose(
                 f"compute.read_only names {folder}, which is no folder",
                 remedy="postroom spawn --set NAME=PATH",
             )
+        _refuse_own(Path(folder), (folders.root.parents[1], gateway_socket.parent))
         mounts.append(Mount(Path(folder), folder))
     draft = SandboxSpec(
         argv=(),
@@ -151,11 +152,23 @@ def compose(
     )
     return replace(
         draft,
-        argv=(sys.executable, "-m", "postroom.sidecar"),
+        # -P: else Python looks for modules first in the workspace, where the agent may have left some.
+        argv=(sys.executable, "-P", "-m", "postroom.sidecar"),
         env=_environment(paths) | {"POSTROOM_SIDECAR_CONFIG": secret},
         workdir=paths.workspace,
         secrets={secret: json.dumps(config).encode()},
     )
+
+
+def _refuse_own(folder: Path, private: tuple[Path, ...]) -> None:
+    """Keep the state folder and the doors out: with the keys in there a worker could be anyone."""
+    real = folder.resolve()
+    for own in (path.resolve() for path in private):
+        if real.is_relative_to(own) or own.is_relative_to(real):
+            raise InvalidTemplate(
+                f"compute.read_only names {folder}, which is or holds Postroom's own folder",
+                remedy="name the folder that is meant, or keep the state elsewhere: --state DIR",
+            )
 
 
 def _environment(paths: SandboxPaths) -> dict[str, str]:

@@ -9,10 +9,10 @@ import socket
 from collections.abc import Generator
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from postroom.control.front import WORKER, App, Receive, Scope, Send
+from postroom.control.patience import ImpatientProtocol
 from postroom.errors import InvalidInput, PortTaken
 
 SHUTDOWN_GRACE = 2
@@ -62,7 +62,7 @@ class _Server(uvicorn.Server):
 def _config(app: App) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="h11",
+        http=ImpatientProtocol,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -112,6 +112,6 @@ class WorkerDialer:
         near, far = socket.socketpair()
         loop = asyncio.get_running_loop()
         await loop.connect_accepted_socket(
-            lambda: H11Protocol(config=config, server_state=self._state, app_state={}), far
+            lambda: ImpatientProtocol(config=config, server_state=self._state, app_state={}), far
         )
         return await asyncio.open_connection(sock=near)

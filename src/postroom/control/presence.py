@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
 from postroom.bus.port import BusAdmin, Message, MessageBusProvider, Subscription
 from postroom.errors import ProtocolViolation
 from postroom.observe import get_logger
@@ -20,11 +24,15 @@ class PresenceBoard:
     Args:
         bus: connection to core, where every worker's status arrives.
         admin: for what was said before this process started.
+        clock: seconds since the epoch.
     """
 
-    def __init__(self, bus: MessageBusProvider, admin: BusAdmin) -> None:
+    def __init__(
+        self, bus: MessageBusProvider, admin: BusAdmin, clock: Callable[[], float] = time.time
+    ) -> None:
         self._bus = bus
         self._admin = admin
+        self._clock = clock
         self._last: dict[str, Presence] = {}
         self._subscription: Subscription | None = None
 
@@ -45,6 +53,8 @@ class PresenceBoard:
         except ProtocolViolation as error:
             log.warning("status of %s: %s", message.sender_uid, error)
             return
+        # A time to come would count for ever, and against all that its worker says after a restart.
+        said = replace(said, at=min(said.at, self._clock()))
         before = self._last.get(message.sender_uid)
         if before is None or said.at >= before.at:
             self._last[message.sender_uid] = said

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from postroom.bus.port import BusAdmin
 from postroom.control.launch import Passport, WorkerFolders, compose, decode_files
-from postroom.errors import AlreadyRunning, EnvironmentFault, NotFound, PostroomError
+from postroom.errors import AlreadyRunning, EnvironmentFault, Forbidden, NotFound, PostroomError
 from postroom.gateway.port import GatewayProvider
 from postroom.identity.tokens import digest, new_token
 from postroom.identity.trust import Trust
@@ -146,11 +146,18 @@ class Workers:
         Raises:
             InvalidTemplate, InvalidName: the template, a value or a name is not valid.
             NameTaken: another agent has the nick.
+            Forbidden: the template, and nobody else, wants no wall.
             SandboxUnavailable: the sandbox cannot be had here; nothing was made.
         """
         template = parse_template(request.template, request.values)
         files = decode_files(template, request.files)
         sandbox = request.sandbox or template.sandbox or self._settings.sandbox
+        chosen = plain.NAME in (request.sandbox, self._settings.sandbox)
+        if sandbox == plain.NAME and not chosen:
+            raise Forbidden(
+                "the template asks for no wall, which only a person may do without",
+                remedy="read the template; if it may do all that you may: --sandbox none",
+            )
         provider = await self._provider(sandbox)
         project = check_name(request.project or template.project or DEFAULT_PROJECT, "project")
         agent = await self._directory.register(

@@ -148,6 +148,11 @@ class DeadLetterMover:
             message = await self._admin.get(advisory.stream, advisory.sequence)
         except NotFound:
             return True  # deleted: its final state was folded long ago
+        if not _is_of_consumer(advisory, message):
+            log.warning(
+                "%s refused a delivery that it never had: %s", advisory.consumer, advisory.origin
+            )
+            return True
         row, folded = await self._database.read(lambda c: _known(c, advisory))
         if row is None and advisory.stream == "INBOX":
             return folded
@@ -194,6 +199,16 @@ class DeadLetterMover:
                 await self._admin.poke("INBOX", uid)
             except NotFound:
                 log.debug("agent %s has no consumer", uid)
+
+
+def _is_of_consumer(advisory: Advisory, message: Message) -> bool:
+    """Whether the message was for the agent whose consumer gave it up.
+
+    The server takes the sequence of a refusal (`+TERM`) from the subject of the acknowledgement, so an agent can
+    refuse what was sent to another.
+    """
+    tokens = message.subject.split(".")
+    return len(tokens) == 4 and tokens[1] == advisory.consumer
 
 
 def _known(connection: Connection, advisory: Advisory) -> tuple[MessageRow | None, bool]:

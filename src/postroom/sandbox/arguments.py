@@ -86,7 +86,8 @@ def system_links() -> dict[str, str]:
 def options(spec: SandboxSpec, wall: Wall, files: Mapping[str, int]) -> list[str]:
     """All options but the command.
 
-    Of the files in `OWN_ETC` and of the secrets, `files` has the path inside and an open descriptor.
+    Of the files in `OWN_ETC` and of the secrets, `files` has the path inside and an open descriptor: bubblewrap
+    copies the former, the program inherits the latter.
     """
     words = [f"--unshare-{name}" for name in NAMESPACES]
     words += ["--uid", str(UID), "--gid", str(UID), "--hostname", "worker", "--clearenv"]
@@ -100,7 +101,10 @@ def options(spec: SandboxSpec, wall: Wall, files: Mapping[str, int]) -> list[str
     for folder in wall.python:
         words += ["--ro-bind", str(folder), str(folder)]
     words += _shared(spec)
-    words += ["--perms", "0700", "--dir", PATHS.secrets, *_files(files, spec.secrets, "0600")]
+    words += ["--perms", "0700", "--dir", PATHS.secrets]
+    for name in spec.secrets:
+        # Not copied by bubblewrap, whose process 1 keeps what it copied on its stack, where the program can read it.
+        words += ["--symlink", f"/proc/self/fd/{files[name]}", name]
     for name, value in spec.env.items():
         words += ["--setenv", name, value]
     # The root is a tmpfs of the sandbox's own; the mounts in it keep their own mode.

@@ -108,6 +108,7 @@ def _memory(content: bytes) -> Generator[int]:
     try:
         with os.fdopen(os.dup(fd), "wb") as file:
             file.write(content)
+        os.fchmod(fd, 0o600)
         os.lseek(fd, 0, os.SEEK_SET)
         yield fd
     finally:

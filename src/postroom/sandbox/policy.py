@@ -20,6 +20,9 @@ WHOLE_FOLDERS = frozenset(
 ) | {Path("/var/run"), Path("/var/tmp")}  # noqa: S108
 """Host folders that are never shared as a whole: they hold sockets, devices or others' files."""
 
+LIVE_FOLDERS = tuple(Path(name) for name in ("/dev", "/proc", "/run", "/sys"))
+"""Host folders of which no part is shared: sockets and devices answer also where nothing can be written."""
+
 RESERVED_TARGETS = (
     *("/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin"),
     *("/sys", "/usr", "/var/lib/postroom", "/workspace"),
@@ -116,11 +119,21 @@ def _check_mounts(mounts: tuple[Mount, ...], writable: list[Path]) -> None:
             source = mount.source.resolve(strict=True)
         except OSError as error:
             raise InvalidInput(f"cannot share {mount.source}: {error.strerror}") from error
-        if source in WHOLE_FOLDERS or source == home():
+        if source in WHOLE_FOLDERS or _holds_home(source):
             raise InvalidInput(f"{source} cannot be shared with a sandbox as a whole")
+        if any(source.is_relative_to(folder) for folder in LIVE_FOLDERS):
+            # By its real name: /var/run is /run on most systems.
+            raise InvalidInput(
+                f"{source} cannot be shared with a sandbox: what is in there answers"
+            )
         _refuse_inside(source, writable, "a read-only mount")
         _refuse_inside(mount.source.absolute(), writable, "a read-only mount")
         _check_target(mount.target)
+
+
+def _holds_home(folder: Path) -> bool:
+    users = home()
+    return users is not None and users.resolve().is_relative_to(folder)
 
 
 def _check_target(target: str) -> None:

@@ -74,8 +74,8 @@ class SandboxSpec:
     state: a second writable host folder, for the sidecar.
     read_only: what else of the host it may read.
     secrets: path inside, directly in `SandboxPaths.secrets`, to content. Each becomes a file of mode
-        0600 that the program may unlink. No secret is in argv, the environment, or (with a wall)
-        in any host file.
+        0600 that the program may empty and unlink; with a wall it is in memory, behind a descriptor that the
+        program inherits. No secret is in argv, the environment, or (with a wall) in any host file.
     """
 
     argv: tuple[str, ...]

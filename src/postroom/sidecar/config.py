@@ -7,6 +7,7 @@ never sees cannot end up in its transcript.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -167,6 +168,7 @@ def load(path: Path) -> SidecarConfig:
     """
     try:
         text = path.read_text(encoding="utf-8")
+        os.truncate(path, 0)  # behind a wall it is a descriptor, which outlives the name
         path.unlink()
     except OSError as error:
         raise InvalidInput(
