@@ -202,6 +202,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "mail-deadletter-moved": "A delivery that failed for good becomes a dead letter with reason and attempts.",
         "mail-deadletter-once": "One failed delivery gives one letter, whatever crashes in between.",
         "mail-deadletter-own-consumer": "An agent cannot declare dead what was sent to another.",
+        "mail-advisories-kept": "An agent that floods with refusals or alerts pushes out its own only.",
         "mail-requeue-linked": "A requeue is a new message linked to the dead one, which stays dead.",
         "mail-drop-kept": "A dropped letter leaves the list and stays in the log.",
         "mail-dead-letter-requeued":

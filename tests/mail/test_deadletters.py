@@ -239,3 +239,27 @@ async def test_an_agent_cannot_declare_dead_what_was_sent_to_another(tmp_path: P
         assert (await desk.office.get(to_alice.id)).state is State.ACCEPTED
         assert [letter.recipient.nick for letter in await desk.dead.all()] == ["mallory"]
         assert alice.uid != mallory.uid
+
+
+@pytest.mark.requirement("mail-advisories-kept")
+async def test_an_agent_that_floods_with_refusals_does_not_push_out_another_ones(tmp_path: Path):
+    async with running_desk(tmp_path, "nats") as desk:
+        maria, alice = await desk.person(), await desk.worker("alice")
+        mallory = await desk.worker("mallory")
+        sent = await desk.office.send(maria.uid, "@alice", "hello")
+        link = cast("NatsBus", mallory.bus)._link
+        subscription = await alice.bus.consume("INBOX", alice.uid, terminate)
+        async with asyncio.timeout(SECONDS):
+            while not await desk.admin.last_sequence("ADVISORIES"):
+                await desk.admin.poke("INBOX", alice.uid)
+        await subscription.close()
+
+        for _ in range(80):
+            forged = f"$JS.ACK.INBOX.{mallory.uid}.1.1.1.{int(NOW)}.0"
+            await link.send(forged, b"+TERM " + b"x" * 1_000_000)
+        await mallory.receipt(
+            await desk.office.get(sent.id), State.SEEN
+        )  # what came before is done
+
+        async with running(desk.mover.run()):
+            assert (await desk.mail(sent.id, State.DEAD)).state is State.DEAD

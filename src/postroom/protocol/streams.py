@@ -74,6 +74,12 @@ _GIB = 1024 * _MIB
 INBOX_PER_PAIR = 10_000
 """Messages that one sender may have waiting in one recipient's inbox."""
 
+_SMALL = 8 * 1024
+"""Bytes of a record that has a line of text at most."""
+
+_PER_SOURCE = 4096
+"""Alerts of one agent, and advisories of one consumer, that are kept: who floods loses its own and nobody else's."""
+
 STREAMS: tuple[StreamSpec, ...] = (
     StreamSpec(
         "INBOX",
@@ -85,11 +91,24 @@ STREAMS: tuple[StreamSpec, ...] = (
     ),
     StreamSpec("PRIORITY", ("worker.*.priority.*",), max_bytes=1 * _GIB, discard_new=True),
     StreamSpec("TASKS", ("worker.*.tasks.>",), max_bytes=4 * _GIB, discard_new=True),
-    StreamSpec("RECEIPTS", ("worker.*.receipts.*",), max_bytes=1 * _GIB, discard_new=True),
+    StreamSpec(
+        "RECEIPTS",
+        ("worker.*.receipts.*",),
+        max_bytes=1 * _GIB,
+        max_message_bytes=_SMALL,
+        discard_new=True,
+    ),
     StreamSpec("EVENTS", ("worker.*.events",), max_bytes=4 * _GIB, discard_new=True),
     StreamSpec("FEED", ("project.*.feed.*",), max_bytes=1 * _GIB),
     StreamSpec("OUTBOX", ("worker.*.outbox",), max_bytes=256 * _MIB, max_age=7 * 86400.0),
-    StreamSpec("ALERTS", ("system.alerts.*",), max_bytes=64 * _MIB, max_age=30 * 86400.0),
+    StreamSpec(
+        "ALERTS",
+        ("system.alerts.*",),
+        max_bytes=256 * _MIB,
+        max_message_bytes=_SMALL,
+        max_age=30 * 86400.0,
+        max_per_subject=_PER_SOURCE,
+    ),
     StreamSpec("DEADLETTER", ("system.deadletter.>",), max_bytes=1 * _GIB, discard_new=True),
     StreamSpec(
         "ADVISORIES",
@@ -97,8 +116,10 @@ STREAMS: tuple[StreamSpec, ...] = (
             "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>",
             "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>",
         ),
-        max_bytes=64 * _MIB,
+        max_bytes=1 * _GIB,
+        max_message_bytes=_SMALL,
         max_age=30 * 86400.0,
+        max_per_subject=_PER_SOURCE,
     ),
     StreamSpec(
         "PRESENCE",
