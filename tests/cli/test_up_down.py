@@ -156,6 +156,32 @@ def test_two_spawns_at_once_start_one_post_room(room: object, tmp_path: Path):
     assert (tmp_path / "starts").read_text() == "x"
 
 
+@pytest.mark.requirement("cli-up-started-once")
+def test_a_spawn_waits_for_a_post_room_that_is_starting_in_front(
+    room: Callable[[str], None], tmp_path: Path
+):
+    room("waits")
+    os.mkfifo(tmp_path / "go")
+    template = tmp_path / "t.toml"
+    template.write_text("")
+    words = ["--state", str(tmp_path)]
+    front = subprocess.Popen(command("up", *words), env=child_environment())
+    with (tmp_path / "go").open("w"):  # it has begun
+        late = subprocess.Popen(
+            command("spawn", str(template), *words),
+            env=child_environment(),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert late.stderr is not None
+        assert "no post room is running" in late.stderr.readline()
+    assert late.wait(LIMIT) == 0
+    late.stderr.close()
+    assert (tmp_path / "starts").read_text() == "x"
+    assert spawned(["down", *words], env=child_environment()).status == 0
+    assert front.wait(LIMIT) == 0
+
+
 def test_a_file_in_place_of_the_state_folder_is_told(postroom: Run, tmp_path: Path):
     (tmp_path / "file").write_text("")
     ended = postroom("up", "--detach", "--state", str(tmp_path / "file" / "state"))

@@ -1,7 +1,8 @@
 """Starts a post room in the background and waits until it says that it is ready.
 
 The child gets a pipe (`POSTROOM_READY_FD`): it writes `ready` and a newline when all of it serves, and the
-pipe ends when it fails. So the wait needs no polling.
+pipe ends when it fails. So the wait needs no polling. Only one process at a time starts a post room on a folder,
+in front or behind: it holds a lock until the post room is ready.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from postroom.cli.process import LOOK_AGAIN
 from postroom.client.locate import Server, locate
 from postroom.errors import (
     EXIT_CODES,
@@ -63,9 +65,38 @@ def ensure(state: Path) -> Server:
 
 @contextmanager
 def _one_starter(state: Path) -> Generator[None]:
-    """Two commands that find nothing running start one post room, not two.
+    """Two commands that find nothing running start one post room, not two."""
+    descriptor = _take_turn(state)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
-    The wait is bounded by the other starter's deadline, and ends with its process.
+
+@contextmanager
+def in_front(state: Path) -> Generator[None]:
+    """The same around a post room in this process, whose readiness closes the lock's descriptor.
+
+    A child of `start` has its turn already.
+    """
+    if READY_FD in os.environ:
+        yield
+        return
+    descriptor = _take_turn(state)
+    os.environ[READY_FD] = str(descriptor)
+    try:
+        yield
+    finally:
+        if os.environ.pop(READY_FD, ""):  # it never came so far as to close it
+            os.close(descriptor)
+
+
+def _take_turn(state: Path) -> int:
+    """Wait until nobody else starts one on `state`; returns the descriptor that holds the turn.
+
+    Raises:
+        StateUnwritable: the folder cannot be written.
+        ServerFailed: another start goes on for too long.
     """
     try:
         (state / "logs").mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -76,10 +107,26 @@ def _one_starter(state: Path) -> Generator[None]:
             remedy="choose another with --state DIR",
         ) from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
+        _lock(descriptor, state)
+    except BaseException:
         os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _lock(descriptor: int, state: Path) -> None:
+    deadline = time.monotonic() + READY_TIMEOUT + GRACE
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as error:  # flock(2) has no deadline, so it is asked again and again
+            if time.monotonic() > deadline:
+                raise ServerFailed(
+                    f"another start of a post room on {state} does not come to an end",
+                    remedy=f"read {state / 'logs' / 'control.log'}",
+                ) from error
+        time.sleep(LOOK_AGAIN)
 
 
 def _launch(state: Path, options: Sequence[str]) -> None:

@@ -31,14 +31,17 @@ def run(settings: Any) -> int:
         raise RuntimeError("boom")
     if behaviour == "hangs":
         signal.pause()
+    if behaviour == "waits":
+        (settings.state / "go").read_text()  # a named pipe: until the test opens it too
     room = Standin()
     room.answer("GET /v1/status", status())
     room.answer("POST /v1/workers", worker(), 201)
     room.answer("POST /v1/shutdown", None, 202)
     room.announce(settings.state)
-    descriptor = os.environ.get("POSTROOM_READY_FD")
+    descriptor = os.environ.pop("POSTROOM_READY_FD", "")
     if descriptor:
         os.write(int(descriptor), b"ready\n")
+        os.close(int(descriptor))
     room.wait_for("POST /v1/shutdown", timeout=60)
     if behaviour == "stays":
         signal.pause()

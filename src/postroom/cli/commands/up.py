@@ -33,9 +33,12 @@ def command(
     if detach:
         _detach(_arguments(port, nats_port, memory, sandbox))
         return 0
+    settings = _settings(port, nats_port, memory, sandbox)
+    from postroom.cli.detach import in_front
     from postroom.control import run
 
-    return run(_settings(port, nats_port, memory, sandbox))
+    with in_front(settings.state):
+        return run(settings)
 
 
 def _settings(
