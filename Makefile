@@ -27,7 +27,7 @@ $(STAMP): pyproject.toml requirements/build.txt requirements/base.txt requiremen
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: setup ## run the demonstration; DIR=folder keeps its state there
+demo: setup ## run the demonstration; DIR=folder lets the workers read that folder
 	$(BIN)/python examples/demo.py $(if $(DIR),--folder "$(DIR)")
 
 lint: setup ## format check, ruff, types, import layers, docs/promises.md

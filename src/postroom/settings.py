@@ -12,6 +12,8 @@ from pathlib import Path
 
 from platformdirs import user_state_path
 
+from postroom.errors import EnvironmentFault
+
 DEFAULT_NATS_PORT = 4222
 DEFAULT_HTTP_PORT = 4280
 DEFAULT_ORG = "default"
@@ -19,9 +21,18 @@ DEFAULT_PROJECT = "main"
 
 
 def default_state() -> Path:
-    """The state folder: `$POSTROOM_STATE`, else the user's XDG state folder."""
+    """The state folder: `$POSTROOM_STATE`, else the user's XDG state folder.
+
+    Raises:
+        EnvironmentFault: neither the environment nor the user database names a home folder.
+    """
     chosen = os.environ.get("POSTROOM_STATE", "")
-    return Path(chosen) if chosen else user_state_path("postroom")
+    try:
+        return Path(chosen) if chosen else user_state_path("postroom")
+    except RuntimeError as error:
+        raise EnvironmentFault(
+            "there is no home folder for the state", remedy="set HOME, or choose with --state DIR"
+        ) from error
 
 
 def _path_from(variable: str) -> Path | None:

@@ -40,11 +40,12 @@ def test_status_lists_first_what_needs_attention(postroom: Run, standin: Standin
         worker("broken", state="failed", detail="exit code 1"),
     ]
     standin.answer(
-        "GET /v1/status", status(*workers, deadletters=2, inbox=3, alerts=[{"text": "help"}])
+        "GET /v1/status",
+        status(*workers, deadletters=2, inbox=3, alerts=[{"text": "help", "from": BOB}]),
     )
     lines = postroom("status").out.splitlines()
     assert "you are @alice" in lines[0]
-    assert lines[1] == "alert: help"
+    assert lines[1] == "alert: @bob: help"
     assert lines[2] == "unread messages to you: 3 (postroom inbox)"
     assert lines[3] == "dead letters: 2 (postroom deadletters list)"
     assert [line.split()[0] for line in lines[5:]] == ["@broken", "@stuck", "@idler", "@halted"]
@@ -179,6 +180,23 @@ def test_a_late_answer_ends_with_9_and_says_that_the_message_is_on_its_way(
     assert ended.status == 9
     assert "m1 is delivered and still on its way" in ended.err
     assert json.loads(ended.out) == late
+
+
+@pytest.mark.requirement("cli-send-outcome-status")
+def test_a_late_answer_of_a_worker_that_has_failed_says_so(postroom: Run, standin: Standin):
+    standin.answer("POST /v1/messages", mail(1, "hi"), 201)
+    standin.answer("GET /v1/messages/m1", mail(1, "hi", timed_out=True))
+    standin.answer(f"GET /v1/workers/{BOB['uid']}", worker("bob", state="failed"))
+    ended = postroom("send", "@bob", "hi", "--wait", "seen", "--timeout", "0")
+    assert ended.status == 9
+    assert "  try: @bob is failed: postroom restart bob\n" in ended.err
+
+
+def test_an_expired_message_is_not_looked_for_among_the_dead_letters(
+    postroom: Run, standin: Standin
+):
+    standin.answer("GET /v1/messages/m1", mail(1, "hi", state="dead", reason="expired"))
+    assert "deadletters" not in postroom("receipt", "m1", "--wait", "seen").err
 
 
 def test_send_to_a_project_publishes_a_post(postroom: Run, standin: Standin):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom import errors
-from postroom.cli.root import EPILOG, INTERRUPTED, PIPE_CLOSED
+from postroom import errors, settings
+from postroom.cli.root import EPILOG, INTERRUPTED, PIPE_CLOSED, run
 from tests.cli.conftest import LIMIT, Run, command, environment, spawned
 from tests.client.standin import DEADLINE, Standin, mail, problem, status, worker
 
@@ -77,7 +77,34 @@ def test_without_a_post_room_every_command_says_so_and_ends_with_3(
 ):
     ended = postroom(*arguments)
     assert ended.status == 3
-    assert ended.err == f"postroom: no post room runs on {tmp_path}\n  try: postroom up\n"
+    assert ended.err == (
+        f"postroom: no post room runs on {tmp_path}\n  try: postroom --state {tmp_path} up\n"
+    )
+
+
+@pytest.mark.requirement("cli-errors-one-line")
+def test_without_a_home_the_state_folder_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    def homeless(_: str) -> Path:
+        raise RuntimeError  # what platformdirs raises for a user without an entry
+
+    monkeypatch.delenv("POSTROOM_STATE", raising=False)
+    monkeypatch.setattr(settings, "user_state_path", homeless)
+    assert run(["status"]) == 10
+    said = "there is no home folder for the state\n  try: set HOME, or choose with --state DIR\n"
+    assert capfd.readouterr().err == f"postroom: {said}"
+
+
+def test_a_command_with_a_slip_of_the_finger_is_suggested(postroom: Run):
+    ended = postroom("sattus")
+    assert ended.status == 2
+    assert "Did you mean 'status'?" in ended.err
+
+
+def test_the_usual_state_folder_need_not_be_named(tmp_path: Path):
+    ended = spawned(["status"], env=environment(POSTROOM_STATE=str(tmp_path)))
+    assert ended.err.endswith("\n  try: postroom up\n")
 
 
 def test_a_malformed_name_never_reaches_the_server(postroom: Run, standin: Standin):

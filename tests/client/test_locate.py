@@ -38,7 +38,7 @@ def test_a_running_post_room_is_found(tmp_path: Path):
 def test_without_a_file_nothing_runs_and_the_remedy_is_to_start_it(tmp_path: Path, folder: str):
     with pytest.raises(NotRunning) as caught:
         locate(tmp_path / folder)
-    assert caught.value.remedy == "postroom up"
+    assert caught.value.remedy == f"postroom --state {tmp_path / folder} up"
 
 
 def test_a_file_of_a_process_that_has_ended_is_not_believed(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import httpx2
 import pytest
 
 from tests.e2e.conftest import EXAMPLES, PostRoom, until
@@ -79,6 +80,23 @@ def test_what_is_typed_in_a_project_chat_is_in_its_history(room: PostRoom) -> No
     history = room.run("chat", "#demo", given="")
 
     assert "good morning" in history
+
+
+def test_what_is_wrong_with_a_request_is_said_in_words(room: PostRoom) -> None:
+    room.run("up", "--detach", "--sandbox", "glass", status=2)
+    assert "there is no sandbox 'glass'" in room.stderr
+    room.up()
+
+    room.run("deadletters", "show", "letter", status=4)
+    assert "there is no dead letter 'letter'" in room.stderr
+
+    answer = httpx2.post(
+        f"{room.server['url']}/v1/messages",
+        content='{"to": "@echo", "text": "hi"}',
+        headers={"Authorization": f"Bearer {room.server['token']}"},
+    )
+    assert answer.status_code == 422
+    assert answer.json()["remedy"] == "send it with the header Content-Type: application/json"
 
 
 @pytest.mark.requirement("mail-unknown-recipient-refused")

@@ -10,8 +10,8 @@ import click
 
 from postroom.cli.options import Decorated
 from postroom.cli.output import print_json
-from postroom.errors import Refused, RequestTimeout
-from postroom.protocol.receipts import State, reached
+from postroom.errors import PostroomError, Refused, RequestTimeout
+from postroom.protocol.receipts import Reason, State, reached
 from postroom.protocol.text import one_line, printable
 
 if TYPE_CHECKING:
@@ -51,13 +51,34 @@ def check(mail: Mail, milestone: str, timeout: float) -> None:
     if state is State.DEAD:
         raise Refused(
             f"message {mail['id']} is dead: {mail['reason'] or 'no reason given'}",
-            remedy="postroom deadletters list",
+            remedy=_after_death(mail["reason"]),
         )
     if not reached(state, State(milestone)):
         raise RequestTimeout(
             f"not {milestone} within {timeout:g} s: message {mail['id']} is {state.value} and still on its way",
             remedy="wait longer with --timeout; an answer will be in: postroom inbox",
         )
+
+
+def _after_death(reason: str) -> str:
+    if reason.startswith(
+        Reason.EXPIRED.value
+    ):  # nobody has failed, so there is no dead letter of it
+        return "send it again, with more time or without --expires"
+    return "postroom deadletters list"
+
+
+def _recipients_fault(client: Client, mail: Mail) -> str:
+    """Why the recipient will not answer soon, "" where nothing is known."""
+    if mail["to"].get("kind") != "worker":
+        return ""
+    try:
+        worker = client.worker(mail["to"]["uid"])
+    except PostroomError:  # what the person has to be told is the timeout
+        return ""
+    if worker["state"] not in ("failed", "exited", "stopped", "stalled"):
+        return ""
+    return f"@{worker['nick']} is {worker['state']}: postroom restart {worker['nick']}"
 
 
 def await_milestone(
@@ -67,7 +88,11 @@ def await_milestone(
     mail = client.wait(sent["id"], milestone, timeout)
     if as_json:
         print_json(mail)
-    check(mail, milestone, timeout)
+    try:
+        check(mail, milestone, timeout)
+    except RequestTimeout as late:
+        late.remedy = _recipients_fault(client, mail) or late.remedy
+        raise
     answer = mail["answer"] if milestone == "answered" else None
     if not as_json:
         click.echo(printable(answer["text"]) if answer else receipt_line(mail))

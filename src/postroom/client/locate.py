@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from postroom.errors import EnvironmentFault, NotRunning
+from postroom.settings import default_state
 
-REMEDY = "postroom up"
 FILE = "server.json"
 MAX_BYTES = 64 * 1024
 
@@ -44,15 +45,28 @@ def locate(state: Path) -> Server:
     path = state / FILE
     server = _parse(path, _read_private(path))
     if not _alive(server.pid):
-        raise NotRunning(f"the post room of {state} has ended (pid {server.pid})", remedy=REMEDY)
+        raise NotRunning(
+            f"the post room of {state} has ended (pid {server.pid})", remedy=_start(state)
+        )
     return server
+
+
+def _start(state: Path) -> str:
+    """The command that starts a post room on `state`."""
+    try:
+        usual = default_state().absolute() == state
+    except EnvironmentFault:
+        usual = False
+    return "postroom up" if usual else f"postroom --state {shlex.quote(str(state))} up"
 
 
 def _read_private(path: Path) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
-        raise NotRunning(f"no post room runs on {path.parent}", remedy=REMEDY) from None
+        raise NotRunning(
+            f"no post room runs on {path.parent}", remedy=_start(path.parent)
+        ) from None
     except OSError as error:
         raise EnvironmentFault(f"cannot read {path}: {error.strerror}") from error
     with os.fdopen(descriptor, "rb") as file:

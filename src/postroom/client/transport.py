@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 
-from postroom.client.locate import REMEDY, Server
+from postroom.client.locate import Server
 from postroom.client.retry import Again, RetryPolicy
 from postroom.errors import (
     NotRunning,
@@ -176,7 +176,7 @@ class Transport:
         try:
             yield
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            raise NotRunning(f"no post room answers at {url}", remedy=REMEDY) from error
+            raise NotRunning(f"no post room answers at {url}", remedy="postroom up") from error
         except httpx2.TimeoutException as error:
             raise RequestTimeout(f"the post room at {url} did not answer in time") from error
         except httpx2.TransportError as error:

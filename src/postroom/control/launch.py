@@ -128,7 +128,7 @@ def compose(
         if not Path(folder).is_dir():
             raise InvalidTemplate(
                 f"compute.read_only names {folder}, which is no folder",
-                remedy="postroom spawn --set NAME=PATH",
+                remedy="name one that exists, in the template or, for a parameter of it, by --set NAME=PATH",
             )
         _refuse_own(Path(folder), (folders.root.parents[1], gateway_socket.parent))
         mounts.append(Mount(Path(folder), folder))

@@ -36,10 +36,14 @@ async def _ours(_: Request, error: PostroomError) -> JSONResponse:
     return _document(error)
 
 
-async def _invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body")
-    return _document(InvalidInput(f"{where or 'the body'}: {first['msg']}"))
+    in_json = "json" in request.headers.get("content-type", "")
+    # The reader of JSON gives a position in the text for a place; it is in no field.
+    fields = [] if first["type"] == "json_invalid" else first["loc"]
+    where = ".".join(str(part) for part in fields if part != "body")
+    remedy = "" if where or in_json else "send it with the header Content-Type: application/json"
+    return _document(InvalidInput(f"{where or 'the body'}: {first['msg']}", remedy=remedy))
 
 
 async def _http(_: Request, error: HTTPException) -> JSONResponse:

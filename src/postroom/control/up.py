@@ -30,6 +30,7 @@ from postroom.control.statefile import Announcement, StateLock, announce, prepar
 from postroom.errors import PortTaken, PostroomError
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger, to_file
+from postroom.sandbox.select import check_name
 from postroom.settings import DEFAULT_HTTP_PORT, DEFAULT_NATS_PORT, DEFAULT_ORG, Settings
 
 log = get_logger(__name__)
@@ -42,8 +43,10 @@ def run(settings: Settings) -> int:
     """Run until SIGINT, SIGTERM or a shutdown request; returns the exit status.
 
     Raises:
+        InvalidInput: no sandbox has the name given.
         PostroomError: it could not be started, or the bus is gone for good.
     """
+    check_name(settings.sandbox)
     os.umask(0o077)  # whatever this process and its children write is for this user alone
     prepare(settings)
     lock = StateLock.acquire(settings)

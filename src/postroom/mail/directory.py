@@ -158,7 +158,10 @@ def _check_free(connection: Connection, agent: Agent) -> None:
     if alike is None:
         return
     if alike.nick == agent.nick:
-        raise NameTaken(f"another agent is called {agent.nick!r}")
+        raise NameTaken(
+            f"another agent is called {agent.nick!r}",
+            remedy=f"another name with --name NICK; a stopped worker comes back by: postroom restart {agent.nick}",
+        )
     raise NameTaken(
         f"{agent.nick!r} can be taken for {alike.nick!r}, which another agent is called"
     )

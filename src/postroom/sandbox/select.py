@@ -12,6 +12,18 @@ DEFAULT = bubblewrap.NAME
 CHOICES = (bubblewrap.NAME, plain.NAME)
 
 
+def check_name(name: str) -> None:
+    """Raise for a name that no provider has.
+
+    Raises:
+        InvalidInput: it is not one of `CHOICES`.
+    """
+    if name not in CHOICES:
+        raise InvalidInput(
+            f"there is no sandbox {name!r}", remedy=f"choose one of: {', '.join(CHOICES)}"
+        )
+
+
 async def select(requested: str = DEFAULT, *, binary: Path | None = None) -> SandboxProvider:
     """The provider called `requested`, after a probe that proved its wall.
 
@@ -23,12 +35,9 @@ async def select(requested: str = DEFAULT, *, binary: Path | None = None) -> San
         InvalidInput: no provider has that name.
         SandboxUnavailable: the provider's wall does not hold here, with what to do about it.
     """
+    check_name(requested)
     if requested == plain.NAME:
         return plain.PlainProvider()
-    if requested != bubblewrap.NAME:
-        raise InvalidInput(
-            f"there is no sandbox {requested!r}", remedy=f"choose one of: {', '.join(CHOICES)}"
-        )
     provider = bubblewrap.BubblewrapProvider(binary)
     capability = await provider.probe()
     if capability.level is not Level.ENFORCED:

@@ -14,7 +14,7 @@ def command() -> None:
     """Repair what belongs to a post room that is down."""
 
 
-@command.command("rebuild")
+@command.command("rebuild", short_help="Build the view of messages and posts again.")
 @json_option
 @state_option()
 def rebuild(as_json: bool) -> None:

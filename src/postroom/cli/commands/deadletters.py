@@ -69,7 +69,7 @@ def show(dead_id: str, as_json: bool) -> None:
     click.echo(block("    | ", dead["text"]))
 
 
-@command.command("requeue")
+@command.command("requeue", short_help="Send one again as a new message.")
 @click.argument("dead_id", metavar="ID")
 @json_option
 @state_option()

@@ -26,6 +26,7 @@ UNREAD = ("accepted", "delivered")
     type=click.IntRange(1, 1000),
     default=100,
     show_default=True,
+    metavar="N",
     help="Most messages shown.",
 )
 @json_option

@@ -22,6 +22,7 @@ from postroom.protocol.text import printable
     type=click.IntRange(1, 100_000),
     default=100,
     show_default=True,
+    metavar="N",
     help="How many.",
 )
 @json_option
@@ -36,6 +37,8 @@ def command(nick: str, lines: int, as_json: bool) -> None:
     if as_json:
         print_json({"uid": uid, "lines": newest})
         return
+    if not newest:
+        click.echo("nothing was printed", err=True)
     for line in newest:
         click.echo(printable(line))
 

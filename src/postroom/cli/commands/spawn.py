@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     metavar="KEY=VALUE",
     help="Value for a key of the template's [overrides].",
 )
-@click.option("--sandbox", metavar="NAME", default="", help="Sandbox instead of the template's.")
+@click.option(
+    "--sandbox",
+    metavar="NAME",
+    default="",
+    help="Sandbox instead of the template's: bubblewrap or none.",
+)
 @json_option
 @state_option()
 def command(

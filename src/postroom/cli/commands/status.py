@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import Cell, ago, print_json, print_table
+from postroom.cli.output import Cell, address, ago, print_json, print_table
 from postroom.protocol.text import one_line
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ def _row(worker: Worker, now: float) -> list[Cell]:
 
 
 def _alert(alert: Any) -> str:
-    """The text of an alert, whatever its shape."""
+    """The text of an alert with the one who raised it, whatever its shape."""
+    raiser = ""
     if isinstance(alert, dict):
+        raiser = f"{address(alert['from'])}: " if alert.get("from") else ""
         alert = next((alert[key] for key in ("text", "detail", "message") if alert.get(key)), alert)
-    return one_line(str(alert), 300)
+    return raiser + one_line(str(alert), 300)

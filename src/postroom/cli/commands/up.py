@@ -19,7 +19,11 @@ PORT = click.IntRange(0, 65535)
 @click.option("--port", type=PORT, metavar="N", help="HTTP port; 0 means any free one.")
 @click.option("--nats-port", type=PORT, metavar="N", help="NATS port; 0 means any free one.")
 @click.option("--memory", is_flag=True, help="Keep nothing on disk: all is gone at the end.")
-@click.option("--sandbox", metavar="NAME", help="Sandbox for templates that name none.")
+@click.option(
+    "--sandbox",
+    metavar="NAME",
+    help="For templates that name none: bubblewrap (the default) or none.",
+)
 @click.option("--detach", "-d", is_flag=True, help="Return when it is ready; it runs on.")
 @state_option()
 def command(

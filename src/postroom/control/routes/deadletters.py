@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from postroom.control.context import Context
+from postroom.errors import NotFound
 
 
 def router(context: Context) -> APIRouter:
@@ -19,15 +20,26 @@ def router(context: Context) -> APIRouter:
         return {"deadletters": [letter.as_json() for letter in await letters.all()]}
 
     @routes.get("/{letter}")
-    async def show(letter: int) -> dict[str, Any]:
-        return (await letters.get(letter)).as_json()
+    async def show(letter: str) -> dict[str, Any]:
+        return (await letters.get(_number(letter))).as_json()
 
     @routes.post("/{letter}/requeue", status_code=201)
-    async def requeue(letter: int) -> dict[str, Any]:
-        return {"id": await letters.requeue(letter)}
+    async def requeue(letter: str) -> dict[str, Any]:
+        return {"id": await letters.requeue(_number(letter))}
 
     @routes.delete("/{letter}", status_code=204)
-    async def drop(letter: int) -> None:
-        await letters.drop(letter)
+    async def drop(letter: str) -> None:
+        await letters.drop(_number(letter))
 
     return routes
+
+
+def _number(letter: str) -> int:
+    """The sequence that names a dead letter.
+
+    Raises:
+        NotFound: it is no number, so it names none.
+    """
+    if not (letter.isascii() and letter.isdecimal() and len(letter) < 19):
+        raise NotFound(f"there is no dead letter {letter!r}", remedy="postroom deadletters list")
+    return int(letter)
