@@ -266,6 +266,20 @@ def test_on_a_terminal_a_refused_line_does_not_end_the_chat(
     assert terminal.ended() == 0
 
 
+def test_a_line_whose_end_the_terminal_dropped_is_not_sent(
+    standin: Standin, tmp_path: Path, terminals: list[Terminal]
+):
+    project(standin, post(1, "before"))
+    terminal = Terminal("chat", "#main", "--state", str(tmp_path))
+    terminals.append(terminal)
+    terminal.read_until("before")
+    terminal.type(f"{'x' * 5000}\n")
+    terminal.read_until("not sent: a terminal takes no line over 4095 bytes")
+    terminal.type("\x04")
+    assert terminal.ended() == 0
+    assert not standin.calls("POST /v1/projects/main/posts")
+
+
 def test_a_post_room_that_ends_for_good_ends_the_chat_with_3(
     standin: Standin, tmp_path: Path, terminals: list[Terminal]
 ):

@@ -9,16 +9,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.cli.chat.screen import Screen
-from postroom.cli.chat.sources import Broken, EndOfInput, Item, Line, Sources
+from postroom.cli.chat.sources import CANONICAL, Broken, CutLine, EndOfInput, Item, Line, Sources
 from postroom.cli.chat.targets import Target
 from postroom.cli.root import report
 from postroom.cli.waiting import check
 from postroom.client.http import Client
 from postroom.client.records import Mail, Milestone
 from postroom.client.stream import Event
-from postroom.errors import CallerError, PostroomError, Refused
+from postroom.errors import CallerError, MessageTooLarge, PostroomError, Refused
 
 UNREAD = frozenset({"accepted", "delivered"})
+
+_CUT = MessageTooLarge(
+    f"not sent: a terminal takes no line over {CANONICAL - 1} bytes",
+    remedy="postroom send TO < FILE",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,8 @@ class Conversation:
         while not isinstance(item := sources.queue.get(), EndOfInput):
             if isinstance(item, Line):
                 self._send(item.text, remember)
+            elif isinstance(item, CutLine):
+                report(_CUT)
             else:
                 self._take(item)
 

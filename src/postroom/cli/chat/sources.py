@@ -22,6 +22,9 @@ BOUND = 1000
 MAX_LINE = 512 * 1024
 """Characters of one typed line; a message cannot be longer anyway."""
 
+CANONICAL = 4096
+"""Bytes of a line, its end included, that a terminal keeps; it drops the rest without a word (termios(3))."""
+
 TICK = 0.2
 JOIN = 2.0
 
@@ -31,6 +34,11 @@ class Line:
     """A line that the person typed, without its end."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CutLine:
+    """A typed line so long that the terminal has dropped its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,7 @@ class Broken:
     error: BaseException
 
 
-Item = Line | EndOfInput | Event | Broken
+Item = Line | CutLine | EndOfInput | Event | Broken
 
 
 class Sources:
@@ -60,6 +68,7 @@ class Sources:
         self.queue: queue.Queue[Item] = queue.Queue(BOUND)
         self._events = events
         self._descriptor = descriptor
+        self._terminal = descriptor >= 0 and os.isatty(descriptor)
         self._stopping = threading.Event()
         self._wake_read, self._wake_write = os.pipe()
         self._threads = [
@@ -108,6 +117,9 @@ class Sources:
             decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
             pending = ""
             for chunk in self._chunks():
+                if self._terminal and len(chunk) >= CANONICAL:
+                    yield CutLine()
+                    continue
                 *lines, pending = (pending + decoder.decode(chunk)).split("\n")
                 yield from (Line(line.removesuffix("\r")) for line in lines)
                 if len(pending) > MAX_LINE:
