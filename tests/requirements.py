@@ -75,6 +75,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "text-controls-stripped": "Control and bidirectional characters are stripped before display.",
         "worker-kill-catches-up":
             "A worker killed while messages arrive catches up: nothing is missing, nothing has a second effect.",
+        "all-kills-counted": "Whatever is killed, each accepted message ends once, with its effects once.",
+        "spawn-kill-leaves-whole": "A worker is in the directory with all that starts it, or not at all.",
         "control-kill-keeps-all":
             "After SIGKILL of the control plane workers, inboxes, receipts and feeds are still there.",
         "server-kill-recovers": "After SIGKILL of nats-server messages flow again by themselves.",
@@ -130,6 +132,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "bus-publish-acked-on-disk": "An agent's own record is stored and acknowledged through the import.",
         "bus-memory-leaves-nothing": "A throw-away server refuses streams on disk.",
         "bus-store-locked": "A second server on one store is refused and told the holder's pid.",
+        "bus-store-orphan-awaited": "`up` waits for the server of a killed post room to end.",
         "bus-store-survives-kill": "A killed server starts on the same port with all it had acknowledged.",
         "bus-server-dies-with-parent": "The server dies when its parent is killed.",
         "bus-port-taken-told": "A taken port is told with its number and a remedy.",

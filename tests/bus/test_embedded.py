@@ -188,6 +188,22 @@ async def test_a_second_server_on_the_same_store_is_refused_and_told_who_has_it(
     assert server.running
 
 
+@pytest.mark.requirement("bus-store-orphan-awaited")
+async def test_a_server_that_is_about_to_end_is_waited_for(config: ServerConfig):
+    async with running(config) as first, asyncio.TaskGroup() as tasks:
+        patient = replace(first.config, lock_patience=PATIENCE)
+        starting = tasks.create_task(EmbeddedServer.start(patient))
+        # Only a start that waits is still under way when others have been refused.
+        with pytest.raises(StoreLocked):
+            await EmbeddedServer.start(first.config)
+        assert not starting.done()
+
+        first.kill()
+
+        second = await asyncio.wait_for(starting, PATIENCE)
+        await second.stop()
+
+
 @pytest.mark.requirement("bus-store-survives-kill")
 async def test_a_killed_server_starts_again_on_the_same_port_with_what_it_had_acknowledged(
     config: ServerConfig, trust: Trust

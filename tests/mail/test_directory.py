@@ -10,7 +10,8 @@ import pytest
 
 from postroom.errors import InvalidInput, InvalidName, NameTaken, NotFound, UnknownRecipient
 from postroom.mail.directory import Directory
-from postroom.store.database import Database
+from postroom.store.agents import Agent
+from postroom.store.database import Connection, Database
 from postroom.store.migrate import migrate
 
 pytestmark = pytest.mark.anyio
@@ -96,3 +97,13 @@ async def test_memberships_are_replaced_as_a_whole(directory: Directory):
     assert await directory.projects(bob.uid) == ("a", "b")
     with pytest.raises(InvalidName):
         await directory.set_projects(bob.uid, ["*"])
+
+
+@pytest.mark.requirement("spawn-kill-leaves-whole")
+async def test_what_belongs_to_an_agent_is_stored_with_it_or_neither_is(directory: Directory):
+    def fail(_connection: Connection, _agent: Agent) -> None:
+        raise NotFound("as good as a kill")
+
+    with pytest.raises(NotFound):
+        await directory.register("bob", "worker", also=fail)
+    assert await directory.all() == []

@@ -58,7 +58,7 @@ class EmbeddedServer:
         await check_version(binary)
         with _unwritable(config.folder):
             _prepare_folder(config)
-            lock = store_lock.acquire(config.lock)
+            lock = await store_lock.acquire_within(config.lock, config.lock_patience)
         try:
             process = await _launch(binary, config, lock)
         finally:

@@ -35,6 +35,7 @@ class ServerConfig:
         max_memory: the same for streams in memory. What bounds a stream is its own limit.
         log_bytes: size at which the log is rotated; `LOG_FILES` are kept.
         start_timeout: seconds until it must be ready; reading a large store takes some of them.
+        lock_patience: seconds to wait for a server that still has the store open.
     """
 
     folder: Path
@@ -49,6 +50,7 @@ class ServerConfig:
     max_memory: int = 1024**4
     log_bytes: int = LOG_BYTES
     start_timeout: float = 30.0
+    lock_patience: float = 0.0
 
     @property
     def file(self) -> Path:

@@ -6,11 +6,15 @@ when whoever started it is killed.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from postroom.errors import StoreLocked
+
+_POLL = 0.02
 
 
 def acquire(path: Path) -> int:
@@ -35,6 +39,24 @@ def acquire(path: Path) -> int:
         raise
     name_holder(descriptor, os.getpid())  # until the server's own pid is known
     return descriptor
+
+
+async def acquire_within(path: Path, patience: float) -> int:
+    """As `acquire`, but for `patience` seconds a server that has the lock is waited for.
+
+    The kernel tells nobody that a lock is free, and the holder named in the file may not be the last one.
+
+    Raises:
+        StoreLocked, OSError: as `acquire`.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return acquire(path)
+        except StoreLocked:
+            if time.monotonic() >= deadline:
+                raise
+        await asyncio.sleep(_POLL)
 
 
 def name_holder(descriptor: int, pid: int) -> None:

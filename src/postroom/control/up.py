@@ -21,7 +21,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from postroom import __version__
-from postroom.bus.embedded import EmbeddedServer
+from postroom.bus.embedded import STOP_GRACE, EmbeddedServer
 from postroom.bus.server_config import ServerConfig
 from postroom.bus.supervisor import Supervisor
 from postroom.control.front import Front
@@ -171,7 +171,7 @@ class _PostRoom:
 
 
 def server_config(settings: Settings, trust: Trust) -> ServerConfig:
-    """The embedded server of a post room."""
+    """The embedded server of a post room whose state folder is locked by this process."""
     return ServerConfig(
         folder=settings.nats,
         host=settings.host,
@@ -180,6 +180,8 @@ def server_config(settings: Settings, trust: Trust) -> ServerConfig:
         system_account=trust.system_account,
         preload=trust.account_jwts(),
         memory=settings.memory,
+        # No post room runs here, so who has the store is the server of a killed one, and about to end.
+        lock_patience=STOP_GRACE,
     )
 
 

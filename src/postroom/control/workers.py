@@ -160,25 +160,31 @@ class Workers:
             )
         provider = await self._provider(sandbox)
         project = check_name(request.project or template.project or DEFAULT_PROJECT, "project")
+
+        def record_of(agent: Agent) -> WorkerRecord:
+            return WorkerRecord(
+                uid=agent.uid,
+                project=project,
+                template=request.template,
+                sandbox=sandbox,
+                level="",
+                desired=RUNNING,
+                token_sha256=digest(new_token()),
+                created_at=agent.created_at,
+                files=dict(request.files),
+                overrides=dict(request.values),
+            )
+
+        # At once: an agent without its record would have a name and mail, and could never be started.
         agent = await self._directory.register(
-            request.nick or template.name, kind="worker", projects=(project,)
-        )
-        record = WorkerRecord(
-            uid=agent.uid,
-            project=project,
-            template=request.template,
-            sandbox=sandbox,
-            level="",
-            desired=RUNNING,
-            token_sha256=digest(new_token()),
-            created_at=time.time(),
-            files=dict(request.files),
-            overrides=dict(request.values),
+            request.nick or template.name,
+            kind="worker",
+            projects=(project,),
+            also=lambda c, agent: worker_rows.add_worker(c, record_of(agent)),
         )
         try:
-            await self._database.write(lambda c: worker_rows.add_worker(c, record))
             async with self._lock(agent.uid):
-                await self._start(agent, record, template, provider, files)
+                await self._start(agent, record_of(agent), template, provider, files)
         except BaseException:
             await self._undo_spawn(agent)
             raise
@@ -186,8 +192,9 @@ class Workers:
 
     async def _undo_spawn(self, agent: Agent) -> None:
         await self._gateway.close_door(agent.uid)
-        await self._database.write(lambda c: worker_rows.remove_worker(c, agent.uid))
+        # In this order: what is left of a kill in between is a record that nobody asks for.
         await self._directory.retire(agent.uid)
+        await self._database.write(lambda c: worker_rows.remove_worker(c, agent.uid))
         for stream in AGENT_CONSUMER_STREAMS:
             await self._admin.delete_consumer(stream, agent.uid)
         await asyncio.to_thread(shutil.rmtree, self._folders(agent.uid).root, ignore_errors=True)

@@ -43,7 +43,13 @@ class Directory:
         self._new_uid = new_uid
 
     async def register(
-        self, nick: str, kind: str, *, uid: str = "", projects: Iterable[str] = ()
+        self,
+        nick: str,
+        kind: str,
+        *,
+        uid: str = "",
+        projects: Iterable[str] = (),
+        also: Callable[[Connection, Agent], None] | None = None,
     ) -> Agent:
         """Give a new agent its address.
 
@@ -52,6 +58,7 @@ class Directory:
             kind: one of `KINDS`.
             uid: "" for a new one.
             projects: it belongs to.
+            also: writes what must not be missing for the agent, in the same transaction.
 
         Raises:
             InvalidName: malformed, or it impersonates people or the system.
@@ -74,6 +81,8 @@ class Directory:
             _check_free(connection, agent)
             agents.add_agent(connection, agent, skeleton(nick), secret)
             agents.set_memberships(connection, agent.uid, names)
+            if also is not None:
+                also(connection, agent)
 
         await self._database.write(store)
         return agent
