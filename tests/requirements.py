@@ -132,6 +132,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "bus-publish-acked-on-disk": "An agent's own record is stored and acknowledged through the import.",
         "bus-memory-leaves-nothing": "A throw-away server refuses streams on disk.",
         "bus-store-locked": "A second server on one store is refused and told the holder's pid.",
+        "disk-full-refused": "A full disk is a typed refusal before anything is written.",
+        "disk-full-heals": "When there is space again the log takes records again, without a person.",
         "bus-store-orphan-awaited": "`up` waits for the server of a killed post room to end.",
         "bus-store-survives-kill": "A killed server starts on the same port with all it had acknowledged.",
         "bus-server-dies-with-parent": "The server dies when its parent is killed.",

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import getpass
 import re
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import nats
 
+from postroom.bus.disk import check_space
 from postroom.bus.nats.admin import NatsAdmin, ensure_all
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.supervisor import Supervisor
@@ -98,10 +99,16 @@ async def open_mailroom(
         directory=directory,
         owner=await _owner(directory),
         changes=changes,
-        office=PostOffice(bus, admin, database, changes),
+        office=PostOffice(bus, admin, database, changes, space=_space(settings)),
         deadletters=DeadMail(bus, database, changes),
         crew=crew,
     )
+
+
+def _space(settings: Settings) -> Callable[[], None]:
+    if settings.memory:
+        return lambda: None
+    return lambda: check_space(settings.nats)
 
 
 class Crew:

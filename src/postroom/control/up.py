@@ -21,6 +21,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from postroom import __version__
+from postroom.bus.disk import DiskWatch
 from postroom.bus.embedded import STOP_GRACE, EmbeddedServer
 from postroom.bus.server_config import ServerConfig
 from postroom.bus.supervisor import Supervisor
@@ -102,9 +103,12 @@ class _PostRoom:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(supervisor.run(), name="nats-server")
             tasks.create_task(http.serve(), name="http")
+            disk = DiskWatch(server_config(self._settings, trust), lambda: supervisor.server)
+            watching = tasks.create_task(disk.run(), name="disk")
             try:
                 await self._open_house(front, listener, trust, supervisor)
             finally:
+                watching.cancel()
                 http.stop()
                 await supervisor.stop()
 

@@ -60,6 +60,7 @@ class PostOffice:
         org: name.
         clock: seconds since the epoch.
         new_key: makes idempotency keys.
+        space: asked before anything is written; raises `StateUnwritable` while the disk is full.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class PostOffice:
         org: str = DEFAULT_ORG,
         clock: Callable[[], float] = time.time,
         new_key: Callable[[], str] = lambda: secrets.token_hex(16),
+        space: Callable[[], None] = lambda: None,
     ) -> None:
         self._bus = bus
         self._admin = admin
@@ -80,6 +82,7 @@ class PostOffice:
         self._org = org
         self._clock = clock
         self._new_key = new_key
+        self._space = space
         # What was accepted and not read since: a question waits until it is folded.
         self._unfolded: dict[str, Callable[[], Awaitable[MessageRow | None]]] = {}
 
@@ -114,6 +117,7 @@ class PostOffice:
             MessageTooLarge: nothing was sent.
             InvalidInput: an empty text, a negative time, or no such message to reply to.
             StreamFull: the recipient's inbox is full; nothing was sent.
+            StateUnwritable: the disk is full; nothing was sent.
             RequestTimeout, BusDisconnected: perhaps sent; send again with the same key.
         """
         if not text.strip() or expires_in < 0:
@@ -281,6 +285,7 @@ class PostOffice:
         envelope: Callable[[str], Envelope],
         earlier: Callable[[str], Awaitable[object | None]],
     ) -> Submission:
+        self._space()
         return await submit(
             self._bus,
             self._admin,

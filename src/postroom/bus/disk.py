@@ -1,0 +1,106 @@
+"""A full disk: refused before it hurts, and healed when there is space again.
+
+nats-server answers nothing to a publish that it could not write. A stream that once failed so takes no record any
+more until the server is started again, however much space there is by then; it says so in its log alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from postroom.bus.embedded import EmbeddedServer
+from postroom.bus.server_config import ServerConfig
+from postroom.errors import StateUnwritable
+from postroom.observe import get_logger
+
+RESERVE = 4 * 1024 * 1024
+"""Bytes that are left free: the log's index files and the database need some to go on."""
+
+INTERVAL = 2.0
+"""Seconds between two looks at the server's log."""
+
+LEAST_UPTIME = 20.0
+"""Seconds between two restarts, so that they never add up to what the supervisor calls too many crashes."""
+
+BROKEN = b"critical write error"
+
+log = get_logger(__name__)
+
+
+def check_space(folder: Path, reserve: int = RESERVE) -> None:
+    """Whether something may be written to `folder`.
+
+    Raises:
+        StateUnwritable: less than `reserve` bytes are free.
+    """
+    found = os.statvfs(folder)
+    if found.f_bavail * found.f_frsize < reserve:
+        raise StateUnwritable(
+            f"the disk of {folder} is full; nothing was stored",
+            remedy="free space, then do it again",
+        )
+
+
+class DiskWatch:
+    """Starts the server again when it has stopped writing and could write again.
+
+    Args:
+        config: of the server.
+        server: the present one; it is stopped, and who supervises it starts the next.
+        space: raises `StateUnwritable` while the disk is full.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        server: Callable[[], EmbeddedServer],
+        space: Callable[[Path], None] = check_space,
+    ) -> None:
+        self._config = config
+        self._server = server
+        self._space = space
+        self._read = self._size()
+        self._broken = False
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            await asyncio.sleep(INTERVAL)
+            if await self.step():
+                await asyncio.sleep(LEAST_UPTIME)
+
+    async def step(self) -> bool:
+        """Look once; whether the server was stopped."""
+        if BROKEN in self._news() and not self._broken:
+            self._broken = True
+            log.error("nats-server cannot write: the disk is full, or broken")
+        if not self._broken:
+            return False
+        try:
+            self._space(self._config.folder)
+        except StateUnwritable:
+            return False
+        log.warning("there is space again: nats-server is started again")
+        await self._server().stop()
+        self._read, self._broken = self._size(), False
+        return True
+
+    def _size(self) -> int:
+        return self._config.log.stat().st_size if self._config.log.exists() else 0
+
+    def _news(self) -> bytes:
+        """What the server logged since the last look; a rotated log is read from its begin."""
+        size = self._size()
+        if size < self._read:
+            self._read = 0
+        if size == self._read:
+            return b""
+        with self._config.log.open("rb") as file:
+            file.seek(self._read)
+            news = file.read(size - self._read)
+        # A line that is half there is read whole the next time.
+        self._read += news.rfind(b"\n") + 1
+        return news

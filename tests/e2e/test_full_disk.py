@@ -1,0 +1,84 @@
+"""A disk that runs full refuses in words, loses nothing, and goes on when there is space again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from postroom.client.http import Client
+from postroom.errors import PostroomError, StateUnwritable
+from tests.e2e.conftest import EXAMPLES, PostRoom, until
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(
+        sys.platform != "linux" or os.geteuid() != 0, reason="only root can mount a small disk"
+    ),
+]
+
+
+@pytest.fixture
+def disk(room: PostRoom) -> Iterator[Path]:
+    """A disk of 24 MiB that has the room's state folder in it."""
+    folder = room.scratch / "disk"
+    folder.mkdir()
+    mounted = ["mount", "-t", "tmpfs", "-o", "size=24m,mode=700", "tmpfs", str(folder)]
+    if subprocess.run(mounted, capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets nobody mount")
+    room.state = folder / "state"
+    try:
+        yield folder
+    finally:
+        if (room.state / "server.json").exists():
+            room.run("down")
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def _fill(ballast: Path) -> None:
+    with ballast.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def _sent(client: Client, text: str) -> bool:
+    try:
+        client.send("@echo", text, key=text)
+    except PostroomError:
+        return False
+    return True
+
+
+def _broken(room: PostRoom) -> bool:
+    """Whether nats-server has given a stream up."""
+    return "critical write error" in (room.state / "nats" / "nats-server.log").read_text()
+
+
+@pytest.mark.requirement("disk-full-refused")
+@pytest.mark.requirement("disk-full-heals")
+def test_a_full_disk_is_told_and_what_was_accepted_is_answered_later(
+    room: PostRoom, disk: Path
+) -> None:
+    room.up()
+    room.run("spawn", str(EXAMPLES / "echo.toml"))
+    room.run("send", "@echo", "first", "--wait", "answered")
+    with room.client() as client:
+        long = "x" * 8000  # so that the answers do not fit in what the files have allocated
+        accepted = [client.send("@echo", f"{n} {long}", key=f"b{n}")["id"] for n in range(40)]
+        _fill(disk / "ballast")
+        with pytest.raises(StateUnwritable, match="full"):
+            client.send("@echo", "refused", key="refused")
+        until(lambda: _broken(room))  # the worker goes on answering
+
+        (disk / "ballast").unlink()
+
+        until(lambda: _sent(client, "afterwards"))
+        accepted.append(client.send("@echo", "afterwards", key="afterwards")["id"])
+        states = [client.wait(message, "answered", 60.0)["state"] for message in accepted]
+    assert states == ["answered"] * len(accepted)
