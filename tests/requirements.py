@@ -335,6 +335,15 @@ _LISTED: dict[str, dict[str, str]] = {
         "sidecar-api-local": "Only well-formed local requests are answered.",
         "sidecar-command-sends": "`postroom-agent` sends and prints the id.",
     },
+    "docs/architecture.md#registry": {
+        "cards-template-built": "A worker's card says what its template says.",
+        "cards-size-bounded": "A card has at most 32 KiB.",
+        "cards-claims-refused": "A card that claims another's name or URL is refused with the reason.",
+        "cards-found-by-skill": "Cards are found by skill and by text.",
+        "cards-key-kept": "The key that signs cards is in the keyring, 0600, and survives restarts.",
+        "cards-form-canonical": "What is signed is canonical JSON (RFC 8785).",
+        "cards-signature-verifies": "A card verifies with the public key, and a changed one does not.",
+    },
     "docs/architecture.md#templates": {
         "template-errors-typed": "Any text is a template or a typed error.",
         "template-unknown-refused": "An unknown table or key is refused with the nearest known one.",

@@ -1,4 +1,4 @@
-"""The file of the private keys: operator, system account, and each organisation's accounts and signing keys.
+"""The file of the private keys: operator, system account, card key, each organisation's accounts and signing keys.
 
 One JSON document of seeds, 0600 in a folder 0700, written beside itself and moved into place, so that a crash
 leaves the old one or the new one. The caller holds the lock of the state folder.
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.errors import InvalidInput, StateUnwritable
+from postroom.identity.cardkey import CardKey
 from postroom.identity.nkeys import KeyPair, Kind
 
 FILE = "trust.json"
@@ -51,16 +52,22 @@ class OrgKeys:
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
-    """All private keys of a post room."""
+    """All private keys of a post room.
+
+    Attributes:
+        cards: signs Agent Cards; None in a file of a version that had none yet.
+    """
 
     operator: KeyPair
     system: KeyPair
     orgs: Mapping[str, OrgKeys] = field(default_factory=dict)
+    cards: CardKey | None = None
 
     @classmethod
     def generate(cls) -> Keyring:
         """Keys of a new post room without an organisation."""
-        return cls(KeyPair.generate(Kind.OPERATOR), KeyPair.generate(Kind.ACCOUNT))
+        operator, system = KeyPair.generate(Kind.OPERATOR), KeyPair.generate(Kind.ACCOUNT)
+        return cls(operator, system, cards=CardKey.generate())
 
 
 def _key(seed: object, kind: Kind) -> KeyPair:
@@ -89,6 +96,7 @@ def _parse(text: str) -> Keyring:
         _key(document["operator"], Kind.OPERATOR),
         _key(document["system"], Kind.ACCOUNT),
         {name: _org(org) for name, org in document["orgs"].items()},
+        CardKey.from_secret(str(document["cards"])) if "cards" in document else None,
     )
 
 
@@ -103,12 +111,14 @@ def _render(keyring: Keyring) -> str:
             "dated_from": keys.dated_from,
         }
 
-    document = {
+    document: dict[str, Any] = {
         "format": _FORMAT,
         "operator": keyring.operator.seed,
         "system": keyring.system.seed,
         "orgs": {name: org(keys) for name, keys in keyring.orgs.items()},
     }
+    if keyring.cards is not None:
+        document["cards"] = keyring.cards.secret
     return json.dumps(document, indent=1)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from postroom.errors import InvalidInput, NotFound
 from postroom.identity import jwt, keyring, nkeys
+from postroom.identity.cardkey import CardKey
 from postroom.identity.credential import Credential
 from postroom.identity.keyring import Keyring, OrgKeys
 from postroom.identity.nkeys import KeyPair, Kind
@@ -73,9 +74,14 @@ class Trust:
         """
         check_name(org, "organisation")
         keys = keyring.load(folder) or Keyring.generate()
+        complete = keys
         if org not in keys.orgs:
-            keys = replace(keys, orgs={**keys.orgs, org: OrgKeys.generate()})
-            keyring.save(folder, keys)
+            complete = replace(complete, orgs={**keys.orgs, org: OrgKeys.generate()})
+        if keys.cards is None:
+            complete = replace(complete, cards=CardKey.generate())
+        if complete is not keys:
+            keyring.save(folder, complete)
+            keys = complete
         return cls(folder, keys, org, clock)
 
     # What the server is told.
@@ -115,6 +121,19 @@ class Trust:
             account.public: jwt.encode(operator, account.public, name, body, now=at)
             for account, name, body, at in accounts
         }
+
+    # What peers are told.
+
+    @property
+    def card_key(self) -> CardKey:
+        """The key that signs Agent Cards.
+
+        Raises:
+            NotFound: these keys have none; `load_or_create` makes it.
+        """
+        if self._keys.cards is None:
+            raise NotFound("there is no key for Agent Cards")
+        return self._keys.cards
 
     # Who may connect.
 
