@@ -28,6 +28,10 @@ def test_a_signed_card_verifies_with_the_public_key_alone():
     assert verify(KEY.jwk, message, from_text(signature["signature"]))
 
 
+def test_the_same_card_has_the_same_signature():
+    assert sign_card(CARD, KEY) == sign_card(CARD, KEY)
+
+
 def test_signing_again_replaces_the_signatures():
     again = sign_card(sign_card(CARD, CardKey.generate()), KEY)
 

@@ -12,17 +12,24 @@ from typing import Any, cast
 
 import pytest
 
+from postroom.a2a.cards import skills_of
 from postroom.a2a.messages import text_message, text_of
+from postroom.a2a.signing import verify_card
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.port import Delivery
 from postroom.control.mailroom import Mailroom
 from postroom.control.services import AgentServices
+from postroom.control.yellowpages import MAX_ANSWER, YellowPages, bounded
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
+from postroom.protocol.presence import WorkerState
 from postroom.protocol.receipts import State
 from postroom.settings import Settings
+from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
+from postroom.store.workers import STOPPED, WorkerRecord
+from tests.control.cardroom import CardRoom, card, card_room
 from tests.mail.desk import NOW, Desk, Worker, running
 from tests.rig import Rig, running_bus
 
@@ -32,9 +39,10 @@ pytestmark = pytest.mark.anyio
 class Stage:
     """A post office with the agents' services on it."""
 
-    def __init__(self, rig: Rig, desk: Desk) -> None:
+    def __init__(self, rig: Rig, desk: Desk, cards: CardRoom) -> None:
         self.rig = rig
         self.desk = desk
+        self.cards = cards
 
     async def ask(self, worker: Worker, verb: str, **question: Any) -> dict[str, Any]:
         payload = json.dumps(question).encode()
@@ -44,7 +52,11 @@ class Stage:
 
 @asynccontextmanager
 async def stage(tmp_path: Path) -> AsyncGenerator[Stage]:
-    async with running_bus(tmp_path) as rig, Database(None) as database:
+    async with (
+        running_bus(tmp_path) as rig,
+        Database(None) as database,
+        card_room(tmp_path, rig) as cards,
+    ):
         await migrate(database)
 
         async def connect(uid: str, projects: tuple[str, ...]) -> NatsBus:
@@ -52,12 +64,14 @@ async def stage(tmp_path: Path) -> AsyncGenerator[Stage]:
 
         desk = Desk(rig.core, rig.admin, database, connect)
         room = SimpleNamespace(bus=rig.core, directory=desk.directory, office=desk.office)
-        services = AgentServices(cast("Mailroom", room), Settings(state=tmp_path), rig.trust)
+        pages = YellowPages(desk.directory, cards.as_workers, cards.registry)
+        settings = Settings(state=tmp_path)
+        services = AgentServices(cast("Mailroom", room), settings, rig.trust, pages)
         await services.open()
         async with running(desk.fold.run()):
             await desk.fold.ready(10)
             try:
-                yield Stage(rig, desk)
+                yield Stage(rig, desk, cards)
             finally:
                 desk.changes.close()
         await services.close()
@@ -86,6 +100,8 @@ async def test_an_agent_resolves_a_nick(tmp_path: Path):
     [
         ("agents.resolve", b'{"ref":"@nobody"}', "unknown-recipient"),
         ("agents.fly", b"{}", "not-found"),
+        ("cards.get", b'{"ref":"@nobody"}', "unknown-recipient"),
+        ("cards.get", b'{"ref":"@alice"}', "not-found"),
         ("agents.list", b"[1]", "invalid-input"),
         ("agents.list", b"\xff", "invalid-input"),
         ("feed.history", b'{"project":"secret"}', "forbidden"),
@@ -171,3 +187,69 @@ async def test_a_worker_writes_to_a_worker_and_a_person_to_a_worker(tmp_path: Pa
 
         assert got == {(alice.uid, "worker to worker"), (maria.uid, "person to worker")}
         assert (await s.desk.mail(mail.id, State.SEEN)).state is State.SEEN
+
+
+@pytest.mark.requirement("cards-find-on-bus")
+async def test_an_agent_finds_others_by_what_they_can_do(tmp_path: Path):
+    async with stage(tmp_path) as s:
+        await s.desk.person()
+        alice, bob = await s.desk.worker("alice"), await s.desk.worker("bob")
+        s.cards.workers.start(alice.uid, "alice", "write")
+        s.cards.workers.start(bob.uid, "bob", "read-source")
+        await s.cards.say(cast("NatsBus", bob.bus), WorkerState.IDLE)
+        await s.cards.until(lambda: s.cards.written)
+
+        everybody = await s.ask(alice, "cards.find")
+        readers = await s.ask(alice, "cards.find", skill="read-source")
+        worded = await s.ask(alice, "cards.find", text="i am AL")
+        one = await s.ask(alice, "cards.get", ref="@bob")
+
+        assert [(a["nick"], a["online"]) for a in everybody["agents"]] == [
+            ("alice", False),
+            ("bob", True),
+        ]
+        assert everybody["truncated"] is False
+        assert [a["nick"] for a in worded["agents"]] == ["alice"]
+        assert readers["agents"] == [one]
+        found = verify_card(one["card"], [s.rig.trust.card_key.jwk])
+        assert found == card(bob.uid, "bob", "read-source")
+
+
+async def test_a_worker_that_was_not_started_has_the_card_of_its_template(tmp_path: Path):
+    async with stage(tmp_path) as s:
+        alice, bob = await s.desk.worker("alice"), await s.desk.worker("bob")
+        template = '[worker]\nname="x"\n[workstation]\ncommand=["true"]\nskills=["{what}"]\n'
+        template += '[overrides]\nwhat="read"\n'
+        s.cards.workers.stopped = [
+            (alice.agent, stopped(alice.agent, template, what="write")),
+            (bob.agent, stopped(bob.agent, "of another version")),
+        ]
+
+        (found,) = (await s.ask(bob, "cards.find"))["agents"]
+
+        assert (found["nick"], found["online"]) == ("alice", False)
+        assert skills_of(found["card"]) == ["write"]
+
+
+def stopped(agent: Agent, template: str, **values: str) -> WorkerRecord:
+    return WorkerRecord(
+        uid=agent.uid,
+        project="main",
+        template=template,
+        sandbox="none",
+        level="",
+        desired=STOPPED,
+        token_sha256="",
+        created_at=NOW,
+        overrides=values,
+    )
+
+
+def test_an_answer_fits_a_message_and_says_that_it_is_cut():
+    entries: list[dict[str, Any]] = [{"card": "x" * 30_000} for _ in range(100)]
+
+    answer = bounded(entries)
+
+    assert answer["truncated"] is True
+    assert 0 < len(answer["agents"]) < 100
+    assert len(json.dumps(answer["agents"])) < MAX_ANSWER + 10_000

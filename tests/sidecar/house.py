@@ -70,6 +70,7 @@ class House:
     secret: str = field(default_factory=lambda: secrets.token_hex(32))
     nicks: dict[str, str] = field(default_factory=dict)
     renewals: list[float] = field(default_factory=list)
+    finds: list[dict[str, Any]] = field(default_factory=list)
 
     # ── what happened ───────────────────────────────────────────────────────────────────────────────
 
@@ -261,6 +262,17 @@ async def end(process: asyncio.subprocess.Process) -> int:
     return process.returncode or 0
 
 
+LISTED = {
+    "uid": "c" * 32,
+    "nick": "carol",
+    "kind": "worker",
+    "org": "default",
+    "online": True,
+    "card": {"name": "carol", "description": "Writes\x1b[2J.", "skills": [{"id": "write"}]},
+}
+"""What the control plane finds, whatever it is asked for."""
+
+
 @asynccontextmanager
 async def house(folder: Path, *, memory: bool = True) -> AsyncGenerator[House]:
     """A bus, its agents, the control plane's answers, a tap."""
@@ -289,6 +301,9 @@ def _answers(found: House):
             found.renewals.append(time.time())
             record = {"jwt": found.credential.jwt, "expires_at": time.time() + 3600}
             return json.dumps(record).encode()
+        if said.rest == ("cards", "find"):
+            found.finds.append(json.loads(message.payload))
+            return json.dumps({"agents": [LISTED], "truncated": False}).encode()
         ref = str(json.loads(message.payload).get("ref", ""))
         for nick, uid in found.nicks.items():
             if ref in (f"@{nick}", uid):

@@ -10,6 +10,7 @@ from postroom.control.principals import Gate
 from postroom.control.roster import Roster
 from postroom.control.statefile import Announcement
 from postroom.control.workers import Workers
+from postroom.control.yellowpages import YellowPages
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class Context:
     """Everything a route may use.
 
     Attributes:
+        card_key: public half of the key that signs cards, as a JWK.
         announcement: what `server.json` says now.
         shut_down: ends the post room.
     """
@@ -25,5 +27,7 @@ class Context:
     gate: Gate
     workers: Workers
     roster: Roster
+    pages: YellowPages
+    card_key: dict[str, str]
     announcement: Callable[[], Announcement]
     shut_down: Callable[[], None]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.supervisor import Supervisor
+from postroom.control.announcements import Announcements
 from postroom.control.api import build_api
 from postroom.control.context import Context
 from postroom.control.front import Front
@@ -18,10 +19,12 @@ from postroom.control.listen import WorkerDialer
 from postroom.control.mailroom import Mailroom, open_mailroom
 from postroom.control.presence import PresenceBoard
 from postroom.control.principals import Gate
+from postroom.control.registry import Registry
 from postroom.control.roster import Roster
 from postroom.control.services import AgentServices
 from postroom.control.statefile import Announcement
 from postroom.control.workers import Workers
+from postroom.control.yellowpages import YellowPages
 from postroom.errors import PostroomError
 from postroom.gateway.audit import AuditLog
 from postroom.gateway.relay import RelayGateway
@@ -29,6 +32,7 @@ from postroom.identity.tokens import digest, new_api_key
 from postroom.identity.trust import Trust
 from postroom.mail.alerts import Alert, raise_alert
 from postroom.observe import get_logger
+from postroom.protocol.ids import CONTROL_PLANE
 from postroom.sandbox.canary import Roost
 from postroom.settings import Settings
 from postroom.store.agents import Agent
@@ -67,13 +71,21 @@ class House:
             PostroomError: a part could not be opened.
         """
         room = await open_mailroom(settings, trust, supervisor, stack)
-        presence = PresenceBoard(room.bus, room.admin)
+        changed = Changed()
+        presence = PresenceBoard(room.bus, room.admin, heard=changed)
         await presence.open()
         stack.push_async_callback(presence.close)
-        services = AgentServices(room, settings, trust)
+        workers = await _open_workers(settings, trust, supervisor, front, room, stack, changed)
+        registry = Registry(
+            room.bus, room.admin, presence, workers, trust.card_key, room.directory.org
+        )
+        changed.tell = registry.wake
+        await _hear_announcements(trust, supervisor, room, workers, changed, stack)
+        room.crew.start(registry.run(), "registry")
+        pages = YellowPages(room.directory, workers, registry)
+        services = AgentServices(room, settings, trust, pages)
         await services.open()
         stack.push_async_callback(services.close)
-        workers = await _open_workers(settings, trust, supervisor, front, room, stack)
         key = new_api_key(room.owner.uid)
 
         def context(announcement: Callable[[], Announcement]) -> Context:
@@ -82,6 +94,8 @@ class House:
                 gate=Gate(digest(key), room.database),
                 workers=workers,
                 roster=Roster(workers, presence, room.admin),
+                pages=pages,
+                card_key=trust.card_key.jwk,
                 announcement=announcement,
                 shut_down=shut_down,
             )
@@ -94,6 +108,44 @@ class House:
         await self._workers.restore()
 
 
+class Changed:
+    """Passes on that a worker has changed; there are workers before there is somebody to tell."""
+
+    def __init__(self) -> None:
+        self.tell: Callable[[], None] = lambda: None
+
+    def __call__(self) -> None:
+        """Something has changed."""
+        self.tell()
+
+
+async def _hear_announcements(
+    trust: Trust,
+    supervisor: Supervisor,
+    room: Mailroom,
+    workers: Workers,
+    changed: Callable[[], None],
+    stack: AsyncExitStack,
+) -> None:
+    credential = trust.edge_credential()
+    edge = await NatsBus.connect(
+        supervisor.server.url,
+        uid=CONTROL_PLANE,
+        jwt=lambda: credential.jwt,
+        sign=credential.sign,
+        name="postroom-edge",
+        on_error=lambda error: log.warning("edge: %s", error),
+    )
+    stack.push_async_callback(edge.close)
+
+    async def alert(kind: str, text: str) -> None:
+        await _alert(room.bus, kind, text)
+
+    announcements = Announcements(edge, workers, changed, alert)
+    await announcements.open()
+    stack.push_async_callback(announcements.close)
+
+
 async def _open_workers(
     settings: Settings,
     trust: Trust,
@@ -101,6 +153,7 @@ async def _open_workers(
     front: Front,
     room: Mailroom,
     stack: AsyncExitStack,
+    changed: Callable[[], None],
 ) -> Workers:
     gateway = _open_gateway(settings, supervisor, front, stack)
     stack.push_async_callback(gateway.close)
@@ -116,6 +169,7 @@ async def _open_workers(
         owner=room.owner.uid,
         alert=lambda kind, text: _alert(room.bus, kind, text),
         tasks=room.crew.group,
+        changed=changed,
     )
     stack.push_async_callback(workers.close)
     return workers

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from postroom.a2a.cards import Card
 from postroom.errors import InvalidTemplate, StateUnwritable
 from postroom.identity.credential import Credential
 from postroom.protocol.template import MAX_FILES_BYTES, Template
@@ -108,6 +109,7 @@ class Passport:
     message_secret: bytes
     owner: str
     level: str
+    card: Card
 
 
 def compose(
@@ -205,6 +207,7 @@ def sidecar_config(
         "owner": passport.owner,
         "canaries": json.loads(canaries.to_json()),
         "sandbox_level": passport.level,
+        "card": passport.card,
         "agent": {
             "command": command,
             "env": dict(template.env),

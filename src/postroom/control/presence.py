@@ -25,14 +25,20 @@ class PresenceBoard:
         bus: connection to core, where every worker's status arrives.
         admin: for what was said before this process started.
         clock: seconds since the epoch.
+        heard: told after each status message that says another state than the one before.
     """
 
     def __init__(
-        self, bus: MessageBusProvider, admin: BusAdmin, clock: Callable[[], float] = time.time
+        self,
+        bus: MessageBusProvider,
+        admin: BusAdmin,
+        clock: Callable[[], float] = time.time,
+        heard: Callable[[], None] = lambda: None,
     ) -> None:
         self._bus = bus
         self._admin = admin
         self._clock = clock
+        self._changed = heard
         self._last: dict[str, Presence] = {}
         self._subscription: Subscription | None = None
 
@@ -58,6 +64,8 @@ class PresenceBoard:
         before = self._last.get(message.sender_uid)
         if before is None or said.at >= before.at:
             self._last[message.sender_uid] = said
+            if before is None or said.state is not before.state:
+                self._changed()
 
     def of(self, uid: str) -> Presence | None:
         """The last thing that worker `uid` said of itself, however old; None if nothing is known."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from postroom.bus.port import Message, Subscription
 from postroom.control.mailroom import Mailroom
+from postroom.control.yellowpages import YellowPages, bounded
 from postroom.errors import Forbidden, InvalidInput, NotFound, PostroomError, problem
 from postroom.identity import jwt
 from postroom.identity.trust import Trust
@@ -50,18 +51,24 @@ class AgentServices:
         room: the post office; the requests arrive on its connection to core.
         settings: lifetime of credentials.
         trust: renews credentials.
+        pages: finds agents by their cards.
     """
 
-    def __init__(self, room: Mailroom, settings: Settings, trust: Trust) -> None:
+    def __init__(
+        self, room: Mailroom, settings: Settings, trust: Trust, pages: YellowPages
+    ) -> None:
         self._bus = room.bus
         self._directory = room.directory
         self._office = room.office
         self._settings = settings
         self._trust = trust
+        self._pages = pages
         self._subscription: Subscription | None = None
         self._verbs: dict[tuple[str, ...], Verb] = {
             ("agents", "resolve"): self._resolve,
             ("agents", "list"): self._list,
+            ("cards", "find"): self._find,
+            ("cards", "get"): self._card,
             ("feed", "history"): self._history,
             ("credential", "renew"): self._renew,
         }
@@ -102,6 +109,15 @@ class AgentServices:
         return {
             "agents": [{"uid": a.uid, "nick": a.nick, "kind": a.kind, "org": a.org} for a in agents]
         }
+
+    async def _find(self, _asker: Asker, asked: dict[str, Any]) -> dict[str, Any]:
+        skill, text = str(asked.get("skill") or ""), str(asked.get("text") or "")
+        # Who looks for somebody looks for somebody with a card.
+        found = await self._pages.find(skill, text)
+        return bounded([entry for entry in found if entry["card"] is not None])
+
+    async def _card(self, _asker: Asker, asked: dict[str, Any]) -> dict[str, Any]:
+        return await self._pages.get(str(asked.get("ref", "")))
 
     async def _history(self, asker: Asker, asked: dict[str, Any]) -> dict[str, Any]:
         project = str(asked.get("project", ""))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from postroom.a2a.cards import Card, build_card
 from postroom.bus.port import BusAdmin
 from postroom.control.launch import Passport, WorkerFolders, compose, decode_files
 from postroom.errors import AlreadyRunning, EnvironmentFault, Forbidden, NotFound, PostroomError
@@ -44,6 +47,8 @@ class Run:
         handle: its sandbox.
         provider: name of the sandbox provider.
         started_at: seconds since the epoch.
+        nick: of the worker.
+        card: its card, not signed: that of its template, or what it announced since.
         stopping: somebody asked it to end.
         ended: how it ended, None while it runs.
         detail: why it ended, for people.
@@ -52,6 +57,8 @@ class Run:
     handle: SandboxHandle
     provider: str
     started_at: float
+    nick: str
+    card: Card
     stopping: bool = False
     ended: ExitStatus | None = None
     detail: str = ""
@@ -88,6 +95,7 @@ class Workers:
         owner: uid of the operator.
         alert: where unexpected ends are reported.
         tasks: where the watchers live; one that dies ends the post room, it is not forgotten.
+        changed: told when a worker has started or ended.
     """
 
     def __init__(
@@ -103,6 +111,7 @@ class Workers:
         owner: str,
         alert: Alert,
         tasks: asyncio.TaskGroup,
+        changed: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._database = database
@@ -114,6 +123,7 @@ class Workers:
         self._owner = owner
         self._alert = alert
         self._tasks = tasks
+        self._changed = changed
         self._runs: dict[str, Run] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._providers: dict[str, SandboxProvider] = {}
@@ -121,6 +131,10 @@ class Workers:
     def run_of(self, uid: str) -> Run | None:
         """The last start of worker `uid` in this process, None if there was none."""
         return self._runs.get(uid)
+
+    def runs(self) -> list[tuple[str, Run]]:
+        """The last start of each worker that was started in this process, with its uid."""
+        return list(self._runs.items())
 
     async def records(self) -> list[tuple[Agent, WorkerRecord]]:
         """Every worker that is not retired, oldest first."""
@@ -264,17 +278,21 @@ class Workers:
         await asyncio.to_thread(folders.make, files)
         # `select` gives no provider but a proven one, and `none` by its name only.
         level = Level.NONE if provider.name == plain.NAME else Level.ENFORCED
-        passport = await self._passport(agent, record, level)
+        card = card_of(agent, record, template)
+        passport = await self._passport(agent, record, level, card)
         for stream in AGENT_CONSUMER_STREAMS:
             await self._admin.ensure_consumer(agent_consumer(stream, agent.uid, passport.projects))
         socket = await self._gateway.open_door(agent.uid, digest(passport.token))
         spec = compose(provider, template, passport, folders, socket, self._canaries)
         handle = await provider.start(spec)
-        run = Run(handle, provider.name, time.time())
+        run = Run(handle, provider.name, time.time(), agent.nick, card)
         self._runs[agent.uid] = run
+        self._changed()
         self._tasks.create_task(self._watch(agent, run), name=f"watch {agent.uid}")
 
-    async def _passport(self, agent: Agent, record: WorkerRecord, level: Level) -> Passport:
+    async def _passport(
+        self, agent: Agent, record: WorkerRecord, level: Level, card: Card
+    ) -> Passport:
         now = time.time()
         token = new_token()
         await self._database.write(lambda c: worker_rows.set_token(c, agent.uid, digest(token)))
@@ -295,6 +313,7 @@ class Workers:
             secret,
             self._owner,
             level.value,
+            card,
         )
 
     async def _watch(self, agent: Agent, run: Run) -> None:
@@ -304,6 +323,7 @@ class Workers:
         except EnvironmentFault as error:
             run.ended = ExitStatus(1)
             run.detail = str(error)
+        self._changed()
         if not run.stopping:
             log.warning("worker %s ended: %s", agent.uid, run.detail)
             await self._alert(
@@ -316,7 +336,15 @@ class Workers:
             run.stopping = True
             run.ended = await run.handle.stop(self._settings.stop_grace)
             run.detail = "stopped"
+            self._changed()
         await self._gateway.close_door(uid)
+
+
+def card_of(agent: Agent, record: WorkerRecord, template: Template) -> Card:
+    """The card of a worker as its template says; its version changes with the template."""
+    named = json.dumps([record.template, record.overrides], sort_keys=True).encode()
+    version = f"1.0.0+{hashlib.sha256(named).hexdigest()[:12]}"
+    return build_card(agent.uid, agent.nick, template, version=version)
 
 
 def _how(ended: ExitStatus) -> str:

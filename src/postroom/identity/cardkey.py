@@ -23,6 +23,8 @@ from postroom.errors import InvalidInput
 ALGORITHM = "ES256"
 _BYTES = 32
 _HASH = ec.ECDSA(hashes.SHA256())
+# The same card has the same signature (RFC 6979), so that two look-ups of it are equal.
+_SIGNING = ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
 
 
 def to_text(raw: bytes) -> str:
@@ -97,7 +99,7 @@ class CardKey:
 
     def sign(self, message: bytes) -> bytes:
         """The 64 bytes of the signature over `message` (RFC 7518, section 3.4)."""
-        r, s = decode_dss_signature(self._private.sign(message, _HASH))
+        r, s = decode_dss_signature(self._private.sign(message, _SIGNING))
         return r.to_bytes(_BYTES, "big") + s.to_bytes(_BYTES, "big")
 
 

@@ -136,6 +136,18 @@ BY_NAME = {spec.name: spec for spec in STREAMS}
 CARDS_BUCKET = "cards"
 """KV bucket of Agent Cards; only the control plane writes it."""
 
+CARD_LIFETIME = 60.0
+"""Seconds after which the registry forgets a card that was not written anew."""
+
+CARD_REFRESH = 20.0
+"""Seconds after which the card of a live worker is written anew: two writes may fail before it is forgotten."""
+
+
+def card_key(org: str, uid: str) -> str:
+    """Subject under which the registry keeps the card of agent `uid`; its key in the bucket is what follows."""
+    return f"$KV.{CARDS_BUCKET}.{org}.agents.{uid}"
+
+
 PRESENCE_BUCKET = "presence"
 """KV bucket sourced from PRESENCE."""
 

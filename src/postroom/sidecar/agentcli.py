@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from postroom.errors import (
     BusDisconnected,
@@ -58,6 +58,10 @@ def _run(options: argparse.Namespace) -> None:
         case "whoami":
             me = _call("GET", "/v1/whoami")
             _print(json.dumps(me) if options.json else f"@{me['nick']} {me['uid']}")
+        case "agents":
+            query = urlencode({"skill": options.skill}) if options.skill else ""
+            for agent in _call("GET", f"/v1/agents?{query}")["agents"]:
+                _print(json.dumps(agent) if options.json else _found(agent))
         case "inbox":
             for message in _call("GET", "/v1/inbox"):
                 _print(json.dumps(message) if options.json else _line(message))
@@ -66,6 +70,13 @@ def _run(options: argparse.Namespace) -> None:
 def _line(message: dict[str, Any]) -> str:
     sender = message["from"]["nick"] or message["from"]["uid"]
     return f"{message['id']} {one_line(sender)}: {one_line(message['text'])}"
+
+
+def _found(agent: dict[str, Any]) -> str:
+    card = agent["card"]
+    skills = ", ".join(skill["id"] for skill in card["skills"])
+    state = "online" if agent["online"] else "offline"
+    return one_line(f"@{agent['nick']} {state} [{skills}] {card['description']}")
 
 
 def _print(line: str) -> None:
@@ -136,6 +147,9 @@ def _parser() -> argparse.ArgumentParser:
     for name, words in (("inbox", "messages that are not confirmed"), ("whoami", "who I am")):
         reading = commands.add_parser(name, help=words)
         reading.add_argument("--json", action="store_true", help="JSON, one value a line")
+    agents = commands.add_parser("agents", help="who is there, and what they can do")
+    agents.add_argument("--skill", default="", help="only agents that have it")
+    agents.add_argument("--json", action="store_true", help="JSON, one value a line")
     return parser
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from urllib.parse import parse_qsl
 
 from postroom.errors import Forbidden, InvalidInput, NotFound
-from postroom.sidecar.adapters.jsonl import make_post, make_reply, make_seen, make_send
+from postroom.sidecar.adapters.jsonl import make_find, make_post, make_reply, make_seen, make_send
 from postroom.sidecar.httpd import Request
 from postroom.sidecar.operations import Operations
 
@@ -37,6 +38,7 @@ class LocalApi:
             ("POST", "/v1/post"): self._post,
             ("POST", "/v1/seen"): self._seen,
             ("GET", "/v1/inbox"): self._inbox,
+            ("GET", "/v1/agents"): self._agents,
             ("GET", "/v1/whoami"): self._whoami,
         }
 
@@ -52,7 +54,7 @@ class LocalApi:
             raise Forbidden("the Host header does not name this API")
         if "origin" in request.headers:
             raise Forbidden("web pages may not use this API")
-        route = self._routes.get((request.method, request.path))
+        route = self._routes.get((request.method, request.path.partition("?")[0]))
         if route is None:
             raise NotFound(f"there is no {request.method} {request.path[:100]}")
         return await route(request)
@@ -73,6 +75,10 @@ class LocalApi:
 
     async def _inbox(self, _: Request) -> Answer:
         return 200, self._operations.held()
+
+    async def _agents(self, request: Request) -> Answer:
+        query = dict(parse_qsl(request.path.partition("?")[2]))
+        return 200, {"agents": await self._operations.find(make_find(query))}
 
     async def _whoami(self, _: Request) -> Answer:
         return 200, self._me

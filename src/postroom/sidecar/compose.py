@@ -10,6 +10,7 @@ from typing import Any
 from postroom.bus.port import DeliveryHandler
 from postroom.sidecar.agent import Agent
 from postroom.sidecar.alerts import Alerts
+from postroom.sidecar.announcing import Announcer
 from postroom.sidecar.api import LocalApi
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig
 from postroom.sidecar.directory import Directory
@@ -38,6 +39,7 @@ class Sidecar:
     alerts: Alerts
     journal: Journal
     api: LocalApi
+    announcer: Announcer
 
     def handlers(self, feed: bool) -> dict[str, DeliveryHandler]:
         """Which stream's deliveries go where."""
@@ -93,6 +95,7 @@ def compose(config: SidecarConfig, wire: Wire, port: int) -> Sidecar:
         alerts=alerts,
         journal=journal,
         api=LocalApi(operations, whoami(config), port),
+        announcer=Announcer(wire, own, config.card),
     )
 
 

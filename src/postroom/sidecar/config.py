@@ -95,6 +95,7 @@ class SidecarConfig:
         canaries: what the self-test of the wall tries, {} for no self-test.
         sandbox_level: what the sandbox provider claims.
         stop_grace: seconds that the agent has to end by itself.
+        card: the worker's Agent Card, {} for none.
     """
 
     uid: str
@@ -118,6 +119,7 @@ class SidecarConfig:
     sandbox_level: str = ""
     log_level: str = "info"
     stop_grace: float = 1.5
+    card: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, record: object) -> SidecarConfig:
@@ -141,6 +143,7 @@ class SidecarConfig:
                 projects=tuple(check_name(str(name), "project") for name in projects),
                 jwt_expires_at=float(record.get("jwt_expires_at") or 0.0),
                 canaries=record.get("canaries") or {},
+                card=dict(record.get("card") or {}),
                 stop_grace=float(record.get("stop_grace", 1.5)),
                 log_level=_level(record.get("log_level") or "info"),
                 **{name: str(record.get(name) or "") for name in _TEXTS},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 from postroom.errors import InvalidInput, PostroomError, ProtocolViolation
 from postroom.observe import get_logger
@@ -62,6 +63,18 @@ class Directory:
         except PostroomError as error:
             _log.info("no name for %s: %s", uid, error)
             return Sender(uid)
+
+    async def find(self, skill: str = "") -> list[dict[str, Any]]:
+        """Agents with a card, those with `skill` if it is given; entries as the control plane gives them.
+
+        Raises:
+            PostroomError: the control plane did not answer.
+        """
+        answer = await ask_control(self._wire, self._own, "cards.find", {"skill": skill})
+        found = answer.get("agents")
+        if not isinstance(found, list):
+            raise ProtocolViolation("the control plane's answer lists no agents")
+        return found
 
     async def _lookup(self, ref: str, timeout: float = 5.0) -> Sender:
         kept = self._known.get(ref)

@@ -130,6 +130,7 @@ class Worker:
                 for work in (
                     sidecar.status.run(),
                     sidecar.inbox.run(),
+                    sidecar.announcer.run(),
                     renewal.run(),
                     _watch(bus),
                     self._report(control),

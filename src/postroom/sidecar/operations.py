@@ -9,6 +9,7 @@ from postroom.errors import InvalidInput, PostroomError
 from postroom.protocol.text import one_line
 from postroom.sidecar.adapters import (
     Action,
+    Find,
     Malformed,
     Output,
     Post,
@@ -90,6 +91,14 @@ class Operations:
         """
         self._inbox.confirm(action.id)
 
+    async def find(self, action: Find) -> list[dict[str, Any]]:
+        """Agents with a card and, if it is given, the skill.
+
+        Raises:
+            PostroomError: the control plane did not answer.
+        """
+        return await self._directory.find(action.skill)
+
     def held(self) -> list[dict[str, Any]]:
         """Messages handed over and unconfirmed, as the agent was shown them."""
         return [
@@ -135,6 +144,9 @@ class Operations:
                 return _receipt(action, await self.post(action))
             case Seen():
                 self.seen(action)
+            case Find():
+                agents = await self.find(action)
+                return {"type": "agents", "ref": action.ref, "agents": agents}
             case SetStatus():
                 self._status.said(action.state, action.detail)
             case Output():

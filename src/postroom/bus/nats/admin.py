@@ -47,7 +47,10 @@ class NatsAdmin:
 
     async def ensure_bucket(self, bucket: str = CARDS_BUCKET) -> None:
         """Create a KV bucket, or change it; only the control plane reaches it."""
-        await self._ensure(config.bucket_config(bucket, **self._storage))
+        if bucket == CARDS_BUCKET:
+            await self._ensure(config.cards_config(**self._storage))
+        else:
+            await self._ensure(config.bucket_config(bucket, **self._storage))
 
     async def ensure_presence_bucket(self) -> None:
         """Create the presence bucket; the stream PRESENCE must exist."""

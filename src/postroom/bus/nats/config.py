@@ -6,6 +6,7 @@ from typing import Any
 
 from postroom.protocol.streams import (
     BY_NAME,
+    CARD_LIFETIME,
     CARDS_BUCKET,
     PRESENCE_BUCKET,
     ConsumerSpec,
@@ -95,8 +96,12 @@ def bucket_config(bucket: str, *, storage: str, replicas: int) -> dict[str, Any]
 
 
 def cards_config(*, storage: str, replicas: int) -> dict[str, Any]:
-    """The registry of Agent Cards."""
-    return bucket_config(CARDS_BUCKET, storage=storage, replicas=replicas)
+    """The registry of Agent Cards, which forgets by itself the card of an agent that is gone."""
+    return {
+        **bucket_config(CARDS_BUCKET, storage=storage, replicas=replicas),
+        "max_age": nanoseconds(CARD_LIFETIME),
+        "duplicate_window": nanoseconds(CARD_LIFETIME),
+    }
 
 
 def presence_config(*, storage: str, replicas: int) -> dict[str, Any]:

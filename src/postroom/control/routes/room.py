@@ -1,4 +1,4 @@
-"""The post room itself: status, agents, shutdown."""
+"""The post room itself: status, shutdown."""
 
 from __future__ import annotations
 
@@ -32,13 +32,6 @@ def router(context: Context) -> APIRouter:
                 context.room.owner.uid, 0
             ),
             "alerts": [alarm.as_json() for alarm in await context.room.office.alerts(ALERTS_SHOWN)],
-        }
-
-    @routes.get("/agents")
-    async def agents() -> dict[str, Any]:
-        found = await context.room.directory.all()
-        return {
-            "agents": [{"uid": a.uid, "nick": a.nick, "kind": a.kind, "org": a.org} for a in found]
         }
 
     @routes.post("/shutdown", status_code=202)

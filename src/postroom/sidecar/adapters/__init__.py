@@ -11,6 +11,7 @@ from postroom.errors import InvalidInput
 from postroom.sidecar.adapters.actions import (
     Action,
     Adapter,
+    Find,
     Incoming,
     Malformed,
     Output,
@@ -27,6 +28,7 @@ from postroom.sidecar.adapters.text import PlainText
 __all__ = [
     "Action",
     "Adapter",
+    "Find",
     "Incoming",
     "JsonLines",
     "Malformed",

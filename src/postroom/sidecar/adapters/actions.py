@@ -84,6 +84,14 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
+class Find:
+    """Look for agents with `skill`, "" for all; `ref` is echoed in the answer."""
+
+    skill: str = ""
+    ref: Any = field(default=None, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
 class SetStatus:
     """What the agent says of itself: `working` or `idle`."""
 
@@ -106,7 +114,7 @@ class Malformed:
     ref: Any = field(default=None, hash=False)
 
 
-Action = Send | Reply | Post | Seen | SetStatus | Output | Malformed
+Action = Send | Reply | Post | Seen | Find | SetStatus | Output | Malformed
 
 
 class Adapter(Protocol):

@@ -1,7 +1,7 @@
 """Adapter `jsonl`: one JSON object per line in both directions, UTF-8.
 
-    to the agent    {"type":"hello"|"message"|"post"|"receipt"|"error"|"stop", ...}
-    from the agent  {"type":"send"|"reply"|"post"|"seen"|"status", ...}
+    to the agent    {"type":"hello"|"message"|"post"|"receipt"|"agents"|"error"|"stop", ...}
+    from the agent  {"type":"send"|"reply"|"post"|"seen"|"find"|"status", ...}
 
 Anything else that the agent prints is output for the log.
 """
@@ -16,6 +16,7 @@ from typing import Any
 from postroom.errors import InvalidInput
 from postroom.sidecar.adapters.actions import (
     Action,
+    Find,
     Incoming,
     Malformed,
     Output,
@@ -31,6 +32,9 @@ MAX_KEY = 256
 
 MAX_REF = 1024
 """Characters of a reference as JSON: it is kept until the agent reads its receipt."""
+
+MAX_SKILL = 200
+"""Characters of a skill that is looked for."""
 
 _STATES = ("working", "idle")
 
@@ -158,6 +162,14 @@ def make_seen(record: Mapping[str, Any]) -> Seen:
     return Seen(text_field(record, "id"), _ref(record))
 
 
+def make_find(record: Mapping[str, Any]) -> Find:
+    """The `find` in a record."""
+    skill = text_field(record, "skill", "")
+    if len(skill) > MAX_SKILL:
+        raise InvalidInput(f"a skill has at most {MAX_SKILL} characters")
+    return Find(skill, _ref(record))
+
+
 def _make_status(record: Mapping[str, Any]) -> SetStatus:
     state = text_field(record, "state")
     if state not in _STATES:
@@ -170,5 +182,6 @@ _MAKERS: dict[str, Callable[[Mapping[str, Any]], Action]] = {
     "reply": make_reply,
     "post": make_post,
     "seen": make_seen,
+    "find": make_find,
     "status": _make_status,
 }

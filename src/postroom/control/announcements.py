@@ -1,0 +1,93 @@
+"""Announcements of cards: heard among the agents, judged, and taken over or reported (docs/architecture.md, Registry).
+
+The bus hands over only those whose reply subject proves their sender (`subjects.accepts_announcement`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+
+from postroom.a2a.cards import read_card
+from postroom.bus.port import Message, MessageBusProvider, Subscription
+from postroom.control.registry import Runs
+from postroom.errors import PostroomError
+from postroom.observe import get_logger
+
+log = get_logger(__name__)
+
+SUBJECT = "system.discovery.>"
+
+ALERT_PAUSE = 60.0
+"""Seconds between two alerts about one worker: who announces nonsense in a loop must not flood a person."""
+
+MAX_ALERTED = 10_000
+"""Workers whose last alert is remembered."""
+
+
+class Announcements:
+    """Takes over what workers announce.
+
+    Args:
+        edge: the control plane's connection among the agents.
+        runs: whose cards they are.
+        changed: told when a card was taken over.
+        alert: kind and text, for what was refused.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        edge: MessageBusProvider,
+        runs: Runs,
+        changed: Callable[[], None],
+        alert: Callable[[str, str], Awaitable[None]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._edge = edge
+        self._runs = runs
+        self._changed = changed
+        self._alert = alert
+        self._clock = clock
+        self._alerted: dict[str, float] = {}
+        self._subscription: Subscription | None = None
+
+    async def open(self) -> None:
+        """Begin to listen."""
+        self._subscription = await self._edge.subscribe(SUBJECT, self._heard)
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._subscription is not None:
+            await self._subscription.close()
+
+    async def _heard(self, message: Message) -> None:
+        try:
+            self._take(message)
+        except PostroomError as error:
+            await self._refuse(message.sender_uid, error)
+
+    def _take(self, message: Message) -> None:
+        run = self._runs.run_of(message.sender_uid)
+        if run is None or not run.running:
+            log.info("%s announced a card and does not run", message.sender_uid)
+            return
+        announced = read_card(message.payload, message.sender_uid, run.nick)
+        if announced != run.card:
+            run.card = announced
+            self._changed()
+
+    async def _refuse(self, uid: str, error: PostroomError) -> None:
+        log.warning("the card that %s announced was refused: %s", uid, error)
+        now = self._clock()
+        last = self._alerted.pop(uid, None)
+        if last is not None and now - last < ALERT_PAUSE:
+            self._alerted[uid] = last
+            return
+        self._alerted[uid] = now
+        while len(self._alerted) > MAX_ALERTED:
+            self._alerted.pop(next(iter(self._alerted)))
+        run = self._runs.run_of(uid)
+        who = f"@{run.nick}" if run is not None else uid
+        text = f"the card that {who} announced was refused: {error.message}"
+        await self._alert("card-refused", text)

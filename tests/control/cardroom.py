@@ -1,0 +1,167 @@
+"""A registry of cards over a real server, with workers whose processes a test only pretends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from postroom.a2a.cards import build_card
+from postroom.a2a.signing import verify_card
+from postroom.bus.nats.bus import NatsBus
+from postroom.bus.port import Message
+from postroom.control.announcements import Announcements
+from postroom.control.presence import PresenceBoard
+from postroom.control.registry import Registry
+from postroom.control.workers import Run, Workers
+from postroom.errors import NotFound
+from postroom.protocol import subjects
+from postroom.protocol.presence import Presence, WorkerState
+from postroom.protocol.streams import card_key
+from postroom.protocol.template import Template
+from postroom.sandbox.port import ExitStatus, SandboxHandle
+from postroom.store.agents import Agent
+from postroom.store.workers import WorkerRecord
+from tests.mail.desk import running
+from tests.rig import Rig, new_uid, running_bus
+
+ORG = "default"
+PATIENCE = 10.0
+
+
+def card(uid: str, nick: str, *skills: str) -> dict[str, Any]:
+    template = Template(name="x", command=("true",), description=f"I am {nick}.", skills=skills)
+    return build_card(uid, nick, template, version="1")
+
+
+class PretendedWorkers:
+    """The part of `Workers` that cards are about."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, Run] = {}
+        self.stopped: list[tuple[Agent, WorkerRecord]] = []
+
+    def start(self, uid: str, nick: str, *skills: str) -> Run:
+        handle = cast("SandboxHandle", None)
+        self.all[uid] = Run(handle, "none", time.time() - 1, nick, card(uid, nick, *skills))
+        return self.all[uid]
+
+    def run_of(self, uid: str) -> Run | None:
+        return self.all.get(uid)
+
+    def runs(self) -> list[tuple[str, Run]]:
+        return list(self.all.items())
+
+    async def records(self) -> list[tuple[Agent, WorkerRecord]]:
+        return self.stopped
+
+    async def record(self, ref: str) -> tuple[Agent, WorkerRecord]:
+        for agent, record in self.stopped:
+            if agent.uid == ref:
+                return agent, record
+        raise NotFound(ref)
+
+
+@dataclass
+class CardRoom:
+    """A running registry.
+
+    Attributes:
+        alerts: kind and text of what was raised.
+        written: what came into the bucket: (uid, card or None for a deletion), in order.
+        later: seconds that the registry's clock is ahead.
+    """
+
+    rig: Rig
+    workers: PretendedWorkers
+    alerts: list[tuple[str, str]] = field(default_factory=list)
+    written: list[tuple[str, dict[str, Any] | None]] = field(default_factory=list)
+    later: float = 0.0
+    arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
+    registry: Registry = field(init=False)
+    presence: PresenceBoard = field(init=False)
+
+    @property
+    def as_workers(self) -> Workers:
+        return cast("Workers", self.workers)
+
+    async def note(self, message: Message) -> None:
+        async with self.arrived:
+            value = json.loads(message.payload) if message.payload else None
+            self.written.append((message.subject.rpartition(".")[2], value))
+            self.arrived.notify_all()
+
+    async def alert(self, kind: str, text: str) -> None:
+        async with self.arrived:
+            self.alerts.append((kind, text))
+            self.arrived.notify_all()
+
+    async def until(self, happened: Any) -> Any:
+        async with asyncio.timeout(PATIENCE), self.arrived:
+            while not (found := happened()):
+                await self.arrived.wait()
+            return found
+
+    async def bucket(self, uid: str) -> dict[str, Any] | None:
+        """What the bucket holds for a worker, its signature checked and taken off."""
+        record = await self.rig.admin.last("KV_cards", card_key(ORG, uid))
+        if record is None or not record.payload:
+            return None
+        return verify_card(json.loads(record.payload), [self.rig.trust.card_key.jwk])
+
+    async def join(self, nick: str, *skills: str) -> NatsBus:
+        """A worker that runs and has said that it is idle; its card is in the bucket on return."""
+        bus = await self.rig.agent(new_uid())
+        self.workers.start(bus.uid, nick, *skills)
+        await self.say(bus, WorkerState.IDLE)
+        await self.until(lambda: bus.uid in [uid for uid, found in self.written if found])
+        return bus
+
+    async def say(self, bus: NatsBus, state: WorkerState) -> None:
+        said = Presence(state, at=time.time(), started_at=time.time())
+        await bus.publish(subjects.status(bus.uid), said.encode())
+
+    async def announce(self, bus: NatsBus, value: Any) -> None:
+        await bus.publish(subjects.discovery(bus.uid), json.dumps(value).encode())
+
+    def end(self, uid: str) -> None:
+        self.workers.all[uid].ended = ExitStatus(0)
+        self.registry.wake()
+
+
+@asynccontextmanager
+async def card_room(folder: Path, rig: Rig | None = None) -> AsyncGenerator[CardRoom]:
+    """The registry on a server of its own, or on that of `rig`."""
+    if rig is None:
+        async with running_bus(folder) as own, card_room(folder, own) as room:
+            yield room
+        return
+    room = CardRoom(rig, PretendedWorkers())
+
+    def heard() -> None:  # the registry comes later
+        room.registry.wake()
+
+    room.presence = PresenceBoard(rig.core, rig.admin, heard=heard)
+    room.registry = Registry(
+        rig.core,
+        rig.admin,
+        room.presence,
+        room.workers,
+        rig.trust.card_key,
+        ORG,
+        now=lambda: time.time() + room.later,
+    )
+    announcements = Announcements(rig.edge, room.workers, room.registry.wake, room.alert)
+    tap = await rig.core.subscribe(card_key(ORG, "*"), room.note)
+    await room.presence.open()
+    await announcements.open()
+    async with running(room.registry.run()):
+        yield room
+    await announcements.close()
+    await room.presence.close()
+    await tap.close()
