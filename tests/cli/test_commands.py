@@ -67,6 +67,42 @@ def test_status_in_json_is_what_the_server_said(postroom: Run, standin: Standin)
     assert json.loads(postroom("status", "--json").out) == status()
 
 
+# ── agents ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def listed(nick: str, **changes: object) -> dict[str, object]:
+    skills = [{"id": "read"}, {"id": NASTY}]
+    card = {"name": nick, "description": NASTY, "skills": skills}
+    entry = {"uid": BOB["uid"], "nick": nick, "kind": "worker", "org": "default"}
+    return entry | {"online": True, "card": card} | changes
+
+
+@pytest.mark.requirement("cli-agents-listed", "cli-text-harmless")
+def test_agents_lists_everybody_with_state_and_skills(postroom: Run, standin: Standin):
+    found = [
+        listed("alice", kind="human", online=None, card=None),
+        listed("bob"),
+        listed("carl", online=False),
+    ]
+    standin.answer("GET /v1/agents", {"agents": found})
+    head, alice, bob, carl = postroom("agents").out.splitlines()
+    assert head.split() == ["NICK", "KIND", "STATE", "SKILLS", "DESCRIPTION"]
+    assert alice.split() == ["@alice", "human", "-", "-"]
+    assert bob.split()[:4] == ["@bob", "worker", "online", "read,"]
+    assert carl.split()[2] == "offline"
+    assert bob.endswith("bob 12:00 forged")
+    assert "\x1b" not in bob
+    assert "\u202e" not in bob
+    assert json.loads(postroom("agents", "--json").out) == {"agents": found}
+
+
+@pytest.mark.requirement("cli-agents-listed")
+def test_agents_asks_for_a_skill(postroom: Run, standin: Standin):
+    standin.answer("GET /v1/agents", {"agents": []})
+    assert postroom("agents", "--skill", "fly").out == "nobody has the skill fly\n"
+    assert standin.requests[-1].query == {"skill": "fly"}
+
+
 # ── spawn, stop, restart ─────────────────────────────────────────────────────────────────────────
 
 

@@ -20,6 +20,7 @@ SUMMARIES = {
     "up": "Run a post room, in the foreground or detached.",
     "down": "End the post room and all its workers.",
     "status": "Show the workers, those that need attention first.",
+    "agents": "List who has an address, and what they can do.",
     "spawn": "Start a worker from a template.",
     "stop": "Stop a worker; its inbox keeps what comes.",
     "restart": "Stop a worker and start it again.",

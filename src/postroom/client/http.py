@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from postroom.client.locate import Server, locate
-from postroom.client.records import Agent, Dead, Mail, Milestone, Post, Status, Worker
+from postroom.client.records import Dead, Listed, Mail, Milestone, Post, Status, Worker
 from postroom.client.stream import EventStream
 from postroom.client.transport import Query, Transport
 from postroom.errors import PostroomError
@@ -93,9 +93,18 @@ class Client:
         """The whole post room at a glance."""
         return self._get("/v1/status")
 
-    def agents(self) -> list[Agent]:
-        """Everybody with an address."""
-        return self._get("/v1/agents")["agents"]
+    def agents(self, *, skill: str = "", text: str = "") -> list[Listed]:
+        """Everybody with an address, or those whose Agent Card has `skill` and `text`."""
+        query = _given(skill=skill, text=text)
+        return self._get("/v1/agents", query or None)["agents"]
+
+    def card(self, ref: str) -> dict[str, Any]:
+        """The signed Agent Card of the agent of that nick or uid."""
+        return self._get(f"/v1/agents/{name_of(ref)}/card")
+
+    def keys(self) -> list[dict[str, str]]:
+        """The public keys (JWK) that cards are signed with."""
+        return self._get("/v1/keys")["keys"]
 
     def shutdown(self) -> None:
         """Ask it to end; it answers before it does."""

@@ -19,6 +19,16 @@ class Agent(Party):
     org: str
 
 
+class Listed(Agent):
+    """An agent as it is listed: `card` is its signed Agent Card, `online` whether it takes messages now.
+
+    People have neither.
+    """
+
+    online: bool | None
+    card: dict[str, Any] | None
+
+
 Mail = TypedDict(
     "Mail",
     {

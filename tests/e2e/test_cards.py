@@ -1,0 +1,69 @@
+"""Cards as people and agents see them: real workers in a real post room."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from postroom.a2a.signing import verify_card
+from tests.e2e.conftest import EXAMPLES, PostRoom, until
+
+
+@pytest.mark.requirement("cards-http-served", "cards-live-registered", "cards-template-built")
+def test_a_worker_is_found_by_its_skill_and_shown_as_offline_once_it_stops(room: PostRoom) -> None:
+    room.up()
+    folder = room.scratch / "source"
+    folder.mkdir()
+    room.run("spawn", str(EXAMPLES / "echo.toml"))
+    room.run("spawn", str(EXAMPLES / "reader.toml"), "--set", f"folder={folder}")
+    room.await_state("reader", "idle")
+
+    with room.client() as client:
+        (found,) = client.agents(skill="read-python-source")
+        card, keys = client.card("reader"), client.keys()
+        assert client.agents(skill="fly") == []
+    everybody = room.run("agents")
+
+    assert (found["nick"], found["online"], found["card"]) == ("reader", True, card)
+    said = verify_card(card, keys)
+    assert said["description"] == "Reads a folder of Python source and reports what it found."
+    assert said["supportedInterfaces"][0]["url"] == f"nats://worker.{found['uid']}.rpc"
+    assert [line.split()[0] for line in everybody.splitlines()][1:3] == ["@echo", "@reader"]
+    assert httpx2.get(room.server["url"] + "/v1/keys").json() == {"keys": keys}
+    assert httpx2.get(room.server["url"] + "/v1/agents/reader/card").status_code == 401
+    room.run("stop", "reader")
+    (stopped,) = room.json("agents", "--skill", "read-python-source")["agents"]
+    assert (stopped["online"], stopped["card"]) == (False, card)
+
+
+FINDER = """
+import json, subprocess, sys
+for line in sys.stdin:
+    if json.loads(line)["type"] == "message":
+        found = subprocess.run(
+            ["postroom-agent", "agents", "--skill", "find"], capture_output=True, text=True
+        )
+        text = found.stdout + found.stderr
+        print(json.dumps({"type": "reply", "to": json.loads(line)["id"], "text": text}), flush=True)
+"""
+
+
+@pytest.mark.requirement("sidecar-agents-found")
+def test_an_agent_in_its_sandbox_finds_another(room: PostRoom) -> None:
+    room.up()
+    text = """[worker]
+name = "finder"
+description = "Finds."
+[workstation]
+command = ["python3", "/opt/agent/finder.py"]
+files = ["finder.py"]
+skills = ["find"]
+"""
+    room.run("spawn", room.template(text, "finder", finder=FINDER))
+    room.await_state("finder", "idle", "working")
+
+    said = room.run("send", "@finder", "who?", "--wait", "answered")
+
+    assert said.strip() == "@finder online [find] Finds."
+    until(lambda: room.json("agents", "--skill", "find")["agents"][0]["online"])
+    assert not [a for a in room.json("status")["alerts"] if "card" in a["text"]]
