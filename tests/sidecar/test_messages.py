@@ -235,3 +235,19 @@ async def test_a_presence_record_says_idle_then_working_then_idle(home: House):
         assert home.presence().state is WorkerState.WORKING
         await asyncio.to_thread(go.write_text, "")
         await home.tap.until(lambda: "thinking" in [p.detail for p in home.presences()])
+
+
+@pytest.mark.requirement("sidecar-failed-reply-returned")
+async def test_a_message_whose_reply_was_refused_comes_again_instead_of_being_held_for_ever(
+    home: House,
+):
+    agent = """
+    for message in messages():
+        text = "short" if message["redelivered"] else "x" * 600_000
+        say(type="reply", to=message["id"], text=text)
+    """
+    async with home.sidecar(agent):
+        await home.write("hello", expects_reply=True)
+        await home.tap.until(home.to_alice)
+
+        assert [text_of(e.message) for e in home.to_alice()] == ["short"]

@@ -269,11 +269,22 @@ class Inbox:
     async def gone(self) -> None:
         """The agent's run has ended: give back what it held."""
         for message_id, held in self._window.clear():
-            try:
-                await held.delivery.nak(redelivery_delay(held.delivery.attempt))
-            except PostroomError as error:
-                _log.info("%s could not be given back, its time runs out: %s", message_id, error)
+            await self._return(message_id, held)
         self._changed()
+
+    async def give_back(self, message_id: str) -> None:
+        """What should have confirmed a message failed: it comes again, up to its last delivery."""
+        held = self._window.get(message_id)
+        if held is not None:
+            self._window.remove(message_id)
+            self._changed()
+            await self._return(message_id, held)
+
+    async def _return(self, message_id: str, held: Held) -> None:
+        try:
+            await held.delivery.nak(redelivery_delay(held.delivery.attempt))
+        except PostroomError as error:
+            _log.info("%s could not be given back, its time runs out: %s", message_id, error)
 
     async def run(self) -> None:
         """Report and acknowledge what is confirmed, until cancelled."""

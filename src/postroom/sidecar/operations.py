@@ -127,6 +127,9 @@ class Operations:
             answer = await self._perform(action)
         except PostroomError as error:
             answer = _error(action, error)
+            if isinstance(action, Reply | Seen):
+                # An agent that does not read its errors thinks that it is done with the message.
+                await self._inbox.give_back(action.to if isinstance(action, Reply) else action.id)
         if answer is not None:
             session.tell(answer)
 

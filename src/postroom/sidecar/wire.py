@@ -96,7 +96,8 @@ async def publish_durably(
         attempt += 1
         try:
             return Published(await wire.publish(subject, payload, id=id), attempt)
-        except (RequestTimeout, BusDisconnected):
+        except (NoResponders, RequestTimeout, BusDisconnected):
+            # That no stream answers is so for a moment after the server was started again.
             pause = backoff(attempt)
             if loop.time() + pause >= end:
                 raise
