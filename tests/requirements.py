@@ -325,6 +325,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "sidecar-code-own": "A module that an agent left in its workspace is not run by the sidecar.",
         "sidecar-memory-closed": "A process of the same user cannot read the sidecar's environment or memory.",
         "sidecar-memory-light": "An idle sidecar stays under 60 MB.",
+        "worker-removed-for-good": "A removed worker's nick is free, and what waits for it is dead with that reason.",
         "worker-exit-shown": "An agent that exits 1 is shown as failed, raises an alert, and its mail waits.",
     },
     "docs/architecture.md#agent-lines": {

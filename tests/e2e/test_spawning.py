@@ -224,6 +224,22 @@ def test_what_holds_a_secret_is_readable_by_its_owner_only(room: PostRoom) -> No
     assert {path.name for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077} == set()
 
 
+@pytest.mark.requirement("worker-removed-for-good")
+def test_a_removed_worker_frees_its_nick_and_what_waits_for_it_is_dead(room: PostRoom) -> None:
+    path = str(EXAMPLES / "echo.toml")
+    room.run("spawn", path, "--name", "leaver")
+    room.run("stop", "leaver")
+    waiting = room.json("send", "@leaver", "too late")["id"]
+
+    room.run("remove", "leaver")
+
+    room.run("receipt", waiting, "--wait", "answered", status=7)
+    assert "recipient retired" in room.stderr
+    room.run("send", "@leaver", "hello", status=4)
+    room.run("spawn", path, "--name", "leaver")
+    assert "you said:" in room.run("send", "@leaver", "hello", "--wait", "answered")
+
+
 @pytest.mark.requirement("gateway-audit-written")
 def test_each_connection_through_a_door_is_in_the_audit_log(
     room: PostRoom, api: httpx2.Client

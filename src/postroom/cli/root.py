@@ -24,6 +24,7 @@ SUMMARIES = {
     "spawn": "Start a worker from a template.",
     "stop": "Stop a worker; its inbox keeps what comes.",
     "restart": "Stop a worker and start it again.",
+    "remove": "Stop a worker for good; its nick is free again.",
     "send": "Send a message and, if asked, wait for its receipt or answer.",
     "receipt": "Show how far a message has come, or wait for it.",
     "inbox": "Show the messages to you.",

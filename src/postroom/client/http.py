@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from postroom.client.locate import Server, locate
-from postroom.client.records import Dead, Listed, Mail, Milestone, Post, Status, Worker
+from postroom.client.records import Dead, Listed, Mail, Milestone, Post, Removed, Status, Worker
 from postroom.client.stream import EventStream
 from postroom.client.transport import Query, Transport
 from postroom.errors import PostroomError
@@ -143,6 +143,10 @@ class Client:
     def stop(self, ref: str) -> Worker:
         """Stop a worker; stopping a stopped one changes nothing."""
         return self._post(f"/v1/workers/{name_of(ref)}/stop", repeatable=True)
+
+    def remove(self, ref: str) -> Removed:
+        """End a worker and take its address away for ever."""
+        return self.transport.call("DELETE", f"/v1/workers/{name_of(ref)}")
 
     def restart(self, ref: str) -> Worker:
         """Stop and start a worker."""

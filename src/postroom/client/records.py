@@ -81,6 +81,14 @@ class Worker(TypedDict):
     created_at: float
 
 
+class Removed(TypedDict):
+    """A worker that is gone; `folder` still holds its workspace."""
+
+    uid: str
+    nick: str
+    folder: str
+
+
 class Status(TypedDict):
     """The whole post room at a glance."""
 

@@ -63,6 +63,7 @@ class Mailroom:
     changes: Changes
     office: PostOffice
     deadletters: DeadMail
+    clerk: Clerk
     crew: Crew
 
 
@@ -101,6 +102,7 @@ async def open_mailroom(
         changes=changes,
         office=PostOffice(bus, admin, database, changes, space=_space(settings)),
         deadletters=DeadMail(bus, database, changes),
+        clerk=clerk,
         crew=crew,
     )
 

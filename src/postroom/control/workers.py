@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from postroom.a2a.cards import Card, build_card
 from postroom.bus.port import BusAdmin
@@ -205,13 +206,29 @@ class Workers:
         return agent
 
     async def _undo_spawn(self, agent: Agent) -> None:
-        await self._gateway.close_door(agent.uid)
-        # In this order: what is left of a kill in between is a record that nobody asks for.
-        await self._directory.retire(agent.uid)
-        await self._database.write(lambda c: worker_rows.remove_worker(c, agent.uid))
-        for stream in AGENT_CONSUMER_STREAMS:
-            await self._admin.delete_consumer(stream, agent.uid)
+        await self._forget(agent.uid)
         await asyncio.to_thread(shutil.rmtree, self._folders(agent.uid).root, ignore_errors=True)
+
+    async def _forget(self, uid: str) -> None:
+        await self._gateway.close_door(uid)
+        # In this order: what is left of a kill in between is a record that nobody asks for.
+        await self._directory.retire(uid)
+        await self._database.write(lambda c: worker_rows.remove_worker(c, uid))
+        for stream in AGENT_CONSUMER_STREAMS:
+            await self._admin.delete_consumer(stream, uid)
+
+    async def remove(self, ref: str) -> tuple[Agent, Path]:
+        """End a worker and take its address away for ever; its nick is free again.
+
+        Returns:
+            The agent, and the folder with its workspace, which stays.
+        """
+        agent, _ = await self.record(ref)
+        async with self._lock(agent.uid):
+            await self._end(agent.uid)
+            await self._forget(agent.uid)
+            self._runs.pop(agent.uid, None)
+        return agent, self._folders(agent.uid).root
 
     async def stop(self, ref: str) -> Agent:
         """End a worker; its address, inbox and workspace stay."""

@@ -46,6 +46,12 @@ def router(context: Context) -> APIRouter:
     async def restart(ref: str) -> dict[str, Any]:
         return await roster.one((await workers.restart(ref)).uid)
 
+    @routes.delete("/{ref}")
+    async def remove(ref: str) -> dict[str, Any]:
+        agent, folder = await workers.remove(ref)
+        await context.room.clerk.sweep()  # what waits for it is dead now, and its senders hear so
+        return {"uid": agent.uid, "nick": agent.nick, "folder": str(folder)}
+
     return routes
 
 
