@@ -37,6 +37,7 @@ The tree says whose fault it is, so that a caller can decide without reading tex
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 
@@ -283,6 +284,15 @@ def _tree(root: type[PostroomError]) -> dict[str, type[PostroomError]]:
     for child in root.__subclasses__():
         found |= _tree(child)
     return found
+
+
+def leaves(failure: BaseException) -> Iterator[BaseException]:
+    """The single errors in `failure`, which may be a group of groups."""
+    if isinstance(failure, BaseExceptionGroup):
+        for error in failure.exceptions:
+            yield from leaves(error)
+    else:
+        yield failure
 
 
 def problem(error: PostroomError) -> dict[str, str | int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from postroom.bus.port import BusStatistics
 
@@ -22,15 +22,4 @@ class Counters:
 
     def frozen(self, *, open_deliveries: int, connected: bool) -> BusStatistics:
         """What `statistics` answers."""
-        return BusStatistics(
-            published=self.published,
-            received=self.received,
-            acked=self.acked,
-            refused=self.refused,
-            ignored=self.ignored,
-            dropped=self.dropped,
-            handler_errors=self.handler_errors,
-            reconnects=self.reconnects,
-            open_deliveries=open_deliveries,
-            connected=connected,
-        )
+        return BusStatistics(**asdict(self), open_deliveries=open_deliveries, connected=connected)

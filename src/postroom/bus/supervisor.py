@@ -129,10 +129,3 @@ class Supervisor:
         except TimeoutError:
             return False
         return True
-
-
-async def supervise(config: ServerConfig, on_restart: OnRestart | None = None) -> None:
-    """Start a server and keep it up until cancelled; see `Supervisor`."""
-    supervisor = Supervisor(config, on_restart)
-    await supervisor.start()
-    await supervisor.run()

@@ -99,21 +99,21 @@ async def _bounded(api: App, scope: Scope, receive: Receive, send: Send) -> None
     The API's framework would answer 400 for an error that comes while it reads, so the answer is ours.
     """
     taken = 0
+    refused = MessageTooLarge(f"the request's body is over {MAX_BODY} bytes")
 
     async def count() -> MutableMapping[str, Any]:
         nonlocal taken
         message = await receive()
         taken += len(message.get("body", b""))
         if taken > MAX_BODY:
-            raise MessageTooLarge(f"the request's body is over {MAX_BODY} bytes")
+            raise refused
         return message
 
     async def answer(message: MutableMapping[str, Any]) -> None:
         if taken <= MAX_BODY:
             await send(message)
         elif message["type"] == "http.response.start":
-            error = MessageTooLarge(f"the request's body is over {MAX_BODY} bytes")
-            await _answer(scope, receive, send, http_status(error), problem(error))
+            await _answer(scope, receive, send, http_status(refused), problem(refused))
 
     await api(scope, count, answer)
 

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from postroom.bus.nats.bus import NatsBus
@@ -137,11 +138,7 @@ async def _hear_announcements(
         on_error=lambda error: log.warning("edge: %s", error),
     )
     stack.push_async_callback(edge.close)
-
-    async def alert(kind: str, text: str) -> None:
-        await _alert(room.bus, kind, text)
-
-    announcements = Announcements(edge, workers, changed, alert)
+    announcements = Announcements(edge, workers, changed, partial(_alert, room.bus))
     await announcements.open()
     stack.push_async_callback(announcements.close)
 
@@ -167,7 +164,7 @@ async def _open_workers(
         gateway=gateway,
         canaries=roost.canaries(""),
         owner=room.owner.uid,
-        alert=lambda kind, text: _alert(room.bus, kind, text),
+        alert=partial(_alert, room.bus),
         tasks=room.crew.group,
         changed=changed,
     )

@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ from postroom.bus.supervisor import Supervisor
 from postroom.control.front import Front
 from postroom.control.listen import HttpListener, bind
 from postroom.control.statefile import Announcement, StateLock, announce, prepare, withdraw
-from postroom.errors import PortTaken, PostroomError
+from postroom.errors import PortTaken, PostroomError, leaves
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger, to_file
 from postroom.sandbox.select import check_name
@@ -66,20 +66,12 @@ def run(settings: Settings) -> int:
 
 def _told(failure: BaseException, settings: Settings) -> PostroomError:
     """What to tell a person: our own error if there is one in a group, else where the traceback is."""
-    errors = list(_leaves(failure))
+    errors = list(leaves(failure))
     for error in errors:
         if isinstance(error, PostroomError):
             return error
     what = f"{type(errors[0]).__name__}: {errors[0]}"
     return PostroomError(f"unexpected {what}", remedy=f"see {settings.logs / 'control.log'}")
-
-
-def _leaves(failure: BaseException) -> Iterator[BaseException]:
-    if isinstance(failure, BaseExceptionGroup):
-        for error in failure.exceptions:
-            yield from _leaves(error)
-    else:
-        yield failure
 
 
 class _PostRoom:

@@ -28,7 +28,6 @@ from postroom.sandbox.port import ExitStatus, Level, SandboxHandle, SandboxProvi
 from postroom.sandbox.select import select
 from postroom.sandbox.selftest import Canaries
 from postroom.settings import DEFAULT_PROJECT, Settings
-from postroom.store import agents as agent_rows
 from postroom.store import workers as worker_rows
 from postroom.store.agents import Agent
 from postroom.store.database import Database
@@ -313,9 +312,7 @@ class Workers:
         now = time.time()
         token = new_token()
         await self._database.write(lambda c: worker_rows.set_token(c, agent.uid, digest(token)))
-        secret = await self._database.read(lambda c: agent_rows.message_secret(c, agent.uid))
-        if secret is None:
-            raise NotFound(f"@{agent.nick} is not known any more")
+        secret = await self._directory.message_secret(agent.uid)
         projects = (record.project,)
         credential = self._trust.mint_agent(
             agent.uid, projects, lifetime=self._settings.jwt_lifetime, now=now

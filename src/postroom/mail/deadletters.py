@@ -8,7 +8,6 @@ is done; a dead letter has the failed delivery as its key, and a receipt said tw
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from postroom.errors import MessageTooLarge, NotFound, PostroomError, ProtocolVi
 from postroom.mail import projection
 from postroom.mail.clerk import Clerk
 from postroom.mail.fold import consumer
+from postroom.observe import get_logger
 from postroom.protocol import subjects
 from postroom.protocol.receipts import Reason, State
 from postroom.protocol.records import read_record
@@ -28,7 +28,7 @@ from postroom.store import messages, pending, records
 from postroom.store.database import Connection, Database
 from postroom.store.messages import MessageRow
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 STREAM = "ADVISORIES"
 

@@ -5,7 +5,6 @@ A watch sleeps until the earliest instant or until new mail may have made an ear
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -14,9 +13,10 @@ from typing import Protocol
 
 from postroom.errors import PostroomError
 from postroom.mail.changes import MAIL, Changes, Signal
+from postroom.observe import get_logger
 from postroom.store.messages import MessageRow
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 LONGEST_SLEEP = 60.0
 """Seconds; a clock that was set, or a machine that slept, is noticed after that."""

@@ -12,7 +12,6 @@ repeats the rest.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -31,11 +30,12 @@ from postroom.errors import (
 from postroom.mail import projection
 from postroom.mail.changes import Changes
 from postroom.mail.clerk import Clerk
+from postroom.observe import get_logger
 from postroom.protocol.streams import ConsumerSpec
 from postroom.store import records
 from postroom.store.database import Database
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 DURABLE = "postoffice"
 """Name of the post office's consumers."""

@@ -8,7 +8,6 @@ log only grows, and a full stream refuses new records instead of losing old ones
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Callable
@@ -17,12 +16,13 @@ from pathlib import Path
 from postroom.bus.port import BusAdmin, Message
 from postroom.errors import EnvironmentFault, InvalidInput, PostroomError, ProtocolViolation
 from postroom.mail import projection
+from postroom.observe import get_logger
 from postroom.protocol import subjects
 from postroom.protocol.receipts import Receipt
 from postroom.store import messages, records, snapshot
 from postroom.store.database import Connection, Database
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 INTERVAL = 3600.0
 """Seconds between two runs."""

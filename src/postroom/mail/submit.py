@@ -7,7 +7,6 @@ have used the id first to suppress ours. It counts only if the stored record is 
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,10 +14,11 @@ from dataclasses import dataclass
 from postroom.bus.port import BusAdmin, MessageBusProvider, Stored
 from postroom.errors import NotFound, Refused, RequestTimeout
 from postroom.mail.alerts import Alert, raise_alert
+from postroom.observe import get_logger
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import message_id
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 PUBLISH_ATTEMPTS = 3
 """Tries to get the log's answer for one id."""

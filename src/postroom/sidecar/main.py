@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from postroom.bus.nats import NatsBus
 from postroom.bus.port import Subscription
-from postroom.errors import InvalidInput, PostroomError, exit_code
+from postroom.errors import InvalidInput, PostroomError, exit_code, leaves
 from postroom.identity.nkeys import KeyPair
 from postroom.observe import get_logger, to_stderr
 from postroom.protocol.preface import Preface
@@ -204,17 +204,11 @@ def main() -> int:
     except PostroomError as error:
         return _fail(error)
     except BaseExceptionGroup as group:
-        known = group.subgroup(PostroomError)
-        if known is None or group.split(PostroomError)[1] is not None:
+        errors = list(leaves(group))
+        known = [error for error in errors if isinstance(error, PostroomError)]
+        if len(known) < len(errors):
             raise
-        return _fail(_first(known))
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> PostroomError:
-    first = group.exceptions[0]
-    if isinstance(first, BaseExceptionGroup):
-        return _first(first)
-    return first if isinstance(first, PostroomError) else PostroomError(str(first))
+        return _fail(known[0])
 
 
 def _fail(error: PostroomError) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 
@@ -38,12 +37,13 @@ from postroom.errors import (
     Refused,
     RequestTimeout,
 )
+from postroom.observe import get_logger
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE, is_uid
 from postroom.protocol.permissions import Permissions, agent_permissions, allows
 from postroom.protocol.streams import BEAT_INTERVAL
 
-log = logging.getLogger("postroom.bus")
+log = get_logger("postroom.bus")
 
 
 class MemoryBus:

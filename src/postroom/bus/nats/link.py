@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import logging
 import re
 import ssl
 from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -32,8 +31,9 @@ from postroom.errors import (
     RequestTimeout,
     Unauthorized,
 )
+from postroom.observe import get_logger
 
-log = logging.getLogger("postroom.bus")
+log = get_logger("postroom.bus")
 
 PING_INTERVAL = 10
 """Seconds between the client's own pings; two unanswered ones end a connection that hangs."""
