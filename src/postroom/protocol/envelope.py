@@ -4,7 +4,10 @@ Who sent it is not in it: the sender is the last token of the subject, which the
 
     {"v": 1, "id": "…", "to": "<uid>" | "#<project>", "sent_at": "<RFC 3339>", "message": {A2A 1.0 Message},
      "expects_reply"?: true, "reply_to"?: "<message id>", "expires_at"?: "<RFC 3339>",
-     "requeue_of"?: "<message id>", "response_subject"?: "worker.<sender>.priority.<answerer>"}
+     "requeue_of"?: "<message id>", "response_subject"?: "worker.<sender>.priority.<answerer>",
+     "request"?: {"method": "SendMessage", "skill"?: "…", "stream"?: true}}
+
+With `request` it is no plain message but asks for an A2A task.
 """
 
 from __future__ import annotations
@@ -24,6 +27,25 @@ copy and a line of an adapter still fit; larger content travels as a blob."""
 
 VERSION = 1
 
+SEND_MESSAGE = "SendMessage"
+"""The A2A 1.0 method that asks for a task."""
+
+MAX_SKILL = 200
+"""Characters of the skill that a request names."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRequest:
+    """What makes a message a request for a task.
+
+    Attributes:
+        skill: id of the skill of the recipient's card that is wanted, "" for any.
+        stream: the sender wants to hear of every change, not only of those that end or interrupt the task.
+    """
+
+    skill: str = ""
+    stream: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
@@ -38,6 +60,7 @@ class Envelope:
         reply_to: id of the message that this one answers, else "".
         requeue_of: id of the dead message that this one repeats, else "".
         response_subject: where a durable A2A request wants its response, else "".
+        request: it asks for a task; None for a plain message.
     """
 
     id: str
@@ -49,6 +72,7 @@ class Envelope:
     expires_at: float = 0.0
     requeue_of: str = ""
     response_subject: str = ""
+    request: TaskRequest | None = None
 
     def encode(self) -> bytes:
         """The payload.
@@ -71,6 +95,8 @@ class Envelope:
         for key in ("reply_to", "requeue_of", "response_subject"):
             if value := getattr(self, key):
                 record[key] = value
+        if self.request is not None:
+            record["request"] = _request_record(self.request)
         try:
             payload = json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         except (ValueError, RecursionError) as error:
@@ -110,6 +136,7 @@ class Envelope:
                 else 0.0,
                 requeue_of=_text(record, "requeue_of", ""),
                 response_subject=_text(record, "response_subject", ""),
+                request=_request(record["request"]) if "request" in record else None,
             )
         except (KeyError, InvalidName) as error:
             raise ProtocolViolation(f"not an envelope: {error}") from error
@@ -124,3 +151,21 @@ def _text(record: dict[str, Any], key: str, default: str | None = None) -> str:
     if not isinstance(value, str):
         raise ProtocolViolation(f"the envelope's {key} is no text")
     return value
+
+
+def _request_record(request: TaskRequest) -> dict[str, Any]:
+    record: dict[str, Any] = {"method": SEND_MESSAGE}
+    if request.skill:
+        record["skill"] = request.skill
+    if request.stream:
+        record["stream"] = True
+    return record
+
+
+def _request(record: object) -> TaskRequest:
+    if not isinstance(record, dict) or record.get("method") != SEND_MESSAGE:
+        raise ProtocolViolation("the envelope asks for something that is not known")
+    skill = record.get("skill", "")
+    if not isinstance(skill, str) or len(skill) > MAX_SKILL:
+        raise ProtocolViolation("the envelope's skill is no name of one")
+    return TaskRequest(skill, record.get("stream") is True)
