@@ -9,10 +9,10 @@ The first record of a task has no event: the task itself is it.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from postroom.a2a.tasks import Event, Task, state_of
+from postroom.a2a.tasks import Event, Message, Task, apply, state_of
 from postroom.errors import InvalidInput, MessageTooLarge, ProtocolViolation
 from postroom.protocol import subjects
 from postroom.protocol.ids import MESSAGE_ID, UID
@@ -59,6 +59,11 @@ class TaskRecord:
         """After the change."""
         return state_of(self.task)
 
+    def then(self, event: Event, *, heard: Message | None = None, **changes: Any) -> TaskRecord:
+        """The record of `event`; `changes` are further fields of it, `heard` as in `tasks.apply`."""
+        after = apply(self.task, event, heard=heard)
+        return replace(self, **{"task": after, "event": event, "released": False, **changes})
+
     def subject(self, worker: str) -> str:
         """Where it is stored."""
         return subjects.task(worker, self.id, self.state.value)
@@ -98,8 +103,10 @@ class TaskRecord:
         """
         record = read_record(payload)
         task, event = record.get("task"), record.get("event")
-        if record.get("v") != 1 or not _is_task(task) or not isinstance(event, dict | None):
+        if record.get("v") != 1 or not isinstance(task, dict) or not _is_task(task):
             raise ProtocolViolation("not a task record of version 1")
+        if event is not None and not isinstance(event, dict):
+            raise ProtocolViolation("the event of a task record is no object")
         request, requester = record.get("request"), record.get("requester")
         if not isinstance(request, str) or MESSAGE_ID.fullmatch(request) is None:
             raise ProtocolViolation("a task record names its request")
@@ -117,9 +124,7 @@ class TaskRecord:
         )
 
 
-def _is_task(task: object) -> bool:
-    if not isinstance(task, dict):
-        return False
+def _is_task(task: dict[str, Any]) -> bool:
     try:
         state_of(task)
     except InvalidInput:

@@ -6,10 +6,11 @@ the agent asked back and what it was answered. Progress is in the events alone.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable
 from typing import Any
 
-from postroom.a2a.messages import text_of
+from postroom.a2a.messages import text_message, text_of
 from postroom.errors import InvalidInput
 from postroom.protocol.tasks import TaskState
 from postroom.protocol.times import format_time
@@ -51,6 +52,12 @@ def status_text(task: Task) -> str:
     """What the agent said with the present state, "" if nothing."""
     message = task["status"].get("message")
     return text_of(message) if isinstance(message, dict) else ""
+
+
+def agent_message(task: Task, text: str) -> Message:
+    """A new message of the agent's about its task."""
+    said = text_message(secrets.token_hex(16), text, context_id=task["contextId"])
+    return {**said, "taskId": task["id"]}
 
 
 def status_update(task: Task, state: TaskState, at: float, message: Message | None = None) -> Event:
