@@ -42,6 +42,32 @@ class Incoming:
 
 
 @dataclass(frozen=True, slots=True)
+class IncomingTask:
+    """A task for the agent.
+
+    Attributes:
+        id, context: of the task.
+        sender: who asked for it.
+        text: of the request.
+        skill: that the request names, "" for none.
+        attempt: 1 the first time.
+        resumed: it was begun before, so something of it may be done already.
+        history: (`user` or `agent`, text) of what was said, oldest first; empty where only the request was.
+        sent_at: RFC 3339.
+    """
+
+    id: str
+    context: str
+    sender: Sender
+    text: str
+    skill: str = ""
+    attempt: int = 1
+    resumed: bool = False
+    history: tuple[tuple[str, str], ...] = ()
+    sent_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Send:
     """Send a message; `to` is `@nick` or a uid, `expires_in` seconds, `ref` is echoed in the receipt."""
 
@@ -91,6 +117,138 @@ class Find:
     ref: Any = field(default=None, hash=False)
 
 
+# What an agent says of a task that it works on; `task` "" is the one it was handed last.
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Say how far it is."""
+
+    task: str
+    text: str
+    ref: Any = field(default=None, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A result, or a piece of one.
+
+    Attributes:
+        task: that it belongs to.
+        text: of the piece.
+        name: for people.
+        id: of the artifact, "" for the one that `name` names, or a new one.
+        append: it comes behind what the artifact holds; else it takes its place.
+        last: nothing more comes of it.
+    """
+
+    task: str
+    text: str
+    name: str = ""
+    id: str = ""
+    append: bool = False
+    last: bool = True
+    ref: Any = field(default=None, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """It is done."""
+
+    task: str
+    text: str = ""
+    ref: Any = field(default=None, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """It cannot be done."""
+
+    task: str
+    text: str
+    ref: Any = field(default=None, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """The agent will not do it."""
+
+    task: str
+    text: str = ""
+    ref: Any = field(default=None, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AskInput:
+    """Ask who wants the task, and wait for the answer."""
+
+    task: str
+    text: str
+    ref: Any = field(default=None, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Canceled:
+    """The agent has stopped, as it was told."""
+
+    task: str
+    text: str = ""
+    ref: Any = field(default=None, hash=False)
+
+
+TaskAction = Progress | Artifact | Complete | Fail | Reject | AskInput | Canceled
+
+
+@dataclass(frozen=True, slots=True)
+class Delegate:
+    """Ask another agent for a task.
+
+    Attributes:
+        to: `@nick` or uid; "" for any agent with the skill.
+        skill: of the other's card, "" for none in particular.
+        text: what to do.
+        key: the same key is the same task.
+        stream: whether to hear of every change, not only of those that end or interrupt it.
+        context: A2A context that it belongs to, "" for a new one.
+        ref: echoed in the answer and in every update.
+    """
+
+    to: str
+    skill: str
+    text: str
+    key: str = ""
+    stream: bool = False
+    context: str = ""
+    ref: Any = field(default=None, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTask:
+    """End a task that this agent asked for."""
+
+    task: str
+    reason: str = ""
+    ref: Any = field(default=None, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTask:
+    """Answer what a task that this agent asked for wants to know."""
+
+    task: str
+    text: str
+    ref: Any = field(default=None, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Delegated:
+    """A request for a task is stored: `id` is the message's, `worker` is who will do it."""
+
+    id: str
+    task: str
+    worker: Sender
+
+
 @dataclass(frozen=True, slots=True)
 class SetStatus:
     """What the agent says of itself: `working` or `idle`."""
@@ -114,7 +272,20 @@ class Malformed:
     ref: Any = field(default=None, hash=False)
 
 
-Action = Send | Reply | Post | Seen | Find | SetStatus | Output | Malformed
+Action = (
+    Send
+    | Reply
+    | Post
+    | Seen
+    | Find
+    | SetStatus
+    | TaskAction
+    | Delegate
+    | CancelTask
+    | AnswerTask
+    | Output
+    | Malformed
+)
 
 
 class Adapter(Protocol):
@@ -128,6 +299,9 @@ class Adapter(Protocol):
 
     def render(self, message: Incoming) -> bytes:
         """What goes to its stdin for a message or a post, b"" if it is not shown one."""
+
+    def render_task(self, task: IncomingTask) -> bytes:
+        """What goes to its stdin for a task."""
 
     def render_control(self, record: Mapping[str, Any]) -> bytes:
         """What goes to its stdin for a record beside messages (`hello`, `receipt`, ...), b"" for nothing."""

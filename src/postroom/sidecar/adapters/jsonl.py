@@ -18,6 +18,7 @@ from postroom.sidecar.adapters.actions import (
     Action,
     Find,
     Incoming,
+    IncomingTask,
     Malformed,
     Output,
     Post,
@@ -67,6 +68,15 @@ class JsonLines:
         if message.to.startswith("#"):
             record = {key: record[key] for key in ("id", "from", "text", "sent_at")}
             record |= {"type": "post", "project": message.to[1:]}
+        return self.render_control(record)
+
+    def render_task(self, task: IncomingTask) -> bytes:
+        """A `task` line; `history` is in it where more than the request was said."""
+        record: dict[str, Any] = {"type": "task", **asdict(task)}
+        record["from"] = record.pop("sender")
+        record["history"] = [{"role": role, "text": text} for role, text in task.history]
+        if not task.history:
+            del record["history"]
         return self.render_control(record)
 
     def render_control(self, record: Mapping[str, Any]) -> bytes:
