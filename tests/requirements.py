@@ -71,6 +71,18 @@ _LISTED: dict[str, dict[str, str]] = {
         "package-lock-current": "The pinned versions satisfy pyproject.toml, and base and dev pin the same ones.",
         "package-footprint-bounded": "The base install stays under 75 packages and 180 MB.",
     },
+    "docs/architecture.md#tasks": {
+        "task-records-chain": "Each record of a task names the one that it follows, and the server stores no other.",
+        "task-request-runs-once": "The same message id of the same sender is the same task, and it runs once.",
+        "task-queue-keeps-order": "A worker does its tasks in the order of their requests.",
+        "task-attempts-visible": "A task whose runner is gone is begun again, and its records show every attempt.",
+        "task-survives-restart": "A later start of a worker takes over what an earlier one has left.",
+        "task-one-runner": "Of two runners of one task only one can write its records; the other stops.",
+        "task-cancel-interrupts": "Canceling a task interrupts the agent that works on it.",
+        "task-answer-resumes": "Answering a question resumes the same task.",
+        "task-refused-when-not-offered": "Work that a worker's card does not offer is rejected, with the reason.",
+        "task-write-survives-server-kill": "A record of a task is stored once, though the server is killed meanwhile.",
+    },
     "docs/architecture.md#what-it-does": {
         "text-controls-stripped": "Control and bidirectional characters are stripped before display.",
         "worker-kill-catches-up":

@@ -37,6 +37,9 @@ from postroom.protocol.tasks import TaskState, task_id
 MAX_LOST = 3
 """Attempts that may end without anybody saying why, before the task has failed."""
 
+SKILL = "urn:postroom:a2a:skill:1"
+"""Key in the metadata of a task: id of the skill that its request named."""
+
 CANCEL_TRIES = 5
 
 PATIENCE = RetryPolicy(base=0.2, cap=3.0)
@@ -154,6 +157,8 @@ class TaskEngine:
 
     def _first(self, new: str, ask: Ask) -> TaskRecord:
         task = tasks.new_task(new, context_of(ask.message) or new, ask.message, self._now())
+        if ask.skill:
+            task["metadata"] = {SKILL: ask.skill}
         record = TaskRecord(task, ask.request, ask.requester, runner=self._log.run)
         refusal = self._refuse(ask)
         return self._refused(record, refusal) if refusal else record
@@ -172,7 +177,8 @@ class TaskEngine:
 
     def recover(self, task: str, state: TaskState) -> None:
         """Take over a task that this worker left when it ended; in the order of their requests."""
-        if not (state.terminal or state.interrupted):
+        known = task in self._executions or task in self._backlog
+        if not (known or state.terminal or state.interrupted):
             self._queue(Waiting(task, begun=state is TaskState.WORKING))
 
     # ── cancel and answer ───────────────────────────────────────────────────────────────────────────

@@ -164,6 +164,7 @@ class Agent:
         finally:
             process.close()
         await _finish(session, ended, act)
+        session.over(ended.detail)
         await host.gone()
         return ended
 

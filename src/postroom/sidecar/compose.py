@@ -5,20 +5,30 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from postroom.a2a.cards import matches, skills_of
+from postroom.a2a.engine import Ask, TaskEngine
+from postroom.a2a.tasklog import TaskLog
 from postroom.bus.port import DeliveryHandler
+from postroom.protocol.ids import CONTROL_PLANE
+from postroom.protocol.text import one_line
 from postroom.sidecar.agent import Agent
 from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.announcing import Announcer
 from postroom.sidecar.api import LocalApi
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig
+from postroom.sidecar.delegations import Delegations
 from postroom.sidecar.directory import Directory
 from postroom.sidecar.inbox import Inbox
 from postroom.sidecar.journal import Journal
+from postroom.sidecar.ledger import Ledger
 from postroom.sidecar.notices import Notices
-from postroom.sidecar.operations import Operations
+from postroom.sidecar.operations import Operations, TaskDesk
 from postroom.sidecar.outgoing import Outgoing
+from postroom.sidecar.priority import Priority
+from postroom.sidecar.program import ProgramExecutor
 from postroom.sidecar.receipts import Receipts
 from postroom.sidecar.status import Status
 from postroom.sidecar.wire import Wire
@@ -40,10 +50,14 @@ class Sidecar:
     journal: Journal
     api: LocalApi
     announcer: Announcer
+    engine: TaskEngine
+    ledger: Ledger
+    priority: Priority
 
     def handlers(self, feed: bool) -> dict[str, DeliveryHandler]:
         """Which stream's deliveries go where."""
         handlers: dict[str, DeliveryHandler] = {
+            "PRIORITY": self.priority.take,
             "INBOX": self.inbox.take,
             "RECEIPTS": self.notices.take_receipt,
         }
@@ -63,7 +77,8 @@ def compose(config: SidecarConfig, wire: Wire, port: int) -> Sidecar:
     alerts = Alerts(wire, own)
     directory = Directory(wire, own)
     inbox: Inbox
-    status = Status(wire, own, lambda: len(inbox.held))
+    engine: TaskEngine
+    status = Status(wire, own, lambda: len(inbox.held) + len(engine.executions))
     agent = Agent(
         agent_config,
         env=agent_environment(config, os.environ, port),
@@ -72,6 +87,17 @@ def compose(config: SidecarConfig, wire: Wire, port: int) -> Sidecar:
         status=status,
         alerts=alerts,
     )
+    ledger = Ledger(wire, own, config.run)
+    program = ProgramExecutor(agent, directory)
+    engine = TaskEngine(
+        TaskLog(wire, ledger, worker=own, run=config.run),
+        ledger,
+        program,
+        worker=own,
+        refuse=partial(refusal, config.card),
+        trusted=(config.owner, CONTROL_PLANE),
+        changed=status.touch,
+    )
     inbox = Inbox(
         agent,
         directory,
@@ -79,13 +105,16 @@ def compose(config: SidecarConfig, wire: Wire, port: int) -> Sidecar:
         journal,
         own=own,
         nick=config.nick,
+        accept=engine.accept,
         confirm_on_read=agent_config.confirm == "read",
         changed=status.touch,
     )
     outgoing = Outgoing(
         wire, alerts, own=own, secret=config.message_secret, projects=_projects(config)
     )
-    operations = Operations(inbox, outgoing, directory, status)
+    delegations = Delegations(agent, directory, outgoing, ledger, own)
+    desk = TaskDesk(engine, program, delegations, ledger)
+    operations = Operations(inbox, outgoing, directory, status, desk)
     return Sidecar(
         agent=agent,
         inbox=inbox,
@@ -96,7 +125,28 @@ def compose(config: SidecarConfig, wire: Wire, port: int) -> Sidecar:
         journal=journal,
         api=LocalApi(operations, whoami(config), port),
         announcer=Announcer(wire, own, config.card),
+        engine=engine,
+        ledger=ledger,
+        priority=Priority(engine, delegations),
     )
+
+
+def refusal(card: Mapping[str, Any], ask: Ask) -> str:
+    """Why a worker with that card does not do what is asked, "" if it does (A2A 1.0, section 4.4).
+
+    Args:
+        card: {} for one that takes anything.
+        ask: the request.
+    """
+    if ask.skill and card and not matches(dict(card), skill=ask.skill):
+        offered = ", ".join(skills_of(dict(card)))
+        return f"the card does not offer {one_line(ask.skill, 80)!r}; it offers: {offered}"
+    parts = ask.message.get("parts")
+    if not isinstance(parts, list) or not parts:
+        return "the request says nothing"
+    if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in parts):
+        return "the card takes text/plain only"
+    return ""
 
 
 def agent_environment(config: SidecarConfig, outer: Mapping[str, str], port: int) -> dict[str, str]:
@@ -139,4 +189,4 @@ def _projects(config: SidecarConfig) -> tuple[str, ...]:
     return (config.project, *others) if config.project else tuple(others)
 
 
-__all__ = ["Sidecar", "agent_environment", "compose", "whoami"]
+__all__ = ["Sidecar", "agent_environment", "compose", "refusal", "whoami"]

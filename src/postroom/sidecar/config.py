@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,6 +97,8 @@ class SidecarConfig:
         sandbox_level: what the sandbox provider claims.
         stop_grace: seconds that the agent has to end by itself.
         card: the worker's Agent Card, {} for none.
+        run: this start of the worker.
+        interactive: the template has a `[sidecar]` table: events and control are wanted, too.
     """
 
     uid: str
@@ -120,6 +123,8 @@ class SidecarConfig:
     log_level: str = "info"
     stop_grace: float = 1.5
     card: Mapping[str, Any] = field(default_factory=dict)
+    run: str = ""
+    interactive: bool = True
 
     @classmethod
     def parse(cls, record: object) -> SidecarConfig:
@@ -146,6 +151,8 @@ class SidecarConfig:
                 card=dict(record.get("card") or {}),
                 stop_grace=float(record.get("stop_grace", 1.5)),
                 log_level=_level(record.get("log_level") or "info"),
+                run=str(record.get("run") or secrets.token_hex(16)),
+                interactive=record.get("interactive", True) is True,
                 **{name: str(record.get(name) or "") for name in _TEXTS},
             )
         except KeyError as error:

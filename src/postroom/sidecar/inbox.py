@@ -9,15 +9,19 @@ confirmed, at most `WINDOW` at once. The bus sends in-progress beats for all of 
 3. Confirmed: written to the journal, then the receipt, then the acknowledgement. A kill in between repeats
    what comes after the journal and never the hand-over.
 4. The agent's run ends: what it held is given back with a delay.
+
+A request for a task is not handed over here: it goes to the engine (`a2a.engine`), and is done with when its first
+record is stored.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from postroom.a2a.engine import Ask
 from postroom.a2a.messages import context_of, text_of
 from postroom.bus.port import Delivery
 from postroom.errors import NotFound, PostroomError, ProtocolViolation
@@ -70,6 +74,7 @@ class Inbox:
         receipts: reports to them.
         journal: of confirmed messages.
         own, nick: of the worker.
+        accept: makes a request a task; returns when its first record is on disk.
         confirm_on_read: a message that the agent read off its input is confirmed; one that expects a reply when
             the agent said something, or after `patience` seconds.
         changed: told when the number of held messages changes.
@@ -85,6 +90,7 @@ class Inbox:
         *,
         own: str,
         nick: str,
+        accept: Callable[[Ask], Awaitable[None]],
         confirm_on_read: bool,
         patience: float = ANSWER_PATIENCE,
         changed: Callable[[], None] = lambda: None,
@@ -96,6 +102,7 @@ class Inbox:
         self._journal = journal
         self._own = own
         self._nick = nick
+        self._accept = accept
         self._confirm_on_read = confirm_on_read
         self._patience = patience
         self._changed = changed
@@ -144,6 +151,11 @@ class Inbox:
             await delivery.term(Reason.MALFORMED)
             return
         sender = delivery.message.sender_uid
+        if envelope.request is not None:
+            # From its first record on the task's own records say what is to be done, not this delivery.
+            await self._accept(Ask(envelope.id, sender, envelope.message, envelope.request.skill))
+            await delivery.ack()
+            return
         if self._journal.confirmed(envelope.id, sender):
             self._settle(envelope.id, sender, delivery)
         elif (held := self._window.get(envelope.id)) is not None:

@@ -12,7 +12,15 @@ from urllib.parse import urlsplit
 
 from postroom.bus.nats import NatsBus
 from postroom.bus.port import Subscription
-from postroom.errors import InvalidInput, PostroomError, exit_code, leaves
+from postroom.errors import (
+    BusDisconnected,
+    InvalidInput,
+    NoResponders,
+    PostroomError,
+    RequestTimeout,
+    exit_code,
+    leaves,
+)
 from postroom.identity.nkeys import KeyPair
 from postroom.observe import get_logger, to_stderr
 from postroom.protocol.preface import Preface
@@ -26,12 +34,14 @@ from postroom.sidecar.httpd import HttpServer
 from postroom.sidecar.renewal import Renewal
 from postroom.sidecar.wall import BREACHED, Wall, examine
 from postroom.sidecar.window import WINDOW
+from postroom.sidecar.wire import backoff
 
 CONNECT_TIMEOUT = 20.0
 SETTLE_TIMEOUT = 1.0
 """Seconds at the end for acknowledgements that are under way."""
 
-NOTICE_BATCH = 8
+BATCHES = {"PRIORITY": 256, "INBOX": WINDOW, "RECEIPTS": 8, "FEED": 8}
+"""Deliveries of each stream that are open at a time. Of the priority lane none may wait for another."""
 
 GATEWAY_HOST = "postroom"
 """Name of the control plane where the gateway is the only way to it."""
@@ -130,6 +140,8 @@ class Worker:
                 for work in (
                     sidecar.status.run(),
                     sidecar.inbox.run(),
+                    sidecar.priority.run(),
+                    sidecar.engine.run(),
                     sidecar.announcer.run(),
                     renewal.run(),
                     _watch(bus),
@@ -138,25 +150,25 @@ class Worker:
             ]
             grace = self._config.stop_grace
             agent = tasks.create_task(sidecar.agent.run(sidecar.operations, grace))
-            pulls = await self._pull(sidecar, bus)
+            pulls: list[Subscription] = []
+            background.append(tasks.create_task(self._pull(sidecar, bus, pulls)))
             stopping = tasks.create_task(self._stop.wait())
             await asyncio.wait({agent, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not self._stop.is_set():
-                # The agent will not run again: nothing is pulled any more, what comes waits in the log.
-                await asyncio.gather(*(pull.close() for pull in pulls))
+                # The agent will not run again: nothing more is pulled for it, what comes waits in the log. Who
+                # cancels a task is still heard.
+                await asyncio.gather(*(pull.close() for pull in pulls[1:]))
                 await self._stop.wait()
             await _drain(sidecar, pulls, agent)
             for task in background:
                 task.cancel()
 
-    async def _pull(self, sidecar: Sidecar, bus: NatsBus) -> list[Subscription]:
-        handlers = sidecar.handlers(self._config.agent.feed)
-        return [
-            await bus.consume(
-                stream, bus.uid, handler, batch=WINDOW if stream == "INBOX" else NOTICE_BATCH
-            )
-            for stream, handler in handlers.items()
-        ]
+    async def _pull(self, sidecar: Sidecar, bus: NatsBus, pulls: list[Subscription]) -> None:
+        """Begin to pull, the priority lane first and the inbox when it is known what was left to be done."""
+        for stream, handler in sidecar.handlers(self._config.agent.feed).items():
+            if stream == "INBOX":
+                await _recover(sidecar)
+            pulls.append(await bus.consume(stream, bus.uid, handler, batch=BATCHES[stream]))
 
     def _renewer(self, bus: NatsBus) -> Callable[[str], Awaitable[None]]:
         async def accept(jwt: str) -> None:
@@ -170,6 +182,22 @@ class Worker:
         return accept
 
 
+async def _recover(sidecar: Sidecar) -> None:
+    """Take over the tasks that the last start has left; a control plane that is away is waited for."""
+    attempt = 0
+    while True:
+        try:
+            found = await sidecar.ledger.recover(sidecar.engine)
+        except (NoResponders, RequestTimeout, BusDisconnected) as error:
+            attempt += 1
+            _log.warning("it is not known yet which tasks were left: %s", error)
+            await asyncio.sleep(backoff(attempt))
+        else:
+            if found:
+                _log.info("%d tasks of an earlier start go on", found)
+            return
+
+
 async def _watch(bus: NatsBus) -> None:
     """End the worker when its connection is gone for good: revoked, or the credential ran out."""
     raise await bus.wait_lost()
@@ -179,9 +207,11 @@ async def _drain(sidecar: Sidecar, pulls: list[Subscription], agent: asyncio.Tas
     """Stop pulling, end the agent, and leave nothing half done."""
     _log.info("stopping")
     ended = agent.done()
+    sidecar.engine.stop()
     closing = asyncio.gather(*(pull.close() for pull in pulls))
     sidecar.agent.stop()
     await asyncio.wait({agent})
+    await sidecar.engine.settled(SETTLE_TIMEOUT)
     await closing
     await sidecar.inbox.settled(SETTLE_TIMEOUT)
     if not ended:

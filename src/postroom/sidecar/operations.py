@@ -3,39 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from postroom.a2a.engine import TaskEngine
+from postroom.a2a.tasks import text_artifact
 from postroom.errors import InvalidInput, PostroomError
+from postroom.protocol.tasks import TaskState
 from postroom.protocol.text import one_line
 from postroom.sidecar.adapters import (
     Action,
+    AnswerTask,
+    Artifact,
+    AskInput,
+    Canceled,
+    CancelTask,
+    Complete,
+    Delegate,
+    Delegated,
+    Fail,
     Find,
     Malformed,
     Output,
     Post,
+    Progress,
+    Reject,
     Reply,
     Seen,
     Send,
     SetStatus,
+    TaskAction,
 )
+from postroom.sidecar.delegations import Delegations
 from postroom.sidecar.directory import Directory
 from postroom.sidecar.inbox import Inbox
 from postroom.sidecar.keys import Key, own_key, random_key
+from postroom.sidecar.ledger import Ledger
 from postroom.sidecar.outgoing import Draft, Outgoing
+from postroom.sidecar.program import ProgramExecutor
 from postroom.sidecar.session import Session, log_output
 from postroom.sidecar.status import Status
+
+_STATES: dict[type[TaskAction], TaskState] = {
+    Progress: TaskState.WORKING,
+    Complete: TaskState.COMPLETED,
+    Fail: TaskState.FAILED,
+    Reject: TaskState.REJECTED,
+    AskInput: TaskState.INPUT_REQUIRED,
+    Canceled: TaskState.CANCELED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDesk:
+    """The parts that have to do with tasks: who runs them, who is asked for them, who knows of them."""
+
+    engine: TaskEngine
+    program: ProgramExecutor
+    delegations: Delegations
+    ledger: Ledger
 
 
 class Operations:
     """The actions of one worker's agent; also the host of its runs (`agent.AgentHost`)."""
 
     def __init__(
-        self, inbox: Inbox, outgoing: Outgoing, directory: Directory, status: Status
+        self,
+        inbox: Inbox,
+        outgoing: Outgoing,
+        directory: Directory,
+        status: Status,
+        desk: TaskDesk,
     ) -> None:
         self._inbox = inbox
         self._outgoing = outgoing
         self._directory = directory
         self._status = status
+        self._engine = desk.engine
+        self._program = desk.program
+        self._delegations = desk.delegations
+        self._ledger = desk.ledger
 
     async def send(self, action: Send) -> str:
         """Send a message; returns its id once it is on disk.
@@ -90,6 +137,73 @@ class Operations:
             NotFound: it was never handed over.
         """
         self._inbox.confirm(action.id)
+
+    # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
+
+    async def delegate(self, action: Delegate) -> Delegated:
+        """Ask another agent for a task; returns once the request is on disk.
+
+        Raises:
+            PostroomError: it was not accepted, or that is not known.
+        """
+        worker = await self._delegations.recipient(action)
+        key = self._key("delegate", action.key, worker.uid, action.text)
+        return await self._delegations.delegate(action, worker, key)
+
+    async def on_task(self, action: TaskAction) -> None:
+        """What the agent says of a task that it works on; returns once that is on disk.
+
+        Raises:
+            NotFound: it does not work on such a task.
+            Conflict: the task has ended.
+            MessageTooLarge: it was not stored.
+        """
+        execution = self._engine.execution(action.task)
+        if isinstance(action, Artifact):
+            artifact = text_artifact(action.id or action.name or "result", action.text, action.name)
+            await execution.result(artifact, append=action.append, last=action.last)
+        else:
+            await execution.say(_STATES[type(action)], action.text)
+
+    async def cancel_task(self, action: CancelTask) -> dict[str, Any]:
+        """End a task that the agent asked for; returns it as it is then.
+
+        Raises:
+            NotFound: it asked for no such task.
+            Conflict: it has ended already.
+        """
+        return await self._ledger.cancel(action.task, action.reason)
+
+    async def answer_task(self, action: AnswerTask) -> dict[str, Any]:
+        """Answer a task's question; returns the task as it is then.
+
+        Raises:
+            NotFound: the agent asked for no such task.
+            Conflict: it waits for nothing.
+        """
+        return await self._ledger.answer(action.task, action.text)
+
+    async def task(self, task_id: str, *, wait: bool, timeout: float) -> dict[str, Any]:
+        """A task that this worker runs or asked for; with `wait` when it has ended or asks, at most `timeout` s.
+
+        Raises:
+            NotFound: there is none.
+        """
+        if task_id == "current":
+            task_id = self._engine.execution().id
+        return await self._delegations.view(task_id, wait=wait, timeout=timeout)
+
+    async def tasks(self, role: str, *, open_only: bool) -> list[dict[str, Any]]:
+        """Tasks of this worker (`worker`), that it asked for (`requester`), or both ("")."""
+        return await self._ledger.views(role, open_only=open_only)
+
+    async def snapshot(self, task_id: str) -> dict[str, Any]:
+        """A task that this worker runs or asked for, as A2A JSON.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return await self._ledger.snapshot(task_id)
 
     async def find(self, action: Find) -> list[dict[str, Any]]:
         """Agents with a card and, if it is given, the skill.
@@ -150,24 +264,39 @@ class Operations:
             case Find():
                 agents = await self.find(action)
                 return {"type": "agents", "ref": action.ref, "agents": agents}
+            case Delegate():
+                return _delegated(action, await self.delegate(action))
+            case CancelTask():
+                await self.cancel_task(action)
+            case AnswerTask():
+                await self.answer_task(action)
             case SetStatus():
                 self._status.said(action.state, action.detail)
             case Output():
                 log_output("stdout", action.text)
             case Malformed():
                 raise InvalidInput(action.detail)
+            case _:
+                await self.on_task(action)
         return None
 
     def _key(self, kind: str, given: str, recipient: str, text: str) -> Key:
         if given:
             return own_key(kind, given)
         current = self._inbox.current()
-        return current.derivation.key(kind, recipient, text) if current else random_key()
+        derivation = current.derivation if current else self._program.derivation()
+        return derivation.key(kind, recipient, text) if derivation else random_key()
 
 
 def _receipt(action: Send | Reply | Post, sent: str) -> dict[str, Any]:
     ref = action.ref if action.ref is not None else action.key or None
     return {"type": "receipt", "ref": ref, "id": sent, "state": "accepted"}
+
+
+def _delegated(action: Delegate, done: Delegated) -> dict[str, Any]:
+    ref = action.ref if action.ref is not None else action.key or None
+    to = {"uid": done.worker.uid, "nick": done.worker.nick}
+    return {"type": "delegated", "ref": ref, "id": done.id, "task": done.task, "to": to}
 
 
 def _error(action: Action, error: PostroomError) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from postroom.a2a.messages import text_message
+from postroom.a2a.messages import ROLE_AGENT, ROLE_USER, text_message
 from postroom.errors import InvalidInput, PeerError
 from postroom.protocol import subjects
-from postroom.protocol.envelope import Envelope
+from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.ids import check_name, check_uid, message_id
 from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.keys import Key
@@ -38,6 +38,7 @@ class Draft:
         reply_to: id of the message that it answers, or "".
         context: A2A context id, or "".
         expires_in: seconds, 0 for never.
+        request: it asks for a task.
     """
 
     recipient: str
@@ -46,6 +47,7 @@ class Draft:
     reply_to: str = ""
     context: str = ""
     expires_in: float = 0.0
+    request: TaskRequest | None = None
 
 
 class Outgoing:
@@ -98,6 +100,7 @@ class Outgoing:
             expects_reply=draft.expects_reply,
             reply_to=draft.reply_to,
             expires_at=sent_at + draft.expires_in if draft.expires_in else 0.0,
+            request=draft.request,
         )
         subject = subjects.inbox(draft.recipient, self._own)
         sent = await self._accept(subject, envelope, draft.text, draft.context, key)
@@ -134,7 +137,9 @@ class Outgoing:
     ) -> str:
         for _ in range(NEW_IDS):
             new = message_id(self._secret, envelope.to, key.text)
-            message = text_message(new, text, context_id=context)
+            # Who asks for a task is its user, whatever it is otherwise (A2A 1.0, section 4.1.5).
+            role = ROLE_USER if envelope.request is not None else ROLE_AGENT
+            message = text_message(new, text, role=role, context_id=context)
             payload = replace(envelope, id=new, message=message).encode()
             published = await publish_durably(
                 self._wire, subject, payload, id=new, deadline=self._deadline

@@ -13,7 +13,7 @@ from typing import Any
 
 from postroom.observe import get_logger
 from postroom.protocol.text import one_line
-from postroom.sidecar.adapters import Action, Adapter, Incoming, Malformed
+from postroom.sidecar.adapters import Action, Adapter, Incoming, IncomingTask, Malformed
 from postroom.sidecar.lines import LineReader, Overlong
 from postroom.sidecar.process import AgentProcess
 from postroom.sidecar.status import Status
@@ -42,14 +42,19 @@ class Session:
         self._queue: deque[bytes] = deque()
         self._queued = asyncio.Event()
         self._dropped = 0
+        self.ended = asyncio.Event()
+        self.how_ended = ""
 
-    async def hand_over(self, message: Incoming) -> bool:
-        """Write a message and wait until the agent has read its input empty; False if it is not shown such.
+    async def hand_over(self, incoming: Incoming | IncomingTask) -> bool:
+        """Write a message or a task and wait until the agent has read its input empty; False if it is not shown such.
 
         Raises:
             BrokenPipeError: the agent will not read it.
         """
-        line = self.adapter.render(message)
+        if isinstance(incoming, IncomingTask):
+            line = self.adapter.render_task(incoming)
+        else:
+            line = self.adapter.render(incoming)
         if not line:
             return False
         loop = asyncio.get_running_loop()
@@ -79,14 +84,23 @@ class Session:
         self._queue.append(line)
         self._queued.set()
 
-    async def say(self, record: Mapping[str, Any]) -> None:
-        """Write a record now.
+    async def say(self, record: Mapping[str, Any]) -> bool:
+        """Write a record now; False if the agent is not shown such.
 
         Raises:
             BrokenPipeError: the agent will not read it.
         """
+        line = self.adapter.render_control(record)
+        if not line:
+            return False
         async with self._writing:
-            await self.process.input.write(self.adapter.render_control(record))
+            await self.process.input.write(line)
+        return True
+
+    def over(self, how: str) -> None:
+        """Everything that the agent has said was acted on; nothing more comes."""
+        self.how_ended = how
+        self.ended.set()
 
     async def write_queued(self) -> None:
         """Write what `tell` queued, until the agent stops reading."""

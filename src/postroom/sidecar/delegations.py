@@ -1,0 +1,189 @@
+"""Tasks that this worker's agent asks of others.
+
+The request goes through the other's inbox; what becomes of it comes back from the control plane, on the priority lane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from postroom.a2a.messages import text_of
+from postroom.a2a.tasks import artifacts_of
+from postroom.errors import InvalidInput, NotFound
+from postroom.observe import get_logger
+from postroom.protocol.envelope import TaskRequest
+from postroom.protocol.priority import Update
+from postroom.protocol.tasks import task_id
+from postroom.sidecar.adapters import Delegate, Delegated, Sender
+from postroom.sidecar.agent import Agent, AgentGone
+from postroom.sidecar.directory import Directory
+from postroom.sidecar.keys import Key
+from postroom.sidecar.ledger import Ledger
+from postroom.sidecar.outgoing import Draft, Outgoing
+
+REMEMBERED = 4096
+"""Delegated tasks whose last news are remembered."""
+
+UNTOLD = 64
+"""News of progress that wait for an agent that does not read; more are left out. How a task ends never is."""
+
+_log = get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Delegation:
+    ref: Any = None
+    sequence: int = 0
+    final: bool = False
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Delegations:
+    """The requester's side of tasks.
+
+    Args:
+        agent: who is told.
+        directory: finds and names other agents.
+        outgoing: stores the requests.
+        ledger: what the control plane knows of tasks.
+        own: uid of the worker.
+    """
+
+    def __init__(
+        self, agent: Agent, directory: Directory, outgoing: Outgoing, ledger: Ledger, own: str
+    ) -> None:
+        self._agent = agent
+        self._directory = directory
+        self._outgoing = outgoing
+        self._ledger = ledger
+        self._own = own
+        self._known: OrderedDict[str, _Delegation] = OrderedDict()
+        self._untold = 0
+
+    async def recipient(self, action: Delegate) -> Sender:
+        """Who is to do it: the one that is named, or one that has the skill, online before offline.
+
+        Raises:
+            InvalidInput: neither is named.
+            NotFound: there is nobody.
+            PostroomError: the control plane did not answer.
+        """
+        if action.to:
+            return await self._directory.describe(await self._directory.uid_of(action.to))
+        if not action.skill:
+            raise InvalidInput("a task needs somebody to do it", remedy="name an agent or a skill")
+        found = [
+            entry
+            for entry in await self._directory.find(action.skill)
+            if entry.get("uid") != self._own
+        ]
+        if not found:
+            raise NotFound(f"no agent has the skill {action.skill[:80]!r}")
+        chosen = next((entry for entry in found if entry.get("online")), found[0])
+        return Sender(str(chosen["uid"]), str(chosen["nick"]), str(chosen.get("kind", "worker")))
+
+    async def delegate(self, action: Delegate, worker: Sender, key: Key) -> Delegated:
+        """Ask `worker` for a task; returns when the request is on disk.
+
+        Raises:
+            PostroomError: it was not accepted, or that is not known.
+        """
+        request = TaskRequest(action.skill, action.stream)
+        draft = Draft(
+            worker.uid, action.text, expects_reply=True, context=action.context, request=request
+        )
+        sent = await self._outgoing.message(draft, key)
+        task = task_id(worker.uid, self._own, sent)
+        self._remember(task).ref = action.ref
+        return Delegated(sent, task, worker)
+
+    async def tell(self, update: Update) -> None:
+        """Hand news to the agent; returns when it has read them. Old news are left out."""
+        known = self._remember(update.task)
+        if update.sequence <= known.sequence:
+            return
+        known.sequence, known.final = update.sequence, update.state.terminal
+        known.news.set()
+        known.news = asyncio.Event()
+        if "task" not in update.update and self._untold >= UNTOLD:
+            return
+        self._untold += 1
+        try:
+            worker = await self._directory.describe(update.worker)
+            session = await self._agent.running()
+            await session.say(_news(update, worker, known.ref))
+        except (AgentGone, BrokenPipeError):
+            _log.info("the agent ended before it read the news of task %s", update.task)
+        finally:
+            self._untold -= 1
+
+    async def view(self, task: str, *, wait: bool, timeout: float) -> dict[str, Any]:
+        """A task as people are shown it; with `wait` when it is settled, at most `timeout` seconds.
+
+        Raises:
+            NotFound: this worker neither runs it nor asked for it.
+            PostroomError: the control plane did not answer.
+        """
+        end = asyncio.get_running_loop().time() + timeout
+        while True:
+            news = self._remember(task).news
+            view = await self._ledger.view(task)
+            left = end - asyncio.get_running_loop().time()
+            if not wait or view["final"] or view["state"] in _ASKING or left <= 0:
+                return view
+            try:
+                async with asyncio.timeout(left):
+                    await news.wait()
+            except TimeoutError:
+                continue
+
+    def _remember(self, task: str) -> _Delegation:
+        known = self._known.setdefault(task, _Delegation())
+        self._known.move_to_end(task)
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+        return known
+
+
+_ASKING = ("input-required", "auth-required")
+
+
+def _news(update: Update, worker: Sender, ref: Any) -> dict[str, Any]:
+    event = update.update
+    task = event.get("task")
+    record: dict[str, Any] = {
+        "type": "task_update",
+        "task": update.task,
+        "ref": ref,
+        "from": {"uid": worker.uid, "nick": worker.nick, "kind": worker.kind},
+        "state": update.state.value,
+        "final": update.state.terminal,
+        "attempt": update.attempt,
+        "seq": update.sequence,
+        "text": "",
+        "artifacts": [],
+        "artifact": None,
+    }
+    if isinstance(task, dict):
+        record["text"] = _text(task.get("status"))
+        record["artifacts"] = artifacts_of(task)
+    elif isinstance(event.get("statusUpdate"), dict):
+        record["text"] = _text(event["statusUpdate"].get("status"))
+    elif isinstance(event.get("artifactUpdate"), dict):
+        record["artifact"] = _piece(event["artifactUpdate"])
+    return record
+
+
+def _text(status: object) -> str:
+    message = status.get("message") if isinstance(status, dict) else None
+    return text_of(message) if isinstance(message, dict) else ""
+
+
+def _piece(update: dict[str, Any]) -> dict[str, Any]:
+    pieces: Iterable[dict[str, Any]] = artifacts_of({"artifacts": [update.get("artifact", {})]})
+    flags = {"append": bool(update.get("append")), "last": bool(update.get("lastChunk"))}
+    return {**next(iter(pieces)), **flags}

@@ -1,0 +1,103 @@
+"""What the control plane knows of tasks, as this worker may ask: its own, and those that it asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from postroom.a2a.engine import TaskEngine
+from postroom.a2a.records import TaskRecord
+from postroom.a2a.tasklog import StoredTask
+from postroom.errors import ProtocolViolation
+from postroom.protocol.tasks import TaskState
+from postroom.sidecar.wire import Wire, ask_control
+
+
+class Ledger:
+    """Asks for tasks; an `a2a.tasklog.TaskSource`.
+
+    Args:
+        wire: the bus.
+        own: uid of the worker.
+        run: this start of it.
+    """
+
+    def __init__(self, wire: Wire, own: str, run: str) -> None:
+        self._wire = wire
+        self._own = own
+        self._run = run
+
+    async def get(self, task_id: str) -> StoredTask:
+        """As `TaskSource.get`."""
+        answer = await self._ask("tasks.get", {"task": task_id, "fresh": True, "run": self._run})
+        try:
+            record = TaskRecord(
+                task=answer["task"],
+                request=str(answer["request"]),
+                requester=str(answer["requester"]),
+                attempt=int(answer["attempt"]),
+                lost=int(answer["lost"]),
+                runner=str(answer["runner"]),
+                released=bool(answer["released"]),
+            )
+            return StoredTask(record, int(answer["sequence"]), bool(answer.get("free", True)))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProtocolViolation(f"the answer to tasks.get is no task: {error}") from error
+
+    async def recover(self, engine: TaskEngine) -> int:
+        """Give `engine` the tasks that an earlier start of this worker has left; returns how many.
+
+        Raises:
+            PostroomError: the control plane does not answer.
+        """
+        after, found = 0, 0
+        while True:
+            answer = await self._ask("tasks.open", {"run": self._run, "after": after})
+            for entry in answer.get("tasks", ()):
+                after = int(entry["requested"])
+                if entry.get("free", True):
+                    engine.recover(str(entry["id"]), TaskState(entry["state"]))
+                    found += 1
+            if not answer.get("more"):
+                return found
+
+    async def view(self, task_id: str) -> dict[str, Any]:
+        """The task as people are shown it.
+
+        Raises:
+            NotFound: this worker neither runs it nor asked for it.
+            PostroomError: there is no answer.
+        """
+        answer = await self._ask("tasks.get", {"task": task_id})
+        return dict(answer["view"])
+
+    async def snapshot(self, task_id: str) -> dict[str, Any]:
+        """The task as A2A JSON. Raises as `view`."""
+        return dict((await self._ask("tasks.get", {"task": task_id}))["task"])
+
+    async def views(self, role: str, *, open_only: bool) -> list[dict[str, Any]]:
+        """Tasks of this worker (`worker`), those that it asked for (`requester`), or both (""), newest first."""
+        answer = await self._ask("tasks.list", {"role": role, "open": open_only})
+        return list(answer["tasks"])
+
+    async def cancel(self, task_id: str, reason: str) -> dict[str, Any]:
+        """End a task that this worker asked for; returns its view.
+
+        Raises:
+            NotFound: it asked for no such task.
+            Conflict: it has ended already.
+        """
+        answer = await self._ask("tasks.cancel", {"task": task_id, "reason": reason})
+        return dict(answer["view"])
+
+    async def answer(self, task_id: str, text: str) -> dict[str, Any]:
+        """Answer the question of a task that this worker asked for; returns its view.
+
+        Raises:
+            NotFound: it asked for no such task.
+            Conflict: it waits for nothing.
+        """
+        answer = await self._ask("tasks.answer", {"task": task_id, "text": text})
+        return dict(answer["view"])
+
+    async def _ask(self, verb: str, question: dict[str, Any]) -> dict[str, Any]:
+        return await ask_control(self._wire, self._own, verb, question)

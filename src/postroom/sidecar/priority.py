@@ -1,0 +1,82 @@
+"""What overtakes the inbox: cancel and answers for own tasks, and news of tasks that were asked of others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+from postroom.a2a.engine import TaskEngine
+from postroom.bus.port import Delivery
+from postroom.errors import PostroomError, ProtocolViolation
+from postroom.observe import get_logger
+from postroom.protocol import priority
+from postroom.protocol.ids import CONTROL_PLANE
+from postroom.protocol.priority import Cancel, Input, Update
+from postroom.protocol.receipts import Reason
+from postroom.protocol.streams import redelivery_delay
+from postroom.sidecar.delegations import Delegations
+from postroom.sidecar.program import ANSWERED_BY
+
+_log = get_logger(__name__)
+
+
+class Priority:
+    """The priority lane of one worker. Nothing in it waits for anything else in it."""
+
+    def __init__(self, engine: TaskEngine, delegations: Delegations) -> None:
+        self._engine = engine
+        self._delegations = delegations
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Do what was delivered, until cancelled."""
+        async with asyncio.TaskGroup() as self._tasks:
+            await asyncio.get_running_loop().create_future()
+
+    async def take(self, delivery: Delivery) -> None:
+        """Handle one delivery; it is acknowledged when what it asks for is stored."""
+        by = delivery.message.sender_uid
+        try:
+            record = priority.decode(delivery.message.payload)
+        except ProtocolViolation as error:
+            _log.warning("a malformed priority record from %s: %s", by, error)
+            await delivery.term(Reason.MALFORMED)
+            return
+        match record:
+            case Cancel(task, reason):
+                self._start(delivery, self._engine.cancel(task, by, reason))
+            case Input(task, message):
+                signed = {**message, "metadata": {**_metadata(message), ANSWERED_BY: by}}
+                self._start(delivery, self._engine.answer(task, by, signed))
+            case Update() if by == CONTROL_PLANE:
+                self._start(delivery, self._delegations.tell(record))
+            case _:
+                # Only the control plane reads the log, so nobody else knows what is stored.
+                _log.warning("%s sent news of a task, which only the control plane may", by)
+                await delivery.ack()
+
+    def _start(self, delivery: Delivery, work: Awaitable[None]) -> None:
+        if self._tasks is None:
+            raise RuntimeError("the priority lane does not run")
+        self._tasks.create_task(_finish(delivery, work))
+
+
+async def _finish(delivery: Delivery, work: Awaitable[None]) -> None:
+    try:
+        await work
+        await delivery.ack()
+    except PostroomError as error:
+        _log.warning("a priority record is given back: %s", error)
+        await _give_back(delivery)
+
+
+async def _give_back(delivery: Delivery) -> None:
+    try:
+        await delivery.nak(redelivery_delay(delivery.attempt))
+    except PostroomError as error:
+        _log.info("it could not be given back, its time runs out: %s", error)
+
+
+def _metadata(message: dict[str, object]) -> dict[str, object]:
+    metadata = message.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}

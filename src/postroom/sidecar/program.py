@@ -1,0 +1,165 @@
+"""The agent program as an executor of tasks: a line in, its own lines out, until the task is settled.
+
+The lines themselves are acted on by `operations`; here is only who was handed what, and what becomes of a task
+whose program ends or has to be stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+from postroom.a2a.engine import SKILL
+from postroom.a2a.execution import Execution
+from postroom.a2a.messages import ROLE_USER, text_of
+from postroom.a2a.tasklog import AttemptLost, ExecutorGone
+from postroom.protocol.ids import is_uid
+from postroom.sidecar.adapters import IncomingTask, Sender
+from postroom.sidecar.agent import Agent, AgentGone
+from postroom.sidecar.directory import Directory
+from postroom.sidecar.keys import Derivation
+from postroom.sidecar.session import Session
+
+CANCEL_GRACE = 5.0
+"""Seconds that the program has to stop working on a task before it is killed."""
+
+ANSWERED_BY = "urn:postroom:a2a:answered-by:1"
+"""Key in the metadata of an answer: uid of who gave it."""
+
+
+class ProgramExecutor:
+    """Hands tasks to the agent of one worker; an `a2a.execution.Executor`."""
+
+    def __init__(self, agent: Agent, directory: Directory, grace: float = CANCEL_GRACE) -> None:
+        self._agent = agent
+        self._directory = directory
+        self._grace = grace
+        self._sessions: dict[str, Session] = {}
+        self._derivations: dict[str, Derivation] = {}
+        # Which run of the program has asked: it knows what it has asked for.
+        self._asked: dict[str, Session] = {}
+
+    def derivation(self) -> Derivation | None:
+        """Keys of what the program sends while it works on a task; None while it works on none."""
+        return next(reversed(self._derivations.values()), None)
+
+    async def ready(self) -> None:
+        """Wait for a run of the program."""
+        try:
+            await self._agent.running()
+        except AgentGone as error:
+            raise ExecutorGone("the agent has ended and is not started again") from error
+
+    async def execute(self, execution: Execution) -> None:
+        """Hand the task over, and wait until it is settled or the program has ended."""
+        try:
+            session = await self._agent.running()
+        except AgentGone as error:
+            raise AttemptLost("the agent has ended and is not started again") from error
+        self._sessions[execution.id] = session
+        begun_before = execution.attempt > 1 or execution.heard is not None
+        self._derivations[execution.id] = Derivation(f"task/{execution.id}", begun_before)
+        try:
+            await self._hand_over(session, execution)
+            await _first(execution.settled, session.ended)
+            if execution.lost:
+                # It would work on what somebody else works on.
+                await self._kill(session)
+        finally:
+            del self._sessions[execution.id], self._derivations[execution.id]
+        if not execution.settled.is_set():
+            raise AttemptLost(f"the agent ended: {session.how_ended}")
+        if execution.state.interrupted:
+            self._asked[execution.id] = session
+        else:
+            self._agent.confirmed()
+
+    async def _hand_over(self, session: Session, execution: Execution) -> None:
+        asked = self._asked.pop(execution.id, None)
+        heard = execution.heard
+        try:
+            if heard is not None and asked is session:
+                by = await self._directory.describe(_author(heard, execution.record.requester))
+                await session.say(_input(execution.id, text_of(heard), by))
+            else:
+                sender = await self._directory.describe(execution.record.requester)
+                await session.hand_over(_incoming(execution, sender))
+        except BrokenPipeError:
+            await _first(execution.settled, session.ended)
+
+    async def cancel(self, execution: Execution) -> str:
+        """Tell the program to stop, and end it if it has not stopped within the grace."""
+        session = self._sessions.get(execution.id)
+        if session is None:
+            return ""
+        try:
+            async with asyncio.timeout(self._grace):
+                await _interrupt(session, execution.id, execution.cancel_reason)
+                await _first(execution.settled, session.ended)
+        except TimeoutError:
+            await self._kill(session)
+            return f"the agent did not stop within {self._grace:g} s and was ended"
+        return ""
+
+    async def forget(self, task_id: str) -> None:
+        """Tell the program, if it is the one that asked, that nobody will answer."""
+        session = self._asked.pop(task_id, None)
+        if session is not None:
+            session.tell({"type": "cancel", "task": task_id, "reason": ""})
+
+    async def _kill(self, session: Session) -> None:
+        self._agent.confirmed()  # that it is killed is no fault of its next run
+        session.process.send_signal(signal.SIGKILL)
+        await session.ended.wait()
+
+
+async def _interrupt(session: Session, task_id: str, reason: str) -> None:
+    try:
+        told = await session.say({"type": "cancel", "task": task_id, "reason": reason})
+    except BrokenPipeError:
+        told = False
+    if not told:
+        session.process.send_signal(signal.SIGINT)
+
+
+async def _first(*events: asyncio.Event) -> None:
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+def _author(message: Mapping[str, Any], requester: str) -> str:
+    metadata = message.get("metadata")
+    named = metadata.get(ANSWERED_BY) if isinstance(metadata, dict) else None
+    return named if isinstance(named, str) and is_uid(named) else requester
+
+
+def _input(task_id: str, text: str, by: Sender) -> dict[str, Any]:
+    sender = {"uid": by.uid, "nick": by.nick, "kind": by.kind}
+    return {"type": "input", "task": task_id, "text": text, "from": sender}
+
+
+def _incoming(execution: Execution, sender: Sender) -> IncomingTask:
+    task = execution.task
+    history = tuple(
+        ("user" if said.get("role") == ROLE_USER or number == 0 else "agent", text_of(said))
+        for number, said in enumerate(task.get("history", ()))
+    )
+    metadata = task.get("metadata")
+    skill = metadata.get(SKILL) if isinstance(metadata, dict) else ""
+    return IncomingTask(
+        id=execution.id,
+        context=execution.context,
+        sender=sender,
+        text=text_of(execution.request),
+        skill=skill if isinstance(skill, str) else "",
+        attempt=execution.attempt,
+        resumed=execution.attempt > 1 or execution.heard is not None,
+        history=history if len(history) > 1 else (),
+        sent_at=str(task["status"].get("timestamp", "")),
+    )
