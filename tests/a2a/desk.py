@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ from postroom.protocol.tasks import TaskState, allowed, follows, parse_task_subj
 from tests.rig import Rig, new_uid
 
 PATIENCE = 20.0
-Script = Callable[[Execution], Awaitable[None]]
+Script = Callable[[Execution], Coroutine[Any, Any, None]]
 
 
 @dataclass
@@ -44,15 +44,15 @@ class Log:
                 found.append((message.sequence, TaskRecord.decode(message.payload)))
         return found
 
-    async def get(self, task: str) -> StoredTask:
-        found = await self.records(task)
+    async def get(self, task_id: str) -> StoredTask:
+        found = await self.records(task_id)
         if found:
             return StoredTask(found[-1][1], found[-1][0])
-        ask = self.asks.get(task)
+        ask = self.asks.get(task_id)
         if ask is None:
-            raise NotFound(f"no task {task}")
+            raise NotFound(f"no task {task_id}")
         record = TaskRecord(
-            new_task(task, task, ask.message, 0.0), request=ask.request, requester=ask.requester
+            new_task(task_id, task_id, ask.message, 0.0), request=ask.request, requester=ask.requester
         )
         return StoredTask(record, 0)
 
@@ -106,8 +106,8 @@ class Scripted:
             self.work.cancel()
         return ""
 
-    async def forget(self, task: str) -> None:
-        self.forgotten.append(task)
+    async def forget(self, task_id: str) -> None:
+        self.forgotten.append(task_id)
 
 
 @dataclass
