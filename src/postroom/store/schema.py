@@ -21,7 +21,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION = "0001"
+REVISION = "0002"
 """The migration that makes exactly these tables (a test compares them)."""
 
 metadata = MetaData(
@@ -181,6 +181,51 @@ alerts = Table(
     Index("ix_alerts_about", "about", "kind"),
 )
 
+a2a_tasks = Table(
+    "a2a_tasks",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("worker", Text, nullable=False),
+    Column("requester", Text, nullable=False),
+    Column("request", Text, nullable=False),
+    Column("requested_seq", Integer, nullable=False),  # of INBOX
+    Column("context_id", Text, nullable=False),
+    Column("skill", Text, nullable=False),
+    Column("stream", Boolean, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("seq", Integer, nullable=False),  # of TASKS; 0 before the first record
+    Column("attempt", Integer, nullable=False),
+    Column("lost", Integer, nullable=False),
+    Column("runner", Text, nullable=False),
+    Column("released", Boolean, nullable=False),
+    Column("said", Text, nullable=False),
+    Column("snapshot", Text, nullable=False),  # JSON: A2A Task
+    Column("final", Boolean, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False),
+    UniqueConstraint("requested_seq"),
+    Index("ix_a2a_tasks_worker", "worker", "requested_seq"),
+    Index("ix_a2a_tasks_requester", "requester", "requested_seq"),
+    Index("ix_a2a_tasks_open", "worker", "requested_seq", sqlite_where=text("final = 0")),
+    Index("ix_a2a_tasks_untaken", "requested_seq", sqlite_where=text("final = 0 AND seq = 0")),
+    Index("ix_a2a_tasks_state", "state", "requested_seq", sqlite_where=text("final = 0")),
+)
+
+a2a_task_events = Table(
+    "a2a_task_events",
+    metadata,
+    Column("seq", Integer, primary_key=True),  # of TASKS
+    Column("task", Text, nullable=False),
+    Column("worker", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("runner", Text, nullable=False),
+    Column("at", Float, nullable=False),
+    Column("event", Text, nullable=False),  # JSON: A2A StreamResponse
+    Index("ix_a2a_task_events_task", "task", "seq"),
+)
+
 cursors = Table(
     "cursors",
     metadata,
@@ -188,5 +233,14 @@ cursors = Table(
     Column("seq", Integer, nullable=False),
 )
 
-PROJECTION = (messages, early_receipts, posts, deadletters, alerts, cursors)
+PROJECTION = (
+    messages,
+    early_receipts,
+    posts,
+    deadletters,
+    alerts,
+    a2a_tasks,
+    a2a_task_events,
+    cursors,
+)
 """The tables that `rebuild` empties and folds again."""

@@ -1,0 +1,278 @@
+"""A2A tasks and their changes, as rows of the projection."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, fields
+
+from sqlalchemy import (
+    Connection,
+    and_,
+    case,
+    exists,
+    false,
+    func,
+    literal_column,
+    select,
+    update,
+)
+from sqlalchemy.dialects.sqlite import insert
+
+from postroom.protocol.receipts import State
+from postroom.protocol.tasks import INTERRUPTED, TaskState
+from postroom.store.messages import MAX_PAGE, page
+from postroom.store.rows import all_of, first_of
+from postroom.store.schema import a2a_task_events, a2a_tasks, agents, messages
+
+BATCH = 256
+"""Tasks that a question of the post office returns at most; the next one finds the rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskHead:
+    """A task without its snapshot, which may be large: what a list shows.
+
+    Attributes:
+        id: `protocol.tasks.task_id` of worker, requester and request.
+        worker: uid of who runs it.
+        requester: uid of who asked for it.
+        request: id of the message that asked.
+        requested_seq: sequence of that message in INBOX.
+        skill: id of the skill that was asked for, "" for any.
+        stream: the requester wants to hear of every change.
+        text: of the request.
+        seq: sequence in TASKS of the last record that counted, 0 before the first.
+        attempt, lost, runner, released: as in that record (`a2a.records.TaskRecord`).
+        said: the beginning of what was said with the present state.
+        final: nothing follows `state`.
+        created_at: when the request was stored.
+        updated_at: when the record that counted last was stored.
+    """
+
+    id: str
+    worker: str
+    requester: str
+    request: str
+    requested_seq: int
+    context_id: str
+    text: str
+    created_at: float
+    updated_at: float
+    skill: str = ""
+    stream: bool = False
+    state: str = TaskState.SUBMITTED.value
+    seq: int = 0
+    attempt: int = 0
+    lost: int = 0
+    runner: str = ""
+    released: bool = False
+    said: str = ""
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRow(TaskHead):
+    """A task.
+
+    Attributes:
+        snapshot: A2A Task, as JSON text.
+    """
+
+    snapshot: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEventRow:
+    """A record of TASKS that counted.
+
+    Attributes:
+        seq: its sequence.
+        task: id of the task.
+        worker: uid of who runs it.
+        state: after it.
+        at: when it was stored.
+        event: A2A StreamResponse, as JSON text; "" for the first record, which is the task itself.
+    """
+
+    seq: int
+    task: str
+    worker: str
+    state: str
+    attempt: int
+    runner: str
+    at: float
+    event: str
+
+
+_HEAD = [a2a_tasks.c[field.name] for field in fields(TaskHead)]
+_ROW = [a2a_tasks.c[field.name] for field in fields(TaskRow)]
+_EVENT = [a2a_task_events.c[field.name] for field in fields(TaskEventRow)]
+
+# Rendered as `final = 0`, the very words of the partial indexes.
+_OPEN = a2a_tasks.c.final == false()
+_UNTAKEN = and_(_OPEN, a2a_tasks.c.seq == literal_column("0"))
+
+_INTERRUPTED = sorted(state.value for state in INTERRUPTED)
+
+
+def insert_task(connection: Connection, row: TaskRow) -> bool:
+    """Store a new task; False, and nothing happens, if there is one of that id or request."""
+    done = connection.execute(insert(a2a_tasks).values(**asdict(row)).on_conflict_do_nothing())
+    return done.rowcount == 1
+
+
+def update_task(connection: Connection, row: TaskRow) -> None:
+    """Store what a record has changed of the task with that id; who asked whom for what stays."""
+    connection.execute(
+        update(a2a_tasks)
+        .where(a2a_tasks.c.id == row.id)
+        .values(
+            state=row.state,
+            seq=row.seq,
+            attempt=row.attempt,
+            lost=row.lost,
+            runner=row.runner,
+            released=row.released,
+            said=row.said,
+            snapshot=row.snapshot,
+            final=row.final,
+            updated_at=row.updated_at,
+        )
+    )
+
+
+def insert_event(connection: Connection, row: TaskEventRow) -> None:
+    """Store a change; once folded, nothing happens."""
+    connection.execute(insert(a2a_task_events).values(**asdict(row)).on_conflict_do_nothing())
+
+
+def task_by_id(connection: Connection, task: str) -> TaskRow | None:
+    """The task with that id."""
+    return first_of(connection, TaskRow, select(*_ROW).where(a2a_tasks.c.id == task))
+
+
+def tasks_by_prefix(connection: Connection, prefix: str, limit: int = 2) -> list[TaskHead]:
+    """The first tasks whose id begins with `prefix`, which is hexadecimal."""
+    found = select(*_HEAD).where(a2a_tasks.c.id >= prefix, a2a_tasks.c.id < prefix + "g")
+    return all_of(connection, TaskHead, found.order_by(a2a_tasks.c.id).limit(page(limit)))
+
+
+def events_of(
+    connection: Connection, task: str, after: int = 0, limit: int = 100
+) -> list[TaskEventRow]:
+    """Changes of a task past sequence `after`, in their order."""
+    found = select(*_EVENT).where(a2a_task_events.c.task == task, a2a_task_events.c.seq > after)
+    found = found.order_by(a2a_task_events.c.seq).limit(page(limit))
+    return all_of(connection, TaskEventRow, found)
+
+
+def events_at(connection: Connection, seqs: Collection[int]) -> list[TaskEventRow]:
+    """The changes among those records of TASKS, in their order."""
+    found = select(*_EVENT).where(a2a_task_events.c.seq.in_(seqs)).order_by(a2a_task_events.c.seq)
+    return all_of(connection, TaskEventRow, found)
+
+
+def list_tasks(
+    connection: Connection,
+    *,
+    worker: str = "",
+    requester: str = "",
+    states: Collection[str] = (),
+    open_only: bool | None = None,
+    limit: int,
+    before: int = 0,
+) -> list[TaskHead]:
+    """Tasks, the newest request first.
+
+    Args:
+        connection: to read from.
+        worker: uid, only its tasks; "" for any.
+        requester: uid, only what it asked for; "" for any.
+        states: only those in one of these states; empty for any.
+        open_only: only those that are not final (True) or that are (False).
+        limit: how many at most.
+        before: only those requested before this sequence of INBOX (`requested_seq`).
+    """
+    found = select(*_HEAD).order_by(a2a_tasks.c.requested_seq.desc()).limit(page(limit))
+    if worker:
+        found = found.where(a2a_tasks.c.worker == worker)
+    if requester:
+        found = found.where(a2a_tasks.c.requester == requester)
+    if states:
+        found = found.where(a2a_tasks.c.state.in_(states))
+    if open_only is not None:
+        found = found.where(_OPEN if open_only else ~_OPEN)
+    if before:
+        found = found.where(a2a_tasks.c.requested_seq < before)
+    return all_of(connection, TaskHead, found)
+
+
+def open_tasks(
+    connection: Connection, worker: str, after: int = 0, limit: int = 500
+) -> list[TaskHead]:
+    """The tasks that a worker has taken and not ended, in the order they were requested, past INBOX `after`."""
+    found = select(*_HEAD).where(_OPEN, a2a_tasks.c.worker == worker, a2a_tasks.c.seq > 0)
+    found = found.where(a2a_tasks.c.requested_seq > after).order_by(a2a_tasks.c.requested_seq)
+    return all_of(connection, TaskHead, found.limit(page(limit)))
+
+
+def counts(connection: Connection) -> dict[str, int]:
+    """How many open tasks each worker has, also those that it has not taken; those with none are left out."""
+    found = select(a2a_tasks.c.worker, func.count()).where(_OPEN).group_by(a2a_tasks.c.worker)
+    return {row[0]: row[1] for row in connection.execute(found)}
+
+
+def current(connection: Connection) -> dict[str, TaskHead]:
+    """What each worker is at: the task that it works on, else the oldest that waits for somebody."""
+    working = a2a_tasks.c.state == TaskState.WORKING.value
+    turn = func.row_number().over(
+        partition_by=a2a_tasks.c.worker,
+        order_by=(case((working, 0), else_=1), a2a_tasks.c.requested_seq),
+    )
+    states = [TaskState.WORKING.value, *_INTERRUPTED]
+    ranked = select(a2a_tasks.c.id, turn.label("turn")).where(_OPEN, a2a_tasks.c.state.in_(states))
+    first = ranked.subquery()
+    found = select(*_HEAD).join(first, first.c.id == a2a_tasks.c.id).where(first.c.turn == 1)
+    return {task.worker: task for task in all_of(connection, TaskHead, found)}
+
+
+def interrupted(connection: Connection) -> list[TaskHead]:
+    """Tasks that wait for somebody to say something (`MAX_PAGE` at most), the oldest request first."""
+    found = select(*_HEAD).where(_OPEN, a2a_tasks.c.state.in_(_INTERRUPTED))
+    return all_of(connection, TaskHead, found.order_by(a2a_tasks.c.requested_seq).limit(MAX_PAGE))
+
+
+def undelivered_dead(connection: Connection, after: int = 0) -> list[tuple[TaskRow, str]]:
+    """Tasks that nobody has taken and whose request is dead, each with the reason, past INBOX `after`."""
+    found = (
+        select(*_ROW, messages.c.reason)
+        .join(messages, messages.c.seq == a2a_tasks.c.requested_seq)
+        .where(_UNTAKEN, a2a_tasks.c.requested_seq > after)
+        .where(messages.c.state == State.DEAD.value)
+        .order_by(a2a_tasks.c.requested_seq)
+        .limit(BATCH)
+    )
+    return [
+        (TaskRow(**{name: row[name] for name in row if name != "reason"}), row["reason"])
+        for row in connection.execute(found).mappings()
+    ]
+
+
+def misdirected(connection: Connection, after: int = 0) -> list[TaskRow]:
+    """Tasks that nobody has taken and that were given to somebody who takes none: a person."""
+    found = (
+        select(*_ROW)
+        .join(agents, agents.c.uid == a2a_tasks.c.worker)
+        .where(_UNTAKEN, a2a_tasks.c.requested_seq > after, agents.c.kind == "human")
+    )
+    return all_of(connection, TaskRow, found.order_by(a2a_tasks.c.requested_seq).limit(BATCH))
+
+
+def orphaned(connection: Connection, after: int = 0) -> list[TaskRow]:
+    """Open tasks that were taken by a worker that is retired, past INBOX `after`."""
+    retired = exists().where(
+        and_(agents.c.uid == a2a_tasks.c.worker, agents.c.retired_at.is_not(None))
+    )
+    found = select(*_ROW).where(_OPEN, a2a_tasks.c.seq > 0, retired)
+    found = found.where(a2a_tasks.c.requested_seq > after).order_by(a2a_tasks.c.requested_seq)
+    return all_of(connection, TaskRow, found.limit(BATCH))
