@@ -23,9 +23,9 @@ from benchmarks.connection import Connection
 from benchmarks.room import PostRoom
 from postroom.a2a.messages import text_message
 from postroom.bus.nats import NatsBus
+from postroom.folding.fold import DURABLE
 from postroom.identity.credential import Credential
 from postroom.identity.trust import Trust
-from postroom.mail.fold import DURABLE
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import message_id

@@ -15,15 +15,15 @@ from sqlalchemy import select
 from postroom.a2a.messages import text_message
 from postroom.bus.memory import MemoryAdmin, MemoryBroker, MemoryBus
 from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider, Stored
+from postroom.folding.changes import Changes
+from postroom.folding.fold import Fold
 from postroom.mail import views
-from postroom.mail.changes import Changes
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletters import DeadLetterMover
 from postroom.mail.deadmail import DeadMail
 from postroom.mail.directory import Directory
-from postroom.mail.fold import Fold
 from postroom.mail.office import PostOffice
-from postroom.mail.projection import STREAMS
+from postroom.mail.projection import RULES
 from postroom.mail.views import Mail
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
@@ -83,10 +83,16 @@ class Desk:
     def __post_init__(self) -> None:
         self.directory = Directory(self.database)
         self.clerk = Clerk(self.bus, self.database)
-        self.fold = Fold(self.bus, self.admin, self.database, self.changes, self.clerk)
+        self.fold = self.new_fold()
         self.office = PostOffice(self.bus, self.admin, self.database, self.changes)
         self.dead = DeadMail(self.bus, self.database, self.changes)
         self.mover = DeadLetterMover(self.bus, self.admin, self.database, self.clerk)
+
+    def new_fold(self, database: Database | None = None) -> Fold:
+        """A fold as a restart makes it; of an other database where one is given."""
+        target = database or self.database
+        after = Clerk(self.bus, target).after if database else self.clerk.after
+        return Fold(self.bus, self.admin, target, self.changes, RULES, after)
 
     async def worker(self, nick: str, projects: tuple[str, ...] = ()) -> Worker:
         agent = await self.directory.register(nick, "worker", projects=projects)
@@ -116,7 +122,7 @@ class Desk:
     async def folded(self) -> None:
         """Return when everything that is in the log now, and what follows from it, is folded."""
         # Twice, since folding INBOX may append to RECEIPTS.
-        for stream in STREAMS + STREAMS:
+        for stream in (*RULES, *RULES):
             last = await self.admin.last_sequence(stream)
             await self.fold.reached(stream, last, SECONDS)
             if stream == "INBOX":

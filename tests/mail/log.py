@@ -9,7 +9,8 @@ from sqlalchemy import Connection, create_engine, select
 
 from postroom.a2a.messages import text_message
 from postroom.bus.port import Message
-from postroom.mail.projection import Folded, fold
+from postroom.folding.rules import Folded, fold
+from postroom.mail.projection import RULES
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE
@@ -78,10 +79,10 @@ class Rows:
         self.connection.close()
 
     def fold(self, *records: Record) -> list[Folded]:
-        return [fold(self.connection, stream, [record]) for stream, record in records]
+        return [fold(self.connection, RULES, stream, [record]) for stream, record in records]
 
     def fold_batch(self, stream: str, records: Sequence[Message]) -> Folded:
-        return fold(self.connection, stream, records)
+        return fold(self.connection, RULES, stream, records)
 
     def tables(self, *, without: Iterable[str] = ()) -> dict[str, list[tuple]]:
         """Every row of the projection."""

@@ -13,7 +13,7 @@ import pytest
 from postroom.bus.nats import NatsBus
 from postroom.bus.port import Delivery, Message
 from postroom.errors import Conflict, InvalidInput, NotFound
-from postroom.mail.changes import DEADLETTERS
+from postroom.folding.changes import DEADLETTERS
 from postroom.mail.views import DeadLetter, Mail
 from postroom.protocol.receipts import State
 from postroom.protocol.streams import ConsumerSpec

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import BusDisconnected
-from postroom.mail.changes import ALERTS, Changes
+from postroom.folding.changes import ALERTS, Changes
 from postroom.mail.due import LONGEST_SLEEP, Due, Watch
 from postroom.mail.expiry import Expiry
 from postroom.mail.stale import Stale

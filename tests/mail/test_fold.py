@@ -12,7 +12,6 @@ from postroom.bus.port import Message
 from postroom.errors import BusDisconnected, EnvironmentFault, StateUnwritable
 from postroom.mail import projection
 from postroom.mail.clerk import Clerk
-from postroom.mail.fold import Fold
 from postroom.protocol.receipts import State
 from postroom.store.database import Connection, Database
 from postroom.store.migrate import migrate
@@ -70,14 +69,14 @@ async def test_junk_in_an_inbox_is_dead_and_what_follows_is_folded(tmp_path: Pat
 async def test_a_record_that_no_rule_foresaw_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    rule = projection._RULES["INBOX"]
+    (rule,) = projection.RULES["INBOX"]
 
     def stumble(connection: Connection, record: Message) -> list:
         if b"poison" in record.payload:
             raise ZeroDivisionError
-        return rule(connection, record)
+        return [*rule(connection, record)]
 
-    monkeypatch.setitem(projection._RULES, "INBOX", stumble)
+    monkeypatch.setitem(projection.RULES, "INBOX", (stumble,))
     async with running_desk(tmp_path, fold=False) as desk:
         maria, bob = await desk.person(), await desk.worker("bob")
         for body in ("before", "poison", "after"):
@@ -102,8 +101,8 @@ async def test_what_a_crash_left_between_commit_and_receipt_is_done_after_the_re
             async def sweep(self) -> None:
                 raise ZeroDivisionError  # the process ends after the commit
 
-        crashing = Crash(desk.bus, desk.database)
-        dying = Fold(desk.bus, desk.admin, desk.database, desk.changes, crashing)
+        desk.clerk = Crash(desk.bus, desk.database)
+        dying = desk.new_fold()
         with pytest.raises(ExceptionGroup):
             await dying.run()
         assert [mail.state for mail in await desk.all_mail()] == [State.ACCEPTED]
@@ -116,7 +115,7 @@ async def test_what_a_crash_left_between_commit_and_receipt_is_done_after_the_re
 async def test_a_receipt_that_could_not_be_stored_is_stored_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("postroom.mail.fold.FIRST_RETRY", 0.001)
+    monkeypatch.setattr("postroom.folding.fold.FIRST_RETRY", 0.001)
     async with running_desk(tmp_path, fold=False) as desk:
         report = desk.clerk.report
         failures = iter([BusDisconnected("gone"), StateUnwritable("full")])
@@ -146,7 +145,7 @@ async def test_what_was_stored_while_nothing_folded_is_folded_after_the_start(
         async with running(desk.fold.run()):
             await desk.mail(first.id, State.ACCEPTED)
         missed = [await bob.send(maria.uid) for _ in range(3)]
-        again = Fold(desk.bus, desk.admin, desk.database, desk.changes, desk.clerk)
+        again = desk.new_fold()
         async with running(again.run()):
             await again.ready(SECONDS)
             live = await bob.send(maria.uid)
@@ -181,7 +180,7 @@ async def test_an_empty_database_folded_from_the_same_log_has_the_same_rows(
         await migrate(other)
         everyone = await desk.database.read(lambda c: c.execute(select(agents)).mappings().all())
         await other.write(lambda c: c.execute(agents.insert(), [dict(row) for row in everyone]))
-        again = Fold(desk.bus, desk.admin, other, desk.changes, Clerk(desk.bus, other))
+        again = desk.new_fold(other)
         async with running(again.run()):
             await again.ready(SECONDS)
             assert await other.read(tables) == await desk.database.read(tables)
@@ -193,7 +192,7 @@ async def test_folding_the_whole_log_a_second_time_changes_nothing(tmp_path: Pat
         await conversation(desk)
         before = await desk.database.read(tables)
         await desk.database.write(lambda c: c.execute(text("DELETE FROM cursors")))
-        again = Fold(desk.bus, desk.admin, desk.database, desk.changes, desk.clerk)
+        again = desk.new_fold()
         async with running(again.run()):
             await again.ready(SECONDS)
             assert await desk.database.read(tables) == before

@@ -10,7 +10,10 @@ import pytest
 from sqlalchemy import select
 
 from postroom.errors import EnvironmentFault, InvalidInput, NotFound, StateUnwritable
-from postroom.mail.retention import Retention, rebuild
+from postroom.folding.rebuild import rebuild
+from postroom.folding.retention import Retention
+from postroom.mail.projection import RULES
+from postroom.mail.retention import OVER
 from postroom.protocol.receipts import State
 from postroom.store import snapshot
 from postroom.store.database import Connection, Database
@@ -36,7 +39,7 @@ def later() -> float:
 
 
 def retention(desk: Desk, folder: Path) -> Retention:
-    return Retention(desk.admin, desk.database, folder, clock=later)
+    return Retention(desk.admin, desk.database, folder, OVER, clock=later)
 
 
 async def seen_and_open(desk: Desk) -> tuple[int, int]:
@@ -71,7 +74,7 @@ async def test_only_records_of_final_messages_are_deleted(tmp_path: Path, backen
 async def test_what_became_final_a_moment_ago_is_kept(tmp_path: Path):
     async with running_desk(tmp_path) as desk:
         await seen_and_open(desk)
-        assert await Retention(desk.admin, desk.database, tmp_path / "copy").shorten() == 0
+        assert await Retention(desk.admin, desk.database, tmp_path / "copy", OVER).shorten() == 0
 
 
 @pytest.mark.requirement("mail-retention-covered")
@@ -102,7 +105,7 @@ async def test_a_copy_and_the_log_behind_it_give_the_same_rows(tmp_path: Path, b
         await desk.folded()
 
         await migrate(other)
-        await rebuild(other, desk.admin, tmp_path / "copy" / snapshot.NAME)
+        await rebuild(other, desk.admin, RULES, tmp_path / "copy" / snapshot.NAME)
 
         assert await other.read(tables) == await desk.database.read(tables)
 
@@ -116,7 +119,7 @@ async def test_rebuilding_in_place_keeps_agents_and_rows_and_the_fold_goes_on(tm
             await retention(desk, tmp_path / "copy").shorten()
         before = await desk.database.read(tables)
         everyone = await desk.database.read(lambda c: c.execute(select(agents)).all())
-        await rebuild(desk.database, desk.admin, tmp_path / "copy" / snapshot.NAME)
+        await rebuild(desk.database, desk.admin, RULES, tmp_path / "copy" / snapshot.NAME)
         assert await desk.database.read(tables) == before
         assert await desk.database.read(lambda c: c.execute(select(agents)).all()) == everyone
 
@@ -127,7 +130,7 @@ async def test_a_damaged_copy_changes_nothing(tmp_path: Path):
         before = await desk.database.read(tables)
         (tmp_path / "bad.db").write_bytes(b"junk" * 1000)
         with pytest.raises(EnvironmentFault):
-            await rebuild(desk.database, desk.admin, tmp_path / "bad.db")
+            await rebuild(desk.database, desk.admin, RULES, tmp_path / "bad.db")
         assert await desk.database.read(tables) == before
 
 
@@ -164,13 +167,13 @@ async def test_a_copy_of_another_version_is_refused(tmp_path: Path):
 async def test_a_database_in_memory_is_not_shortened(tmp_path: Path):
     async with running_desk(tmp_path) as desk, Database() as memory:
         with pytest.raises(InvalidInput):
-            await Retention(desk.admin, memory, tmp_path).shorten()
+            await Retention(desk.admin, memory, tmp_path, OVER).shorten()
 
 
 async def test_what_stays_open_at_the_front_does_not_hide_what_is_final_behind_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("postroom.mail.retention.SCAN", 1)
+    monkeypatch.setattr("postroom.folding.retention.SCAN", 1)
     async with running_desk(tmp_path) as desk:
         maria, bob = await desk.person(), await desk.worker("bob")
         await desk.office.send(maria.uid, "@bob", "open")

@@ -18,19 +18,21 @@ from postroom.bus.nats.admin import NatsAdmin, ensure_all
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.supervisor import Supervisor
 from postroom.errors import ServerFailed
+from postroom.folding.changes import Changes
+from postroom.folding.fold import Fold
+from postroom.folding.retention import Retention
 from postroom.identity.credential import Credential
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
-from postroom.mail.changes import Changes
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletters import DeadLetterMover
 from postroom.mail.deadmail import DeadMail
 from postroom.mail.directory import Directory
 from postroom.mail.due import Watch
 from postroom.mail.expiry import Expiry
-from postroom.mail.fold import Fold
 from postroom.mail.office import PostOffice
-from postroom.mail.retention import Retention
+from postroom.mail.projection import RULES
+from postroom.mail.retention import OVER
 from postroom.mail.stale import Stale
 from postroom.observe import get_logger
 from postroom.protocol.ids import CONTROL_PLANE, NAME
@@ -84,13 +86,13 @@ async def open_mailroom(
     changes = Changes()
     stack.callback(changes.close)
     clerk = Clerk(bus, database)
-    fold = Fold(bus, admin, database, changes, clerk)
+    fold = Fold(bus, admin, database, changes, RULES, clerk.after)
     crew = await stack.enter_async_context(hire())
     crew.start(fold.run(), "fold")
     crew.start(DeadLetterMover(bus, admin, database, clerk).run(), "dead-letters")
     crew.start(Watch(Expiry(database, clerk), changes).run(), "expiry")
     if not settings.memory:
-        crew.start(Retention(admin, database, settings.snapshots).run(), "retention")
+        crew.start(Retention(admin, database, settings.snapshots, OVER).run(), "retention")
     crew.start(Watch(Stale(bus, database, settings.stale_after), changes).run(), "stale")
     await fold.ready(FOLD_DEADLINE)
     return Mailroom(

@@ -12,8 +12,9 @@ from postroom.control.mailroom import open_bus
 from postroom.control.statefile import StateLock, prepare
 from postroom.control.up import server_config
 from postroom.errors import NotFound
+from postroom.folding.rebuild import rebuild
 from postroom.identity.trust import Trust
-from postroom.mail.retention import rebuild
+from postroom.mail.projection import RULES
 from postroom.settings import DEFAULT_ORG, Settings
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
@@ -49,4 +50,4 @@ async def _rebuild(settings: Settings) -> None:
         await migrate(database)
         _, admin = await open_bus(settings, trust, supervisor, stack)
         snapshot = settings.snapshots / NAME
-        await rebuild(database, admin, snapshot if snapshot.exists() else None)
+        await rebuild(database, admin, RULES, snapshot if snapshot.exists() else None)

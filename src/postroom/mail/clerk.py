@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from postroom.bus.port import MessageBusProvider
+from postroom.folding.fold import After
 from postroom.protocol import subjects
 from postroom.protocol.receipts import Reason, Receipt, State
 from postroom.store import pending
@@ -35,6 +36,12 @@ class Clerk:
         self._bus = bus
         self._database = database
         self._clock = clock
+
+    @property
+    def after(self) -> dict[str, list[After]]:
+        """What the fold of mail has this clerk do."""
+        # Receipts that are in the log already must be known, or they would be said again.
+        return {"INBOX": [After(self.settle, self.sweep, known=("RECEIPTS",))]}
 
     async def report(self, message: MessageRow, state: State, reason: str = "") -> None:
         """Append the post office's receipt for `message`.

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider
 from postroom.errors import MessageTooLarge, NotFound, PostroomError, ProtocolViolation
+from postroom.folding.fold import consumer
 from postroom.mail import projection
 from postroom.mail.clerk import Clerk
-from postroom.mail.fold import consumer
 from postroom.observe import get_logger
 from postroom.protocol import subjects
 from postroom.protocol.receipts import Reason, State

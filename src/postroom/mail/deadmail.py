@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from postroom.bus.port import MessageBusProvider
 from postroom.errors import Conflict, InvalidInput, NotFound, ProtocolViolation
+from postroom.folding.changes import DEADLETTERS, Changes, of_message
 from postroom.mail import projection, views
-from postroom.mail.changes import DEADLETTERS, Changes, of_message
 from postroom.mail.views import DeadLetter
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope

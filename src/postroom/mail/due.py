@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from postroom.errors import PostroomError
-from postroom.mail.changes import MAIL, Changes, Signal
+from postroom.folding.changes import MAIL, Changes, Signal
 from postroom.observe import get_logger
 from postroom.store.messages import MessageRow
 

@@ -15,8 +15,8 @@ from typing import TypeVar
 from postroom.a2a.messages import ROLE_AGENT, ROLE_USER, text_message
 from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.errors import InvalidInput, NotFound
+from postroom.folding.changes import Changes, of_message
 from postroom.mail import views
-from postroom.mail.changes import Changes, of_message
 from postroom.mail.directory import resolve
 from postroom.mail.submit import Submission, submit
 from postroom.mail.views import Alarm, Mail, Party, Post

@@ -1,21 +1,19 @@
 """The rules by which records of the log become rows (docs/architecture.md, One log, one projection).
 
-Plain functions of a connection and a record: no clock, no bus. The rows depend on the log alone, so folding it twice,
-or from the beginning, gives the same. Records come from agents and may be anything: one that breaks a rule is recorded
-or ignored, and never stops the fold.
+Rules as `folding.rules` wants them: a record that breaks one is recorded or ignored, and never stops the fold.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from postroom.a2a.messages import context_of, text_of
 from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
+from postroom.folding.changes import Change
+from postroom.folding.rules import Rule
 from postroom.mail.alerts import Alert
-from postroom.mail.changes import Change
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE, UID, is_uid
@@ -30,30 +28,6 @@ DEAD_REASON = "Postroom-Reason"
 DEAD_ATTEMPTS = "Postroom-Attempts"
 DEAD_DROPPED = "Postroom-Dropped"
 """Headers of a record in DEADLETTER; the last one marks that the letter with that sequence was dropped."""
-
-
-@dataclass(frozen=True, slots=True)
-class Folded:
-    """What folding some records did: `changes` to tell, and how many records had no effect."""
-
-    changes: tuple[Change, ...]
-    ignored: int
-
-
-def fold(connection: Connection, stream: str, batch: Sequence[Message]) -> Folded:
-    """Fold records of `stream` past its cursor, in their order, and move the cursor."""
-    position = records.cursor(connection, stream)
-    changes: list[Change] = []
-    ignored = 0
-    for record in batch:
-        if record.sequence <= position:
-            continue
-        done = _RULES[stream](connection, record)
-        ignored += not done
-        changes += done
-        position = record.sequence
-    records.set_cursor(connection, stream, position)
-    return Folded(tuple(changes), ignored)
 
 
 # ── INBOX ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -256,16 +230,14 @@ def _fold_alert(connection: Connection, record: Message) -> list[Change]:
     )
 
 
-_RULES: dict[str, Callable[[Connection, Message], list[Change]]] = {
-    "INBOX": _fold_message,
-    "RECEIPTS": _fold_receipt,
-    "FEED": _fold_post,
-    "DEADLETTER": _fold_dead_letter,
-    "ALERTS": _fold_alert,
+RULES: dict[str, tuple[Rule, ...]] = {
+    "INBOX": (_fold_message,),
+    "RECEIPTS": (_fold_receipt,),
+    "FEED": (_fold_post,),
+    "DEADLETTER": (_fold_dead_letter,),
+    "ALERTS": (_fold_alert,),
 }
-
-STREAMS = tuple(_RULES)
-"""The streams that are folded."""
+"""The streams of mail, and how they are folded."""
 
 
 def _change(kind: str, row: store.MessageRow) -> Change:

@@ -1,6 +1,6 @@
 """The tables.
 
-Two kinds, and the difference matters for `mail.retention.rebuild`: identity has its origin here; the projection is
+Two kinds, and the difference matters for `folding.rebuild`: identity has its origin here; the projection is
 folded from the log and holds nothing that the log (or a snapshot of it) does not say.
 """
 

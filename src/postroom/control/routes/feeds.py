@@ -12,7 +12,7 @@ from postroom.control import streaming
 from postroom.control.bodies import PostBody
 from postroom.control.context import Context
 from postroom.errors import InvalidInput, PostroomError
-from postroom.mail.changes import Change, of_chat, of_project
+from postroom.folding.changes import Change, of_chat, of_project
 from postroom.mail.views import Mail
 from postroom.protocol.ids import check_name
 

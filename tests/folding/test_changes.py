@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from postroom.errors import Refused
-from postroom.mail import changes as module
-from postroom.mail.changes import (
+from postroom.folding import changes as module
+from postroom.folding.changes import (
     ALERTS,
     MAIL,
     Change,

@@ -5,16 +5,20 @@ same transaction as the rows. A delivery that follows the cursor is folded as it
 that was lost on the way) the log itself is read from the cursor on. So no record is skipped and none counts twice,
 whatever the consumer remembers.
 
-Order of steps: commit, tell waiters, append what follows (`clerk`), acknowledge. A crash between any two of them
+Order of steps: commit, tell waiters, append what follows (`After`), acknowledge. A crash between any two of them
 repeats the rest.
+
+A stream may come after another: then what is in the other one when a record is met is folded before that record. What
+a record builds on was stored before it, so it is there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider
 from postroom.errors import (
@@ -27,9 +31,8 @@ from postroom.errors import (
     StateUnwritable,
     StoreLocked,
 )
-from postroom.mail import projection
-from postroom.mail.changes import Changes
-from postroom.mail.clerk import Clerk
+from postroom.folding.changes import Changes
+from postroom.folding.rules import Folded, Rules, fold
 from postroom.observe import get_logger
 from postroom.protocol.streams import ConsumerSpec
 from postroom.store import records
@@ -52,6 +55,9 @@ FIRST_RETRY = 0.1
 LAST_RETRY = 5.0
 """Seconds between attempts while the disk is full or the bus is away; nothing is lost meanwhile, so there is no end."""
 
+ORDER_WAIT = 30.0
+"""Seconds that a stream waits for one before it until that is told as a fault, and it waits on."""
+
 
 def consumer(stream: str) -> ConsumerSpec:
     """The post office's consumer on `stream`: it gives a record again for ever, since folding has no side to fail."""
@@ -68,6 +74,21 @@ class FoldStatistics:
     fault: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class After:
+    """What follows from folding a stream; doing it twice has no second effect.
+
+    Attributes:
+        settle: told the sequences that were delivered, after their commit and before they are acknowledged.
+        sweep: done once, at the start, when the stream is folded up to its end; None for nothing.
+        known: streams that are folded up to their end before the sweep; it would say again what they hold.
+    """
+
+    settle: Callable[[Sequence[int]], Awaitable[None]]
+    sweep: Callable[[], Awaitable[None]] | None = None
+    known: tuple[str, ...] = ()
+
+
 class Fold:
     """Folds all streams of the projection.
 
@@ -76,7 +97,9 @@ class Fold:
         admin: reads the log and makes the consumers.
         database: the projection.
         changes: told after each commit.
-        clerk: appends what follows from a fold.
+        rules: of the streams.
+        after: stream to what follows from folding it.
+        order: stream to those that it comes after; never in a circle.
     """
 
     def __init__(
@@ -85,15 +108,19 @@ class Fold:
         admin: BusAdmin,
         database: Database,
         changes: Changes,
-        clerk: Clerk,
+        rules: Rules,
+        after: Mapping[str, Sequence[After]],
+        order: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.bus = bus
         self.admin = admin
         self.database = database
         self.changes = changes
-        self.clerk = clerk
+        self.rules = rules
+        self.after = after
+        self.order = order or {}
         self.statistics = FoldStatistics()
-        self._streams = [_StreamFold(name, self) for name in projection.STREAMS]
+        self._streams = {name: _StreamFold(name, self) for name in rules}
 
     async def run(self) -> None:
         """Fold until cancelled.
@@ -102,18 +129,18 @@ class Fold:
             ExceptionGroup: of an `EnvironmentFault` where log and database do not belong together.
         """
         async with asyncio.TaskGroup() as tasks:
-            for stream in self._streams:
+            for stream in self._streams.values():
                 tasks.create_task(stream.run(), name=f"fold-{stream.name}")
 
     async def ready(self, timeout: float) -> None:
-        """Return when everything that was in the log at the start is folded.
+        """Return when everything that was in the log at the start is folded, and what follows from it appended.
 
         Raises:
             TimeoutError: it took longer than `timeout` seconds.
         """
         async with asyncio.timeout(timeout):
-            for stream in self._streams:
-                await stream.caught_up.wait()
+            for stream in self._streams.values():
+                await stream.swept.wait()
 
     async def reached(self, stream: str, sequence: int, timeout: float) -> None:
         """Return when `stream` is folded up to `sequence`.
@@ -126,7 +153,7 @@ class Fold:
 
     def stream(self, name: str) -> _StreamFold:
         """The part that folds that stream."""
-        return next(each for each in self._streams if each.name == name)
+        return self._streams[name]
 
     async def persistently(self, step: Callable[[], Awaitable[None]]) -> None:
         """Take `step` until it succeeds; `PASSING` faults are waited out, others are raised."""
@@ -148,6 +175,9 @@ class _StreamFold:
     def __init__(self, name: str, fold: Fold) -> None:
         self.name = name
         self.caught_up = asyncio.Event()
+        """Folded up to where the log ended at the start."""
+        self.swept = asyncio.Event()
+        """What followed from that is appended, too."""
         self._fold = fold
         self._position = 0
         self._moved = asyncio.Event()
@@ -156,11 +186,13 @@ class _StreamFold:
     async def run(self) -> None:
         fold = self._fold
         await fold.persistently(self._catch_up)
-        if self.name == "INBOX":
-            # Receipts that are in the log already must be known, or they would be said again.
-            await fold.stream("RECEIPTS").caught_up.wait()
-            await fold.persistently(fold.clerk.sweep)
         self.caught_up.set()
+        for after in self._after:
+            for name in after.known:
+                await fold.stream(name).caught_up.wait()
+            if after.sweep is not None:
+                await fold.persistently(after.sweep)
+        self.swept.set()
         await fold.persistently(lambda: fold.admin.ensure_consumer(consumer(self.name)))
         subscription = await fold.bus.consume(self.name, DURABLE, self._queue.put, batch=BATCH)
         try:
@@ -168,6 +200,10 @@ class _StreamFold:
                 await self._take(await self._next_batch())
         finally:
             await subscription.close()
+
+    @property
+    def _after(self) -> Sequence[After]:
+        return self._fold.after.get(self.name, ())
 
     async def reached(self, sequence: int) -> None:
         while self._position < sequence:
@@ -182,9 +218,9 @@ class _StreamFold:
 
     async def _take(self, deliveries: Sequence[Delivery]) -> None:
         await self._fold.persistently(lambda: self._project([d.message for d in deliveries]))
-        if self.name == "INBOX":
-            seqs = [delivery.message.sequence for delivery in deliveries]
-            await self._fold.persistently(lambda: self._fold.clerk.settle(seqs))
+        seqs = [delivery.message.sequence for delivery in deliveries]
+        for after in self._after:
+            await self._fold.persistently(partial(after.settle, seqs))
         await self._fold.persistently(lambda: _ack(deliveries))
 
     async def _project(self, messages: Sequence[Message]) -> None:
@@ -202,8 +238,8 @@ class _StreamFold:
         """Fold the log from the cursor to its present end."""
         fold = self._fold
         self._position = await fold.database.read(lambda c: records.cursor(c, self.name))
-        self._moved.set()
-        if await fold.admin.last_sequence(self.name) < self._position:
+        end = await fold.admin.last_sequence(self.name)
+        if end < self._position:
             raise EnvironmentFault(
                 f"the database is ahead of the log of {self.name}: they do not belong together",
                 remedy="postroom admin rebuild",
@@ -216,19 +252,32 @@ class _StreamFold:
                 batch = []
         if batch:
             await self._commit(batch)
+        self._move(end)  # what is missing before it was deleted, and will never come
+
+    def _move(self, position: int) -> None:
+        self._position = max(self._position, position)
+        self._moved.set()
 
     async def _commit(self, batch: Sequence[Message]) -> None:
+        await self._await_those_before()
         done = await self._folded(batch)
-        self._position = batch[-1].sequence
-        self._moved.set()
+        self._move(batch[-1].sequence)
         self._fold.statistics.folded += len(batch)
         self._fold.statistics.ignored += done.ignored
         self._fold.changes.publish(done.changes)
 
-    async def _folded(self, batch: Sequence[Message]) -> projection.Folded:
-        write = self._fold.database.write
+    async def _await_those_before(self) -> None:
+        for name in self._fold.order.get(self.name, ()):
+            last = await self._fold.admin.last_sequence(name)
+            try:
+                await self._fold.reached(name, last, ORDER_WAIT)
+            except TimeoutError as error:
+                raise RequestTimeout(f"{self.name} waits for {name} to be folded") from error
+
+    async def _folded(self, batch: Sequence[Message]) -> Folded:
+        write, rules = self._fold.database.write, self._fold.rules
         try:
-            return await write(lambda c: projection.fold(c, self.name, batch))
+            return await write(lambda c: fold(c, rules, self.name, batch))
         except PostroomError:
             raise
         except Exception:
@@ -237,17 +286,17 @@ class _StreamFold:
             log.exception("a batch of %s could not be folded", self.name)
         return _joined([await self._folded_alone(record) for record in batch])
 
-    async def _folded_alone(self, record: Message) -> projection.Folded:
-        write = self._fold.database.write
+    async def _folded_alone(self, record: Message) -> Folded:
+        write, rules = self._fold.database.write, self._fold.rules
         try:
-            return await write(lambda c: projection.fold(c, self.name, [record]))
+            return await write(lambda c: fold(c, rules, self.name, [record]))
         except PostroomError:
             raise
         except Exception:
             log.exception("record %d of %s was passed over", record.sequence, self.name)
         self._fold.statistics.poisoned += 1
         await write(lambda c: records.set_cursor(c, self.name, record.sequence))
-        return projection.Folded((), 1)
+        return Folded((), 1)
 
 
 async def _ack(deliveries: Iterable[Delivery]) -> None:
@@ -257,7 +306,7 @@ async def _ack(deliveries: Iterable[Delivery]) -> None:
         )  # lost on the way: folded already, it comes again for nothing
 
 
-def _joined(parts: Iterable[projection.Folded]) -> projection.Folded:
+def _joined(parts: Iterable[Folded]) -> Folded:
     together = list(parts)
     changes = tuple(change for part in together for change in part.changes)
-    return projection.Folded(changes, sum(part.ignored for part in together))
+    return Folded(changes, sum(part.ignored for part in together))

@@ -47,10 +47,17 @@ def of_project(project: str) -> Topic:
     return ("project", project)
 
 
+def of_task(task: str) -> Topic:
+    """Everything about the task with that id."""
+    return ("task", task)
+
+
 ALERTS: Topic = ("alerts",)
 DEADLETTERS: Topic = ("deadletters",)
 MAIL: Topic = ("mail",)
 """New messages to anyone."""
+TASKS: Topic = ("tasks",)
+"""New tasks, and every change of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +65,13 @@ class Change:
     """Something that was committed.
 
     Attributes:
-        kind: `mail` (new message), `receipt` (new state), `post`, `alert` or `deadletter`.
-        seq: of the message in INBOX, the post in FEED, the alert in ALERTS, the letter in DEADLETTER.
-        state: of the message, else "".
+        kind: `mail` (new message), `receipt` (new state), `post`, `alert`, `deadletter` or `task`.
+        seq: of the message in INBOX, the post in FEED, the alert in ALERTS, the letter in DEADLETTER, the task's record
+            in TASKS (0 for a new task).
+        id: of the message, the post or the task.
+        sender: of the message or the post; who asked for the task.
+        recipient: of the message; who is to run the task.
+        state: of the message or the task, else "".
     """
 
     kind: str
@@ -81,6 +92,8 @@ class Change:
         if self.kind == "deadletter":
             return (DEADLETTERS,)
         agents = {of_agent(self.sender), of_agent(self.recipient)}
+        if self.kind == "task":
+            return (TASKS, of_task(self.id), *sorted(agents))
         topics = (of_message(self.id), of_chat(self.sender, self.recipient), *sorted(agents))
         return (MAIL, *topics) if self.kind == "mail" else topics
 
@@ -163,7 +176,7 @@ class Changes:
             Refused: too many listen.
         """
         if self._count >= MAX_WATCHES:
-            raise Refused("too many wait for mail", remedy="try again in a moment")
+            raise Refused("too many wait for changes", remedy="try again in a moment")
         listener = Listener(limit)
         if self._closed:
             listener.close()

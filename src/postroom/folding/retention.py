@@ -1,0 +1,120 @@
+"""How long the log keeps what is over.
+
+A record is deleted when its part of the house says that it is over, by a verified copy of the database: what the
+copy does not know yet is not over. Until then the log only grows, and a full stream refuses new records instead of
+losing old ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from postroom.bus.port import BusAdmin, Message
+from postroom.errors import InvalidInput, PostroomError
+from postroom.observe import get_logger
+from postroom.store import records, snapshot
+from postroom.store.database import Connection, Database
+
+log = get_logger(__name__)
+
+INTERVAL = 3600.0
+"""Seconds between two runs."""
+
+KEEP = 86400.0
+"""Seconds that what is final is kept; more than the server's window of de-duplication."""
+
+SCAN = 5000
+"""Records of one stream that one run looks at; the next one goes on behind them."""
+
+Over = Callable[[Connection, Message, float], bool]
+"""Whether a record is over: from the copy, the record, and the instant before which it must have been final."""
+
+
+def covered(copy: Connection, stream: str, record: Message) -> bool:
+    """Whether the copy knows what the record says."""
+    return record.sequence <= records.cursor(copy, stream)
+
+
+class Retention:
+    """Shortens the log.
+
+    Args:
+        admin: reads and deletes records.
+        database: the projection, in a file.
+        folder: for the copy.
+        over: the streams that are shortened, and what is over in each.
+        clock: seconds since the epoch.
+        keep: seconds that what is final is kept.
+    """
+
+    def __init__(
+        self,
+        admin: BusAdmin,
+        database: Database,
+        folder: Path,
+        over: Mapping[str, Over],
+        clock: Callable[[], float] = time.time,
+        keep: float = KEEP,
+    ) -> None:
+        self._admin = admin
+        self._database = database
+        self._folder = folder
+        self._over = over
+        self._clock = clock
+        self._keep = keep
+        self._scanned = dict.fromkeys(over, 0)
+
+    async def run(self) -> None:
+        """Shorten the log every `INTERVAL` seconds until cancelled."""
+        while True:
+            await asyncio.sleep(INTERVAL * random.uniform(0.9, 1.1))  # noqa: S311 (jitter)
+            try:
+                deleted = await self.shorten()
+            except PostroomError as error:
+                log.warning("the log could not be shortened: %s", error)
+            else:
+                log.info("%d records were deleted from the log", deleted)
+
+    async def shorten(self) -> int:
+        """Take a copy, and delete what it covers and nobody needs any more; returns how many records.
+
+        Raises:
+            InvalidInput: the database is in memory.
+            StateUnwritable: there is no room for the copy; nothing was deleted.
+            EnvironmentFault: the copy is damaged; nothing was deleted.
+        """
+        if self._database.path is None:
+            raise InvalidInput("a database in memory has nothing to fall back to")
+        copy = await asyncio.to_thread(snapshot.take, self._database.path, self._folder)
+        before = self._clock() - self._keep
+        deleted = 0
+        for stream, over in self._over.items():
+            batch = await self._scan(stream)
+            for sequence in await asyncio.to_thread(_those_over, copy, over, batch, before):
+                await self._admin.delete(stream, sequence)
+                deleted += 1
+        await self._database.write(lambda c: records.forget_early_receipts(c, before))
+        return deleted
+
+    async def _scan(self, stream: str) -> list[Message]:
+        batch: list[Message] = []
+        async for record in self._admin.replay(stream, after=self._scanned[stream]):
+            batch.append(record)
+            if len(batch) == SCAN:
+                break
+        # At the end it begins anew: what was open at the front may be final by then.
+        self._scanned[stream] = batch[-1].sequence if len(batch) == SCAN else 0
+        return batch
+
+
+def _those_over(copy: Path, over: Over, batch: list[Message], before: float) -> list[int]:
+    with snapshot.opened(copy) as connection:
+        return [
+            record.sequence
+            for record in batch
+            if record.timestamp < before and over(connection, record, before)
+        ]
