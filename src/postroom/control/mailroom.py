@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import nats
@@ -19,11 +20,15 @@ from postroom.bus.nats.bus import NatsBus
 from postroom.bus.supervisor import Supervisor
 from postroom.errors import ServerFailed
 from postroom.folding.changes import Changes
-from postroom.folding.fold import Fold
+from postroom.folding.fold import Fold, all_after
 from postroom.folding.retention import Retention
+from postroom.folding.rules import together
 from postroom.identity.credential import Credential
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
+from postroom.mail import projection
+from postroom.mail import retention as mail_retention
+from postroom.mail.alerts import Alert, raise_alert
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletters import DeadLetterMover
 from postroom.mail.deadmail import DeadMail
@@ -31,8 +36,6 @@ from postroom.mail.directory import Directory
 from postroom.mail.due import Watch
 from postroom.mail.expiry import Expiry
 from postroom.mail.office import PostOffice
-from postroom.mail.projection import RULES
-from postroom.mail.retention import OVER
 from postroom.mail.stale import Stale
 from postroom.observe import get_logger
 from postroom.protocol.ids import CONTROL_PLANE, NAME
@@ -40,8 +43,18 @@ from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
+from postroom.tasks import retention as task_retention
+from postroom.tasks import rules as task_rules
+from postroom.tasks.chain import Chain
+from postroom.tasks.clerk import TaskClerk
 
 log = get_logger(__name__)
+
+RULES = together(projection.RULES, task_rules.RULES)
+"""How the streams are folded, each behind those that it builds on."""
+
+OVER = mail_retention.OVER | task_retention.OVER
+"""What is deleted from the log."""
 
 FOLD_DEADLINE = 60.0
 """Seconds for folding, at the start, what the log holds beyond SQL."""
@@ -53,6 +66,8 @@ class Mailroom:
 
     Attributes:
         bus, admin: the control plane's connection to core.
+        fold: to wait until what was stored is folded.
+        chain: to end tasks whose worker cannot.
         owner: the operator.
         crew: for background work; the death of one task ends the post room.
     """
@@ -65,8 +80,16 @@ class Mailroom:
     changes: Changes
     office: PostOffice
     deadletters: DeadMail
+    fold: Fold
     clerk: Clerk
+    chain: Chain
+    task_clerk: TaskClerk
     crew: Crew
+
+    async def sweep(self) -> None:
+        """End what waits for an agent that was retired: messages to it, tasks that it had taken."""
+        await self.clerk.sweep()
+        await self.task_clerk.end_hopeless()
 
 
 async def open_mailroom(
@@ -86,7 +109,10 @@ async def open_mailroom(
     changes = Changes()
     stack.callback(changes.close)
     clerk = Clerk(bus, database)
-    fold = Fold(bus, admin, database, changes, RULES, clerk.after)
+    chain = Chain(bus, admin, database)
+    task_clerk = TaskClerk(bus, database, chain, alert=partial(_raise_alert, bus))
+    after = all_after(clerk.after, task_clerk.after)
+    fold = Fold(bus, admin, database, changes, RULES, after, task_rules.ORDER)
     crew = await stack.enter_async_context(hire())
     crew.start(fold.run(), "fold")
     crew.start(DeadLetterMover(bus, admin, database, clerk).run(), "dead-letters")
@@ -104,9 +130,16 @@ async def open_mailroom(
         changes=changes,
         office=PostOffice(bus, admin, database, changes, space=_space(settings)),
         deadletters=DeadMail(bus, database, changes),
+        fold=fold,
         clerk=clerk,
+        chain=chain,
+        task_clerk=task_clerk,
         crew=crew,
     )
+
+
+async def _raise_alert(bus: NatsBus, kind: str, about: str, text: str) -> None:
+    await raise_alert(bus, Alert(text, kind, about))
 
 
 def _space(settings: Settings) -> Callable[[], None]:

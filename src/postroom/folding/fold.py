@@ -89,6 +89,15 @@ class After:
     known: tuple[str, ...] = ()
 
 
+def all_after(*parts: Mapping[str, Sequence[After]]) -> dict[str, list[After]]:
+    """What follows in several parts of the house, in their order."""
+    joined: dict[str, list[After]] = {}
+    for part in parts:
+        for stream, following in part.items():
+            joined.setdefault(stream, []).extend(following)
+    return joined
+
+
 class Fold:
     """Folds all streams of the projection.
 

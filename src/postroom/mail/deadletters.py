@@ -19,7 +19,9 @@ from postroom.folding.fold import consumer
 from postroom.mail import projection
 from postroom.mail.clerk import Clerk
 from postroom.observe import get_logger
-from postroom.protocol import subjects
+from postroom.protocol import priority, subjects
+from postroom.protocol.ids import CONTROL_PLANE
+from postroom.protocol.priority import Update
 from postroom.protocol.receipts import Reason, State
 from postroom.protocol.records import read_record
 from postroom.protocol.streams import ACK_WAIT
@@ -33,7 +35,8 @@ log = get_logger(__name__)
 STREAM = "ADVISORIES"
 
 MOVED = frozenset({"INBOX", "PRIORITY"})
-"""Streams whose messages become dead letters. A receipt or a post that one agent did not take is nobody's loss."""
+"""Streams whose messages become dead letters: mail, and what somebody wants of a task (an end, an answer). A receipt, a
+post or news of a task that one agent did not take is nobody's loss."""
 
 KEPT_BYTES = 512 * 1024
 """How much of a payload too large for a dead letter is kept (no message of ours is; a stranger's record may be)."""
@@ -153,6 +156,12 @@ class DeadLetterMover:
                 "%s refused a delivery that it never had: %s", advisory.consumer, advisory.origin
             )
             return True
+        if advisory.stream == "PRIORITY" and _is_update(message):
+            # News of a task that its requester did not take: the task itself says what it said.
+            log.warning(
+                "%s did not take an update of a task: %s", advisory.consumer, advisory.reason
+            )
+            return True
         row, folded = await self._database.read(lambda c: _known(c, advisory))
         if row is None and advisory.stream == "INBOX":
             return folded
@@ -209,6 +218,15 @@ def _is_of_consumer(advisory: Advisory, message: Message) -> bool:
     """
     tokens = message.subject.split(".")
     return len(tokens) == 4 and tokens[1] == advisory.consumer
+
+
+def _is_update(message: Message) -> bool:
+    """Whether it is an update of a task from the control plane; from anyone else it is a stranger's record."""
+    try:
+        record = priority.decode(message.payload)
+    except ProtocolViolation:
+        return False
+    return isinstance(record, Update) and message.sender_uid == CONTROL_PLANE
 
 
 def _known(connection: Connection, advisory: Advisory) -> tuple[MessageRow | None, bool]:

@@ -173,6 +173,12 @@ def recent_alerts(connection: Connection, limit: int) -> list[AlertRow]:
     return all_of(connection, AlertRow, found)
 
 
+def alert_raised(connection: Connection, kind: str, about: str) -> bool:
+    """Whether the post office has raised an alert of that kind about that (what others say it is about is not kept)."""
+    found = select(alerts.c.seq).where(alerts.c.kind == kind, alerts.c.about == about).limit(1)
+    return connection.execute(found).first() is not None
+
+
 def keep_early_receipt(connection: Connection, row: EarlyReceipt) -> None:
     """Keep a receipt until its message is folded."""
     connection.execute(insert(early_receipts).values(**asdict(row)).on_conflict_do_nothing())

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     and_,
     case,
@@ -13,6 +14,7 @@ from sqlalchemy import (
     false,
     func,
     literal_column,
+    or_,
     select,
     update,
 )
@@ -242,12 +244,20 @@ def interrupted(connection: Connection) -> list[TaskHead]:
     return all_of(connection, TaskHead, found.order_by(a2a_tasks.c.requested_seq).limit(MAX_PAGE))
 
 
-def undelivered_dead(connection: Connection, after: int = 0) -> list[tuple[TaskRow, str]]:
-    """Tasks that nobody has taken and whose request is dead, each with the reason, past INBOX `after`."""
+def undelivered_dead(
+    connection: Connection, after: int = 0, *, seqs: Collection[int] | None = None
+) -> list[tuple[TaskRow, str]]:
+    """Tasks that nobody has taken and whose request is dead, each with the reason.
+
+    Args:
+        connection: to read from.
+        after: only requests past this sequence of INBOX.
+        seqs: only requests at these sequences; None for all.
+    """
     found = (
         select(*_ROW, messages.c.reason)
         .join(messages, messages.c.seq == a2a_tasks.c.requested_seq)
-        .where(_UNTAKEN, a2a_tasks.c.requested_seq > after)
+        .where(_UNTAKEN, _requested(after, seqs))
         .where(messages.c.state == State.DEAD.value)
         .order_by(a2a_tasks.c.requested_seq)
         .limit(BATCH)
@@ -258,12 +268,14 @@ def undelivered_dead(connection: Connection, after: int = 0) -> list[tuple[TaskR
     ]
 
 
-def misdirected(connection: Connection, after: int = 0) -> list[TaskRow]:
-    """Tasks that nobody has taken and that were given to somebody who takes none: a person."""
+def misdirected(
+    connection: Connection, after: int = 0, *, seqs: Collection[int] | None = None
+) -> list[TaskRow]:
+    """Tasks that nobody has taken and that were given to somebody who takes none: a person. Arguments as above."""
     found = (
         select(*_ROW)
         .join(agents, agents.c.uid == a2a_tasks.c.worker)
-        .where(_UNTAKEN, a2a_tasks.c.requested_seq > after, agents.c.kind == "human")
+        .where(_UNTAKEN, _requested(after, seqs), agents.c.kind == "human")
     )
     return all_of(connection, TaskRow, found.order_by(a2a_tasks.c.requested_seq).limit(BATCH))
 
@@ -276,3 +288,33 @@ def orphaned(connection: Connection, after: int = 0) -> list[TaskRow]:
     found = select(*_ROW).where(_OPEN, a2a_tasks.c.seq > 0, retired)
     found = found.where(a2a_tasks.c.requested_seq > after).order_by(a2a_tasks.c.requested_seq)
     return all_of(connection, TaskRow, found.limit(BATCH))
+
+
+def behind(
+    connection: Connection, after: int = 0, *, ids: Collection[str] | None = None
+) -> list[tuple[TaskHead, State]]:
+    """Tasks whose request does not yet say that they were taken or have ended, each with what it should say.
+
+    Args:
+        connection: to read from.
+        after: only requests past this sequence of INBOX.
+        ids: only these tasks; None for all.
+    """
+    unseen = messages.c.state.in_((State.ACCEPTED.value, State.DELIVERED.value))
+    found = (
+        select(*_HEAD)
+        .join(messages, messages.c.seq == a2a_tasks.c.requested_seq)
+        .where(messages.c.final == false(), a2a_tasks.c.seq > 0)
+        .where(or_(a2a_tasks.c.final, unseen), a2a_tasks.c.requested_seq > after)
+        .order_by(a2a_tasks.c.requested_seq)
+        .limit(BATCH)
+    )
+    if ids is not None:
+        found = found.where(a2a_tasks.c.id.in_(ids))
+    heads = all_of(connection, TaskHead, found)
+    return [(head, State.ANSWERED if head.final else State.SEEN) for head in heads]
+
+
+def _requested(after: int, seqs: Collection[int] | None) -> ColumnElement[bool]:
+    past = a2a_tasks.c.requested_seq > after
+    return past if seqs is None else and_(past, a2a_tasks.c.requested_seq.in_(seqs))

@@ -1,0 +1,107 @@
+"""Ending a task in the name of its worker, where the worker cannot: as the next link of its chain, like any record."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from postroom.a2a.records import TaskRecord
+from postroom.a2a.tasks import agent_message, apply, status_update
+from postroom.bus.port import BusAdmin, MessageBusProvider
+from postroom.errors import LostUpdate, MessageTooLarge
+from postroom.observe import get_logger
+from postroom.protocol.ids import CONTROL_PLANE
+from postroom.protocol.tasks import TaskState, chain, chain_headers
+from postroom.store import records, tasks
+from postroom.store.database import Connection, Database
+from postroom.store.tasks import TaskRow
+
+log = get_logger(__name__)
+
+MOST_STRAY = 1000
+"""Records that do not count and are deleted at once to make room for one that does."""
+
+
+def ended(row: TaskRow, state: TaskState, why: str, at: float) -> TaskRecord:
+    """The record by which the control plane ends a task.
+
+    Args:
+        row: the task as it is.
+        state: a final one.
+        why: for people.
+        at: seconds since the epoch.
+    """
+    task = json.loads(row.snapshot)
+    event = status_update(task, state, at, agent_message(task, why))
+    record = TaskRecord(
+        apply(task, event),
+        row.request,
+        row.requester,
+        event if row.seq else None,
+        row.attempt,
+        row.lost,
+        CONTROL_PLANE,
+    )
+    try:
+        record.encode()
+    except MessageTooLarge:
+        # No room for one more line: that it is over matters more than what it held, which its events still say.
+        bare = {"id": task["id"], "contextId": task["contextId"], "status": record.task["status"]}
+        return replace(record, task=bare)
+    return record
+
+
+class Chain:
+    """Appends records of the control plane to tasks' chains.
+
+    Args:
+        bus: connection of the control plane.
+        admin: reads and deletes records.
+        database: the projection.
+    """
+
+    def __init__(self, bus: MessageBusProvider, admin: BusAdmin, database: Database) -> None:
+        self._bus = bus
+        self._admin = admin
+        self._database = database
+
+    async def append(self, row: TaskRow, record: TaskRecord) -> int:
+        """Store `record` as the one that follows `row`; returns its sequence.
+
+        Raises:
+            LostUpdate: another record follows already, perhaps our own of a moment ago; read the task again.
+            StreamFull, RequestTimeout, BusDisconnected: it is not, or perhaps not, in the log.
+        """
+        try:
+            return await self._publish(row, record)
+        except LostUpdate:
+            if not await self._delete_stray(row):
+                raise
+        return await self._publish(row, record)
+
+    async def _publish(self, row: TaskRow, record: TaskRecord) -> int:
+        headers = chain_headers(row.worker, row.id, row.seq)
+        subject = record.subject(row.worker)
+        stored = await self._bus.publish(subject, record.encode(), metadata=headers)
+        return 0 if stored is None else stored.sequence
+
+    async def _delete_stray(self, row: TaskRow) -> bool:
+        """Delete what a worker stored on the chain beside its rules: it does not count, and nothing can follow it."""
+        chained = (chain(row.worker, row.id),)
+        found: list[int] = []
+        async for record in self._admin.replay("TASKS", after=row.seq, subjects=chained):
+            found.append(record.sequence)
+            if len(found) == MOST_STRAY:
+                break
+        if not found or not await self._database.read(lambda c: _do_not_count(c, row, found[-1])):
+            return False
+        log.warning("%d records of task %s do not count and are deleted", len(found), row.id)
+        for sequence in found:
+            await self._admin.delete("TASKS", sequence)
+        return True
+
+
+def _do_not_count(connection: Connection, row: TaskRow, last: int) -> bool:
+    """Whether the task is folded past `last` and is still as it was."""
+    now = tasks.task_by_id(connection, row.id)
+    return now is not None and now.seq == row.seq and records.cursor(connection, "TASKS") >= last

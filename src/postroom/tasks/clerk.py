@@ -1,0 +1,270 @@
+"""What the post office itself says about tasks: appended to the log, after what it follows from is folded.
+
+It tells those who asked for a task of its changes, a person of its questions, and ends a task that nobody will ever
+run. Each of these may be said twice, after a crash, and has no second effect: an update carries its sequence, an end
+is a link of the task's chain, an alert is known by what it is about, a receipt moves a message forward once.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from postroom.a2a.tasks import status_update
+from postroom.bus.port import MessageBusProvider
+from postroom.errors import LostUpdate, StreamFull
+from postroom.folding.fold import After
+from postroom.observe import get_logger
+from postroom.protocol import priority, subjects
+from postroom.protocol.priority import Update
+from postroom.protocol.receipts import Receipt, State
+from postroom.protocol.tasks import TaskState
+from postroom.protocol.text import one_line
+from postroom.store import agents, records, tasks
+from postroom.store.agents import Agent
+from postroom.store.database import Connection, Database
+from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
+from postroom.tasks.chain import Chain, ended
+
+log = get_logger(__name__)
+
+ALERT = "input-required"
+"""Kind of the alert that a task waits for somebody."""
+
+SHORT_ID = 8
+"""Characters of an id that people are shown."""
+
+AT_ONCE = 16
+"""Changes that are read at once: each may have a large snapshot."""
+
+MOST_ENDED = 4096
+"""Ends that are remembered until they are folded."""
+
+QUESTION = 300
+"""Characters of a question that an alert shows."""
+
+MOST_ALERTS = 20
+ALERT_WINDOW = 600.0
+"""A worker's questions raise so many alerts in so many seconds at most; the others are seen in the list of tasks."""
+
+Alert = Callable[[str, str, str], Awaitable[None]]
+"""Raise an alert: kind, what it is about, text."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A change, the task as it is now, and its parties (None: there is no such agent)."""
+
+    event: TaskEventRow
+    task: TaskRow
+    requester: Agent | None
+    worker: Agent | None
+
+
+class TaskClerk:
+    """Finds what follows from the fold of tasks, and says so.
+
+    Args:
+        bus: connection of the control plane.
+        database: the projection.
+        chain: ends tasks.
+        alert: raises alerts.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        bus: MessageBusProvider,
+        database: Database,
+        chain: Chain,
+        alert: Alert,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._bus = bus
+        self._database = database
+        self._chain = chain
+        self._alert = alert
+        self._clock = clock
+        # Ends that were appended and are perhaps not folded yet: task to the sequence that it ended behind.
+        self._ended: dict[str, int] = {}
+        self._contested = False
+        self._alerts: dict[str, tuple[float, int]] = {}
+
+    @property
+    def after(self) -> dict[str, list[After]]:
+        """What the fold has this clerk do."""
+        return {
+            "INBOX": [After(self.settle_requests)],
+            "RECEIPTS": [After(self.settle_receipts)],
+            "TASKS": [
+                After(self.settle_records, self.sweep, known=("INBOX", "RECEIPTS", "ALERTS"))
+            ],
+        }
+
+    async def settle_requests(self, seqs: Collection[int]) -> None:
+        """End the tasks requested by the records of INBOX at `seqs` that nobody can ever take."""
+        await self._end_undelivered(seqs)
+        await self._end_misdirected(seqs)
+
+    async def settle_receipts(self, _: Collection[int]) -> None:
+        """End the tasks whose request died, or whose worker was removed: a receipt says so of each open message."""
+        await self.end_hopeless()
+
+    async def settle_records(self, seqs: Sequence[int]) -> None:
+        """Tell of the changes that the records of TASKS at `seqs` made."""
+        for start in range(0, len(seqs), AT_ONCE):
+            part = seqs[start : start + AT_ONCE]
+            for told in await self._database.read(partial(_told, seqs=part)):
+                await self._tell_requester(told)
+                await self._tell_people(told.event.seq, told.task, told.worker)
+        ids = {e.task for e in await self._database.read(partial(tasks.events_at, seqs=seqs))}
+        await self._report(await self._database.read(partial(tasks.behind, ids=ids)))
+        if self._contested:
+            await self.end_hopeless()
+
+    async def sweep(self) -> None:
+        """Everything that is not said yet, but for updates, whose records come again; after a start."""
+        await self.end_hopeless()
+        after = 0
+        while found := await self._database.read(partial(tasks.behind, after=after)):
+            await self._report(found)
+            after = found[-1][0].requested_seq
+        for task, worker in await self._database.read(_interrupted):
+            await self._tell_people(task.seq, task, worker)
+
+    async def end_hopeless(self) -> None:
+        """End every open task that nobody will ever run; also when an agent was retired."""
+        self._contested = False
+        await self._end_undelivered()
+        await self._end_misdirected()
+        after = 0
+        while rows := await self._database.read(partial(tasks.orphaned, after=after)):
+            for row in rows:
+                await self._end(row, TaskState.FAILED, "the worker was removed")
+            after = rows[-1].requested_seq
+
+    # ── ends ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _end_undelivered(self, seqs: Collection[int] | None = None) -> None:
+        after = 0
+        while dead := await self._database.read(
+            partial(tasks.undelivered_dead, after=after, seqs=seqs)
+        ):
+            for row, reason in dead:
+                name = await self._name(row.worker)
+                await self._end(row, TaskState.FAILED, f"never reached {name}: {reason}")
+            after = dead[-1][0].requested_seq
+
+    async def _end_misdirected(self, seqs: Collection[int] | None = None) -> None:
+        after = 0
+        while rows := await self._database.read(partial(tasks.misdirected, after=after, seqs=seqs)):
+            for row in rows:
+                why = f"{await self._name(row.worker)} is a person, and tasks are for agents"
+                await self._end(row, TaskState.REJECTED, why)
+            after = rows[-1].requested_seq
+
+    async def _end(self, row: TaskRow, state: TaskState, why: str) -> None:
+        if self._ended.get(row.id) == row.seq:
+            return
+        try:
+            await self._chain.append(row, ended(row, state, why, self._clock()))
+        except LostUpdate:
+            # Somebody else wrote. Whether that counts is known when it is folded.
+            self._contested = True
+            return
+        self._ended[row.id] = row.seq
+        if len(self._ended) > MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
+
+    async def _name(self, uid: str) -> str:
+        agent = await self._database.read(lambda c: agents.agent_by_uid(c, uid))
+        return _shown(agent, uid)
+
+    # ── what is told ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _tell_requester(self, told: _Told) -> None:
+        event, task, state = told.event, told.task, TaskState(told.event.state)
+        ends = state.terminal or state.interrupted
+        requester = told.requester
+        if requester is None or requester.retired or requester.kind == "human":
+            return
+        if not ends and not task.stream:
+            return
+        update = Update(
+            task=task.id,
+            worker=task.worker,
+            request=task.request,
+            sequence=event.seq,
+            attempt=event.attempt,
+            state=state,
+            update=_update(event, task, whole=ends),
+        )
+        subject = subjects.priority(task.requester, self._bus.uid)
+        try:
+            await self._bus.publish(subject, priority.encode(update))
+        except StreamFull as error:
+            # What others are told must not wait for room. The requester can still ask.
+            log.warning("%s was not told of task %s: %s", task.requester, task.id, error)
+
+    async def _tell_people(self, seq: int, task: TaskHead, worker: Agent | None) -> None:
+        if task.seq != seq or not TaskState(task.state).interrupted:
+            return
+        about = f"{task.id}/{seq}"
+        if await self._database.read(lambda c: records.alert_raised(c, ALERT, about)):
+            return
+        if not self._may_alert(task.worker):
+            log.warning("worker %s asks too often; no alert about task %s", task.worker, task.id)
+            return
+        short = task.id[:SHORT_ID]
+        text = (
+            f"{_shown(worker, task.worker)} asks about task {short}: "
+            f"{one_line(task.said, QUESTION)}; postroom task answer {short} TEXT"
+        )
+        await self._alert(ALERT, about, text)
+
+    def _may_alert(self, worker: str) -> bool:
+        now = self._clock()
+        began, count = self._alerts.get(worker, (now, 0))
+        if now - began >= ALERT_WINDOW:
+            began, count = now, 0
+        self._alerts[worker] = began, count + 1
+        return count < MOST_ALERTS
+
+    async def _report(self, behind: Sequence[tuple[TaskHead, State]]) -> None:
+        """Append the receipts of requests: seen when the task was taken, answered when it has ended."""
+        for task, state in behind:
+            receipt = Receipt(task.request, task.worker, state, self._clock())
+            subject = subjects.receipts(task.requester, self._bus.uid)
+            await self._bus.publish(subject, receipt.encode())
+
+
+def _told(connection: Connection, seqs: Sequence[int]) -> list[_Told]:
+    found = []
+    for event in tasks.events_at(connection, seqs):
+        task = tasks.task_by_id(connection, event.task)
+        if task is not None:
+            known = agents.agents_by_uid(connection, (task.requester, task.worker))
+            found.append(_Told(event, task, known.get(task.requester), known.get(task.worker)))
+    return found
+
+
+def _interrupted(connection: Connection) -> list[tuple[TaskHead, Agent | None]]:
+    rows = tasks.interrupted(connection)
+    known = agents.agents_by_uid(connection, (row.worker for row in rows))
+    return [(row, known.get(row.worker)) for row in rows]
+
+
+def _update(event: TaskEventRow, task: TaskRow, *, whole: bool) -> dict:
+    if task.seq == event.seq and (whole or not event.event):
+        return {"task": json.loads(task.snapshot)}
+    if event.event:
+        return json.loads(event.event)
+    bare = {"id": task.id, "contextId": task.context_id}
+    return status_update(bare, TaskState(event.state), event.at)
+
+
+def _shown(agent: Agent | None, uid: str) -> str:
+    return f"@{agent.nick}" if agent is not None else uid

@@ -1,0 +1,161 @@
+"""The rules by which tasks become rows: the request from INBOX, each change from TASKS (docs/architecture.md, Tasks).
+
+A worker may store anything under its own uid. A record counts only if it is the next link of the chain of a task that
+somebody asked this worker for; whatever else there is has no effect at all.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from postroom.a2a.records import MAX_TASK_BYTES, TaskRecord
+from postroom.a2a.tasks import new_task, state_of, status_text
+from postroom.bus.port import Message
+from postroom.errors import InvalidInput, ProtocolViolation
+from postroom.folding.changes import Change
+from postroom.folding.rules import Rule
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.ids import UID
+from postroom.protocol.tasks import TaskState, allowed, follows, parse_task_subject, task_id
+from postroom.store import messages, tasks
+from postroom.store.database import Connection
+from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
+
+MAX_SAID = 1000
+"""Characters of what was said with a state that lists show."""
+
+MAX_EVENT_BYTES = MAX_TASK_BYTES + 4096
+"""Largest event: what it brings is in the snapshot, too."""
+
+
+def fold_request(connection: Connection, record: Message) -> list[Change]:
+    """A record of INBOX: if it asks for a task, that is there from now on. Comes behind mail's own rule."""
+    if b'"request"' not in record.payload and b"\\u" not in record.payload:
+        return []  # spares most messages from being read twice
+    message = messages.message_at(connection, record.sequence)
+    try:
+        envelope = Envelope.decode(record.payload)
+    except ProtocolViolation:
+        return []
+    if message is None or message.id != envelope.id or envelope.request is None:
+        return []  # for mail it is a copy, or no message
+    worker, requester = message.recipient, message.sender
+    if UID.fullmatch(worker) is None or UID.fullmatch(requester) is None:
+        return []
+    named = task_id(worker, requester, message.id)
+    context = message.context_id or named
+    try:
+        task = new_task(named, context, json.loads(message.message), message.stored_at)
+        snapshot = json.dumps(task, separators=(",", ":"), ensure_ascii=False)
+    except RecursionError:
+        return []  # nested so deep that no record of it could be stored either
+    row = TaskRow(
+        id=named,
+        worker=worker,
+        requester=requester,
+        request=message.id,
+        requested_seq=message.seq,
+        context_id=context,
+        skill=envelope.request.skill,
+        stream=envelope.request.stream,
+        text=message.text,
+        snapshot=snapshot,
+        created_at=message.stored_at,
+        updated_at=message.stored_at,
+    )
+    return [_change(row)] if tasks.insert_task(connection, row) else []
+
+
+def fold_record(connection: Connection, record: Message) -> list[Change]:
+    """A record of TASKS: if it is the task's next link, the task is from now on as it says."""
+    said = parse_task_subject(record.subject)
+    if said is None:
+        return []
+    worker, task, state = said
+    row = tasks.task_by_id(connection, task)
+    if row is None or row.worker != worker or row.final:
+        return []
+    before = TaskState(row.state) if row.seq else None
+    if not follows(record.metadata, worker, task, row.seq) or not allowed(before, state):
+        return []
+    try:
+        change = TaskRecord.decode(record.payload)
+        snapshot = _text(change.task, MAX_TASK_BYTES)
+        event = "" if change.event is None else _text(change.event, MAX_EVENT_BYTES)
+    except (ProtocolViolation, RecursionError):
+        return []
+    if not _is_of(change, row, state):
+        return []
+    row = replace(
+        row,
+        state=state.value,
+        seq=record.sequence,
+        attempt=change.attempt,
+        lost=change.lost,
+        runner=change.runner,
+        released=change.released,
+        said=status_text(change.task)[:MAX_SAID],
+        snapshot=snapshot,
+        final=state.terminal,
+        updated_at=record.timestamp,
+    )
+    tasks.update_task(connection, row)
+    tasks.insert_event(
+        connection,
+        TaskEventRow(
+            seq=row.seq,
+            task=row.id,
+            worker=row.worker,
+            state=row.state,
+            attempt=row.attempt,
+            runner=row.runner,
+            at=row.updated_at,
+            event=event,
+        ),
+    )
+    return [_change(row)]
+
+
+def _is_of(change: TaskRecord, row: TaskRow, state: TaskState) -> bool:
+    named = (change.id, change.request, change.requester, change.state)
+    return named == (row.id, row.request, row.requester, state) and (
+        change.event is None or _is_event(change.event, state)
+    )
+
+
+def _is_event(event: dict[str, Any], state: TaskState) -> bool:
+    """Whether it is one of the two kinds of event that a record may carry, with what its readers rely on."""
+    match event:
+        case {"statusUpdate": {"status": dict(status)}} if len(event) == 1:
+            try:
+                return state_of({"status": status}) is state
+            except InvalidInput:
+                return False
+        case {"artifactUpdate": {"artifact": {"artifactId": str(), "parts": list(parts)}}}:
+            return len(event) == 1 and all(isinstance(part, dict) for part in parts)
+    return False
+
+
+def _text(value: dict[str, Any], limit: int) -> str:
+    """JSON text.
+
+    Raises:
+        ProtocolViolation: it has more than `limit` bytes.
+    """
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    if len(text.encode()) > limit:
+        raise ProtocolViolation("a task that is too large")
+    return text
+
+
+def _change(row: TaskHead) -> Change:
+    return Change("task", row.seq, row.id, row.requester, row.worker, state=row.state)
+
+
+RULES: dict[str, tuple[Rule, ...]] = {"INBOX": (fold_request,), "TASKS": (fold_record,)}
+"""The streams of tasks, and how they are folded."""
+
+ORDER = {"TASKS": ("INBOX",)}
+"""A request was stored before the first record of its task."""
