@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import select
 
@@ -129,6 +129,8 @@ class Desk:
                 await self.clerk.sweep()
 
 
+D = TypeVar("D", bound=Desk)
+
 Connect = Callable[[str, tuple[str, ...]], Awaitable[MessageBusProvider]]
 
 
@@ -167,15 +169,22 @@ async def nats_bus(
         yield rig.core, rig.admin, agent
 
 
-@asynccontextmanager
-async def running_desk(
+def running_desk(
     folder: Path, backend: str = "memory", *, fold: bool = True
-) -> AsyncGenerator[Desk, None]:
+) -> AbstractAsyncContextManager[Desk]:
     """A post office over a bus of its own; with `fold` it folds."""
+    return desk_of(Desk, folder, backend, fold=fold)
+
+
+@asynccontextmanager
+async def desk_of(
+    kind: type[D], folder: Path, backend: str, *, fold: bool
+) -> AsyncGenerator[D, None]:
+    """The same, of that kind."""
     bus = memory_bus() if backend == "memory" else nats_bus(folder / "bus")
     async with bus as (core, admin, connect), Database(folder / "postroom.db") as database:
         await migrate(database)
-        desk = Desk(core, admin, database, connect)
+        desk = kind(core, admin, database, connect)
         async with running(desk.fold.run() if fold else None):
             if fold:
                 await desk.fold.ready(SECONDS)

@@ -15,8 +15,11 @@ from postroom.bus.port import Delivery, Message
 from postroom.errors import Conflict, InvalidInput, NotFound
 from postroom.folding.changes import DEADLETTERS
 from postroom.mail.views import DeadLetter, Mail
+from postroom.protocol import priority, subjects
+from postroom.protocol.priority import Input, Update
 from postroom.protocol.receipts import State
 from postroom.protocol.streams import ConsumerSpec
+from postroom.protocol.tasks import TaskState
 from tests.mail.desk import (
     BACKENDS,
     NOW,
@@ -29,6 +32,8 @@ from tests.mail.desk import (
 )
 
 pytestmark = pytest.mark.anyio
+
+TASK = "c" * 32
 
 
 async def terminate(delivery: Delivery) -> None:
@@ -263,3 +268,36 @@ async def test_an_agent_that_floods_with_refusals_does_not_push_out_another_ones
 
         async with running(desk.mover.run()):
             assert (await desk.mail(sent.id, State.DEAD)).state is State.DEAD
+
+
+@pytest.mark.requirement("task-dead-priority")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_an_answer_that_was_never_taken_is_a_letter_for_a_person_and_news_of_a_task_is_none(
+    tmp_path: Path, backend: str
+):
+    async with running_desk(tmp_path, backend) as desk, running(desk.mover.run()):
+        maria, bob = await desk.person(), await desk.worker("bob")
+        update = Update(TASK, maria.uid, "m", 1, 1, TaskState.COMPLETED, {"task": {}})
+        forged = Update(TASK, maria.uid, "n", 1, 1, TaskState.COMPLETED, {"task": {}})
+        answer = Input(TASK, {"parts": [{"text": "the left one"}]})
+        await desk.bus.publish(subjects.priority(bob.uid, "postroom"), priority.encode(update))
+        await desk.bus.publish(subjects.priority(bob.uid, maria.uid), priority.encode(answer))
+        await bob.bus.publish(subjects.priority(bob.uid, bob.uid), priority.encode(forged))
+
+        async def refuse(delivery: Delivery) -> None:
+            await delivery.term("no such task here")
+
+        subscription = await bob.bus.consume("PRIORITY", bob.uid, refuse)
+        letters = await desk.changes.until(
+            DEADLETTERS, desk.dead.all, lambda found: len(found) == 2, SECONDS
+        )
+        await subscription.close()
+        found = {letter.sender.uid: letter for letter in letters}
+        assert set(found) == {maria.uid, bob.uid}
+        letter = found[maria.uid]
+        assert (letter.recipient.uid, letter.text) == (bob.uid, "the left one")
+        assert "no such task here" in letter.reason
+        with pytest.raises(InvalidInput, match="never a message"):
+            await desk.dead.requeue(letter.id)
+        await desk.dead.drop(letter.id)
+        assert [each.sender.uid for each in await desk.dead.all()] == [bob.uid]

@@ -11,8 +11,10 @@ from typing import Any
 
 from postroom.a2a.messages import text_of
 from postroom.errors import ProtocolViolation
+from postroom.protocol import priority
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE
+from postroom.protocol.priority import Input
 from postroom.protocol.receipts import State
 from postroom.store import agents, messages, records
 from postroom.store.database import Connection
@@ -243,4 +245,11 @@ def _text(payload: bytes) -> str:
     try:
         return text_of(Envelope.decode(payload).message)
     except ProtocolViolation:
+        pass
+    try:
+        said = priority.decode(payload)
+    except ProtocolViolation:
         return payload[:500].decode("utf-8", errors="replace")
+    if isinstance(said, Input):
+        return text_of(said.message)
+    return f"{type(said).__name__.lower()} of task {said.task}"

@@ -120,8 +120,9 @@ class TaskClerk:
             for told in await self._database.read(partial(_told, seqs=part)):
                 await self._tell_requester(told)
                 await self._tell_people(told.event.seq, told.task, told.worker)
-        ids = {e.task for e in await self._database.read(partial(tasks.events_at, seqs=seqs))}
-        await self._report(await self._database.read(partial(tasks.behind, ids=ids)))
+                if not told.event.event or told.task.final:  # it was taken, or has ended
+                    ids = [told.task.id]
+                    await self._report(await self._database.read(partial(tasks.behind, ids=ids)))
         if self._contested:
             await self.end_hopeless()
 

@@ -1,0 +1,157 @@
+"""A post office that folds tasks, and workers that run them, over a bus of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from postroom.a2a.messages import text_message
+from postroom.a2a.records import TaskRecord
+from postroom.a2a.tasks import apply, status_update
+from postroom.folding.changes import of_task
+from postroom.folding.fold import DURABLE, Fold, all_after
+from postroom.folding.rules import together
+from postroom.mail import projection
+from postroom.mail.alerts import Alert, raise_alert
+from postroom.mail.clerk import Clerk
+from postroom.protocol import priority
+from postroom.protocol.envelope import TaskRequest
+from postroom.protocol.priority import Update
+from postroom.protocol.tasks import TaskState, chain_headers, task_id
+from postroom.store import records, tasks
+from postroom.store.database import Database
+from postroom.store.records import AlertRow
+from postroom.store.tasks import TaskRow
+from postroom.tasks.chain import Chain
+from postroom.tasks.clerk import TaskClerk
+from postroom.tasks.rules import ORDER
+from postroom.tasks.rules import RULES as TASK_RULES
+from tests.mail.desk import NOW, SECONDS, Desk, Worker, desk_of
+
+RULES = together(projection.RULES, TASK_RULES)
+
+RUN = "1" * 32
+
+
+@dataclass
+class TaskDesk(Desk):
+    """The parts of a post office that has tasks."""
+
+    def __post_init__(self) -> None:
+        self.task_clerk = self._task_clerk(self.database)
+        super().__post_init__()
+
+    def _task_clerk(self, database: Database) -> TaskClerk:
+        async def alert(kind: str, about: str, text: str) -> None:
+            await raise_alert(self.bus, Alert(text, kind, about))
+
+        self.chain = Chain(self.bus, self.admin, database)
+        return TaskClerk(self.bus, database, self.chain, alert)
+
+    def new_fold(self, database: Database | None = None) -> Fold:
+        target = database or self.database
+        after = (
+            all_after(Clerk(self.bus, target).after, self._task_clerk(target).after)
+            if database
+            else all_after(self.clerk.after, self.task_clerk.after)
+        )
+        return Fold(self.bus, self.admin, target, self.changes, RULES, after, ORDER)
+
+    async def ask(self, asker: Worker, worker: str, *, stream: bool = False) -> TaskRow:
+        """`asker` asks for a task; returns it as it is at first."""
+        asks = TaskRequest(stream=stream)
+        envelope = await asker.send(worker, "do it", request=asks, expects_reply=True)
+        return await self.task(task_id(worker, asker.uid, envelope.id), 0)
+
+    async def task(self, task: str, seq: int) -> TaskRow:
+        """The task once it is folded up to sequence `seq` of its records."""
+
+        async def read() -> TaskRow | None:
+            return await self.database.read(lambda c: tasks.task_by_id(c, task))
+
+        def there(row: TaskRow | None) -> bool:
+            return row is not None and row.seq >= seq
+
+        found = await self.changes.until(of_task(task), read, there, SECONDS)
+        assert found is not None
+        assert there(found), "the task was not folded in time"
+        return found
+
+    async def final(self, task: str) -> TaskRow:
+        """The task once it is final."""
+
+        async def read() -> TaskRow | None:
+            return await self.database.read(lambda c: tasks.task_by_id(c, task))
+
+        found = await self.changes.until(
+            of_task(task), read, lambda row: row is not None and row.final, SECONDS
+        )
+        assert found is not None
+        assert found.final, "the task did not end in time"
+        return found
+
+    async def write(
+        self, worker: Worker, row: TaskRow, state: TaskState, text: str = ""
+    ) -> TaskRow:
+        """`worker` stores the record that follows `row`; returns the task when it is folded."""
+        record = following(row, state, text)
+        stored = await worker.bus.publish(
+            record.subject(worker.uid),
+            record.encode(),
+            metadata=chain_headers(worker.uid, row.id, row.seq),
+        )
+        assert stored is not None
+        return await self.task(row.id, stored.sequence)
+
+    async def taken(self, worker: Worker, row: TaskRow) -> TaskRow:
+        """`worker` takes the task and begins it."""
+        row = await self.write(worker, row, TaskState.SUBMITTED)
+        return await self.write(worker, row, TaskState.WORKING)
+
+    async def settled(self) -> None:
+        """Return when all that is in the log is folded, and what follows from it, and from that."""
+        for _ in range(3):
+            for stream in RULES:
+                last = await self.admin.last_sequence(stream)
+                await self.fold.reached(stream, last, SECONDS)
+                # The server gives no other sign that a delivery was acknowledged, which comes last.
+                while await self.admin.pending(stream, DURABLE) != (0, 0):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+
+    async def updates(self, to: str) -> list[Update]:
+        """What `to` was told, oldest first."""
+        subject = f"worker.{to}.priority.postroom"
+        found = [
+            priority.decode(m.payload)
+            async for m in self.admin.replay("PRIORITY", subjects=(subject,))
+        ]
+        return [each for each in found if isinstance(each, Update)]
+
+    async def alerts(self) -> list[AlertRow]:
+        return await self.database.read(lambda c: records.recent_alerts(c, 100))
+
+
+def following(row: TaskRow, state: TaskState, text: str = "") -> TaskRecord:
+    """The record of the worker's that follows `row`."""
+    task = json.loads(row.snapshot)
+    if row.seq == 0:
+        first = TaskRecord(task, row.request, row.requester, runner=RUN)
+        return first if state is TaskState.SUBMITTED else _changed(first, state, text, event=False)
+    before = TaskRecord(task, row.request, row.requester, None, row.attempt or 1, row.lost, RUN)
+    return _changed(before, state, text, event=True)
+
+
+def _changed(record: TaskRecord, state: TaskState, text: str, *, event: bool) -> TaskRecord:
+    said = text_message("said", text) if text else None
+    change = status_update(record.task, state, NOW, said)
+    return replace(record, task=apply(record.task, change), event=change if event else None)
+
+
+def open_desk(
+    folder: Path, backend: str = "nats", *, fold: bool = True
+) -> AbstractAsyncContextManager[TaskDesk]:
+    """A post office with tasks over a bus of its own."""
+    return desk_of(TaskDesk, folder, backend, fold=fold)

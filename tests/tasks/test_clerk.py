@@ -1,0 +1,300 @@
+"""What the post office says about tasks: to who asked, to people, and where a worker cannot."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from postroom.a2a.records import TaskRecord
+from postroom.a2a.tasks import status_text
+from postroom.bus.port import Stored
+from postroom.errors import LostUpdate, StreamFull
+from postroom.protocol import subjects
+from postroom.protocol.envelope import TaskRequest
+from postroom.protocol.receipts import State
+from postroom.protocol.tasks import TaskState, chain_headers, task_id
+from postroom.store import tasks
+from postroom.store.database import Connection, Database
+from postroom.store.migrate import migrate
+from postroom.store.schema import PROJECTION, agents
+from postroom.tasks import clerk as module
+from postroom.tasks.chain import ended
+from tests.mail.desk import BACKENDS, SECONDS, running
+from tests.tasks.desk import TaskDesk, following, open_desk
+
+pytestmark = pytest.mark.anyio
+
+WORKING, ASKING, DONE = TaskState.WORKING, TaskState.INPUT_REQUIRED, TaskState.COMPLETED
+
+
+def tables(connection: Connection) -> dict[str, list[tuple]]:
+    return {
+        table.name: [
+            tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key))
+        ]
+        for table in PROJECTION
+    }
+
+
+@pytest.mark.requirement("task-update-told")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_who_asked_is_told_of_what_ends_or_interrupts_a_task(tmp_path: Path, backend: str):
+    async with open_desk(tmp_path, backend) as desk:
+        ann, bob = await desk.worker("ann"), await desk.worker("bob")
+        row = await desk.taken(bob, await desk.ask(ann, bob.uid))
+        asking = await desk.write(bob, row, ASKING, "which?")
+        row = await desk.write(bob, asking, WORKING)
+        done = await desk.write(bob, row, DONE, "42")
+        await desk.settled()
+        told = await desk.updates(ann.uid)
+        assert [(u.state, u.sequence) for u in told] == [(ASKING, asking.seq), (DONE, done.seq)]
+        assert all((u.task, u.worker, u.request) == (row.id, bob.uid, row.request) for u in told)
+        assert status_text(told[-1].update["task"]) == "42"
+        assert await desk.updates(bob.uid) == []
+
+
+@pytest.mark.requirement("task-update-told")
+async def test_who_wants_every_change_is_told_every_change(tmp_path: Path):
+    async with open_desk(tmp_path) as desk:
+        ann, bob = await desk.worker("ann"), await desk.worker("bob")
+        row = await desk.taken(bob, await desk.ask(ann, bob.uid, stream=True))
+        row = await desk.write(bob, row, WORKING, "half")
+        await desk.write(bob, row, DONE, "42")
+        await desk.settled()
+        told = await desk.updates(ann.uid)
+        assert [u.state for u in told] == [TaskState.SUBMITTED, WORKING, WORKING, DONE]
+        assert "statusUpdate" in told[2].update
+
+
+@pytest.mark.requirement("task-update-told")
+async def test_a_worker_cannot_make_the_control_plane_tell_of_a_task_that_nobody_asked_for(
+    tmp_path: Path,
+):
+    async with open_desk(tmp_path) as desk:
+        ann, bob = await desk.worker("ann"), await desk.worker("bob")
+        eve = await desk.worker("eve")
+        row = await desk.ask(ann, bob.uid)
+        forged = following(row, TaskState.FAILED, "bob is no good")
+        await eve.bus.publish(
+            forged.subject(eve.uid),
+            forged.encode(),
+            metadata=chain_headers(eve.uid, row.id, 0),
+        )
+        invented = TaskRecord(
+            {**forged.task, "id": task_id(eve.uid, ann.uid, "x")}, "x", ann.uid, runner="r"
+        )
+        await eve.bus.publish(
+            invented.subject(eve.uid),
+            invented.encode(),
+            metadata=chain_headers(eve.uid, invented.id, 0),
+        )
+        await desk.settled()
+        assert await desk.updates(ann.uid) == []
+        assert (await desk.task(row.id, 0)).seq == 0
+        assert desk.fold.statistics.poisoned == 0
+
+
+async def test_a_requester_whose_lane_is_full_holds_up_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with open_desk(tmp_path) as desk:
+        ann, bob = await desk.worker("ann"), await desk.worker("bob")
+        cat = await desk.worker("cat")
+        publish = desk.bus.publish
+
+        async def full(subject: str, *args: object, **fields: object) -> Stored | None:
+            if subject == subjects.priority(ann.uid, "postroom"):
+                raise StreamFull("full")
+            return await publish(subject, *args, **fields)  # ty: ignore[invalid-argument-type]
+
+        monkeypatch.setattr(desk.bus, "publish", full)
+        for asker in (ann, cat):
+            row = await desk.write(bob, await desk.ask(asker, bob.uid), TaskState.REJECTED, "no")
+        await desk.settled()
+        assert await desk.updates(ann.uid) == []
+        assert [update.task for update in await desk.updates(cat.uid)] == [row.id]
+
+
+@pytest.mark.requirement("task-receipts-follow")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_request_is_seen_when_its_task_is_taken_and_answered_when_it_has_ended(
+    tmp_path: Path, backend: str
+):
+    async with open_desk(tmp_path, backend) as desk:
+        ann, bob = await desk.worker("ann"), await desk.worker("bob")
+        asked = await desk.ask(ann, bob.uid)
+        row = await desk.taken(bob, asked)
+        assert (await desk.mail(row.request, State.SEEN)).state is State.SEEN
+        await desk.write(bob, row, DONE, "42")
+        assert (await desk.mail(row.request, State.ANSWERED)).state is State.ANSWERED
+        await desk.settled()
+        assert await desk.admin.last_sequence("RECEIPTS") == 2
+
+
+@pytest.mark.requirement("task-question-alerts")
+async def test_a_question_raises_one_alert_with_the_way_to_answer(tmp_path: Path):
+    async with open_desk(tmp_path) as desk:
+        ann, bob = await desk.worker("ann"), await desk.worker("bob")
+        row = await desk.taken(bob, await desk.ask(ann, bob.uid))
+        row = await desk.write(bob, row, ASKING, "which\none?")
+        await desk.settled()
+        await desk.task_clerk.settle_records([row.seq])
+        await desk.task_clerk.sweep()
+        await desk.settled()
+        (alert,) = await desk.alerts()
+        short = row.id[:8]
+        assert (alert.kind, alert.about) == ("input-required", f"{row.id}/{row.seq}")
+        assert alert.text == (
+            f"@bob asks about task {short}: which one?; postroom task answer {short} TEXT"
+        )
+
+
+async def test_a_worker_that_asks_all_the_time_does_not_flood_the_alerts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "MOST_ALERTS", 2)
+    async with open_desk(tmp_path) as desk:
+        ann, bob = await desk.worker("ann"), await desk.worker("bob")
+        row = await desk.taken(bob, await desk.ask(ann, bob.uid))
+        for _ in range(5):
+            row = await desk.write(bob, row, ASKING, "which?")
+            await desk.settled()
+        assert len(await desk.alerts()) == 2
+
+
+@pytest.mark.requirement("task-hopeless-ended")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_task_for_nobody_has_failed_with_the_reason(tmp_path: Path, backend: str):
+    async with open_desk(tmp_path, backend) as desk:
+        ann = await desk.worker("ann")
+        row = await desk.ask(ann, "0" * 32)
+        row = await desk.final(row.id)
+        assert (row.state, row.runner, row.said) == (
+            "failed",
+            "postroom",
+            f"never reached {'0' * 32}: no such recipient",
+        )
+        await desk.settled()
+        assert [update.state for update in await desk.updates(ann.uid)] == [TaskState.FAILED]
+        assert (await desk.mail(row.request, State.DEAD)).state is State.DEAD
+
+
+@pytest.mark.requirement("task-hopeless-ended")
+async def test_tasks_of_a_worker_that_is_removed_have_failed_taken_or_not(tmp_path: Path):
+    async with open_desk(tmp_path) as desk:
+        ann, bob = await desk.worker("ann"), await desk.worker("bob")
+        taken = await desk.taken(bob, await desk.ask(ann, bob.uid))
+        waiting = await desk.ask(ann, bob.uid)
+        await desk.mail(taken.request, State.SEEN)
+        await desk.directory.retire(bob.uid)
+        await desk.clerk.sweep()  # as the control plane does; the receipts bring the rest
+        assert (await desk.final(taken.id)).said == "the worker was removed"
+        assert (await desk.final(waiting.id)).said == "never reached @bob: recipient retired"
+
+
+@pytest.mark.requirement("task-hopeless-ended")
+async def test_a_task_for_a_person_is_rejected(tmp_path: Path):
+    async with open_desk(tmp_path) as desk:
+        ann, maria = await desk.worker("ann"), await desk.person()
+        row = await desk.final((await desk.ask(ann, maria.uid)).id)
+        assert (row.state, row.said) == ("rejected", "@maria is a person, and tasks are for agents")
+
+
+@pytest.mark.requirement("task-hopeless-ended")
+async def test_stray_records_of_a_worker_do_not_keep_its_task_open_for_ever(tmp_path: Path):
+    async with open_desk(tmp_path) as desk:
+        ann, bob = await desk.worker("ann"), await desk.worker("bob")
+        row = await desk.taken(bob, await desk.ask(ann, bob.uid))
+        for _ in range(3):
+            await bob.bus.publish(subjects.task(bob.uid, row.id, "working"), b"stray")
+        await desk.settled()
+        with pytest.raises(LostUpdate):
+            await desk.write(bob, row, WORKING)
+        await desk.directory.retire(bob.uid)
+        await desk.clerk.sweep()
+        await desk.task_clerk.end_hopeless()
+        assert (await desk.final(row.id)).state == "failed"
+
+
+async def test_an_end_that_somebody_else_wrote_first_is_left_as_it_is(tmp_path: Path):
+    async with open_desk(tmp_path) as desk:
+        ann, bob = await desk.worker("ann"), await desk.worker("bob")
+        old = await desk.taken(bob, await desk.ask(ann, bob.uid))
+        done = await desk.write(bob, old, DONE, "42")
+        with pytest.raises(LostUpdate):
+            await desk.chain.append(old, ended(old, TaskState.CANCELED, "no need", 1.0))
+        assert await desk.task(old.id, done.seq) == done
+
+
+@pytest.mark.requirement("task-fold-order")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_what_was_stored_while_nothing_folded_is_folded_and_told_after_the_start(
+    tmp_path: Path, backend: str
+):
+    async with open_desk(tmp_path, backend, fold=False) as desk:
+        ann, bob = await desk.worker("ann"), await desk.worker("bob")
+        asks = await ann.send(bob.uid, request=TaskRequest(), expects_reply=True)
+        lost = await ann.send("0" * 32, request=TaskRequest(), expects_reply=True)
+        named = task_id(bob.uid, ann.uid, asks.id)
+        async with running(desk.new_fold().run()):
+            row = await desk.task(named, 0)
+        last = 0
+        for state in (TaskState.SUBMITTED, WORKING, ASKING):
+            record = following(row, state, "which?")
+            chained = chain_headers(bob.uid, named, last)
+            stored = await bob.bus.publish(
+                record.subject(bob.uid), record.encode(), metadata=chained
+            )
+            assert stored is not None
+            last = stored.sequence
+            row = replace(row, snapshot=json.dumps(record.task), seq=last, attempt=1)
+        async with running(desk.fold.run()):
+            await desk.fold.ready(SECONDS)
+            await desk.task(named, last)
+            await desk.final(task_id("0" * 32, ann.uid, lost.id))
+            await desk.settled()
+            told = {(u.task, u.state) for u in await desk.updates(ann.uid)}
+            assert (named, ASKING) in told
+            assert len({alert.about for alert in await desk.alerts()}) == 1
+
+
+async def conversation(desk: TaskDesk) -> None:
+    """Something of everything."""
+    ann, bob = await desk.worker("ann"), await desk.worker("bob")
+    row = await desk.taken(bob, await desk.ask(ann, bob.uid, stream=True))
+    row = await desk.write(bob, row, ASKING, "which?")
+    await bob.bus.publish(subjects.task(bob.uid, row.id, "failed"), b"stray")
+    done = await desk.taken(bob, await desk.ask(ann, bob.uid))
+    await desk.write(bob, done, DONE, "42")
+    await desk.final((await desk.ask(ann, "0" * 32)).id)
+    await desk.ask(ann, bob.uid)
+    await desk.settled()
+
+
+@pytest.mark.requirement("task-fold-order")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_an_empty_database_folded_from_the_same_log_has_the_same_tasks(
+    tmp_path: Path, backend: str
+):
+    async with open_desk(tmp_path, backend) as desk, Database(tmp_path / "b.db") as other:
+        await conversation(desk)
+        before = await desk.database.read(tables)
+        assert len(before["a2a_tasks"]) == 4
+        await migrate(other)
+        everyone = await desk.database.read(lambda c: c.execute(select(agents)).mappings().all())
+        await other.write(lambda c: c.execute(agents.insert(), [dict(row) for row in everyone]))
+        again = desk.new_fold(other)
+        async with running(again.run()):
+            await again.ready(SECONDS)
+            assert await other.read(tables) == before
+
+
+async def test_what_is_listed_of_a_task_needs_no_snapshot(tmp_path: Path):
+    async with open_desk(tmp_path, "memory") as desk:
+        await conversation(desk)
+        (asking,) = await desk.database.read(tasks.interrupted)
+        assert asking.said == "which?"
