@@ -1,7 +1,11 @@
 """Adapter `jsonl`: one JSON object per line in both directions, UTF-8.
 
     to the agent    {"type":"hello"|"message"|"post"|"receipt"|"agents"|"error"|"stop", ...}
+                    {"type":"task"|"input"|"cancel", ...}            a task that it works on
+                    {"type":"delegated"|"task_update", ...}          a task that it asked for
     from the agent  {"type":"send"|"reply"|"post"|"seen"|"find"|"status", ...}
+                    {"type":"update"|"artifact"|"complete"|"fail"|"reject"|"input_required"|"canceled", ...}
+                    {"type":"delegate"|"cancel_task"|"answer_task", ...}
 
 Anything else that the agent prints is output for the log.
 """
@@ -16,28 +20,40 @@ from typing import Any
 from postroom.errors import InvalidInput
 from postroom.sidecar.adapters.actions import (
     Action,
-    Find,
     Incoming,
     IncomingTask,
     Malformed,
     Output,
-    Post,
-    Reply,
-    Seen,
-    Send,
-    SetStatus,
+)
+from postroom.sidecar.adapters.fields import has_short_ref
+from postroom.sidecar.adapters.makers import (
+    make_find,
+    make_post,
+    make_reply,
+    make_seen,
+    make_send,
+    make_status,
+)
+from postroom.sidecar.adapters.task_makers import (
+    TASK_MAKERS,
+    make_answer_task,
+    make_cancel_task,
+    make_delegate,
 )
 
-MAX_KEY = 256
-"""Characters of an idempotency key."""
-
-MAX_REF = 1024
-"""Characters of a reference as JSON: it is kept until the agent reads its receipt."""
-
-MAX_SKILL = 200
-"""Characters of a skill that is looked for."""
-
-_STATES = ("working", "idle")
+MAKERS: dict[str, Callable[[Mapping[str, Any]], Action]] = {
+    "send": make_send,
+    "reply": make_reply,
+    "post": make_post,
+    "seen": make_seen,
+    "find": make_find,
+    "status": make_status,
+    **TASK_MAKERS,
+    "delegate": make_delegate,
+    "cancel_task": make_cancel_task,
+    "answer_task": make_answer_task,
+}
+"""What an agent can say, by the type of its line."""
 
 
 class JsonLines:
@@ -48,13 +64,13 @@ class JsonLines:
         record = _decode(line)
         if record is None:
             return [Output(line)] if line.strip() else []
-        make = _MAKERS.get(str(record.get("type")))
+        make = MAKERS.get(str(record.get("type")))
         if make is None:
             return [Output(line)]
         try:
             return [make(record)]
         except InvalidInput as error:
-            return [Malformed(error.message, record.get("ref") if _short(record) else None)]
+            return [Malformed(error.message, record.get("ref") if has_short_ref(record) else None)]
 
     def finish(self, exit_code: int, signal: int) -> list[Action]:  # noqa: ARG002
         """Nothing: each line stands for itself."""
@@ -92,106 +108,3 @@ def _decode(line: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
-
-
-def text_field(record: Mapping[str, Any], key: str, default: str | None = None) -> str:
-    """A text in a record of the agent's.
-
-    Raises:
-        InvalidInput: it is missing (with no default) or no text.
-    """
-    value = record.get(key, default)
-    if value is None and default is not None:
-        return default
-    if not isinstance(value, str):
-        raise InvalidInput(f"{key!r} has to be a text")
-    return value
-
-
-def _short(record: Mapping[str, Any]) -> bool:
-    return len(json.dumps(record.get("ref"))) <= MAX_REF
-
-
-def _ref(record: Mapping[str, Any]) -> Any:
-    if not _short(record):
-        raise InvalidInput(f"a ref has at most {MAX_REF} characters")
-    return record.get("ref")
-
-
-def _key(record: Mapping[str, Any]) -> str:
-    key = text_field(record, "key", "")
-    if len(key) > MAX_KEY:
-        raise InvalidInput(f"a key has at most {MAX_KEY} characters")
-    return key
-
-
-def _flag(record: Mapping[str, Any], key: str) -> bool:
-    value = record.get(key, False)
-    if not isinstance(value, bool):
-        raise InvalidInput(f"{key!r} has to be true or false")
-    return value
-
-
-def _seconds(record: Mapping[str, Any], key: str) -> float:
-    value = record.get(key) or 0
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 10**9:
-        raise InvalidInput(f"{key!r} has to be a number of seconds")
-    return float(value)
-
-
-def make_send(record: Mapping[str, Any]) -> Send:
-    """The `send` in a record.
-
-    Raises:
-        InvalidInput: a field is missing or of the wrong kind; also by the other makers.
-    """
-    return Send(
-        to=text_field(record, "to"),
-        text=text_field(record, "text"),
-        expects_reply=_flag(record, "expects_reply"),
-        key=_key(record),
-        expires_in=_seconds(record, "expires_in"),
-        ref=_ref(record),
-    )
-
-
-def make_reply(record: Mapping[str, Any]) -> Reply:
-    """The `reply` in a record."""
-    send = make_send(record)
-    return Reply(send.to, send.text, send.expects_reply, send.key, send.expires_in, send.ref)
-
-
-def make_post(record: Mapping[str, Any]) -> Post:
-    """The `post` in a record."""
-    project = text_field(record, "project", "").removeprefix("#")
-    return Post(text_field(record, "text"), project, _key(record), _ref(record))
-
-
-def make_seen(record: Mapping[str, Any]) -> Seen:
-    """The `seen` in a record."""
-    return Seen(text_field(record, "id"), _ref(record))
-
-
-def make_find(record: Mapping[str, Any]) -> Find:
-    """The `find` in a record."""
-    skill = text_field(record, "skill", "")
-    if len(skill) > MAX_SKILL:
-        raise InvalidInput(f"a skill has at most {MAX_SKILL} characters")
-    return Find(skill, _ref(record))
-
-
-def _make_status(record: Mapping[str, Any]) -> SetStatus:
-    state = text_field(record, "state")
-    if state not in _STATES:
-        raise InvalidInput(f"'state' has to be one of {', '.join(_STATES)}")
-    return SetStatus(state, text_field(record, "detail", ""))
-
-
-_MAKERS: dict[str, Callable[[Mapping[str, Any]], Action]] = {
-    "send": make_send,
-    "reply": make_reply,
-    "post": make_post,
-    "seen": make_seen,
-    "find": make_find,
-    "status": _make_status,
-}

@@ -1,0 +1,186 @@
+"""Tasks in the adapters' lines."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.sidecar.adapters import (
+    Action,
+    AnswerTask,
+    Artifact,
+    AskInput,
+    Canceled,
+    CancelTask,
+    Complete,
+    Delegate,
+    Fail,
+    Incoming,
+    IncomingTask,
+    JsonLines,
+    Malformed,
+    PlainText,
+    Progress,
+    Reject,
+    Reply,
+    Sender,
+)
+from postroom.sidecar.adapters.jsonl import MAKERS
+
+ALICE = Sender("a" * 32, "alice", "worker")
+ID = "0123456789abcdef" * 2
+TASK = IncomingTask(ID, "talk", ALICE, "add", sent_at="2026-01-01T00:00:00Z")
+
+
+def said(kind: str, **fields: Any) -> list[Action]:
+    return JsonLines().feed(json.dumps({"type": kind, **fields}))
+
+
+@pytest.mark.parametrize(
+    "line, action",
+    [
+        ({"type": "update", "text": "x"}, Progress("", "x")),
+        ({"type": "update", "task": ID, "text": "x", "ref": 7}, Progress(ID, "x", 7)),
+        ({"type": "artifact", "text": "x"}, Artifact("", "x")),
+        (
+            {"type": "artifact", "task": ID, "text": "x", "name": "n", "id": "i"}
+            | {"append": True, "last": False},
+            Artifact(ID, "x", "n", "i", True, False),
+        ),
+        ({"type": "complete"}, Complete("")),
+        ({"type": "complete", "task": None, "text": "done"}, Complete("", "done")),
+        ({"type": "fail", "text": "x"}, Fail("", "x")),
+        ({"type": "reject"}, Reject("")),
+        ({"type": "input_required", "text": "x"}, AskInput("", "x")),
+        ({"type": "canceled", "task": ID}, Canceled(ID)),
+        ({"type": "delegate", "to": "@bob", "text": "x"}, Delegate("@bob", "", "x")),
+        (
+            {"type": "delegate", "skill": "s", "text": "x", "key": "k", "stream": True}
+            | {"context": "c", "ref": {"a": 1}},
+            Delegate("", "s", "x", "k", True, "c", {"a": 1}),
+        ),
+        ({"type": "cancel_task", "task": ID}, CancelTask(ID)),
+        ({"type": "cancel_task", "task": ID, "reason": "r"}, CancelTask(ID, "r")),
+        ({"type": "answer_task", "task": ID, "text": "x"}, AnswerTask(ID, "x")),
+    ],
+)
+def test_a_line_about_a_task_is_the_action_it_says(line: dict[str, Any], action: Action):
+    assert JsonLines().feed(json.dumps(line)) == [action]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"type": "update"},
+        {"type": "update", "task": "x", "text": "x"},
+        {"type": "update", "task": 7, "text": "x"},
+        {"type": "artifact", "text": "x", "append": 1},
+        {"type": "artifact", "text": "x", "last": None},
+        {"type": "artifact", "text": "x", "id": "i" * 201},
+        {"type": "complete", "text": ["x"]},
+        {"type": "fail"},
+        {"type": "input_required", "text": None},
+        {"type": "delegate", "text": "x"},
+        {"type": "delegate", "to": "@bob"},
+        {"type": "delegate", "to": "@bob", "text": "x", "key": "k" * 257},
+        {"type": "delegate", "to": "@bob", "text": "x", "context": "c" * 201},
+        {"type": "cancel_task"},
+        {"type": "cancel_task", "task": ""},
+        {"type": "cancel_task", "task": ID, "reason": "r" * 501},
+        {"type": "answer_task", "task": ID},
+        {"type": "answer_task", "task": "current", "text": "x"},
+    ],
+)
+def test_a_wrong_field_is_told_apart_with_its_reference(line: dict[str, Any]):
+    (action,) = JsonLines().feed(json.dumps(line | {"ref": 7}))
+
+    assert isinstance(action, Malformed)
+    assert action.ref == 7
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just(ID),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+FIELDS = ("task", "text", "name", "id", "append", "last", "to", "skill", "key", "stream", "context")
+
+
+@pytest.mark.requirement("sidecar-lines-survive")
+@given(
+    st.sampled_from([*MAKERS, "dance"]),
+    st.dictionaries(st.sampled_from([*FIELDS, "reason", "ref"]), values),
+)
+def test_no_line_raises_and_each_is_one_action(kind: str, record: dict[str, Any]):
+    line = json.dumps({**record, "type": kind})
+
+    assert len(JsonLines().feed(line)) == 1
+    text = PlainText()
+    text.render_task(TASK)
+    assert len(text.feed(line)) == 2
+
+
+@pytest.mark.parametrize("depth", [400, 900, 950, 990, 2000, 100_000])
+def test_no_depth_of_nesting_raises(depth: int):
+    line = '{"type":"complete","ref":' + "[" * depth + "]" * depth + "}"
+
+    (action,) = JsonLines().feed(line)
+    assert not isinstance(action, Complete) or depth < 600
+
+
+@given(st.text(), st.text(), st.lists(st.tuples(st.sampled_from(["user", "agent"]), st.text())))
+def test_a_task_is_one_line_whatever_its_text_and_comes_back_whole(
+    text: str, context: str, history: list[tuple[str, str]]
+):
+    task = IncomingTask(ID, context, ALICE, text, "sums", 2, True, tuple(history))
+    line = JsonLines().render_task(task)
+
+    assert line.count(b"\n") == 1
+    record = json.loads(line)
+    assert (record["type"], record["id"], record["text"]) == ("task", ID, text)
+    assert record["from"] == {"uid": "a" * 32, "nick": "alice", "kind": "worker"}
+    assert (record["context"], record["skill"]) == (context, "sums")
+    assert (record["attempt"], record["resumed"]) == (2, True)
+    found = [(said["role"], said["text"]) for said in record.get("history", [])]
+    assert found == history
+
+
+def test_a_fresh_task_has_no_history():
+    assert "history" not in json.loads(JsonLines().render_task(TASK))
+
+
+@pytest.mark.requirement("sidecar-text-completes")
+def test_the_next_line_of_a_text_agent_is_the_result_of_its_task_and_then_it_answers_messages_again():
+    adapter = PlainText()
+    adapter.render(Incoming("m1", ALICE, "@reader", "hi"))
+    assert adapter.render_task(TASK) == b"alice: add\n"
+
+    assert adapter.feed("") == []
+    assert adapter.feed("42\x1b[2J") == [Artifact(ID, "42[2J"), Complete(ID, "42[2J")]
+    assert adapter.feed("more") == [Reply("m1", "more")]
+
+
+def test_a_text_agents_line_after_a_cancel_is_its_last_word_on_that_task():
+    adapter = PlainText()
+    adapter.render_task(TASK)
+    assert adapter.render_control({"type": "cancel", "task": "f" * 32}) == b""
+    assert adapter.render_control({"type": "cancel", "task": ID, "reason": "r"}) == b""
+
+    assert adapter.feed("stopped") == [Canceled(ID, "stopped")]
+    adapter.render_task(TASK)
+    assert adapter.feed("42") == [Artifact(ID, "42"), Complete(ID, "42")]
+
+
+def test_a_text_agent_reads_the_answer_to_what_its_tool_asked_and_then_completes():
+    adapter = PlainText()
+    adapter.render_task(TASK)
+    sender = {"uid": "a" * 32, "nick": "alice", "kind": "worker"}
+    line = adapter.render_control({"type": "input", "task": ID, "text": "a\nb", "from": sender})
+
+    assert line == b"alice: a\n    b\n"
+    assert adapter.feed("ok") == [Artifact(ID, "ok"), Complete(ID, "ok")]
+    assert adapter.render_control({"type": "task_update", "task": ID}) == b""
