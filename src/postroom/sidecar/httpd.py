@@ -2,24 +2,34 @@
 
 The parser is h11's, since a parser of hostile input is no place for own code; a web framework would double the
 sidecar's memory. Only what the local API needs: no TLS, no streaming, no compression.
+
+It listens on a loopback port, and where it is asked to, on a unix socket, too: the port is behind the wall, the
+socket can be reached from outside by who may open the folder that it is in.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any, Self
+from urllib.parse import parse_qsl
 
 import h11
 
 from postroom.errors import InvalidInput, MessageTooLarge, PostroomError, problem
 from postroom.observe import get_logger
 from postroom.protocol.envelope import MAX_ENVELOPE_BYTES
+from postroom.sidecar.unixsocket import bind_unix
 
-CONNECTIONS = 32
+CONNECTIONS = 128
+"""At once; a request that waits for a task holds one."""
+
 MAX_HEADER_BYTES = 16 * 1024
 MAX_BODY_BYTES = 2 * MAX_ENVELOPE_BYTES
 READ_TIMEOUT = 30.0
@@ -30,15 +40,39 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request that has arrived whole; header names in lower case, the last one of a name counts."""
+    """A request that has arrived whole.
+
+    Attributes:
+        path: as it was sent, with the query.
+        headers: names in lower case, the last one of a name counts.
+        abandoned: tells whether the client has closed the connection, so nobody waits for the answer.
+    """
 
     method: str
     path: str
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
+    abandoned: Callable[[], bool] = field(default=lambda: False, compare=False)
+
+    @property
+    def target(self) -> str:
+        """The path without the query."""
+        return self.path.partition("?")[0]
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query's values by name; the last one of a name counts."""
+        return dict(parse_qsl(self.path.partition("?")[2]))
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the body claims to be JSON."""
+        kind = self.headers.get("content-type", "").partition(";")[0]
+        return kind.strip().lower() == "application/json"
 
 
-Handler = Callable[[Request], Awaitable[tuple[int, Any]]]
+Answer = tuple[int, Any]
+Handler = Callable[[Request], Awaitable[Answer]]
 """Gives status and JSON value, or raises a PostroomError that becomes a problem document."""
 
 
@@ -47,9 +81,10 @@ class HttpServer:
 
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
-        self._server: asyncio.Server | None = None
+        self._handlers: list[tuple[socket.socket, Handler]] = []
+        self._paths: list[Path] = []
+        self._servers: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
-        self._handler: Handler | None = None
 
     @property
     def port(self) -> int:
@@ -57,31 +92,49 @@ class HttpServer:
         return int(self._socket.getsockname()[1])
 
     def answer_with(self, handler: Handler) -> Self:
-        """Set who answers."""
-        self._handler = handler
+        """Set who answers on the port."""
+        self._handlers.append((self._socket, handler))
+        return self
+
+    def also_at(self, path: Path, handler: Handler) -> Self:
+        """Let `handler` answer on a unix socket at `path`, too. Where there can be none, the log says why."""
+        try:
+            listener = bind_unix(path)
+        except OSError as error:
+            _log.warning("there is no socket at %s: %s", path, error)
+            return self
+        self._handlers.append((listener, handler))
+        self._paths.append(path)
         return self
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, sock=self._socket)
+        for listener, handler in self._handlers:
+            accept = partial(self._accept, handler)
+            self._servers.append(await asyncio.start_server(accept, sock=listener))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for task in self._connections:
             task.cancel()
         if self._connections:
             await asyncio.wait(self._connections, timeout=1)
         self._socket.close()
+        for path in self._paths:
+            with contextlib.suppress(OSError):
+                path.unlink()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(
+        self, handler: Handler, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         task = asyncio.current_task()
-        if task is None or self._handler is None or len(self._connections) >= CONNECTIONS:
+        if task is None or len(self._connections) >= CONNECTIONS:
             writer.close()
             return
         self._connections.add(task)
         try:
-            await Conversation(reader, writer, self._handler).run()
+            await Conversation(reader, writer, handler).run()
         except (OSError, h11.ProtocolError) as error:
             _log.debug("a local connection ended: %s", error)
         except asyncio.CancelledError:
@@ -152,7 +205,7 @@ class Conversation:
                 if len(body) > MAX_BODY_BYTES:
                     raise MessageTooLarge(f"a request has at most {MAX_BODY_BYTES} bytes")
             elif isinstance(event, h11.EndOfMessage) and head is not None:
-                return _request(head, bytes(body))
+                return _request(head, bytes(body), self._reader.at_eof)
             else:
                 return None
 
@@ -177,11 +230,10 @@ class Conversation:
         await self._writer.drain()
 
 
-def _request(head: h11.Request, body: bytes) -> Request:
+def _request(head: h11.Request, body: bytes, abandoned: Callable[[], bool]) -> Request:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
-    return Request(
-        head.method.decode("ascii"), head.target.decode("ascii", errors="replace"), headers, body
-    )
+    method, path = head.method.decode("ascii"), head.target.decode("ascii", errors="replace")
+    return Request(method, path, headers, body, abandoned)
 
 
 def _problem(error: PostroomError) -> tuple[int, Any]:

@@ -1,0 +1,160 @@
+"""Parameters of A2A 1.0 calls: what they have to be, and what they make of an answer. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from postroom.a2a.messages import text_of
+from postroom.errors import ProtocolViolation
+from postroom.protocol.tasks import TaskState
+from postroom.protocol.times import parse_time
+from postroom.sidecar.jsonrpc import Code, RpcError
+
+MAX_PAGE = 100
+PAGE = 50
+MAX_ID = 256
+"""Characters of an id."""
+
+
+def name_param(params: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    """An id in the parameters.
+
+    Raises:
+        RpcError: it is missing (with no default) or none; also by the others, for what they read.
+    """
+    value = params.get(name)
+    if value in ("", None) and default is not None:
+        return default
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_ID:
+        raise RpcError(Code.INVALID_PARAMS, f"{name!r} has to be a text of 1 to {MAX_ID}")
+    return value
+
+
+def _whole(params: Mapping[str, Any], name: str, least: int, most: int) -> int | None:
+    value = params.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise RpcError(Code.INVALID_PARAMS, f"{name!r} has to be a number from {least} to {most}")
+    return value
+
+
+def check_message(params: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """The message of a SendMessage, and its text. Only text can be handed to an agent."""
+    message = params.get("message")
+    if not isinstance(message, dict):
+        raise RpcError(Code.INVALID_PARAMS, "'message' has to be an object")
+    name_param(message, "messageId")
+    name_param(message, "contextId", "")
+    if message.get("role") not in {"ROLE_USER", "ROLE_AGENT"}:
+        raise RpcError(Code.INVALID_PARAMS, "'role' has to be ROLE_USER or ROLE_AGENT")
+    parts = message.get("parts")
+    if not isinstance(parts, list) or not parts:
+        raise RpcError(Code.INVALID_PARAMS, "'parts' has to be a list of at least one part")
+    if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in parts):
+        raise RpcError(Code.CONTENT_TYPE_NOT_SUPPORTED, "only text is taken")
+    return message, text_of(message)
+
+
+def history_length(params: Mapping[str, Any]) -> int | None:
+    """How many messages of the history are wanted, None for all."""
+    return _whole(params, "historyLength", 0, 2**31)
+
+
+def shortened(task: dict[str, Any], limit: int | None) -> dict[str, Any]:
+    """A task with the last `limit` messages of its history, None for all (section 3.2.4)."""
+    kept = {name: value for name, value in task.items() if name != "history"}
+    history = task.get("history", [])
+    if limit is not None:
+        history = history[-limit:] if limit else []
+    return {**kept, "history": history} if history else kept
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a ListTasks asks for.
+
+    Attributes:
+        context: only tasks of that context, "" for all.
+        state: only tasks in that state, None for all.
+        since: only tasks that changed at or after that time, seconds since the epoch.
+        size: of a page.
+        after: (time of the change, id) of the task that the page follows, None for the first page.
+        history: messages of the history, None for all.
+        artifacts: whether they are wanted.
+    """
+
+    context: str
+    state: TaskState | None
+    since: float
+    size: int
+    after: tuple[float, str] | None
+    history: int | None
+    artifacts: bool
+
+    @classmethod
+    def of(cls, params: Mapping[str, Any]) -> Listing:
+        """The listing in the parameters."""
+        token = params.get("pageToken")
+        return cls(
+            context=name_param(params, "contextId", ""),
+            state=_state(params.get("status")),
+            since=_time(params.get("statusTimestampAfter")),
+            size=_whole(params, "pageSize", 1, MAX_PAGE) or PAGE,
+            after=_position(token) if token else None,
+            history=history_length(params),
+            artifacts=params.get("includeArtifacts") is True,
+        )
+
+
+def page(views: Sequence[Mapping[str, Any]], listing: Listing) -> tuple[list[str], str, int]:
+    """Ids of the page's tasks, the latest change first; the token of the next page; how many there are in all."""
+    found = sorted(
+        (
+            (float(view["updated_at"]), str(view["id"]))
+            for view in views
+            if listing.context in ("", view["context"])
+            and listing.state in (None, view["state"])
+            and view["updated_at"] >= listing.since
+        ),
+        reverse=True,
+    )
+    rest = [each for each in found if listing.after is None or each < listing.after]
+    here = rest[: listing.size]
+    token = _token(here[-1]) if len(rest) > len(here) else ""
+    return [task for _, task in here], token, len(found)
+
+
+def _token(position: tuple[float, str]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(position).encode()).decode()
+
+
+def _position(token: object) -> tuple[float, str]:
+    try:
+        at, task = json.loads(base64.urlsafe_b64decode(str(token)))
+        return float(at), str(task)
+    except (ValueError, TypeError, RecursionError, binascii.Error) as error:
+        raise RpcError(Code.INVALID_PARAMS, "'pageToken' is none of this server's") from error
+
+
+def _state(name: object) -> TaskState | None:
+    if name in (None, "", "TASK_STATE_UNSPECIFIED"):
+        return None
+    try:
+        return TaskState.from_a2a(name)
+    except ValueError as error:
+        raise RpcError(Code.INVALID_PARAMS, "'status' names no state of a task") from error
+
+
+def _time(value: object) -> float:
+    if not value:
+        return 0.0
+    try:
+        return parse_time(str(value))
+    except ProtocolViolation as error:
+        raise RpcError(Code.INVALID_PARAMS, "'statusTimestampAfter' is no time") from error

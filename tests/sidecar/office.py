@@ -1,0 +1,177 @@
+"""A stand-in for the tasks of `Operations`, in memory, for the parts that only pass requests on."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from contextlib import suppress
+from typing import Any
+
+from postroom.a2a.messages import ROLE_USER, text_message
+from postroom.a2a.tasks import (
+    apply,
+    artifact_update,
+    artifacts_of,
+    new_task,
+    state_of,
+    status_text,
+    status_update,
+    text_artifact,
+)
+from postroom.errors import Conflict, NotFound
+from postroom.protocol.tasks import TaskState, task_id
+from postroom.protocol.times import parse_time
+from postroom.sidecar.adapters import (
+    AnswerTask,
+    Artifact,
+    AskInput,
+    Canceled,
+    CancelTask,
+    Complete,
+    Delegate,
+    Delegated,
+    Fail,
+    Progress,
+    Reject,
+    Sender,
+    TaskAction,
+)
+
+OWN = "b" * 32
+OTHER = Sender("c" * 32, "carol", "worker")
+
+STATES: dict[type, TaskState] = {
+    Progress: TaskState.WORKING,
+    Complete: TaskState.COMPLETED,
+    Fail: TaskState.FAILED,
+    Reject: TaskState.REJECTED,
+    AskInput: TaskState.INPUT_REQUIRED,
+    Canceled: TaskState.CANCELED,
+}
+
+
+class Office:
+    """Tasks of one worker, `OWN`; whoever is asked for another one is carol.
+
+    Attributes:
+        asked: what was delegated, in order.
+        said: what was said of tasks.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[Delegate] = []
+        self.said: list[TaskAction] = []
+        self.canceled: list[CancelTask] = []
+        self.answered: list[AnswerTask] = []
+        self._snapshots: dict[str, dict[str, Any]] = {}
+        self._workers: dict[str, Sender] = {}
+        self._changed = asyncio.Condition()
+        self._clock = itertools.count(int(time.time()))
+
+    # ── what a test does ────────────────────────────────────────────────────────────────────────────
+
+    async def until(self, number: int) -> str:
+        """Wait until so many tasks were asked for; the id of the last."""
+        async with asyncio.timeout(10), self._changed:
+            await self._changed.wait_for(lambda: len(self._snapshots) >= number)
+        return list(self._snapshots)[number - 1]
+
+    async def says(self, action: TaskAction) -> None:
+        """The agent says something of a task."""
+        await self.on_task(action)
+
+    # ── what Operations offers ──────────────────────────────────────────────────────────────────────
+
+    async def delegate(self, action: Delegate, /) -> Delegated:
+        worker = Sender(OWN, "reader", "worker") if action.to == OWN else OTHER
+        message = f"m-{action.key}" if action.key else f"m{len(self.asked)}"
+        task = task_id(worker.uid, OWN, message)
+        self.asked.append(action)
+        if task not in self._snapshots:
+            request = text_message(message, action.text, role=ROLE_USER)
+            self._workers[task] = worker
+            await self._store(new_task(task, action.context or task, request, next(self._clock)))
+        return Delegated(message, task, worker)
+
+    async def on_task(self, action: TaskAction, /) -> None:
+        self.said.append(action)
+        task = self._found(action.task or list(self._snapshots)[-1])
+        at = next(self._clock)
+        if isinstance(action, Artifact):
+            artifact = text_artifact(action.id or "a", action.text, action.name)
+            await self._store(apply(task, artifact_update(task, artifact, append=action.append)))
+            return
+        message = text_message("s", action.text) if action.text else None
+        await self._store(apply(task, status_update(task, STATES[type(action)], at, message)))
+
+    async def task(self, task_id: str, /, *, wait: bool, timeout: float) -> dict[str, Any]:
+        def settled() -> bool:
+            state = state_of(self._found(task_id))
+            return state.terminal or state.interrupted
+
+        self._found(task_id)
+        if wait:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout), self._changed:
+                    await self._changed.wait_for(settled)
+        return self._view(self._found(task_id))
+
+    async def tasks(self, role: str, /, *, open_only: bool) -> list[dict[str, Any]]:
+        views = [self._view(task) for task in self._snapshots.values()]
+        return [
+            view
+            for view in views
+            if not (open_only and view["final"])
+            and (role != "worker" or view["worker"]["uid"] == OWN)
+        ]
+
+    async def snapshot(self, task_id: str, /) -> dict[str, Any]:
+        return self._found(task_id)
+
+    async def cancel_task(self, action: CancelTask, /) -> dict[str, Any]:
+        task = self._found(action.task)
+        if state_of(task).terminal:
+            raise Conflict(f"it is {state_of(task)} already")
+        self.canceled.append(action)
+        await self._store(apply(task, status_update(task, TaskState.CANCELED, next(self._clock))))
+        return self._view(self._found(action.task))
+
+    async def answer_task(self, action: AnswerTask, /) -> dict[str, Any]:
+        task = self._found(action.task)
+        if not state_of(task).interrupted:
+            raise Conflict("it waits for nothing")
+        self.answered.append(action)
+        heard = text_message("h", action.text, role=ROLE_USER)
+        update = status_update(task, TaskState.WORKING, next(self._clock))
+        await self._store(apply(task, update, heard=heard))
+        return self._view(self._found(action.task))
+
+    async def _store(self, task: dict[str, Any]) -> None:
+        async with self._changed:
+            self._snapshots[task["id"]] = task
+            self._changed.notify_all()
+
+    def _found(self, task: str) -> dict[str, Any]:
+        if task not in self._snapshots:
+            raise NotFound("there is no such task")
+        return self._snapshots[task]
+
+    def _view(self, task: dict[str, Any]) -> dict[str, Any]:
+        worker = self._workers[task["id"]]
+        state = state_of(task)
+        return {
+            "id": task["id"],
+            "context": task["contextId"],
+            "state": state.value,
+            "final": state.terminal,
+            "detail": "",
+            "worker": {"uid": worker.uid, "nick": worker.nick, "kind": worker.kind},
+            "requester": {"uid": OWN, "nick": "reader", "kind": "worker"},
+            "text": task["history"][0]["parts"][0]["text"],
+            "attempt": 1,
+            "seq": len(task.get("artifacts", ())) + 1,
+            "updated_at": parse_time(task["status"]["timestamp"]),
+            "status_text": status_text(task),
+            "artifacts": artifacts_of(task),
+        }

@@ -1,0 +1,406 @@
+"""The worker as an A2A server, with the official SDK as its client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.client.client import Client
+from a2a.types import (
+    CancelTaskRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    Task,
+    TaskState,
+)
+from a2a.utils.errors import (
+    PushNotificationNotSupportedError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+
+from postroom.a2a.cards import build_card
+from postroom.errors import Forbidden, NotFound
+from postroom.protocol.template import Template
+from postroom.sidecar.a2aserver import A2AServer
+from postroom.sidecar.adapters import Artifact, AskInput, Complete, Delegate, Progress
+from postroom.sidecar.api import LocalApi
+from postroom.sidecar.httpd import HttpServer
+from tests.sidecar.office import OWN, Office
+
+pytestmark = pytest.mark.anyio
+
+CARD = build_card(OWN, "reader", Template(name="reader", command=("true",)), version="1")
+HEADERS = {"A2A-Version": "1.0"}
+
+
+@dataclass
+class House:
+    """A running server with its tasks, and a client of the SDK's."""
+
+    tasks: Office
+    http: httpx.AsyncClient
+    client: Client
+    url: str
+    socket: Path
+    _agents: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def works(self, *actions: Any) -> None:
+        """The agent says these of the next task."""
+        number = len(self.tasks.asked) + 1
+
+        async def work() -> None:
+            await self.tasks.until(number)
+            for action in actions:
+                await self.tasks.on_task(action)
+
+        self._agents.add(asyncio.create_task(work()))
+
+    async def send(self, text: str, **fields: Any) -> Task:
+        """The task that the message of a client becomes."""
+        wait = fields.pop("wait", True)
+        configuration = SendMessageConfiguration(return_immediately=not wait)
+        request = SendMessageRequest(message=said(text, **fields), configuration=configuration)
+        answers = [answer async for answer in self.client.send_message(request)]
+        assert len(answers) == 1
+        return answers[0].task
+
+    async def call(self, method: str, params: Any = None, **changes: Any) -> dict[str, Any]:
+        """A call by hand; returns the answer."""
+        headers = changes.pop("headers", HEADERS)
+        call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params or {}} | changes
+        answer = await self.http.post(f"{self.url}/a2a", json=call, headers=headers)
+        assert answer.status_code == 200
+        return answer.json()
+
+    async def error(self, method: str, params: Any = None, **changes: Any) -> dict[str, Any]:
+        """The error that answers a call by hand."""
+        return (await self.call(method, params, **changes))["error"]
+
+
+def said(text: str, **fields: Any) -> Message:
+    fields = {"message_id": os.urandom(8).hex(), "role": Role.ROLE_USER} | fields
+    return Message(parts=[Part(text=text)], **fields)
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    tasks, server = Office(), HttpServer()
+    a2a = A2AServer(tasks, OWN, CARD, server.port)
+    api = LocalApi(tasks, {}, server.port, a2a)  # ty: ignore[invalid-argument-type]
+    path, url = tmp_path / "a2a.sock", f"http://127.0.0.1:{server.port}"
+    server.answer_with(api.handle).also_at(path, a2a.handle)
+    async with server, httpx.AsyncClient(timeout=10, trust_env=False) as http:
+        card = await A2ACardResolver(http, url).get_agent_card()
+        client = ClientFactory(ClientConfig(httpx_client=http)).create(card)
+        found = House(tasks, http, client, url, path)
+        yield found
+        for agent in found._agents:
+            await agent
+
+
+@pytest.mark.requirement("a2a-server-speaks")
+async def test_a_client_of_the_sdk_gives_a_task_and_has_its_result(house: House):
+    house.works(Progress("", "half"), Artifact("", "42", name="sum"), Complete("", "done"))
+    task = await house.send("add", context_id="talk", message_id="one")
+
+    assert task.status.state == TaskState.TASK_STATE_COMPLETED
+    assert task.context_id == "talk"
+    assert [(a.name, a.parts[0].text) for a in task.artifacts] == [("sum", "42")]
+    (asked,) = house.tasks.asked
+    assert (asked.to, asked.text, asked.context) == (OWN, "add", "talk")
+
+
+async def test_the_same_message_of_a_client_is_the_same_task(house: House):
+    first = await house.send("add", message_id="one", wait=False)
+    second = await house.send("add", message_id="one", wait=False)
+    other = await house.send("add", message_id="two", wait=False)
+
+    assert first.id == second.id != other.id
+
+
+async def test_who_does_not_wait_reads_the_task_later(house: House):
+    task = await house.send("add", wait=False)
+    assert task.status.state == TaskState.TASK_STATE_SUBMITTED
+
+    await house.tasks.on_task(Complete(task.id, "done"))
+    task = await house.client.get_task(GetTaskRequest(id=task.id))
+    assert task.status.state == TaskState.TASK_STATE_COMPLETED
+    assert task.status.message.parts[0].text == "done"
+    task = await house.client.get_task(GetTaskRequest(id=task.id, history_length=0))
+    assert not task.history
+
+
+async def test_a_task_that_asks_goes_on_with_the_answer(house: House):
+    house.works(AskInput("", "which?"))
+    task = await house.send("pick")
+    assert task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
+
+    task = await house.send("the red one", task_id=task.id, wait=False)
+    assert task.status.state == TaskState.TASK_STATE_WORKING
+    assert [part.text for message in task.history for part in message.parts] == [
+        "pick",
+        "which?",
+        "the red one",
+    ]
+    assert len(house.tasks.asked) == 1
+
+
+async def test_a_message_for_a_task_that_waits_for_nothing_is_refused(house: House):
+    task = await house.send("pick", wait=False)
+
+    with pytest.raises(UnsupportedOperationError):
+        await house.send("more", task_id=task.id)
+    with pytest.raises(TaskNotFoundError):
+        await house.send("more", task_id="0" * 32)
+    params = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}}
+    params["message"] |= {"taskId": task.id, "contextId": "another"}
+    assert (await house.error("SendMessage", params))["code"] == -32602
+
+
+async def test_a_client_cancels_a_task_once(house: House):
+    task = await house.send("long", wait=False)
+    task = await house.client.cancel_task(CancelTaskRequest(id=task.id))
+    assert task.status.state == TaskState.TASK_STATE_CANCELED
+
+    with pytest.raises(TaskNotCancelableError):
+        await house.client.cancel_task(CancelTaskRequest(id=task.id))
+    with pytest.raises(TaskNotFoundError):
+        await house.client.cancel_task(CancelTaskRequest(id="0" * 32))
+
+
+async def test_tasks_are_listed_page_by_page_the_latest_first(house: House):
+    ids = [(await house.send(text, wait=False)).id for text in ("a", "b", "c")]
+    await house.tasks.on_task(Artifact(ids[0], "42"))
+    await house.tasks.on_task(Complete(ids[0]))
+
+    first = await house.client.list_tasks(ListTasksRequest(page_size=2))
+    assert [task.id for task in first.tasks] == [ids[0], ids[2]]
+    assert (first.total_size, first.page_size) == (3, 2)
+    assert not first.tasks[0].artifacts
+    token = first.next_page_token
+    second = await house.client.list_tasks(ListTasksRequest(page_size=2, page_token=token))
+    assert [task.id for task in second.tasks] == [ids[1]]
+    assert second.next_page_token == ""
+    done = ListTasksRequest(status=TaskState.TASK_STATE_COMPLETED, include_artifacts=True)
+    (task,) = (await house.client.list_tasks(done)).tasks
+    assert task.artifacts[0].parts[0].text == "42"
+    (task,) = (await house.client.list_tasks(ListTasksRequest(context_id=ids[1]))).tasks
+    assert task.id == ids[1]
+
+
+async def test_a_task_that_the_worker_asked_another_for_is_not_its_own(house: House):
+    given = await house.tasks.delegate(Delegate("@carol", "", "x"))
+
+    with pytest.raises(TaskNotFoundError):
+        await house.client.get_task(GetTaskRequest(id=given.task))
+    assert not (await house.client.list_tasks(ListTasksRequest())).tasks
+
+
+async def test_what_the_card_does_not_offer_is_refused_by_its_name(house: House):
+    with pytest.raises(PushNotificationNotSupportedError):
+        await house.client.get_task_push_notification_config(
+            GetTaskPushNotificationConfigRequest(task_id="x", id="y")
+        )
+    for method in ("SendStreamingMessage", "SubscribeToTask", "GetExtendedAgentCard"):
+        error = await house.error(method)
+        assert error["code"] == -32004
+        assert error["data"] == [
+            {
+                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                "reason": "UNSUPPORTED_OPERATION",
+                "domain": "a2a-protocol.org",
+                "metadata": {},
+            }
+        ]
+
+
+MESSAGE = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}
+
+
+@pytest.mark.parametrize(
+    "call, code",
+    [
+        ({"method": "Dance"}, -32601),
+        ({"jsonrpc": "1.0"}, -32600),
+        ({"id": True}, -32600),
+        ({"params": [1]}, -32600),
+        ({"params": {}}, -32602),
+        ({"params": {"message": MESSAGE | {"messageId": ""}}}, -32602),
+        ({"params": {"message": MESSAGE | {"role": "user"}}}, -32602),
+        ({"params": {"message": MESSAGE | {"parts": []}}}, -32602),
+        ({"params": {"message": MESSAGE | {"parts": [{"raw": "AA=="}]}}}, -32005),
+        ({"params": {"message": MESSAGE, "configuration": 1}}, -32602),
+        ({"params": {"message": MESSAGE, "configuration": {"historyLength": -1}}}, -32602),
+        ({"method": "GetTask", "params": {"id": "0" * 32}}, -32001),
+        ({"method": "GetTask", "params": {"id": 7}}, -32602),
+        ({"method": "ListTasks", "params": {"pageSize": 0}}, -32602),
+        ({"method": "ListTasks", "params": {"pageSize": 101}}, -32602),
+        ({"method": "ListTasks", "params": {"pageToken": "x"}}, -32602),
+        ({"method": "ListTasks", "params": {"status": "done"}}, -32602),
+        ({"method": "ListTasks", "params": {"statusTimestampAfter": "now"}}, -32602),
+        ({"headers": {"A2A-Version": "0.3"}}, -32009),
+        ({"headers": {"A2A-Version": ""}}, -32009),
+    ],
+)
+async def test_a_wrong_call_is_answered_with_its_error(
+    house: House, call: dict[str, Any], code: int
+):
+    made: dict[str, Any] = {"method": "SendMessage", "params": {"message": MESSAGE}} | call
+    error = await house.error(**made)
+
+    assert error["code"] == code
+    assert error["data"][0]["reason"]
+
+
+@pytest.mark.parametrize("body, code", [(b"{", -32700), (b"[]", -32600), (b"[" * 10**5, -32700)])
+async def test_a_body_that_is_no_call_is_answered_with_its_error(
+    house: House, body: bytes, code: int
+):
+    headers = HEADERS | {"content-type": "application/json"}
+    answer = await house.http.post(f"{house.url}/a2a", content=body, headers=headers)
+
+    assert (answer.json()["error"]["code"], answer.json()["id"]) == (code, None)
+
+
+@pytest.mark.requirement("a2a-server-card")
+async def test_the_card_is_at_both_paths_and_names_this_server_first(house: House):
+    for path in ("agent-card.json", "agent.json"):
+        card = (await house.http.get(f"{house.url}/.well-known/{path}")).json()
+
+        assert card["name"] == "reader"
+        assert [each["url"] for each in card["supportedInterfaces"]] == [
+            f"{house.url}/a2a",
+            f"nats://worker.{OWN}.rpc",
+        ]
+        assert not any("required" in each for each in card["capabilities"]["extensions"])
+
+
+@pytest.mark.requirement("a2a-server-local")
+async def test_web_pages_and_other_host_names_have_no_answer_on_the_port(house: House):
+    card, a2a = f"{house.url}/.well-known/agent-card.json", f"{house.url}/a2a"
+    for headers in ({"host": "evil.example"}, {"origin": "http://evil.example"}):
+        assert (await house.http.get(card, headers=headers)).status_code == 403
+        answer = await house.http.post(a2a, json={}, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (403, Forbidden.code)
+    answer = await house.http.post(a2a, content=b"{}", headers={"content-type": "text/plain"})
+    assert answer.json()["error"]["code"] == -32600
+
+
+def over(path: str) -> httpx.AsyncClient:
+    transport = httpx.AsyncHTTPTransport(uds=path)
+    return httpx.AsyncClient(transport=transport, base_url="http://postroom", timeout=10)
+
+
+@pytest.mark.requirement("a2a-server-socket")
+async def test_the_socket_answers_its_owner_with_the_a2a_routes_alone(house: House):
+    async with over(str(house.socket)) as http:
+        card = (await http.get("/.well-known/agent-card.json")).json()
+        assert card["name"] == "reader"
+        call = {"jsonrpc": "2.0", "id": "a", "method": "ListTasks"}
+        answer = await http.post("/a2a", json=call, headers=HEADERS)
+        assert answer.json()["result"]["tasks"] == []
+        answer = await http.get("/v1/whoami")
+        assert (answer.status_code, answer.json()["code"]) == (404, NotFound.code)
+    assert stat.S_IMODE(house.socket.stat().st_mode) == 0o600
+
+
+async def card_at(path: Path) -> int:
+    async with over(str(path)) as http:
+        return (await http.get("/.well-known/agent.json")).status_code
+
+
+async def serve_at(path: Path) -> HttpServer:
+    server = HttpServer()
+    a2a = A2AServer(Office(), OWN, CARD, server.port)
+    return server.answer_with(a2a.handle).also_at(path, a2a.handle)
+
+
+async def test_the_socket_of_a_killed_run_is_replaced_and_a_stopped_one_leaves_none(
+    tmp_path: Path,
+):
+    path = tmp_path / "a2a.sock"
+    killed = socket.socket(socket.AF_UNIX)
+    killed.bind(str(path))
+    killed.close()
+
+    async with await serve_at(path):
+        assert await card_at(path) == 200
+    assert not path.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a long path is reached through /proc")
+async def test_the_socket_may_lie_deeper_than_an_address_is_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = tmp_path / ("x" * 100) / ("y" * 100)
+    folder.mkdir(parents=True)
+
+    async with await serve_at(folder / "a2a.sock"):
+        monkeypatch.chdir(folder)
+        assert await card_at(Path("a2a.sock")) == 200
+        assert stat.S_IMODE(Path("a2a.sock").stat().st_mode) == 0o600
+
+
+async def test_without_a_socket_the_port_answers_all_the_same(tmp_path: Path):
+    (tmp_path / "a2a.sock").mkdir()
+    async with (
+        await serve_at(tmp_path / "a2a.sock") as server,
+        httpx.AsyncClient(trust_env=False) as http,
+    ):
+        url = f"http://127.0.0.1:{server.port}/.well-known/agent.json"
+        assert (await http.get(url)).status_code == 200
+    assert (tmp_path / "a2a.sock").is_dir()
+
+
+async def test_nobody_waits_for_a_task_whose_client_has_gone(
+    house: House, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("postroom.sidecar.a2aserver.SLICE", 0.05)
+    looked = asyncio.Event()
+    look = house.tasks.task
+
+    async def task(*args: Any, **options: Any) -> dict[str, Any]:
+        looked.set()
+        return await look(*args, **options)
+
+    monkeypatch.setattr(house.tasks, "task", task)
+    with contextlib.suppress(httpx.ReadTimeout):
+        await house.http.post(
+            f"{house.url}/a2a",
+            json={
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "SendMessage",
+                "params": {"message": MESSAGE},
+            },
+            headers=HEADERS,
+            timeout=0.5,
+        )
+    assert looked.is_set()
+    async with asyncio.timeout(10):
+        while True:  # until a whole slice goes by in which nobody looks
+            looked.clear()
+            try:
+                async with asyncio.timeout(1):
+                    await looked.wait()
+            except TimeoutError:
+                return
