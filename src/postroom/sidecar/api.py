@@ -1,4 +1,4 @@
-"""The local HTTP API: how an agent, or a tool it calls, sends and confirms without speaking lines.
+"""The local HTTP API: how an agent, or a tool it calls, sends, confirms and works on tasks without speaking lines.
 
 It listens on the sandbox's loopback and asks for no secret: whoever runs inside is the agent. Host and Origin
 are checked all the same, so that no web page in a browser of the same machine can use it (DNS rebinding).
@@ -7,16 +7,28 @@ are checked all the same, so that no web page in a browser of the same machine c
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl
 
 from postroom.errors import Forbidden, InvalidInput, NotFound
-from postroom.sidecar.adapters.jsonl import make_find, make_post, make_reply, make_seen, make_send
-from postroom.sidecar.httpd import Request
+from postroom.sidecar.a2aserver import A2AServer
+from postroom.sidecar.adapters.makers import make_find, make_post, make_reply, make_seen, make_send
+from postroom.sidecar.adapters.task_makers import (
+    TASK_MAKERS,
+    make_answer_task,
+    make_cancel_task,
+    make_delegate,
+)
+from postroom.sidecar.httpd import Answer, Request
 from postroom.sidecar.operations import Operations
 
-Answer = tuple[int, Any]
+CURRENT = "current"
+"""In a path, the task that the agent works on."""
+
+MAX_WAIT = 60.0
+"""Seconds that one request may wait for a task."""
+
+_ROLES = ("worker", "requester")
 
 
 class LocalApi:
@@ -26,21 +38,20 @@ class LocalApi:
         operations: what the agent can do.
         me: the answer to `whoami`.
         port: that it listens on, for the Host check.
+        a2a: answers what is no route of this API; None for nobody.
     """
 
-    def __init__(self, operations: Operations, me: Mapping[str, Any], port: int) -> None:
+    def __init__(
+        self,
+        operations: Operations,
+        me: Mapping[str, Any],
+        port: int,
+        a2a: A2AServer | None = None,
+    ) -> None:
         self._operations = operations
         self._me = dict(me)
         self._hosts = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
-        self._routes: dict[tuple[str, str], Callable[[Request], Awaitable[Answer]]] = {
-            ("POST", "/v1/send"): self._send,
-            ("POST", "/v1/reply"): self._reply,
-            ("POST", "/v1/post"): self._post,
-            ("POST", "/v1/seen"): self._seen,
-            ("GET", "/v1/inbox"): self._inbox,
-            ("GET", "/v1/agents"): self._agents,
-            ("GET", "/v1/whoami"): self._whoami,
-        }
+        self._a2a = a2a
 
     async def handle(self, request: Request) -> Answer:
         """Answer one request.
@@ -54,43 +65,96 @@ class LocalApi:
             raise Forbidden("the Host header does not name this API")
         if "origin" in request.headers:
             raise Forbidden("web pages may not use this API")
-        route = self._routes.get((request.method, request.path.partition("?")[0]))
-        if route is None:
-            raise NotFound(f"there is no {request.method} {request.path[:100]}")
-        return await route(request)
+        match request.target.split("/"):
+            case ["", "v1", "delegate" | "tasks" as place, *rest]:
+                return await self._tasks(request, [place, *rest])
+            case ["", "v1", place]:
+                return await self._mail(request, place)
+        if self._a2a is not None:
+            return await self._a2a.handle(request)
+        raise _no_route(request)
 
-    async def _send(self, request: Request) -> Answer:
-        return _accepted(await self._operations.send(make_send(_body(request))))
+    async def _mail(self, request: Request, place: str) -> Answer:
+        do = self._operations
+        match request.method, place:
+            case "POST", "send":
+                return _accepted(await do.send(make_send(_body(request))))
+            case "POST", "reply":
+                return _accepted(await do.reply(make_reply(_body(request))))
+            case "POST", "post":
+                return _accepted(await do.post(make_post(_body(request))))
+            case "POST", "seen":
+                action = make_seen(_body(request))
+                do.seen(action)
+                return 200, {"id": action.id, "state": "seen"}
+            case "GET", "inbox":
+                return 200, do.held()
+            case "GET", "agents":
+                return 200, {"agents": await do.find(make_find(request.query))}
+            case "GET", "whoami":
+                return 200, self._me
+        raise _no_route(request)
 
-    async def _reply(self, request: Request) -> Answer:
-        return _accepted(await self._operations.reply(make_reply(_body(request))))
-
-    async def _post(self, request: Request) -> Answer:
-        return _accepted(await self._operations.post(make_post(_body(request))))
-
-    async def _seen(self, request: Request) -> Answer:
-        action = make_seen(_body(request))
-        self._operations.seen(action)
-        return 200, {"id": action.id, "state": "seen"}
-
-    async def _inbox(self, _: Request) -> Answer:
-        return 200, self._operations.held()
-
-    async def _agents(self, request: Request) -> Answer:
-        query = dict(parse_qsl(request.path.partition("?")[2]))
-        return 200, {"agents": await self._operations.find(make_find(query))}
-
-    async def _whoami(self, _: Request) -> Answer:
-        return 200, self._me
+    async def _tasks(self, request: Request, path: list[str]) -> Answer:
+        do = self._operations
+        match request.method, path:
+            case "POST", ["delegate"]:
+                given = await do.delegate(make_delegate(_body(request)))
+                to = {"uid": given.worker.uid, "nick": given.worker.nick}
+                return 200, {"id": given.id, "task": given.task, "to": to}
+            case "GET", ["tasks"]:
+                query = request.query
+                return 200, {"tasks": await do.tasks(_role(query), open_only=_asked(query, "open"))}
+            case "GET", ["tasks", task]:
+                query = request.query
+                wait, timeout = _asked(query, "wait"), _timeout(query)
+                return 200, await do.task(task, wait=wait, timeout=timeout)
+            case "POST", ["tasks", task, "cancel"]:
+                return 200, await do.cancel_task(make_cancel_task(_body(request) | {"task": task}))
+            case "POST", ["tasks", task, "answer"]:
+                return 200, await do.answer_task(make_answer_task(_body(request) | {"task": task}))
+            case "POST", ["tasks", task, word] if word in TASK_MAKERS:
+                action = TASK_MAKERS[word](_body(request) | {"task": _named(task)})
+                await do.on_task(action)
+                return 200, {"task": task, "state": "accepted"}
+        raise _no_route(request)
 
 
 def _accepted(sent: str) -> Answer:
     return 200, {"id": sent, "state": "accepted"}
 
 
+def _no_route(request: Request) -> NotFound:
+    return NotFound(f"there is no {request.method} {request.path[:100]}")
+
+
+def _named(task: str) -> str:
+    return "" if task == CURRENT else task
+
+
+def _asked(query: Mapping[str, str], name: str) -> bool:
+    return query.get(name, "") in {"1", "true"}
+
+
+def _role(query: Mapping[str, str]) -> str:
+    role = query.get("role", "")
+    if role and role not in _ROLES:
+        raise InvalidInput(f"'role' has to be one of {', '.join(_ROLES)}")
+    return role
+
+
+def _timeout(query: Mapping[str, str]) -> float:
+    try:
+        seconds = float(query.get("timeout") or MAX_WAIT)
+    except ValueError as error:
+        raise InvalidInput("'timeout' has to be a number of seconds") from error
+    if not seconds >= 0:
+        raise InvalidInput("'timeout' has to be a number of seconds")
+    return min(seconds, MAX_WAIT)
+
+
 def _body(request: Request) -> dict[str, Any]:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+    if not request.is_json:
         raise InvalidInput("the body has to be JSON", remedy="Content-Type: application/json")
     try:
         record = json.loads(request.body)

@@ -1,0 +1,52 @@
+"""The client of the local API that `postroom-agent` uses. Standard library only, so that it starts at once."""
+
+from __future__ import annotations
+
+import json
+import os
+from http.client import HTTPConnection, HTTPException
+from typing import Any
+from urllib.parse import urlsplit
+
+from postroom.errors import BusDisconnected, NotRunning, ProtocolViolation, from_problem
+
+TIMEOUT = 90.0
+"""Seconds for an answer; the sidecar itself gives up sooner."""
+
+
+def call(method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    """The answer of the sidecar whose address is in the environment.
+
+    Raises:
+        NotRunning: there is no address.
+        BusDisconnected: nobody answers there.
+        PostroomError: what the sidecar says.
+    """
+    address = urlsplit(os.environ.get("POSTROOM_API", ""))
+    if not address.hostname or not address.port:
+        raise NotRunning(
+            "POSTROOM_API does not say where the sidecar is",
+            remedy="run this inside a worker of Postroom",
+        )
+    # Not urllib: it would go through a proxy that the environment names.
+    connection = HTTPConnection(address.hostname, address.port, timeout=TIMEOUT)
+    try:
+        headers = {"content-type": "application/json"} if body is not None else {}
+        payload = None if body is None else json.dumps(body).encode()
+        connection.request(method, path, payload, headers)
+        response = connection.getresponse()
+        return _answer(response.status, response.read())
+    except (OSError, HTTPException) as error:
+        raise BusDisconnected(f"the sidecar does not answer: {error}") from error
+    finally:
+        connection.close()
+
+
+def _answer(status: int, payload: bytes) -> Any:
+    try:
+        document = json.loads(payload)
+    except ValueError as error:
+        raise ProtocolViolation("the sidecar's answer is no JSON") from error
+    if status >= 400:
+        raise from_problem(document if isinstance(document, dict) else {}, status)
+    return document
