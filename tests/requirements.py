@@ -353,10 +353,18 @@ _LISTED: dict[str, dict[str, str]] = {
         "worker-feed-heard": "A worker whose template asks for it hears the posts of its project.",
         "sidecar-text-harmless": "Text cannot forge a second message or control sequences for a text agent.",
         "sidecar-text-answers-matched": "An answer of a text agent goes to the question that it is about.",
+        "sidecar-text-completes": "The next line of a text agent is the result of its task.",
+        "sidecar-lines-survive": "No line of an agent's can be an exception in its sidecar.",
+        "sidecar-sample-works": "The agent that the documentation shows does its tasks.",
     },
     "docs/architecture.md#local-api": {
         "sidecar-api-local": "Only well-formed local requests are answered.",
         "sidecar-command-sends": "`postroom-agent` sends and prints the id.",
+        "sidecar-command-delegates": "`postroom-agent delegate --wait` prints the result of the task.",
+        "a2a-server-speaks": "An A2A 1.0 client gives a worker a task at its port and has the result.",
+        "a2a-server-card": "The worker's own server shows its card at both well-known paths.",
+        "a2a-server-local": "Web pages and other host names cannot use a worker's A2A server.",
+        "a2a-server-socket": "The socket in the state folder has the A2A routes alone, for its owner.",
     },
     "docs/architecture.md#registry": {
         "cards-template-built": "A worker's card says what its template says.",
