@@ -44,6 +44,7 @@ from postroom.sidecar.a2aserver import A2AServer
 from postroom.sidecar.adapters import Artifact, AskInput, Complete, Delegate, Progress
 from postroom.sidecar.api import LocalApi
 from postroom.sidecar.httpd import HttpServer
+from tests.sidecar.house import House as Home
 from tests.sidecar.office import OWN, Office
 
 pytestmark = pytest.mark.anyio
@@ -404,3 +405,25 @@ async def test_nobody_waits_for_a_task_whose_client_has_gone(
                     await looked.wait()
             except TimeoutError:
                 return
+
+
+async def test_a_worker_shows_its_card_at_its_port_and_at_the_socket_in_its_state_folder(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+):
+    program = """
+    for line in lines():
+        if line["type"] == "hello":
+            say(type="post", text=line["api"])
+    """
+    card = build_card(
+        home.worker, "reader", Template(name="reader", command=("true",)), version="1"
+    )
+    async with home.sidecar(program, card=card):
+        (api,) = await home.tap.until(home.posts)
+        monkeypatch.chdir(home.folder / "state")
+        async with over("a2a.sock") as http, httpx.AsyncClient(trust_env=False) as local:
+            outside = (await http.get("/.well-known/agent-card.json")).json()
+            inside = (await local.get(f"{api}/.well-known/agent-card.json")).json()
+    assert outside == inside
+    assert outside["supportedInterfaces"][0]["url"] == f"{api}/a2a"
+    assert not (home.folder / "state" / "a2a.sock").exists()

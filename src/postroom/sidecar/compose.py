@@ -14,6 +14,7 @@ from postroom.a2a.tasklog import TaskLog
 from postroom.bus.port import DeliveryHandler
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.text import one_line
+from postroom.sidecar.a2aserver import A2AServer
 from postroom.sidecar.agent import Agent
 from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.announcing import Announcer
@@ -36,6 +37,9 @@ from postroom.sidecar.wire import Wire
 JOURNAL = "confirmed"
 """Name of the journal in the state folder."""
 
+A2A_SOCKET = "a2a.sock"
+"""Name of the A2A server's socket there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
@@ -49,6 +53,7 @@ class Sidecar:
     alerts: Alerts
     journal: Journal
     api: LocalApi
+    a2a: A2AServer
     announcer: Announcer
     engine: TaskEngine
     ledger: Ledger
@@ -115,6 +120,7 @@ def compose(config: SidecarConfig, wire: Wire, port: int) -> Sidecar:
     delegations = Delegations(agent, directory, outgoing, ledger, own)
     desk = TaskDesk(engine, program, delegations, ledger)
     operations = Operations(inbox, outgoing, directory, status, desk)
+    a2a = A2AServer(operations, own, dict(config.card), port)
     return Sidecar(
         agent=agent,
         inbox=inbox,
@@ -123,7 +129,8 @@ def compose(config: SidecarConfig, wire: Wire, port: int) -> Sidecar:
         status=status,
         alerts=alerts,
         journal=journal,
-        api=LocalApi(operations, whoami(config), port),
+        api=LocalApi(operations, whoami(config), port, a2a),
+        a2a=a2a,
         announcer=Announcer(wire, own, config.card),
         engine=engine,
         ledger=ledger,

@@ -25,7 +25,7 @@ from postroom.identity.nkeys import KeyPair
 from postroom.observe import get_logger, to_stderr
 from postroom.protocol.preface import Preface
 from postroom.protocol.presence import WorkerState
-from postroom.sidecar.compose import Sidecar, compose
+from postroom.sidecar.compose import A2A_SOCKET, Sidecar, compose
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig, load
 from postroom.sidecar.control_client import ControlClient
 from postroom.sidecar.door import Door
@@ -82,7 +82,9 @@ class Worker:
             sidecar.status.sandbox = self._wall.level
             if self._wall.breached:
                 return await self._refuse(sidecar, control)
-            await stack.enter_async_context(server.answer_with(sidecar.api.handle))
+            server.answer_with(sidecar.api.handle)
+            server.also_at(self._config.state / A2A_SOCKET, sidecar.a2a.handle)
+            await stack.enter_async_context(server)
             await self._live(sidecar, bus, control)
         return 0
 
