@@ -247,12 +247,11 @@ def served_card(card: Card, port: int) -> Card:
         "protocolBinding": "JSONRPC",
         "protocolVersion": VERSION,
     }
-    extensions = [_optional(each) for each in card["capabilities"].get("extensions", [])]
-    return {
-        **card,
-        "supportedInterfaces": [own, *card["supportedInterfaces"]],
-        "capabilities": {**card["capabilities"], "extensions": extensions},
-    }
+    capabilities = dict(card.get("capabilities", {}))
+    if "extensions" in capabilities:
+        capabilities["extensions"] = [_optional(each) for each in capabilities["extensions"]]
+    interfaces = [own, *card.get("supportedInterfaces", [])]
+    return {**card, "supportedInterfaces": interfaces, "capabilities": capabilities}
 
 
 def _optional(extension: dict[str, Any]) -> dict[str, Any]:
