@@ -90,6 +90,10 @@ _LISTED: dict[str, dict[str, str]] = {
         "task-cancel-interrupts": "Canceling a task interrupts the agent that works on it.",
         "task-answer-resumes": "Answering a question resumes the same task.",
         "task-refused-when-not-offered": "Work that a worker's card does not offer is rejected, with the reason.",
+        "task-reaches-agent": "A task is handed to the worker's agent, and what it says of it is stored.",
+        "task-cancel-kills": "An agent that does not stop working on a canceled task within its grace is killed.",
+        "task-agent-delegates": "An agent asks another for a task, and is told what became of it.",
+        "task-news-from-log-only": "An agent is told of tasks by the control plane alone, which reads the log.",
         "task-write-survives-server-kill": "A record of a task is stored once, though the server is killed meanwhile.",
     },
     "docs/architecture.md#what-it-does": {

@@ -52,7 +52,9 @@ class Log:
         if ask is None:
             raise NotFound(f"no task {task_id}")
         record = TaskRecord(
-            new_task(task_id, task_id, ask.message, 0.0), request=ask.request, requester=ask.requester
+            new_task(task_id, task_id, ask.message, 0.0),
+            request=ask.request,
+            requester=ask.requester,
         )
         return StoredTask(record, 0)
 

@@ -16,16 +16,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from postroom.a2a.messages import text_message, text_of
+from postroom.a2a.engine import Ask
+from postroom.a2a.messages import ROLE_USER, text_message, text_of
+from postroom.a2a.records import TaskRecord
 from postroom.bus.nats import NatsBus
 from postroom.bus.port import Message
-from postroom.errors import UnknownRecipient, problem
+from postroom.errors import NotFound, UnknownRecipient, problem
 from postroom.identity.credential import Credential
-from postroom.protocol import subjects
-from postroom.protocol.envelope import Envelope
+from postroom.protocol import priority, subjects
+from postroom.protocol.envelope import Envelope, TaskRequest
+from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.presence import Presence, WorkerState
+from postroom.protocol.priority import PriorityRecord, Update
 from postroom.protocol.receipts import Receipt
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
+from postroom.protocol.tasks import TaskState, task_id
+from tests.a2a.desk import Log
 from tests.rig import Rig, new_uid, running_bus
 
 PROJECT = "main"
@@ -71,6 +77,46 @@ class House:
     nicks: dict[str, str] = field(default_factory=dict)
     renewals: list[float] = field(default_factory=list)
     finds: list[dict[str, Any]] = field(default_factory=list)
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+    ledger: Log = field(init=False)
+    """What the control plane knows of tasks: those of the worker, and of alice when the worker asks her."""
+
+    def __post_init__(self) -> None:
+        self.ledger = Log(self.rig, self.worker)
+
+    # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
+
+    async def request(self, text: str, *, skill: str = "", message_id: str = "") -> str:
+        """A request of alice's to the worker; returns the task's id."""
+        new = message_id or secrets.token_hex(16)
+        message = text_message(new, text, role=ROLE_USER)
+        task = task_id(self.worker, self.alice.uid, new)
+        self.ledger.asks[task] = Ask(new, self.alice.uid, message, skill)
+        envelope = Envelope(
+            id=new,
+            to=self.worker,
+            message=message,
+            sent_at=time.time(),
+            expects_reply=True,
+            request=TaskRequest(skill),
+        )
+        subject = subjects.inbox(self.worker, self.alice.uid)
+        await self.alice.publish(subject, envelope.encode(), id=new)
+        return task
+
+    async def overtake(self, record: PriorityRecord) -> None:
+        """Something of alice's for the worker that overtakes its inbox."""
+        subject = subjects.priority(self.worker, self.alice.uid)
+        await self.alice.publish(subject, priority.encode(record))
+
+    async def news(self, update: Update) -> None:
+        """News of a task from the control plane."""
+        subject = subjects.priority(self.worker, CONTROL_PLANE)
+        await self.rig.core.publish(subject, priority.encode(update))
+
+    async def task(self, task: str, state: TaskState) -> TaskRecord:
+        """Wait until a task of the worker's is in that state."""
+        return await self.ledger.until(task, state)
 
     # ── what happened ───────────────────────────────────────────────────────────────────────────────
 
@@ -304,6 +350,9 @@ def _answers(found: House):
         if said.rest == ("cards", "find"):
             found.finds.append(json.loads(message.payload))
             return json.dumps({"agents": [LISTED], "truncated": False}).encode()
+        found.asked.append(said.rest)
+        if said.rest[0] == "tasks":
+            return await _tasks(found, said.rest[1], json.loads(message.payload))
         ref = str(json.loads(message.payload).get("ref", ""))
         for nick, uid in found.nicks.items():
             if ref in (f"@{nick}", uid):
@@ -312,3 +361,32 @@ def _answers(found: House):
         return json.dumps({"error": problem(UnknownRecipient(f"no agent {ref}"))}).encode()
 
     return answer
+
+
+async def _tasks(found: House, verb: str, asked: dict[str, Any]) -> bytes:
+    if verb == "open":
+        entries = []
+        for number, task in enumerate(found.ledger.asks, start=1):
+            stored = await found.ledger.get(task)
+            if stored.sequence and not stored.record.state.terminal:
+                state = stored.record.state.value
+                entries.append({"id": task, "requested": number, "state": state, "free": True})
+        return json.dumps({"tasks": entries, "more": False}).encode()
+    try:
+        stored = await found.ledger.get(str(asked.get("task", "")))
+    except NotFound as error:
+        return json.dumps({"error": problem(error)}).encode()
+    record = stored.record
+    state = record.state
+    answer = {
+        "task": record.task,
+        "sequence": stored.sequence,
+        "request": record.request,
+        "requester": record.requester,
+        "attempt": record.attempt,
+        "lost": record.lost,
+        "runner": record.runner,
+        "released": record.released,
+        "view": {"id": record.id, "state": state.value, "final": state.terminal},
+    }
+    return json.dumps(answer).encode()

@@ -93,7 +93,7 @@ def compose(config: SidecarConfig, wire: Wire, port: int) -> Sidecar:
         alerts=alerts,
     )
     ledger = Ledger(wire, own, config.run)
-    program = ProgramExecutor(agent, directory)
+    program = ProgramExecutor(agent, directory, config.cancel_grace)
     engine = TaskEngine(
         TaskLog(wire, ledger, worker=own, run=config.run),
         ledger,

@@ -98,6 +98,7 @@ class SidecarConfig:
         stop_grace: seconds that the agent has to end by itself.
         card: the worker's Agent Card, {} for none.
         run: this start of the worker.
+        cancel_grace: seconds that the agent has to stop working on a task.
         interactive: the template has a `[sidecar]` table: events and control are wanted, too.
     """
 
@@ -124,6 +125,7 @@ class SidecarConfig:
     stop_grace: float = 1.5
     card: Mapping[str, Any] = field(default_factory=dict)
     run: str = ""
+    cancel_grace: float = 5.0
     interactive: bool = True
 
     @classmethod
@@ -152,6 +154,7 @@ class SidecarConfig:
                 stop_grace=float(record.get("stop_grace", 1.5)),
                 log_level=_level(record.get("log_level") or "info"),
                 run=str(record.get("run") or secrets.token_hex(16)),
+                cancel_grace=float(record.get("cancel_grace", 5.0)),
                 interactive=record.get("interactive", True) is True,
                 **{name: str(record.get(name) or "") for name in _TEXTS},
             )

@@ -22,17 +22,20 @@ from postroom.sidecar.directory import Directory
 from postroom.sidecar.keys import Derivation
 from postroom.sidecar.session import Session
 
-CANCEL_GRACE = 5.0
-"""Seconds that the program has to stop working on a task before it is killed."""
-
 ANSWERED_BY = "urn:postroom:a2a:answered-by:1"
 """Key in the metadata of an answer: uid of who gave it."""
 
 
 class ProgramExecutor:
-    """Hands tasks to the agent of one worker; an `a2a.execution.Executor`."""
+    """Hands tasks to the agent of one worker; an `a2a.execution.Executor`.
 
-    def __init__(self, agent: Agent, directory: Directory, grace: float = CANCEL_GRACE) -> None:
+    Args:
+        agent: the program.
+        directory: names who asks.
+        grace: seconds that the program has to stop working on a task before it is killed.
+    """
+
+    def __init__(self, agent: Agent, directory: Directory, grace: float) -> None:
         self._agent = agent
         self._directory = directory
         self._grace = grace

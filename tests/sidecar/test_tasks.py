@@ -1,0 +1,310 @@
+"""Tasks through a real sidecar process: to the agent's stdin and back into the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.a2a.messages import ROLE_USER, text_message, text_of
+from postroom.a2a.tasks import artifacts_of, status_text
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.presence import WorkerState
+from postroom.protocol.priority import Cancel, Input, Update
+from postroom.protocol.tasks import TaskState, task_id
+from tests.sidecar.house import House
+
+pytestmark = pytest.mark.anyio
+
+DOES_IT = """
+for line in lines():
+    if line["type"] == "task":
+        say(type="update", text="half of it")
+        say(type="artifact", name="result", text="one, ", last=False)
+        say(type="artifact", name="result", text="two", append=True)
+        say(type="complete", text="did " + line["text"])
+"""
+
+
+@pytest.mark.requirement("task-reaches-agent")
+async def test_a_task_reaches_the_agent_and_its_result_the_log(home: House) -> None:
+    async with home.sidecar(DOES_IT):
+        task = await home.request("the dishes")
+        done = await home.task(task, TaskState.COMPLETED)
+
+        assert status_text(done.task) == "did the dishes"
+        assert artifacts_of(done.task) == [{"id": "result", "name": "result", "text": "one, two"}]
+        await home.all_acked()
+
+
+async def test_tasks_and_messages_do_not_wait_for_each_other(home: House) -> None:
+    program = """
+    for line in lines():
+        if line["type"] == "message":
+            say(type="seen", id=line["id"])
+    """
+    async with home.sidecar(program):
+        task = await home.request("for ever")
+        await home.task(task, TaskState.WORKING)
+
+        message = await home.write("hello")
+
+        await home.seen(message)
+
+
+async def test_what_the_card_does_not_offer_is_rejected(home: House) -> None:
+    card = {
+        "name": "reader",
+        "description": "Reads.",
+        "skills": [{"id": "read", "name": "read", "description": "Can read.", "tags": ["skill"]}],
+    }
+    async with home.sidecar(DOES_IT, card=card):
+        cook = await home.request("soup", skill="cook")
+        read = await home.request("a book", skill="read")
+
+        refused = await home.task(cook, TaskState.REJECTED)
+        await home.task(read, TaskState.COMPLETED)
+        assert status_text(refused.task) == "the card does not offer 'cook'; it offers: read"
+
+
+@pytest.mark.requirement("task-attempts-visible")
+async def test_an_agent_that_dies_at_work_is_given_the_task_again(home: House) -> None:
+    program = """
+    for line in lines():
+        if line["type"] == "task" and line["attempt"] == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if line["type"] == "task":
+            say(type="complete", text=json.dumps([line["attempt"], line["resumed"]]))
+    """
+    async with home.sidecar(program):
+        task = await home.request("do it")
+        done = await home.task(task, TaskState.COMPLETED)
+
+        assert status_text(done.task) == "[2, true]"
+        again = (await home.ledger.records(task))[2][1]
+        assert status_text(again.task) == "begun again: the agent ended: killed by signal 9"
+
+
+@pytest.mark.requirement("task-survives-restart")
+async def test_a_killed_sidecar_leaves_its_task_to_the_next_one(home: House) -> None:
+    fifo = home.fifo("go")
+    program = f"""
+    for line in lines():
+        if line["type"] == "task":
+            if line["attempt"] == 1:
+                open({str(fifo)!r}).read()
+            say(type="complete", text="attempt %d" % line["attempt"])
+    """
+    async with home.sidecar(program) as first:
+        task = await home.request("do it")
+        await home.task(task, TaskState.WORKING)
+        waiting = await home.request("then this")
+        await home.task(waiting, TaskState.SUBMITTED)
+        first.kill()
+        await first.wait()
+    async with home.sidecar(program):
+        done = await home.task(task, TaskState.COMPLETED)
+        assert status_text(done.task) == "attempt 2"
+        assert (await home.ledger.states(task)).count("completed") == 1
+
+
+@pytest.mark.requirement("task-cancel-interrupts")
+async def test_an_agent_is_told_to_stop(home: House) -> None:
+    program = """
+    for line in lines():
+        if line["type"] == "cancel":
+            say(type="canceled", text="stopped because " + line["reason"])
+    """
+    async with home.sidecar(program):
+        task = await home.request("for ever")
+        await home.task(task, TaskState.WORKING)
+
+        await home.overtake(Cancel(task, "it is late"))
+
+        ended = await home.task(task, TaskState.CANCELED)
+        assert status_text(ended.task) == "stopped because it is late"
+
+
+@pytest.mark.requirement("task-cancel-kills")
+async def test_an_agent_that_does_not_stop_is_killed_and_works_on_the_next_task(
+    home: House,
+) -> None:
+    program = """
+    for line in lines():
+        if line["type"] == "task" and line["text"] == "for ever":
+            while True:
+                time.sleep(60)
+        if line["type"] == "task":
+            say(type="complete", text="done")
+    """
+    async with home.sidecar(program, cancel_grace=0.2):
+        stuck = await home.request("for ever")
+        await home.task(stuck, TaskState.WORKING)
+        following = await home.request("quick")
+
+        await home.overtake(Cancel(stuck))
+
+        ended = await home.task(stuck, TaskState.CANCELED)
+        assert "was ended" in status_text(ended.task)
+        await home.task(following, TaskState.COMPLETED)
+
+
+async def test_a_text_program_is_interrupted_by_a_signal(home: House) -> None:
+    program = """
+    def told(number, frame):
+        print("interrupted", flush=True)
+        sys.exit(0)
+    signal.signal(signal.SIGINT, told)
+    for line in sys.stdin:
+        time.sleep(60)
+    """
+    async with home.sidecar(program, agent={"adapter": "text"}):
+        task = await home.request("for ever")
+        await home.task(task, TaskState.WORKING)
+
+        await home.overtake(Cancel(task))
+
+        await home.tap.until(lambda: len(home.tap.of("tasks")) >= 3)
+        assert (await home.ledger.states(task))[-1] in ("canceled", "completed")
+
+
+@pytest.mark.requirement("task-answer-resumes")
+async def test_a_question_is_answered_to_the_same_program(home: House) -> None:
+    program = """
+    for line in lines():
+        if line["type"] == "task":
+            say(type="input_required", text="which one?")
+        if line["type"] == "input":
+            say(type="complete", task=line["task"], text=line["text"] + " from " + line["from"]["nick"])
+    """
+    async with home.sidecar(program):
+        task = await home.request("paint it")
+        asking = await home.task(task, TaskState.INPUT_REQUIRED)
+        assert status_text(asking.task) == "which one?"
+        await home.all_acked()
+
+        await home.overtake(Input(task, text_message("m1", "the red one", role=ROLE_USER)))
+
+        done = await home.task(task, TaskState.COMPLETED)
+        assert status_text(done.task) == "the red one from alice"
+
+
+async def test_a_question_is_answered_to_a_later_program_with_what_was_said(home: House) -> None:
+    ask = """
+    for line in lines():
+        if line["type"] == "task":
+            say(type="input_required", text="which one?")
+    """
+    async with home.sidecar(ask):
+        task = await home.request("paint it")
+        await home.task(task, TaskState.INPUT_REQUIRED)
+
+    program = """
+    for line in lines():
+        if line["type"] == "task":
+            said = [[each["role"], each["text"]] for each in line["history"]]
+            say(type="complete", text=json.dumps([line["resumed"], said]))
+    """
+    await home.overtake(Input(task, text_message("m1", "the red one", role=ROLE_USER)))
+    async with home.sidecar(program):
+        done = await home.task(task, TaskState.COMPLETED)
+        assert status_text(done.task) == (
+            '[true, [["user", "paint it"], ["agent", "which one?"], ["user", "the red one"]]]'
+        )
+
+
+async def test_a_worker_that_is_stopped_puts_its_task_down(home: House) -> None:
+    async with home.sidecar("for line in lines():\n    pass"):
+        task = await home.request("for ever")
+        await home.task(task, TaskState.WORKING)
+
+    last = (await home.ledger.get(task)).record
+    assert last.released
+    async with home.sidecar(DOES_IT):
+        done = await home.task(task, TaskState.COMPLETED)
+        assert (done.attempt, done.lost) == (2, 0)
+
+
+@pytest.mark.requirement("task-agent-delegates")
+async def test_an_agent_asks_another_for_a_task_and_hears_what_became_of_it(home: House) -> None:
+    program = """
+    for line in lines():
+        if line["type"] == "hello":
+            say(type="delegate", to="@alice", text="cook", key="dinner", ref="r1", stream=True)
+        elif line["type"] in ("delegated", "task_update"):
+            say(type="post", text=json.dumps(line, sort_keys=True))
+    """
+    async with home.sidecar(program):
+        await home.tap.until(lambda: len(home.posts()) == 1)
+        asked = home.to_alice()[0]
+        assert (text_of(asked.message), asked.message["role"]) == ("cook", "ROLE_USER")
+        assert asked.request is not None
+        assert asked.request.stream
+        assert asked.expects_reply
+        task = task_id(home.alice.uid, home.worker, asked.id)
+        assert task in home.posts()[0]
+
+        alice = home.alice.uid
+        progress = {"statusUpdate": {"status": {"message": text_message("m", "boiling")}}}
+        final = {"task": {"status": {"message": text_message("m", "soup")}, "artifacts": []}}
+        await home.news(Update(task, alice, asked.id, 7, 1, TaskState.WORKING, progress))
+        await home.news(Update(task, alice, asked.id, 7, 1, TaskState.WORKING, progress))
+        await home.news(Update(task, alice, asked.id, 9, 1, TaskState.COMPLETED, final))
+        await home.tap.until(lambda: len(home.posts()) == 3)
+
+        assert '"ref": "r1"' in home.posts()[1]
+        assert '"text": "boiling"' in home.posts()[1]
+        assert '"final": true' in home.posts()[2]
+        assert '"text": "soup"' in home.posts()[2]
+
+
+@pytest.mark.requirement("task-news-from-log-only")
+async def test_news_of_a_task_from_another_agent_are_not_believed(home: House) -> None:
+    program = """
+    for line in lines():
+        if line["type"] == "task_update":
+            say(type="post", text=line["text"])
+    """
+    async with home.sidecar(program):
+        await home.state(WorkerState.IDLE)
+        task = "ab" * 16
+        forged = {"task": {"status": {"message": text_message("m", "forged")}}}
+        real = {"task": {"status": {"message": text_message("m", "real")}}}
+        await home.overtake(Update(task, home.alice.uid, "m1", 5, 1, TaskState.COMPLETED, forged))
+        await home.news(Update(task, home.alice.uid, "m1", 3, 1, TaskState.COMPLETED, real))
+        await home.tap.until(home.posts)
+
+        assert home.posts() == ["real"]
+
+
+async def test_what_an_agent_sends_for_a_task_is_sent_once_though_it_is_begun_twice(
+    home: House,
+) -> None:
+    program = """
+    for line in lines():
+        if line["type"] == "task":
+            say(type="send", to="@alice", text="I begin")
+            if line["attempt"] == 1:
+                for answer in lines():
+                    if answer["type"] == "receipt":
+                        os._exit(9)
+            say(type="complete", text="done")
+    """
+    async with home.sidecar(program):
+        task = await home.request("do it")
+        await home.task(task, TaskState.COMPLETED)
+
+        sent: list[Envelope] = home.to_alice()
+        assert [text_of(each.message) for each in sent] == ["I begin"]
+
+
+async def test_a_line_for_a_task_that_is_not_worked_on_is_an_error(home: House) -> None:
+    program = """
+    for line in lines():
+        if line["type"] == "hello":
+            say(type="complete", text="done", ref=1)
+        if line["type"] == "error":
+            say(type="post", text=line["code"])
+    """
+    async with home.sidecar(program):
+        await home.tap.until(home.posts)
+
+        assert home.posts() == ["not-found"]
