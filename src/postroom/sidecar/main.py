@@ -89,14 +89,17 @@ class Worker:
         return 0
 
     async def _doors(self, stack: AsyncExitStack) -> tuple[str, ControlClient | None]:
-        """Where the bus and the control plane are, through the gateway or directly."""
+        """Where the bus is and, for events, the control plane: through the gateway or directly."""
         config = self._config
         if not config.gateway_socket:
-            url = config.control_url
+            url = config.control_url if config.interactive else ""
             return config.nats_url, ControlClient.direct(url, config.token) if url else None
         nats = Door(config.gateway_socket, Preface("nats", config.token))
-        http = Door(config.gateway_socket, Preface("http", config.token))
         await stack.enter_async_context(nats)
+        if not config.interactive:
+            # The uplink alone: card, inbox, status, tasks. Events and control are for who asked for them.
+            return f"nats://127.0.0.1:{nats.port}", None
+        http = Door(config.gateway_socket, Preface("http", config.token))
         await stack.enter_async_context(http)
         host = urlsplit(config.control_url).netloc or GATEWAY_HOST
         control = ControlClient(("127.0.0.1", http.port), host, config.token)
