@@ -104,6 +104,16 @@ class House:
         await self.alice.publish(subject, envelope.encode(), id=new)
         return task
 
+    def own_requests(self) -> list[str]:
+        """Tasks that the worker asked of itself; known to the ledger from then on."""
+        found = []
+        for envelope in self._envelopes("inbox", self._is_own):
+            if envelope.request is not None and envelope.to == self.worker:
+                task = task_id(self.worker, self.worker, envelope.id)
+                self.ledger.asks[task] = Ask(envelope.id, self.worker, envelope.message)
+                found.append(task)
+        return found
+
     async def overtake(self, record: PriorityRecord) -> None:
         """Something of alice's for the worker that overtakes its inbox."""
         subject = subjects.priority(self.worker, self.alice.uid)

@@ -308,3 +308,25 @@ async def test_a_line_for_a_task_that_is_not_worked_on_is_an_error(home: House) 
         await home.tap.until(home.posts)
 
         assert home.posts() == ["not-found"]
+
+
+async def test_an_agent_that_asks_again_with_its_key_is_told_how_it_ended(home: House) -> None:
+    program = """
+    for line in lines():
+        if line["type"] == "hello":
+            say(type="delegate", to="@reader", text="do it", key="once")
+        elif line["type"] == "task":
+            say(type="complete", text="done")
+            os._exit(9)
+        elif line["type"] == "task_update":
+            say(type="post", text=line["state"] + " " + line["text"])
+    """
+    async with home.sidecar(program):
+        await home.tap.until(lambda: home.own_requests() or None)
+        task = home.own_requests()[0]
+        await home.task(task, TaskState.COMPLETED)
+
+        # Nobody tells the news here: the second run of the agent hears them because it asks again.
+        await home.tap.until(home.posts)
+        assert home.posts() == ["completed done"]
+        assert set(home.own_requests()) == {task}

@@ -13,7 +13,7 @@ from typing import Any
 
 from postroom.a2a.messages import text_of
 from postroom.a2a.tasks import artifacts_of
-from postroom.errors import InvalidInput, NotFound
+from postroom.errors import InvalidInput, NotFound, PostroomError
 from postroom.observe import get_logger
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.priority import Update
@@ -114,12 +114,45 @@ class Delegations:
         self._untold += 1
         try:
             worker = await self._directory.describe(update.worker)
-            session = await self._agent.running()
-            await session.say(_news(update, worker, known.ref))
-        except (AgentGone, BrokenPipeError):
-            _log.info("the agent ended before it read the news of task %s", update.task)
+            await self._hand_over(_news(update, worker, known.ref))
+        except AgentGone:
+            _log.info("there is no agent to read the news of task %s", update.task)
         finally:
             self._untold -= 1
+
+    async def _hand_over(self, record: dict[str, Any]) -> None:
+        while True:
+            session = await self._agent.running()
+            try:
+                await session.hand_over(record)
+            except BrokenPipeError:
+                await session.ended.wait()  # the next run of the agent is told
+            else:
+                return
+
+    async def recall(self, task: str, worker: Sender, ref: Any) -> dict[str, Any] | None:
+        """What to tell an agent that asks again for a task that has ended or asks already; None if it has not.
+
+        It may have been told before, and have forgotten it when it was started anew.
+        """
+        try:
+            stored = await self._ledger.get(task)
+        except PostroomError as error:
+            _log.info("what became of task %s is not known: %s", task, error)
+            return None
+        record = stored.record
+        if not (record.state.terminal or record.state.interrupted):
+            return None
+        update = Update(
+            task,
+            worker.uid,
+            record.request,
+            stored.sequence,
+            record.attempt,
+            record.state,
+            {"task": record.task},
+        )
+        return _news(update, worker, ref)
 
     async def view(self, task: str, *, wait: bool, timeout: float) -> dict[str, Any]:
         """A task as people are shown it; with `wait` when it is settled, at most `timeout` seconds.

@@ -238,7 +238,7 @@ class Operations:
     async def act(self, session: Session, action: Action) -> None:
         """Carry out one action and tell the agent how it went."""
         try:
-            answer = await self._perform(action)
+            answer = await self._perform(session, action)
         except PostroomError as error:
             answer = _error(action, error)
             if isinstance(action, Reply | Seen):
@@ -251,7 +251,7 @@ class Operations:
         """The agent's run has ended."""
         await self._inbox.gone()
 
-    async def _perform(self, action: Action) -> Mapping[str, Any] | None:
+    async def _perform(self, session: Session, action: Action) -> Mapping[str, Any] | None:
         match action:
             case Send():
                 return _receipt(action, await self.send(action))
@@ -265,7 +265,10 @@ class Operations:
                 agents = await self.find(action)
                 return {"type": "agents", "ref": action.ref, "agents": agents}
             case Delegate():
-                return _delegated(action, await self.delegate(action))
+                done = await self.delegate(action)
+                session.tell(_delegated(action, done))
+                if action.key:
+                    return await self._delegations.recall(done.task, done.worker, action.ref)
             case CancelTask():
                 await self.cancel_task(action)
             case AnswerTask():

@@ -45,16 +45,22 @@ class Session:
         self.ended = asyncio.Event()
         self.how_ended = ""
 
-    async def hand_over(self, incoming: Incoming | IncomingTask) -> bool:
-        """Write a message or a task and wait until the agent has read its input empty; False if it is not shown such.
+    async def hand_over(self, incoming: Incoming | IncomingTask | Mapping[str, Any]) -> bool:
+        """Write a message, a task or a record, and wait until the agent has read its input empty.
+
+        Returns:
+            False if it is not shown such.
 
         Raises:
             BrokenPipeError: the agent will not read it.
         """
-        if isinstance(incoming, IncomingTask):
-            line = self.adapter.render_task(incoming)
-        else:
-            line = self.adapter.render(incoming)
+        match incoming:
+            case IncomingTask():
+                line = self.adapter.render_task(incoming)
+            case Incoming():
+                line = self.adapter.render(incoming)
+            case _:
+                line = self.adapter.render_control(incoming)
         if not line:
             return False
         loop = asyncio.get_running_loop()
