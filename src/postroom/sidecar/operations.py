@@ -163,7 +163,10 @@ class Operations:
             artifact = text_artifact(action.id or action.name or "result", action.text, action.name)
             await execution.result(artifact, append=action.append, last=action.last)
         else:
-            await execution.say(_STATES[type(action)], action.text)
+            text = action.text
+            if isinstance(action, Canceled):
+                text = text or execution.cancel_reason
+            await execution.say(_STATES[type(action)], text)
 
     async def cancel_task(self, action: CancelTask) -> dict[str, Any]:
         """End a task that the agent asked for; returns it as it is then.
