@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom import errors
-from postroom.client.http import Client, name_of
+from postroom.client.calls import name_of
+from postroom.client.http import Client
 from postroom.client.locate import Server, locate
 from postroom.client.retry import Again, RetryPolicy
 from postroom.client.transport import Transport

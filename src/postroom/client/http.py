@@ -3,53 +3,26 @@
 from __future__ import annotations
 
 import base64
-import os
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from postroom.client.calls import given, name_of, new_key
 from postroom.client.locate import Server, locate
 from postroom.client.records import Dead, Listed, Mail, Milestone, Post, Removed, Status, Worker
 from postroom.client.stream import EventStream
-from postroom.client.transport import Query, Transport
+from postroom.client.tasks import TaskCalls
+from postroom.client.transport import Transport
 from postroom.errors import PostroomError
-from postroom.protocol.ids import check_message_id, check_name
-
-POLL = 25.0
-"""Seconds that one waiting call may last; longer waits are several calls, so that a lost server shows."""
+from postroom.protocol.ids import check_message_id
 
 
-def new_key() -> str:
-    """A fresh idempotency key: 32 hex digits."""
-    return os.urandom(16).hex()
-
-
-def name_of(ref: str) -> str:
-    """A nick, uid or project as a path segment: its `@` or `#` is taken off.
-
-    Raises:
-        InvalidName: it is malformed, so that nothing else can ever stand in a path.
-    """
-    return check_name(ref.removeprefix("@").removeprefix("#"))
-
-
-class Client:
+class Client(TaskCalls):
     """A control plane, as its operator.
 
     Every method raises what `Transport.call` raises. All are synchronous and bounded.
-
-    Args:
-        transport: makes the calls.
-        clock: monotonic seconds, for waits.
     """
-
-    def __init__(
-        self, transport: Transport, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.transport = transport
-        self._clock = clock
 
     @classmethod
     def at(cls, state: Path) -> Client:
@@ -95,7 +68,7 @@ class Client:
 
     def agents(self, *, skill: str = "", text: str = "") -> list[Listed]:
         """Everybody with an address, or those whose Agent Card has `skill` and `text`."""
-        query = _given(skill=skill, text=text)
+        query = given(skill=skill, text=text)
         return self._get("/v1/agents", query or None)["agents"]
 
     def card(self, ref: str) -> dict[str, Any]:
@@ -137,7 +110,7 @@ class Client:
             "files": encoded,
             "set": dict(overrides or {}),
         }
-        body |= _given(name=name, project=project, sandbox=sandbox)
+        body |= given(name=name, project=project, sandbox=sandbox)
         return self.transport.call("POST", "/v1/workers", json=body, patience=60.0)
 
     def stop(self, ref: str) -> Worker:
@@ -151,6 +124,14 @@ class Client:
     def restart(self, ref: str) -> Worker:
         """Stop and start a worker."""
         return self._post(f"/v1/workers/{name_of(ref)}/restart")
+
+    def served_card(self, ref: str) -> dict[str, Any]:
+        """The Agent Card as the worker's own A2A server serves it.
+
+        Raises:
+            PostroomError: the worker does not run.
+        """
+        return self._get(f"/v1/workers/{name_of(ref)}/agent-card.json")
 
     def sdk_events(self, uid: str, events: list[dict[str, Any]]) -> None:
         """Report what a worker's agent did; only the worker itself may, through the gateway."""
@@ -180,7 +161,7 @@ class Client:
             reply_to: id of the message that this one answers.
         """
         body: dict[str, Any] = {"to": to, "text": text, "expects_reply": expects_reply}
-        body |= {"key": key or new_key()} | _given(reply_to=reply_to, expires_in=expires_in)
+        body |= {"key": key or new_key()} | given(reply_to=reply_to, expires_in=expires_in)
         return self._post("/v1/messages", body, repeatable=True)
 
     def message(self, message_id: str) -> Mail:
@@ -192,14 +173,7 @@ class Client:
 
         After `timeout` seconds it is returned as it stands, with `timed_out` true.
         """
-        path = f"/v1/messages/{check_message_id(message_id)}"
-        deadline = self._clock() + timeout
-        while True:
-            slice_ = max(0.0, min(POLL, deadline - self._clock()))
-            query = {"wait": milestone, "timeout": round(slice_, 3)}
-            mail: Mail = self._get(path, query, patience=slice_)
-            if not mail.get("timed_out") or self._clock() >= deadline:
-                return mail
+        return self._wait(f"/v1/messages/{check_message_id(message_id)}", milestone, timeout)
 
     def mark_seen(self, message_id: str) -> Mail:
         """Confirm that the operator has read a message."""
@@ -212,7 +186,7 @@ class Client:
 
     def chat(self, ref: str, *, limit: int = 50, before: int | None = None) -> list[Mail]:
         """Messages between the operator and an agent, oldest first."""
-        query = {"limit": limit} | _given(before=before)
+        query = {"limit": limit} | given(before=before)
         return self._get(f"/v1/chats/{name_of(ref)}/messages", query)["messages"]
 
     # ── projects ─────────────────────────────────────────────────────────────────────────────────
@@ -251,14 +225,3 @@ class Client:
     def drop(self, dead_id: str) -> None:
         """Forget a dead letter."""
         self.transport.call("DELETE", f"/v1/deadletters/{check_message_id(dead_id)}")
-
-    def _get(self, path: str, query: Query | None = None, *, patience: float = 0.0) -> Any:
-        return self.transport.call("GET", path, params=query, repeatable=True, patience=patience)
-
-    def _post(self, path: str, body: object = None, *, repeatable: bool = False) -> Any:
-        return self.transport.call("POST", path, json=body, repeatable=repeatable)
-
-
-def _given(**values: str | float | None) -> dict[str, Any]:
-    """Those of `values` that say something."""
-    return {name: value for name, value in values.items() if value not in ("", None)}

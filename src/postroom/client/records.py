@@ -64,6 +64,80 @@ class Wall(TypedDict):
     level: str
 
 
+class Artifact(TypedDict):
+    """A result of a task, its text parts joined."""
+
+    id: str
+    name: str
+    text: str
+
+
+class Task(TypedDict):
+    """Work that was given to an agent. `state` is a `tasks.TaskState`; times are seconds since the epoch.
+
+    Attributes:
+        final: nothing follows.
+        detail: what a person has to know about the state, "" for nothing.
+        request: id of the message that asked for it.
+        attempt: how many times it was begun.
+        seq: sequence of its last record; 0 while nobody has taken it.
+        status_text: what the agent said with the state.
+        artifacts: left out in lists.
+        timed_out: it was waited for in vain.
+    """
+
+    id: str
+    context: str
+    state: str
+    final: bool
+    detail: str
+    worker: Party
+    requester: Party
+    request: str
+    skill: str
+    text: str
+    attempt: int
+    seq: int
+    created_at: float
+    updated_at: float
+    status_text: str
+    artifacts: NotRequired[list[Artifact]]
+    timed_out: NotRequired[bool]
+
+
+class Piece(TypedDict):
+    """The artifact that an event brings text of: `append` to what came before, `last` if it is whole now."""
+
+    id: str
+    name: str
+    append: bool
+    last: bool
+
+
+class TaskEvent(TypedDict):
+    """One change of a task. `kind` is `task` (the first record), `status` or `artifact`."""
+
+    seq: int
+    task: str
+    state: str
+    attempt: int
+    runner: str
+    at: float
+    kind: str
+    text: str
+    artifact: Piece | None
+    final: bool
+
+
+class Current(TypedDict):
+    """The task that a worker is busy with, in short."""
+
+    id: str
+    state: str
+    text: str
+    attempt: int
+
+
 class Worker(TypedDict):
     """An agent that the post room runs. `state` is a `presence.WorkerState`."""
 
@@ -79,6 +153,8 @@ class Worker(TypedDict):
     unread: int
     pid: int | None
     created_at: float
+    task: NotRequired[Current | None]
+    open_tasks: NotRequired[int]
 
 
 class Removed(TypedDict):
@@ -101,6 +177,8 @@ class Status(TypedDict):
     inbox: NotRequired[int]
     """Messages that the operator has not read."""
     alerts: list[Any]
+    attention: NotRequired[list[Task]]
+    """Tasks that wait for an answer."""
 
 
 Dead = TypedDict(
@@ -122,3 +200,6 @@ Dead = TypedDict(
 
 Milestone = Literal["delivered", "seen", "answered"]
 """A state that a sender can wait for."""
+
+Rest = Literal["final", "settled"]
+"""What a task can be waited for: its end, or also a question of the agent."""

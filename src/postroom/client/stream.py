@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,13 +42,13 @@ REMEMBERED = 4096
 RECONNECT = RetryPolicy(attempts=12, base=0.2, cap=5.0)
 """About half a minute in all: long enough for `postroom down; postroom up`."""
 
-_RECORDS = frozenset({"post", "mail"})
+_RECORDS = frozenset({"post", "mail", "update"})
 _LOST = (NotRunning, PeerError, Unauthorized, BusDisconnected)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event. `kind` is `post`, `mail` or `receipt`; `data` the JSON object that came with it."""
+    """One event. `kind` is `post`, `mail`, `receipt` or `update`; `data` the JSON object that came with it."""
 
     id: str
     kind: str
@@ -77,22 +77,33 @@ class Seen:
 
 
 class EventStream:
-    """Iterates over the events of one feed or chat, from one thread; `close` may be called from another.
+    """Iterates over the events of a feed, chat or task, from one thread; `close` may be called from another.
 
     Args:
         transport: makes the connections.
         topic: query that names the feed or chat.
         after: id of the last record that is known already.
         retry: how often, and how fast, a lost connection is made anew before its error is raised.
+        path: of the route.
+        is_last: whether nothing comes after an event; None where something always may.
     """
 
     def __init__(
-        self, transport: Transport, topic: Query, *, after: str, retry: RetryPolicy = RECONNECT
+        self,
+        transport: Transport,
+        topic: Query,
+        *,
+        after: str,
+        retry: RetryPolicy = RECONNECT,
+        path: str = "/v1/stream",
+        is_last: Callable[[Event], bool] | None = None,
     ) -> None:
         self._transport = transport
         self._topic = topic
         self._after = after
         self._retry = retry
+        self._path = path
+        self._is_last = is_last
         self._seen = Seen()
         self._failures = 0
         self._since = math.inf
@@ -102,7 +113,7 @@ class EventStream:
         """Set once the server has answered for the first time."""
 
     def __iter__(self) -> Iterator[Event]:
-        """The events, until `close`.
+        """The events, until the last one or `close`.
 
         Raises:
             PostroomError: the server refused, or could not be reached again.
@@ -123,7 +134,7 @@ class EventStream:
 
     def _connection(self) -> Iterator[Event]:
         query = {**self._topic, "after": self._after}
-        with self._transport.stream("/v1/stream", query, silence=SILENCE) as response:
+        with self._transport.stream(self._path, query, silence=SILENCE) as response:
             self._response = response
             self._since = time.monotonic()
             self.connected.set()
@@ -135,6 +146,9 @@ class EventStream:
                     if event.kind in _RECORDS:
                         self._after = event.id
                     yield event
+                    if self._is_last is not None and self._is_last(event):
+                        self._closed.set()
+                        return
 
     def _again(self, error: PostroomError) -> None:
         """Wait before the next connection, or raise `error` if there shall be none."""
