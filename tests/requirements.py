@@ -428,6 +428,16 @@ _LISTED: dict[str, dict[str, str]] = {
         "client-server-found-again": "A post room that moved is found again.",
         "client-stream-resumes": "After a loss a stream goes on behind the last record, with no duplicates.",
     },
+    "docs/architecture.md#tasks": {
+        "client-task-repeats-once": "A task that is asked for again has the same key; an answer is given once.",
+        "client-task-followed": "A task is followed to its end across a lost connection, with no duplicates.",
+        "cli-delegate-accepted": "`delegate` prints the task's id when it is on disk, and says who has it.",
+        "cli-delegate-result-piped": "`delegate --wait` shows progress beside, and the result alone on the output.",
+        "cli-task-outcome-status": "The exit status tells how a task ended, or that it goes on.",
+        "cli-task-json-lines": "With `--json` each change of a task is one line of JSON.",
+        "cli-task-answered": "`task answer` answers the question of a task.",
+        "cli-status-attention": "`status` shows first which tasks wait for the person, then what each worker does.",
+    },
     "RFC 9457 section 3": {
         "errors-problem-document": "An error is reported as a problem document.",
     },

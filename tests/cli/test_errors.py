@@ -11,6 +11,8 @@ import pytest
 
 from postroom import errors, settings
 from postroom.cli.root import EPILOG, INTERRUPTED, PIPE_CLOSED, run
+from postroom.cli.tasks import following
+from postroom.protocol.tasks import TERMINAL, TaskState
 from tests.cli.conftest import LIMIT, Run, command, environment, spawned
 from tests.client.standin import DEADLINE, Standin, mail, problem, status, worker
 
@@ -32,7 +34,17 @@ def test_an_error_is_one_line_with_its_remedy_and_has_its_exit_status(
 
 def test_each_exit_status_is_documented():
     numbers = {int(word) for word in EPILOG.split() if word.isdigit()}
-    assert numbers == {0, INTERRUPTED, *errors.EXIT_CODES.values()}
+    outcomes = following.EXIT_CODES.values()
+    assert numbers == {0, INTERRUPTED, *errors.EXIT_CODES.values(), *outcomes}
+
+
+def test_a_task_that_did_not_complete_has_an_exit_status_of_its_own():
+    outcomes = {state: code for state, code in following.EXIT_CODES.items() if code}
+    assert set(following.EXIT_CODES) == TERMINAL
+    assert set(outcomes) == TERMINAL - {TaskState.COMPLETED}
+    others = {INTERRUPTED, PIPE_CLOSED, *errors.EXIT_CODES.values()}
+    assert not others & set(outcomes.values())
+    assert len(set(outcomes.values())) == len(outcomes)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +60,11 @@ def test_each_exit_status_is_documented():
         ("up", "--port", "70000"),
         ("status", "--nonsense"),
         ("worker",),
+        ("delegate",),
+        ("delegate", "@bob", " "),
+        ("delegate", "@bob", "hi", "--timeout", "3"),
+        ("task", "list", "--in", "asleep"),
+        ("task", "answer", "ab12cd34", " "),
     ],
 )
 def test_wrong_usage_ends_with_2(postroom: Run, standin: Standin, arguments: tuple[str, ...]):
@@ -70,6 +87,9 @@ def test_wrong_usage_ends_with_2(postroom: Run, standin: Standin, arguments: tup
         ("restart", "bob"),
         ("deadletters", "list"),
         ("logs", "bob"),
+        ("delegate", "@bob", "hi"),
+        ("task", "list"),
+        ("task", "watch", "ab12cd34"),
     ],
 )
 def test_without_a_post_room_every_command_says_so_and_ends_with_3(
@@ -107,8 +127,19 @@ def test_the_usual_state_folder_need_not_be_named(tmp_path: Path):
     assert ended.err.endswith("\n  try: postroom up\n")
 
 
-def test_a_malformed_name_never_reaches_the_server(postroom: Run, standin: Standin):
-    assert postroom("stop", "../../v1/shutdown").status == 2
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("stop", "../../v1/shutdown"),
+        ("task", "show", "../../v1/shutdown"),
+        ("task", "watch", "ab12c"),
+        ("task", "cancel", "AB12CD34"),
+    ],
+)
+def test_a_malformed_name_never_reaches_the_server(
+    postroom: Run, standin: Standin, arguments: tuple[str, ...]
+):
+    assert postroom(*arguments).status == 2
     assert standin.requests == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from importlib import import_module
@@ -12,6 +13,7 @@ import pytest
 
 from postroom.cli.root import SUMMARIES
 from tests.cli.conftest import environment
+from tests.client.standin import BOB, ME, Standin, task
 
 HEAVY = {
     "a2a",
@@ -103,19 +105,48 @@ def test_a_command_without_a_post_room_does_not_load_the_http_library(tmp_path: 
     assert not loaded & HEAVY
 
 
-@pytest.mark.requirement("cli-completion-offered")
-def test_the_shell_completes_commands():
-    loaded = subprocess.run(
+def completions(*words: str, state: str = "") -> list[str]:
+    """What bash is offered for the last of `words`."""
+    done = subprocess.run(
         [sys.executable, "-m", "postroom"],
         env=environment(
-            _POSTROOM_COMPLETE="bash_complete", COMP_WORDS="postroom s", COMP_CWORD="1"
+            _POSTROOM_COMPLETE="bash_complete",
+            COMP_WORDS=shlex.join(("postroom", *words)),
+            COMP_CWORD=str(len(words)),
+            POSTROOM_STATE=state,
         ),
         capture_output=True,
         text=True,
         timeout=40,
         check=False,
     )
-    assert loaded.stdout.split() == ["plain,status", "plain,spawn", "plain,stop", "plain,send"]
+    assert done.stderr == ""
+    return [line.removeprefix("plain,") for line in done.stdout.split()]
+
+
+@pytest.mark.requirement("cli-completion-offered")
+def test_the_shell_completes_commands():
+    assert completions("s") == ["status", "spawn", "stop", "send"]
+    assert completions("task", "") == ["answer", "cancel", "list", "show", "watch"]
+
+
+@pytest.mark.requirement("cli-completion-offered")
+def test_the_shell_completes_agents_and_tasks(standin: Standin, tmp_path: Path):
+    agents = [BOB, BOB | {"nick": "carl"}, ME]
+    standin.answer("GET /v1/agents", {"agents": agents})
+    standin.answer("GET /v1/tasks", {"tasks": [task(), task(id="ff" * 16)]})
+    here = str(tmp_path)
+    assert completions("delegate", "", state=here) == ["@bob", "@carl"]
+    assert completions("delegate", "@b", state=here) == ["@bob"]
+    assert completions("delegate", "@", "b", state=here) == ["@bob"]  # bash splits at an @
+    assert completions("delegate", "@bob", "b", state=here) == []
+    assert completions("task", "list", "--worker", "c", state=here) == ["@carl"]
+    assert completions("task", "show", "ab", state=here) == ["ab12cd34"]
+
+
+def test_without_a_post_room_the_shell_is_offered_nothing(tmp_path: Path):
+    assert completions("delegate", "@b", state=str(tmp_path)) == []
+    assert completions("task", "show", "a", state=str(tmp_path)) == []
 
 
 @pytest.mark.parametrize("name", SUMMARIES)

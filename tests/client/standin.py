@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import threading
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ TOKEN = "s3cret"
 ME = {"uid": "a" * 32, "nick": "alice", "kind": "human"}
 BOB = {"uid": "b" * 32, "nick": "bob", "kind": "worker"}
 DEADLINE = 20.0
+STREAM = re.compile(r"/v1/(stream|tasks/[0-9a-f]+/stream)")
 
 
 @dataclass
@@ -133,7 +135,7 @@ class Standin:
                     standin._came.notify_all()
                 if request.headers.get("authorization") != f"Bearer {standin.token}":
                     self.reply(Answer(401, problem("unauthorized", "who are you?")))
-                elif request.path == "/v1/stream":
+                elif STREAM.fullmatch(request.path):
                     self.serve_stream(request)
                 elif came := standin._held.get((self.command, parts.path)):
                     came.set()
@@ -217,6 +219,57 @@ def post(number: int, text: str, sender: dict[str, str] = BOB) -> dict[str, Any]
         "text": text,
         "at": at,
     }
+
+
+TASK = "ab12cd34" + "0" * 24
+
+
+def task(**changes: Any) -> dict[str, Any]:
+    """A task that the operator gave to bob, which nobody has taken."""
+    return {
+        "id": TASK,
+        "context": TASK,
+        "state": "submitted",
+        "final": False,
+        "detail": "@bob is offline: it waits",
+        "worker": BOB,
+        "requester": ME,
+        "request": "m1",
+        "skill": "",
+        "text": "review it",
+        "attempt": 0,
+        "seq": 0,
+        "created_at": 1_700_000_000.0,
+        "updated_at": 1_700_000_000.0,
+        "status_text": "",
+        "artifacts": [],
+    } | changes
+
+
+def artifact(text: str, name: str = "report") -> dict[str, str]:
+    return {"id": f"a-{name}", "name": name, "text": text}
+
+
+def change(seq: int, state: str, text: str = "", **changes: Any) -> dict[str, Any]:
+    """An event of that task."""
+    return {
+        "seq": seq,
+        "task": TASK,
+        "state": state,
+        "attempt": 1,
+        "runner": "r1",
+        "at": 1_700_000_000.0 + seq,
+        "kind": "status",
+        "text": text,
+        "artifact": None,
+        "final": state in {"completed", "failed", "canceled", "rejected"},
+    } | changes
+
+
+def piece(seq: int, text: str, *, append: bool = False, name: str = "report") -> dict[str, Any]:
+    """An event that brings text of an artifact."""
+    about = {"id": f"a-{name}", "name": name, "append": append, "last": False}
+    return change(seq, "working", text, kind="artifact", artifact=about)
 
 
 def worker(nick: str = "bob", **changes: Any) -> dict[str, Any]:

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import base64
-import os
 import socket
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx2
@@ -17,32 +15,8 @@ from postroom.client.http import Client
 from postroom.client.locate import Server, locate
 from postroom.client.retry import Again, RetryPolicy
 from postroom.client.transport import Transport
+from tests.client.conftest import Pauses
 from tests.client.standin import TOKEN, Standin, mail, post, problem, status, worker
-
-
-class Pauses(list[float]):
-    """Takes the place of sleeping; `then` runs at the first pause."""
-
-    then: Callable[[], object] = staticmethod(lambda: None)
-
-    def __call__(self, seconds: float) -> None:
-        self.append(seconds)
-        if len(self) == 1:
-            self.then()
-
-
-@pytest.fixture
-def pauses() -> Pauses:
-    return Pauses()
-
-
-@pytest.fixture
-def client(standin: Standin, pauses: Pauses) -> Iterator[Client]:
-    def here() -> Server:
-        return Server(standin.url, os.getpid(), standin.token)
-
-    with Client(Transport(here, sleep=pauses)) as client:
-        yield client
 
 
 def test_every_call_carries_the_token_and_a_loopback_host(standin: Standin, client: Client):

@@ -26,6 +26,8 @@ SUMMARIES = {
     "restart": "Stop a worker and start it again.",
     "remove": "Stop a worker for good; its nick is free again.",
     "send": "Send a message and, if asked, wait for its receipt or answer.",
+    "delegate": "Give an agent a task and, if asked, wait for its result.",
+    "task": "List, watch, answer and cancel tasks.",
     "receipt": "Show how far a message has come, or wait for it.",
     "inbox": "Show the messages to you.",
     "chat": "Talk in a project or with one agent, line by line.",
@@ -36,12 +38,14 @@ SUMMARIES = {
 
 EPILOG = """\b
 Exit status:
-   0  success                        6  not permitted
-   1  any other error                7  refused, or the message is dead
-   2  wrong usage or invalid input   8  the other side broke a rule
-   3  no post room is running        9  no answer in time
-   4  not found                     10  something on this machine
-   5  conflict with what exists    130  interrupted (Ctrl-C)
+   0  success                        8  the other side broke a rule
+   1  any other error                9  no answer in time
+   2  wrong usage or invalid input  10  something on this machine
+   3  no post room is running       11  the task failed
+   4  not found                     12  the task was canceled
+   5  conflict with what exists     13  the task was rejected
+   6  not permitted                130  interrupted (Ctrl-C)
+   7  refused, or the message is dead
 
 \b
 Completion for your shell (bash, zsh or fish), e.g. in ~/.bashrc:

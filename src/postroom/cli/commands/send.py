@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from postroom.cli.content import text_argument
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
 from postroom.cli.waiting import await_milestone, receipt_line, wait_options
@@ -52,7 +52,7 @@ def command(
         raise click.UsageError("a project's feed has no receipts, replies or expiry")
     if no_reply and milestone == "answered":
         raise click.UsageError("--no-reply and --wait answered contradict each other")
-    content = _content(text)
+    content = text_argument(text)
     with connect() as client:
         if to_project:
             post = client.post(to, content, key=key)
@@ -67,34 +67,6 @@ def command(
         if not as_json:
             click.echo(receipt_line(mail), err=milestone == "answered")
         await_milestone(client, mail, milestone, timeout, as_json=as_json)
-
-
-def _content(words: tuple[str, ...]) -> str:
-    """The text to send: the words, or all of standard input.
-
-    Raises:
-        UsageError: there is none.
-        MessageTooLarge: standard input holds more than a message can.
-    """
-    if words and words != ("-",):
-        text = " ".join(words)
-    elif sys.stdin is None or (not words and sys.stdin.isatty()):
-        raise click.UsageError("Missing argument 'TEXT' (or pipe the text in).")
-    else:
-        text = _read_input()
-    if not text.strip():
-        raise click.UsageError("the text is empty")
-    return text
-
-
-def _read_input() -> str:
-    from postroom.errors import MessageTooLarge
-    from postroom.protocol.envelope import MAX_ENVELOPE_BYTES
-
-    content = sys.stdin.buffer.read(MAX_ENVELOPE_BYTES + 1)
-    if len(content) > MAX_ENVELOPE_BYTES:
-        raise MessageTooLarge(f"the text is over the limit of {MAX_ENVELOPE_BYTES} bytes")
-    return content.decode(errors="replace").rstrip("\n")
 
 
 def _say(record: object, line: str, *, as_json: bool) -> None:

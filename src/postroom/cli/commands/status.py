@@ -9,10 +9,11 @@ import click
 
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import Cell, address, ago, print_json, print_table
+from postroom.cli.tasks.lines import answer_hint, colour_of, is_question, short
 from postroom.protocol.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.records import Status, Worker
+    from postroom.client.records import Current, Status, Task, Worker
 
 COLOURS = {
     "failed": "red",
@@ -23,14 +24,17 @@ COLOURS = {
     "idle": "green",
 }
 LEVELS = {"none": "red", "partial": "yellow"}
-HEAD = ("NICK", "STATE", "SANDBOX", "UNREAD", "SEEN", "PROJECT", "DETAIL")
+QUESTION = "input-required"
+"""Kind of the alerts about questions of tasks, which are shown as what needs the person."""
+
+HEAD = ("NICK", "STATE", "TASK", "OPEN", "SANDBOX", "UNREAD", "SEEN", "PROJECT", "DETAIL")
 
 
 @click.command("status")
 @json_option
 @state_option()
 def command(as_json: bool) -> None:
-    """Show the post room and its workers, those that need attention first.
+    """Show what needs a person, then the workers with what each is doing.
 
     The exit status is 3 if no post room is running.
     """
@@ -48,7 +52,10 @@ def _print(status: Status, now: float) -> None:
         f"post room {one_line(str(status['version']))} at {one_line(str(server['url']))} (pid {server['pid']}),"
         f" org {one_line(status['org'])}, you are @{one_line(me.get('nick', '?'))}"
     )
+    _print_attention(status.get("attention", []))
     for alert in status["alerts"]:
+        if isinstance(alert, dict) and alert.get("kind") == QUESTION:
+            continue  # an open question stands above, an answered one needs nobody
         click.echo(f"{click.style('alert:', fg='red')} {_alert(alert)}")
     if status.get("inbox"):
         click.echo(f"unread messages to you: {status['inbox']} (postroom inbox)")
@@ -60,6 +67,16 @@ def _print(status: Status, now: float) -> None:
         return
     workers = sorted(status["workers"], key=_urgency)
     print_table(HEAD, [_row(worker, now) for worker in workers])
+
+
+def _print_attention(tasks: list[Task]) -> None:
+    if not tasks:
+        return
+    click.echo(click.style("needs you:", fg="yellow", bold=True))
+    for task in tasks:
+        question = one_line(task["detail"] or task["status_text"] or task["state"], 300)
+        click.echo(f"  {short(task['id'])} {address(task['worker'])} asks: {question}")
+        click.echo(f"    {answer_hint(task['id'])}")
 
 
 def _urgency(worker: Worker) -> tuple[int, str]:
@@ -79,12 +96,24 @@ def _row(worker: Worker, now: float) -> list[Cell]:
     return [
         Cell(f"@{worker['nick']}"),
         Cell(state, COLOURS.get(state), bold=_urgency(worker)[0] < 2, dim=state == "stopped"),
+        _task(worker.get("task")),
+        Cell(str(worker.get("open_tasks", 0)), bold=worker.get("open_tasks", 0) > 1),
         Cell(f"{wall.get('provider', '')}: {level}", LEVELS.get(level), bold=level == "none"),
         Cell(str(worker["unread"]), bold=worker["unread"] > 0),
         Cell(ago(worker["last_seen"], now)),
         Cell(f"#{worker['project']}" if worker["project"] else "-"),
         Cell(one_line(worker["detail"] or "", 80)),
     ]
+
+
+def _task(task: Current | None) -> Cell:
+    """What a worker does now: state, task, and the beginning of its text."""
+    if task is None:
+        return Cell("-", dim=True)
+    again = f" (attempt {task['attempt']})" if task["attempt"] > 1 else ""
+    state = task["state"]
+    text = f'{state} {short(task["id"])}{again} "{one_line(task["text"], 24)}"'
+    return Cell(text, colour_of(state), bold=is_question(state))
 
 
 def _alert(alert: Any) -> str:

@@ -1,0 +1,86 @@
+"""`postroom delegate`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.cli.completion import agents
+from postroom.cli.content import text_argument
+from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.output import address, print_json
+from postroom.cli.tasks.following import follow, timeout_option
+from postroom.cli.tasks.lines import accepted_line, short
+from postroom.protocol.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.client.records import Task
+
+EXAMPLES = """\b
+Examples:
+  postroom delegate @reader "review src/ for races"
+  postroom delegate --skill review --wait < change.diff > findings.txt
+  postroom delegate @reader "nightly report" --key report-2026-01-31
+"""
+
+_ADDRESS = re.compile(r"@[a-z0-9][a-z0-9_-]*")
+
+
+@click.command("delegate", epilog=EXAMPLES)
+@click.argument("words", metavar="[@NICK] [TEXT]...", nargs=-1, shell_complete=agents)
+@click.option(
+    "--skill", default="", metavar="S", help="Skill that the agent has; without @NICK: any such."
+)
+@click.option("--wait", is_flag=True, help="Show how it goes, then the result.")
+@timeout_option
+@click.option("--key", default="", metavar="K", help="Idempotency key: once only per key.")
+@json_option
+@state_option()
+def command(
+    words: tuple[str, ...], skill: str, wait: bool, timeout: float | None, key: str, as_json: bool
+) -> int:
+    """Give the agent @NICK (or uid) the task TEXT; without TEXT, or for `-`, standard input is the task.
+
+    The task is on disk when its id is printed, and waits if the agent is offline. With --wait its progress
+    goes to standard error and its result to standard output; the exit status is 0 if it completed, 11 if it
+    failed, 12 if it was canceled, 13 if it was rejected. With --json each change is one line of JSON.
+    """
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout needs --wait")
+    to, rest = _recipient(words, skill)
+    text = text_argument(rest)
+    with connect() as client:
+        task = client.delegate(text, to=to, skill=skill, key=key)
+        if not (wait and as_json):
+            _say(task, wait=wait, as_json=as_json, chosen=not to)
+        if wait:
+            return follow(client, task, timeout=timeout, as_json=as_json)
+    return 0
+
+
+def _recipient(words: tuple[str, ...], skill: str) -> tuple[str, tuple[str, ...]]:
+    """Whom the task is for, and the words of its text.
+
+    With a skill the first word is the recipient only if it is one `@nick`: otherwise the text begins with it.
+    """
+    if words and (not skill or _ADDRESS.fullmatch(words[0])):
+        return words[0], words[1:]
+    if not skill:
+        raise click.UsageError("Say who shall do it: @NICK or --skill S.")
+    return "", words
+
+
+def _say(task: Task, *, wait: bool, as_json: bool, chosen: bool) -> None:
+    if as_json:
+        print_json(task)
+        return
+    click.echo(accepted_line(task), err=wait)
+    if chosen:
+        click.echo(f"given to {address(task['worker'])}", err=True)
+    if not wait:
+        detail = one_line(task["detail"], 300)
+        click.echo(
+            f"{detail}{'; ' if detail else ''}postroom task watch {short(task['id'])}", err=True
+        )

@@ -1,0 +1,183 @@
+"""`postroom task`: list, show, watch, cancel and answer."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.cli.completion import agents, tasks
+from postroom.cli.content import text_argument
+from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.output import address, block, clock, print_json, print_table
+from postroom.cli.tasks.following import follow, timeout_option
+from postroom.cli.tasks.lines import HEAD, Updates, answer_hint, colour_of, is_question, row, short
+from postroom.errors import RequestTimeout
+from postroom.protocol.tasks import TaskState
+from postroom.protocol.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from postroom.client.http import Client
+    from postroom.client.records import Task, TaskEvent
+
+EXAMPLES = """\b
+Examples:
+  postroom task list
+  postroom task watch ab12cd34
+  postroom task answer ab12cd34 "use the main branch"
+"""
+
+PAGE = 200
+
+task_argument = click.argument("ref", metavar="ID", shell_complete=tasks)
+
+
+@click.group("task", epilog=EXAMPLES)
+@state_option()
+def command() -> None:
+    """List, watch, answer and cancel tasks.
+
+    An ID may be cut short to its first 6 digits or more, as long as it is the only one that begins so.
+    """
+
+
+@command.command("list")
+@click.option("--all", "everything", is_flag=True, help="Also those that have ended.")
+@click.option(
+    "--worker", default="", metavar="@NICK", shell_complete=agents, help="Only its tasks."
+)
+@click.option(
+    "--in",
+    "wanted",
+    metavar="STATE",
+    type=click.Choice([state.value for state in TaskState]),
+    help=f"Only those in this state: {', '.join(TaskState)}.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Most tasks shown.",
+)
+@json_option
+@state_option()
+def list_(everything: bool, worker: str, wanted: str | None, limit: int, as_json: bool) -> None:
+    """List the open tasks, newest first."""
+    open_only = not everything and wanted is None
+    with connect() as client:
+        found = client.tasks(open_only=open_only, state=wanted or "", worker=worker, limit=limit)
+    if as_json:
+        print_json({"tasks": found})
+    elif found:
+        now = time.time()
+        print_table(HEAD, [row(task, now) for task in found])
+    else:
+        click.echo("no open tasks (all: postroom task list --all)" if open_only else "no tasks")
+
+
+@command.command("show")
+@task_argument
+@json_option
+@state_option()
+def show(ref: str, as_json: bool) -> None:
+    """Show a task: its request, all that happened, and its results."""
+    with connect() as client:
+        task = client.task(ref)
+        events = list(_events(client, task["id"]))
+    if as_json:
+        print_json(task | {"events": events})
+    else:
+        _print(task, events, time.time())
+
+
+@command.command("watch")
+@task_argument
+@timeout_option
+@json_option
+@state_option()
+def watch(ref: str, timeout: float | None, as_json: bool) -> int:
+    """Show how a task goes from its beginning to its end, then its result.
+
+    The result alone goes to standard output. The exit status is 0 if the task completed, 11 if it failed, 12
+    if it was canceled, 13 if it was rejected. Ctrl-C ends the watching, not the task. With --json each change
+    is one line of JSON.
+    """
+    with connect() as client:
+        return follow(client, client.task(ref), timeout=timeout, as_json=as_json)
+
+
+@command.command("cancel")
+@task_argument
+@click.option("--reason", default="", metavar="TEXT", help="What the agent is told.")
+@json_option
+@state_option()
+def cancel(ref: str, reason: str, as_json: bool) -> None:
+    """Have an agent stop working on a task.
+
+    The exit status is 9 if the agent has not stopped yet.
+    """
+    with connect() as client:
+        task = client.cancel_task(ref, reason=reason)
+    if as_json:
+        print_json(task)
+    if not task["final"]:
+        raise RequestTimeout(
+            f"{address(task['worker'])} was asked to stop and has not yet: task {short(task['id'])}"
+            f" is {task['state']}",
+            remedy=f"postroom task watch {short(task['id'])}",
+        )
+    if not as_json:
+        click.echo(f"{short(task['id'])} {one_line(task['state'])}")
+
+
+@command.command("answer")
+@task_argument
+@click.argument("text", nargs=-1)
+@json_option
+@state_option()
+def answer(ref: str, text: tuple[str, ...], as_json: bool) -> None:
+    """Answer the question that a task waits with; without TEXT, or for `-`, from standard input."""
+    content = text_argument(text)
+    with connect() as client:
+        task = client.answer_task(ref, content)
+    if as_json:
+        print_json(task)
+        return
+    click.echo(f"{short(task['id'])} answered")
+    if task["detail"] and not task["final"]:
+        click.echo(one_line(task["detail"], 300), err=True)
+
+
+def _events(client: Client, task_id: str) -> Iterator[TaskEvent]:
+    """All changes of a task, page by page."""
+    after = 0
+    while page := client.task_events(task_id, after=after, limit=PAGE):
+        yield from page
+        if len(page) < PAGE:
+            return
+        after = page[-1]["seq"]
+
+
+def _print(task: Task, events: list[TaskEvent], now: float) -> None:
+    state = one_line(task["state"])
+    click.echo(f"task {one_line(task['id'])} {click.style(state, fg=colour_of(state))}")
+    attempt = f", attempt {task['attempt']}" if task["attempt"] > 1 else ""
+    skill = f", skill {one_line(task['skill'], 80)}" if task["skill"] else ""
+    click.echo(f"{address(task['requester'])} to {address(task['worker'])}{skill}{attempt}")
+    click.echo(f"given {clock(task['created_at'], now)}, message {one_line(task['request'])}")
+    if task["detail"] and not is_question(task["state"]):
+        click.echo(one_line(task["detail"], 300))
+    click.echo(block("    | ", task["text"]))
+    updates = Updates(task, now)
+    for event in events:
+        click.echo(updates.line(event))
+    for artifact in task.get("artifacts", []):
+        click.echo(f"artifact {one_line(artifact['name'] or artifact['id'], 60)}:")
+        click.echo(block("    | ", artifact["text"]))
+    if is_question(task["state"]):
+        click.echo(f"answer it: {answer_hint(task['id'])}")

@@ -1,0 +1,45 @@
+"""What the shell offers for a nick or a task. Completion has nowhere to say an error, so then it offers nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.cli.options import connect
+from postroom.errors import PostroomError
+
+if TYPE_CHECKING:
+    from postroom.client.http import Client
+
+MOST = 100
+
+
+def _client(ctx: click.Context) -> Client:
+    with ctx.scope(cleanup=False):  # the state folder is looked up in the current context
+        return connect()
+
+
+def agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Agents as `@nick`; bash splits a word at its `@`, so that is no part of what was typed so far."""
+    if ctx.params.get("words") not in (None, (), ("@",)):
+        return []  # behind the first word comes the text
+    try:
+        with _client(ctx) as client:
+            nicks = [agent["nick"] for agent in client.agents() if agent["kind"] != "human"]
+    except PostroomError:
+        return []
+    begun = incomplete.removeprefix("@")
+    return [f"@{nick}" for nick in nicks if nick.startswith(begun)]
+
+
+def tasks(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The newest tasks, as the lists show them."""
+    from postroom.cli.tasks.lines import short
+
+    try:
+        with _client(ctx) as client:
+            ids = [task["id"] for task in client.tasks(limit=MOST)]
+    except PostroomError:
+        return []
+    return [short(task) for task in ids if task.startswith(incomplete)]

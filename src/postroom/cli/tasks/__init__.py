@@ -1,0 +1,1 @@
+"""How tasks are shown and followed."""

@@ -1,0 +1,109 @@
+"""How a task and its changes look, one line each. Agents wrote their texts, so all of it is made harmless here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.cli.output import Cell, address, ago, block, clock
+from postroom.protocol.tasks import TaskState
+from postroom.protocol.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.client.records import Task, TaskEvent
+
+SHORT = 8
+"""Digits of a task's id that people are shown; the server finds the one that is meant."""
+
+PIECE = 100
+"""Characters of an artifact's piece that its line shows; the whole of it is the result."""
+
+HEAD = ("ID", "STATE", "WORKER", "FROM", "UPDATED", "TASK", "DETAIL")
+
+COLOURS = {
+    TaskState.WORKING: "green",
+    TaskState.INPUT_REQUIRED: "yellow",
+    TaskState.AUTH_REQUIRED: "yellow",
+    TaskState.COMPLETED: "green",
+    TaskState.FAILED: "red",
+    TaskState.REJECTED: "red",
+}
+
+
+def short(task_id: str) -> str:
+    """The beginning of a task's id that people are shown."""
+    return one_line(task_id)[:SHORT]
+
+
+def colour_of(state: str) -> str | None:
+    """How a state is coloured; None for one that needs no attention, or that this version does not know."""
+    return COLOURS.get(TaskState(state)) if state in set(TaskState) else None
+
+
+def is_question(state: str) -> bool:
+    """Whether a task in `state` waits for somebody to say something."""
+    return state in set(TaskState) and TaskState(state).interrupted
+
+
+def accepted_line(task: Task) -> str:
+    """The whole id of a task that was just given, and `accepted` while nobody has taken it."""
+    new = task["seq"] == 0 and not task["final"]
+    return f"{one_line(task['id'])} {'accepted' if new else one_line(task['state'])}"
+
+
+def answer_hint(task_id: str) -> str:
+    """The command that answers a task's question."""
+    return f"postroom task answer {short(task_id)} TEXT"
+
+
+def row(task: Task, now: float) -> list[Cell]:
+    """A task in a table under `HEAD`."""
+    state = task["state"]
+    return [
+        Cell(short(task["id"])),
+        Cell(state, colour_of(state), bold=is_question(state), dim=state == TaskState.CANCELED),
+        Cell(address(task["worker"])),
+        Cell(address(task["requester"])),
+        Cell(ago(task["updated_at"], now)),
+        Cell(one_line(task["text"], 40)),
+        Cell(one_line(task["detail"], 60)),
+    ]
+
+
+class Updates:
+    """Says the changes of one task, oldest first; it remembers which attempt they belong to.
+
+    Args:
+        task: whose changes they are.
+        now: the present, in seconds since the epoch.
+    """
+
+    def __init__(self, task: Task, now: float) -> None:
+        self._asker = address(task["worker"])
+        self._now = now
+        self._attempt = 1
+
+    def line(self, event: TaskEvent) -> str:
+        """One change; a text of several lines is set in under it."""
+        label, text = self._parts(event)
+        when = click.style(clock(event["at"], self._now), dim=True)
+        shown = click.style(label, fg=colour_of(event["state"]))
+        return block(f"{when} {shown}: ", text) if text.strip() else f"{when} {shown}"
+
+    def _parts(self, event: TaskEvent) -> tuple[str, str]:
+        state, piece = one_line(event["state"], 40), event["artifact"]
+        again = event["attempt"] > self._attempt
+        self._attempt = max(self._attempt, event["attempt"])
+        if piece is not None:
+            name = one_line(piece["name"] or piece["id"], 60)
+            more = " (more)" if piece["append"] else ""
+            return f"artifact {name}{more}", one_line(event["text"], PIECE)
+        if again and state == TaskState.WORKING:
+            return f"attempt {event['attempt']}", event["text"]
+        if is_question(state):
+            reason = " (to be let in)" if state == TaskState.AUTH_REQUIRED else ""
+            return f"{self._asker} asks{reason}", event["text"]
+        if event["kind"] == "task" and not event["final"]:
+            return f"{state}, {self._asker} has taken it", ""
+        return state, event["text"]

@@ -1,0 +1,423 @@
+"""What the commands of tasks ask for, print, and end with."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.cli.root import INTERRUPTED
+from tests.cli.conftest import LIMIT, Ended, Run, command, environment, spawned
+from tests.client.standin import (
+    BOB,
+    DEADLINE,
+    TASK,
+    Standin,
+    artifact,
+    change,
+    frame,
+    piece,
+    problem,
+    status,
+    task,
+    worker,
+)
+
+NASTY = "\x1b[31mred\x07 \u202ereversed\nbob 12:00 forged"
+HARMLESS = "[31mred reversed\nbob 12:00 forged"
+LATER = task(state="working", seq=9, attempt=1, detail="")
+
+
+def played(standin: Standin, ended: dict[str, Any], *events: dict[str, Any]) -> None:
+    """Have bob's task go through `events` and stand as `ended` when it is asked for after them."""
+    standin.answer("POST /v1/tasks", task(), 201)
+    standin.answer(f"GET /v1/tasks/{TASK}", ended)
+    standin.stream().put(b"".join(frame("update", event["seq"], event) for event in events))
+
+
+def after_clock(text: str) -> list[str]:
+    """Lines without the time that each begins with, but for those that are set in."""
+    return [
+        line if line.startswith(" ") or line[:2] != "20" else line.split(" ", 2)[2]
+        for line in text.splitlines()
+    ]
+
+
+# ── delegate ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("cli-delegate-accepted")
+def test_delegate_prints_the_id_and_says_that_the_agent_is_offline(postroom: Run, standin: Standin):
+    standin.answer("POST /v1/tasks", task(), 201)
+    ended = postroom("delegate", "@bob", "review", "it", "--key", "k")
+    assert (ended.status, ended.out) == (0, f"{TASK} accepted\n")
+    assert ended.err == "@bob is offline: it waits; postroom task watch ab12cd34\n"
+    assert standin.requests[-1].body == {"to": "@bob", "text": "review it", "key": "k"}
+
+
+@pytest.mark.requirement("cli-delegate-accepted")
+def test_delegate_with_a_skill_says_who_got_the_task(postroom: Run, standin: Standin):
+    standin.answer("POST /v1/tasks", task(detail=""), 201)
+    ended = postroom("delegate", "--skill", "review", "@bob wrote it:", "look", "--key", "k")
+    assert ended.err == "given to @bob\npostroom task watch ab12cd34\n"
+    body = {"skill": "review", "text": "@bob wrote it: look", "key": "k"}
+    assert standin.requests[-1].body == body
+    postroom("delegate", "--skill", "review", "@bob", "look", "--key", "k")
+    assert standin.requests[-1].body == {
+        "skill": "review",
+        "to": "@bob",
+        "text": "look",
+        "key": "k",
+    }
+
+
+@pytest.mark.parametrize("words", [["@bob"], ["@bob", "-"], ["--skill", "s"]])
+def test_delegate_takes_the_task_from_a_pipe(standin: Standin, tmp_path: Path, words: list[str]):
+    standin.answer("POST /v1/tasks", task(), 201)
+    ended = spawned(["delegate", *words, "--state", str(tmp_path)], stdin="line 1\nline ü\n")
+    assert ended.status == 0
+    assert standin.requests[-1].body["text"] == "line 1\nline ü"
+
+
+def test_delegate_in_json_is_what_the_server_said(postroom: Run, standin: Standin):
+    standin.answer("POST /v1/tasks", task(), 201)
+    ended = postroom("delegate", "@bob", "go", "--json")
+    assert (json.loads(ended.out), ended.err) == (task(), "")
+
+
+def test_a_skill_that_nobody_has_ends_with_4(postroom: Run, standin: Standin):
+    nobody = problem("not-found", "no agent has the skill 'fly'", "postroom agents lists skills")
+    standin.answer("POST /v1/tasks", nobody, 404)
+    ended = postroom("delegate", "--skill", "fly", "go")
+    assert ended.status == 4
+    assert ended.err.startswith("postroom: no agent has the skill 'fly'\n")
+
+
+# ── waiting for the end ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("cli-delegate-result-piped")
+def test_waiting_shows_the_progress_beside_and_the_result_alone_on_the_output(
+    postroom: Run, standin: Standin
+):
+    result = task(
+        state="completed",
+        final=True,
+        seq=20,
+        status_text="found two",
+        artifacts=[artifact("one\ntwo\n")],
+    )
+    played(
+        standin,
+        result,
+        change(5, "submitted", kind="task", attempt=0),
+        change(7, "working"),
+        change(8, "working", "reading\nthe files"),
+        piece(9, "one\n"),
+        piece(10, "two\n", append=True),
+        change(11, "working", "the agent was lost", attempt=2),
+        change(12, "working", "again", attempt=2),
+        change(13, "input-required", "Which branch?", attempt=2),
+        change(14, "working", attempt=2),
+        change(20, "completed", "found two", attempt=2),
+    )
+    ended = postroom("delegate", "@bob", "go", "--wait")
+    assert (ended.status, ended.out) == (0, "one\ntwo\n")
+    assert after_clock(ended.err) == [
+        f"{TASK} accepted",
+        "@bob is offline: it waits",
+        "submitted, @bob has taken it",
+        "working",
+        "working: reading",
+        "    | the files",
+        "artifact report: one",
+        "artifact report (more): two",
+        "attempt 2: the agent was lost",
+        "working: again",
+        "@bob asks: Which branch?",
+        "    answer it: postroom task answer ab12cd34 TEXT",
+        "working",
+        "completed: found two",
+    ]
+
+
+@pytest.mark.requirement("cli-task-outcome-status")
+@pytest.mark.parametrize(
+    "state, code", [("completed", 0), ("failed", 11), ("canceled", 12), ("rejected", 13)]
+)
+def test_the_exit_status_tells_how_a_task_ended(
+    postroom: Run, standin: Standin, state: str, code: int
+):
+    said = task(state=state, final=True, seq=9, status_text="because\nof this")
+    played(standin, said, change(9, state, "because\nof this"))
+    standin.answer("GET /v1/tasks/ab12cd34", said)
+    ended = postroom("task", "watch", "ab12cd34")
+    assert ended.status == code
+    if code:
+        assert (ended.out, ended.err) == ("", f"{state}: because\n    | of this\n")
+    else:
+        assert (ended.out, ended.err) == ("because\nof this\n", "completed\n")
+
+
+def test_each_of_several_results_is_named_beside_the_output(postroom: Run, standin: Standin):
+    results = [artifact("one", "first"), artifact("two", "")]
+    played(
+        standin,
+        task(state="completed", final=True, seq=9, artifacts=results, status_text="one"),
+        change(9, "completed"),
+    )
+    ended = postroom("delegate", "@bob", "go", "--wait")
+    assert ended.out == "one\ntwo\n"
+    assert ended.err.splitlines()[-3:] == [
+        "completed",
+        "artifact first (1 of 2):",
+        "artifact a- (2 of 2):",
+    ]
+
+
+@pytest.mark.requirement("cli-task-outcome-status")
+def test_a_late_end_ends_with_9_and_says_that_the_task_goes_on(postroom: Run, standin: Standin):
+    played(standin, LATER, change(9, "working", "busy"))
+    ended = postroom("delegate", "@bob", "go", "--wait", "--timeout", "0.3")
+    assert (ended.status, ended.out) == (9, "")
+    assert "no final state within 0.3 s: task ab12cd34 is working and goes on" in ended.err
+    assert ended.err.endswith("  try: postroom task watch ab12cd34\n")
+
+
+def test_a_question_that_nobody_answered_in_time_is_the_remedy(postroom: Run, standin: Standin):
+    played(standin, LATER | {"state": "input-required"})
+    ended = postroom("delegate", "@bob", "go", "--wait", "--timeout", "0")
+    assert ended.status == 9
+    assert ended.err.endswith("  try: postroom task answer ab12cd34 TEXT\n")
+
+
+@pytest.mark.requirement("cli-task-json-lines")
+def test_in_json_each_change_is_a_line_between_the_task_at_first_and_at_last(
+    postroom: Run, standin: Standin
+):
+    last = task(state="completed", final=True, seq=9, artifacts=[artifact(NASTY)])
+    events = [change(8, "working", NASTY), change(9, "completed")]
+    played(standin, last, *events)
+    ended = postroom("delegate", "@bob", "go", "--wait", "--json")
+    assert [json.loads(line) for line in ended.out.splitlines()] == [task(), *events, last]
+    assert ended.out.isascii()
+    assert (ended.status, ended.err) == (0, "")
+
+
+@pytest.mark.requirement("cli-text-harmless")
+def test_what_an_agent_says_cannot_act_on_the_terminal_or_forge_a_line(
+    postroom: Run, standin: Standin
+):
+    hostile = task(
+        state="completed",
+        final=True,
+        seq=12,
+        status_text=NASTY + "!",
+        artifacts=[artifact(NASTY, NASTY), artifact(NASTY, NASTY)],
+    )
+    played(
+        standin,
+        hostile,
+        change(8, "working", NASTY),
+        piece(9, NASTY, name=NASTY),
+        change(10, "input-required", NASTY),
+        change(12, "completed", NASTY),
+    )
+    ended = postroom("delegate", "@bob", "go", "--wait")
+    assert ended.out == f"{HARMLESS}\n{HARMLESS}\n"
+    for line in ended.err.splitlines():
+        assert not line.startswith("bob 12:00")
+    assert not set(ended.err) & {"\x1b", "\x07", "\u202e"}
+
+
+@pytest.mark.requirement("cli-colour-off")
+def test_no_colour_is_written_into_a_pipe(standin: Standin, tmp_path: Path):
+    played(standin, task(state="failed", final=True, seq=9), change(9, "failed"))
+    ended = spawned(["delegate", "@bob", "go", "--wait", "--state", str(tmp_path)])
+    assert ended.status == 11
+    assert "\x1b" not in ended.out + ended.err
+
+
+@pytest.mark.requirement("cli-interrupt-clean")
+def test_ctrl_c_ends_the_watching_with_130_and_says_that_the_task_goes_on(
+    standin: Standin, tmp_path: Path
+):
+    standin.answer("GET /v1/tasks/ab12cd34", LATER)
+    standin.stream()
+    process = subprocess.Popen(
+        command("task", "watch", "ab12cd34", "--state", str(tmp_path)),
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    standin.stream_requests.get(timeout=DEADLINE)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT)
+    assert (process.returncode, out) == (INTERRUPTED, "")
+    assert err == "\nthe task goes on: postroom task watch ab12cd34\n"
+
+
+# ── list, show ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_open_tasks_are_listed_newest_first_in_one_line_each(postroom: Run, standin: Standin):
+    asks = task(id="cd" * 16, state="input-required", seq=9, text=NASTY, detail="Which\x1b?")
+    standin.answer("GET /v1/tasks", {"tasks": [asks, task()]})
+    head, first, second = postroom("task", "list").out.splitlines()
+    assert head.split() == ["ID", "STATE", "WORKER", "FROM", "UPDATED", "TASK", "DETAIL"]
+    assert first.split()[:4] == ["cdcdcdcd", "input-required", "@bob", "@alice"]
+    assert first.endswith("[31mred reversed bob 12:00 forged  Which?")
+    assert second.split()[:2] == ["ab12cd34", "submitted"]
+    assert second.endswith("review it" + " " * 26 + "@bob is offline: it waits")
+    assert standin.requests[-1].query == {"open": "1", "limit": "100"}
+
+
+@pytest.mark.parametrize(
+    "options, query",
+    [
+        (["--all"], {"limit": "100"}),
+        (["--in", "failed", "--limit", "3"], {"state": "failed", "limit": "3"}),
+        (["--worker", "@bob"], {"open": "1", "worker": "@bob", "limit": "100"}),
+    ],
+)
+def test_a_list_of_tasks_can_be_narrowed(
+    postroom: Run, standin: Standin, options: list[str], query: dict[str, str]
+):
+    standin.answer("GET /v1/tasks", {"tasks": []})
+    assert "no " in postroom("task", "list", *options).out
+    assert standin.requests[-1].query == query
+    assert json.loads(postroom("task", "list", *options, "--json").out) == {"tasks": []}
+
+
+def shown(postroom: Run, *options: str) -> Ended:
+    return postroom("task", "show", "ab12cd34", *options)
+
+
+def test_a_task_is_shown_with_its_request_every_attempt_and_its_results(
+    postroom: Run, standin: Standin
+):
+    found = task(
+        state="completed", final=True, seq=9, attempt=2, detail="", artifacts=[artifact(NASTY)]
+    )
+    events = [
+        change(5, "submitted", kind="task", attempt=0),
+        change(6, "working"),
+        change(8, "working", NASTY, attempt=2),
+        change(9, "completed", "done", attempt=2),
+    ]
+    standin.answer("GET /v1/tasks/ab12cd34", found)
+    standin.answer(f"GET /v1/tasks/{TASK}/events", {"events": events})
+    head, parties, given, *rest = shown(postroom).out.splitlines()
+    assert head == f"task {TASK} completed"
+    assert parties == "@alice to @bob, attempt 2"
+    assert given.endswith(", message m1")
+    assert after_clock("\n".join(rest)) == [
+        "    | review it",
+        "submitted, @bob has taken it",
+        "working",
+        "attempt 2: [31mred reversed",
+        "    | bob 12:00 forged",
+        "completed: done",
+        "artifact report:",
+        "    | [31mred reversed",
+        "    | bob 12:00 forged",
+    ]
+    assert json.loads(shown(postroom, "--json").out) == found | {"events": events}
+
+
+def test_a_task_that_asks_is_shown_with_how_to_answer(postroom: Run, standin: Standin):
+    standin.answer("GET /v1/tasks/ab12cd34", LATER | {"state": "input-required"})
+    standin.answer(f"GET /v1/tasks/{TASK}/events", {"events": []})
+    assert shown(postroom).out.splitlines()[-1] == ("answer it: postroom task answer ab12cd34 TEXT")
+
+
+def test_a_long_history_is_read_page_by_page(postroom: Run, standin: Standin):
+    pages = [[change(n, "working") for n in range(1, 201)], [change(201, "working")]]
+    standin.answer("GET /v1/tasks/ab12cd34", LATER)
+    for page in pages:
+        standin.answer(f"GET /v1/tasks/{TASK}/events", {"events": page})
+    assert len(json.loads(shown(postroom, "--json").out)["events"]) == 201
+    asked = [r.query["after"] for r in standin.calls(f"GET /v1/tasks/{TASK}/events")]
+    assert asked == ["0", "200"]
+
+
+# ── cancel, answer ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_cancel_says_how_the_task_ended(postroom: Run, standin: Standin):
+    canceled = task(state="canceled", final=True, seq=9)
+    standin.answer("POST /v1/tasks/ab12cd34/cancel", canceled)
+    ended = postroom("task", "cancel", "ab12cd34", "--reason", "no more")
+    assert (ended.status, ended.out) == (0, "ab12cd34 canceled\n")
+    assert standin.requests[-1].body["reason"] == "no more"
+    assert json.loads(postroom("task", "cancel", "ab12cd34", "--json").out) == canceled
+
+
+def test_a_cancel_that_the_agent_has_not_confirmed_ends_with_9(postroom: Run, standin: Standin):
+    standin.answer("POST /v1/tasks/ab12cd34/cancel", LATER | {"timed_out": True})
+    ended = postroom("task", "cancel", "ab12cd34")
+    assert ended.status == 9
+    assert "@bob was asked to stop and has not yet: task ab12cd34 is working" in ended.err
+
+
+def test_a_task_that_has_ended_cannot_be_canceled(postroom: Run, standin: Standin):
+    over = problem("conflict", "task ab12cd34 is completed already")
+    standin.answer("POST /v1/tasks/ab12cd34/cancel", over, 409)
+    assert postroom("task", "cancel", "ab12cd34").status == 5
+
+
+@pytest.mark.requirement("cli-task-answered")
+def test_an_answer_is_given_and_what_it_waits_for_is_said(postroom: Run, standin: Standin):
+    standin.answer("POST /v1/tasks/ab12cd34/answer", task(seq=9, detail="@bob is stopped"))
+    ended = postroom("task", "answer", "ab12cd34", "the", "main", "one")
+    assert (ended.status, ended.out) == (0, "ab12cd34 answered\n")
+    assert ended.err == "@bob is stopped\n"
+    assert standin.requests[-1].body == {"text": "the main one"}
+
+
+@pytest.mark.requirement("cli-task-answered")
+@pytest.mark.parametrize("words", [[], ["-"]])
+def test_an_answer_can_come_from_a_pipe(standin: Standin, tmp_path: Path, words: list[str]):
+    standin.answer("POST /v1/tasks/ab12cd34/answer", task())
+    arguments = ["task", "answer", "ab12cd34", *words, "--state", str(tmp_path)]
+    assert spawned(arguments, stdin="yes\n").status == 0
+    assert standin.requests[-1].body == {"text": "yes"}
+
+
+# ── status ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("cli-status-attention")
+def test_status_shows_first_what_waits_for_the_person(postroom: Run, standin: Standin):
+    standin._answers.clear()
+    asks = task(state="input-required", seq=9, detail=NASTY)
+    told = {"kind": "input-required", "text": "@bob asks about task ab12cd34: red", "from": BOB}
+    standin.answer(
+        "GET /v1/status", status(worker(), attention=[asks], alerts=[told, {"text": "full"}])
+    )
+    lines = postroom("status").out.splitlines()
+    assert lines[1:5] == [
+        "needs you:",
+        "  ab12cd34 @bob asks: [31mred reversed bob 12:00 forged",
+        "    postroom task answer ab12cd34 TEXT",
+        "alert: full",
+    ]
+
+
+@pytest.mark.requirement("cli-status-attention")
+def test_status_shows_what_each_worker_works_on_and_how_much_waits(postroom: Run, standin: Standin):
+    standin._answers.clear()
+    now = {"id": TASK, "state": "working", "text": "review /srv/www and say", "attempt": 2}
+    standin.answer(
+        "GET /v1/status", status(worker("bob", task=now, open_tasks=3), worker("carl", task=None))
+    )
+    _, head, bob, carl = postroom("status").out.splitlines()
+    assert head.split()[:5] == ["NICK", "STATE", "TASK", "OPEN", "SANDBOX"]
+    assert 'working ab12cd34 (attempt 2) "review /srv/www and say"  3 ' in bob
+    assert carl.split()[:4] == ["@carl", "idle", "-", "0"]
