@@ -239,6 +239,7 @@ def task(**changes: Any) -> dict[str, Any]:
         "text": "review it",
         "attempt": 0,
         "seq": 0,
+        "requested": 1,
         "created_at": 1_700_000_000.0,
         "updated_at": 1_700_000_000.0,
         "status_text": "",

@@ -81,6 +81,7 @@ class Task(TypedDict):
         request: id of the message that asked for it.
         attempt: how many times it was begun.
         seq: sequence of its last record; 0 while nobody has taken it.
+        requested: sequence of its request; lists are in this order, the newest first.
         status_text: what the agent said with the state.
         artifacts: left out in lists.
         timed_out: it was waited for in vain.
@@ -98,6 +99,7 @@ class Task(TypedDict):
     text: str
     attempt: int
     seq: int
+    requested: int
     created_at: float
     updated_at: float
     status_text: str

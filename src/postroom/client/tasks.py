@@ -45,7 +45,7 @@ class TaskCalls(Calls):
         limit: int = 100,
         before: int = 0,
     ) -> list[Task]:
-        """Tasks, newest first, without their artifacts."""
+        """Tasks, newest first, without their artifacts; `before` is a `requested` of an earlier answer."""
         query: dict[str, Any] = {"limit": limit} | ({"open": 1} if open_only else {})
         query |= given(state=state, worker=worker, requester=requester, before=before or None)
         return self._get("/v1/tasks", query)["tasks"]

@@ -127,7 +127,7 @@ class _Terminal:
         self._known = task["seq"]
 
     def begin(self, task: Task) -> None:
-        if task["seq"] == 0 and task["detail"]:
+        if task["detail"] and not task["final"] and not is_question(task["state"]):
             click.echo(one_line(task["detail"], 300), err=True)
 
     def change(self, event: Any) -> None:
