@@ -19,7 +19,7 @@ from postroom.protocol.text import one_line
 SUMMARIES = {
     "up": "Run a post room, in the foreground or detached.",
     "down": "End the post room and all its workers.",
-    "status": "Show the workers, those that need attention first.",
+    "status": "Show what needs you, and what each worker does.",
     "agents": "List who has an address, and what they can do.",
     "spawn": "Start a worker from a template.",
     "stop": "Stop a worker; its inbox keeps what comes.",

@@ -80,7 +80,7 @@ def list_(everything: bool, worker: str, wanted: str | None, limit: int, as_json
         click.echo("no open tasks (all: postroom task list --all)" if open_only else "no tasks")
 
 
-@command.command("show")
+@command.command("show", short_help="Show a task with all that happened.")
 @task_argument
 @json_option
 @state_option()
@@ -95,7 +95,7 @@ def show(ref: str, as_json: bool) -> None:
         _print(task, events, time.time())
 
 
-@command.command("watch")
+@command.command("watch", short_help="Show how a task goes, then its result.")
 @task_argument
 @timeout_option
 @json_option
@@ -135,7 +135,7 @@ def cancel(ref: str, reason: str, as_json: bool) -> None:
         click.echo(f"{short(task['id'])} {one_line(task['state'])}")
 
 
-@command.command("answer")
+@command.command("answer", short_help="Answer the question that a task waits with.")
 @task_argument
 @click.argument("text", nargs=-1)
 @json_option
