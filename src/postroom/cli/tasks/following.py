@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from postroom.client.records import Artifact, Task
     from postroom.client.stream import EventStream
 
-EXIT_CODES = {
+EXIT_CODES: dict[str, int] = {
     TaskState.COMPLETED: 0,
     TaskState.FAILED: 11,
     TaskState.CANCELED: 12,
@@ -68,7 +68,7 @@ def follow(client: Client, task: Task, *, timeout: float | None, as_json: bool) 
             remedy=_next_step(ended),
         )
     screen.end(ended)
-    return EXIT_CODES.get(TaskState(ended["state"]), 1)
+    return EXIT_CODES.get(ended["state"], 1)
 
 
 def _next_step(task: Task) -> str:

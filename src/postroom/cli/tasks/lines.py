@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.output import Cell, address, ago, block, clock
-from postroom.protocol.tasks import TaskState
+from postroom.protocol.tasks import INTERRUPTED, TaskState
 from postroom.protocol.text import one_line
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ PIECE = 100
 
 HEAD = ("ID", "STATE", "WORKER", "FROM", "UPDATED", "TASK", "DETAIL")
 
-COLOURS = {
+COLOURS: dict[str, str] = {
     TaskState.WORKING: "green",
     TaskState.INPUT_REQUIRED: "yellow",
     TaskState.AUTH_REQUIRED: "yellow",
@@ -38,12 +38,12 @@ def short(task_id: str) -> str:
 
 def colour_of(state: str) -> str | None:
     """How a state is coloured; None for one that needs no attention, or that this version does not know."""
-    return COLOURS.get(TaskState(state)) if state in set(TaskState) else None
+    return COLOURS.get(state)
 
 
 def is_question(state: str) -> bool:
     """Whether a task in `state` waits for somebody to say something."""
-    return state in set(TaskState) and TaskState(state).interrupted
+    return state in INTERRUPTED
 
 
 def accepted_line(task: Task) -> str:
