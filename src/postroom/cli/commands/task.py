@@ -58,7 +58,7 @@ def command() -> None:
 )
 @click.option(
     "--limit",
-    type=click.IntRange(1, 1000),
+    type=click.IntRange(1, 500),
     default=100,
     show_default=True,
     metavar="N",
