@@ -60,6 +60,17 @@ def test_delegate_prints_the_id_and_says_that_the_agent_is_offline(postroom: Run
 
 
 @pytest.mark.requirement("cli-delegate-accepted")
+@pytest.mark.parametrize(
+    "state, said", [("submitted", "accepted"), ("working", "working"), ("completed", "completed")]
+)
+def test_delegate_with_a_key_that_was_used_says_how_far_that_task_is(
+    postroom: Run, standin: Standin, state: str, said: str
+):
+    standin.answer("POST /v1/tasks", task(state=state, seq=7, detail=""), 201)
+    assert postroom("delegate", "@bob", "go", "--key", "k").out == f"{TASK} {said}\n"
+
+
+@pytest.mark.requirement("cli-delegate-accepted")
 def test_delegate_with_a_skill_says_who_got_the_task(postroom: Run, standin: Standin):
     standin.answer("POST /v1/tasks", task(detail=""), 201)
     ended = postroom("delegate", "--skill", "review", "@bob wrote it:", "look", "--key", "k")
@@ -303,7 +314,7 @@ def test_a_task_is_shown_with_its_request_every_attempt_and_its_results(
     postroom: Run, standin: Standin
 ):
     found = task(
-        state="completed", final=True, seq=9, attempt=2, detail="", artifacts=[artifact(NASTY)]
+        state="completed", final=True, seq=9, attempt=2, detail="done", artifacts=[artifact(NASTY)]
     )
     events = [
         change(5, "submitted", kind="task", attempt=0),

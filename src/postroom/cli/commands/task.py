@@ -170,7 +170,7 @@ def _print(task: Task, events: list[TaskEvent], now: float) -> None:
     skill = f", skill {one_line(task['skill'], 80)}" if task["skill"] else ""
     click.echo(f"{address(task['requester'])} to {address(task['worker'])}{skill}{attempt}")
     click.echo(f"given {clock(task['created_at'], now)}, message {one_line(task['request'])}")
-    if task["detail"] and not is_question(task["state"]):
+    if task["detail"] and not (task["final"] or is_question(task["state"])):
         click.echo(one_line(task["detail"], 300))
     click.echo(block("    | ", task["text"]))
     updates = Updates(task, now)

@@ -47,8 +47,8 @@ def is_question(state: str) -> bool:
 
 
 def accepted_line(task: Task) -> str:
-    """The whole id of a task that was just given, and `accepted` while nobody has taken it."""
-    new = task["seq"] == 0 and not task["final"]
+    """The whole id of a task that was just given, and `accepted` while nobody works on it."""
+    new = task["state"] == TaskState.SUBMITTED
     return f"{one_line(task['id'])} {'accepted' if new else one_line(task['state'])}"
 
 
