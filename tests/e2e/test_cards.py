@@ -15,24 +15,24 @@ def test_a_worker_is_found_by_its_skill_and_shown_as_offline_once_it_stops(room:
     folder = room.scratch / "source"
     folder.mkdir()
     room.run("spawn", str(EXAMPLES / "echo.toml"))
-    room.run("spawn", str(EXAMPLES / "reader.toml"), "--set", f"folder={folder}")
-    room.await_state("reader", "idle")
+    room.run("spawn", str(EXAMPLES / "reviewer.toml"), "--set", f"folder={folder}")
+    room.await_state("reviewer", "idle")
 
     with room.client() as client:
-        (found,) = client.agents(skill="read-python-source")
-        card, keys = client.card("reader"), client.keys()
+        (found,) = client.agents(skill="review-python-source")
+        card, keys = client.card("reviewer"), client.keys()
         assert client.agents(skill="fly") == []
     everybody = room.run("agents")
 
-    assert (found["nick"], found["online"], found["card"]) == ("reader", True, card)
+    assert (found["nick"], found["online"], found["card"]) == ("reviewer", True, card)
     said = verify_card(card, keys)
-    assert said["description"] == "Reads a folder of Python source and reports what it found."
+    assert said["description"].startswith("Reviews a folder of Python source")
     assert said["supportedInterfaces"][0]["url"] == f"nats://worker.{found['uid']}.rpc"
-    assert [line.split()[0] for line in everybody.splitlines()][1:3] == ["@echo", "@reader"]
+    assert [line.split()[0] for line in everybody.splitlines()][1:3] == ["@echo", "@reviewer"]
     assert httpx2.get(room.server["url"] + "/v1/keys").json() == {"keys": keys}
-    assert httpx2.get(room.server["url"] + "/v1/agents/reader/card").status_code == 401
-    room.run("stop", "reader")
-    (stopped,) = room.json("agents", "--skill", "read-python-source")["agents"]
+    assert httpx2.get(room.server["url"] + "/v1/agents/reviewer/card").status_code == 401
+    room.run("stop", "reviewer")
+    (stopped,) = room.json("agents", "--skill", "review-python-source")["agents"]
     assert (stopped["online"], stopped["card"]) == (False, card)
 
 

@@ -75,7 +75,7 @@ def test_a_template_that_does_not_exist_is_named(room: PostRoom) -> None:
 def test_a_value_for_an_undeclared_parameter_names_the_declared_ones(room: PostRoom) -> None:
     room.run("spawn", str(EXAMPLES / "lead.toml"), "--set", "colour=red", status=2)
 
-    assert "folder, reader" in room.stderr
+    assert "folder, skill" in room.stderr
 
 
 @pytest.mark.requirement("worker-nick-taken-refused")
