@@ -34,6 +34,9 @@ DEADLINE = 55.0
 TO_END = 12.0
 """Seconds of these that are kept for `postroom down`."""
 
+TO_TELL = 3.0
+"""Seconds of these that are kept for `postroom status` if it came to nothing."""
+
 SHOWN = 14
 """Lines of a task that are shown."""
 
@@ -120,7 +123,7 @@ def watch_feed(room: Room) -> None:
     """
     with Client.at(room.state) as client:
         events = client.follow_project("demo")
-        alarm = threading.Timer(max(room.left, 0.0), events.close)
+        alarm = threading.Timer(max(room.left - TO_TELL, 0.0), events.close)
         alarm.start()
         try:
             for event in events:
@@ -130,6 +133,7 @@ def watch_feed(room: Room) -> None:
                     return
         finally:
             alarm.cancel()
+    room.run("status")
     raise SystemExit("demo: no summary came in time")
 
 
