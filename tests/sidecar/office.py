@@ -77,10 +77,6 @@ class Office:
             await self._changed.wait_for(lambda: len(self._snapshots) >= number)
         return list(self._snapshots)[number - 1]
 
-    async def says(self, action: TaskAction) -> None:
-        """The agent says something of a task."""
-        await self.on_task(action)
-
     # ── what Operations offers ──────────────────────────────────────────────────────────────────────
 
     async def delegate(self, action: Delegate, /) -> Delegated:
