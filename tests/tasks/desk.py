@@ -11,11 +11,11 @@ from pathlib import Path
 from postroom.a2a.messages import text_message
 from postroom.a2a.records import TaskRecord
 from postroom.a2a.tasks import apply, status_update
+from postroom.folding.alerts import Alert, raise_alert
 from postroom.folding.changes import of_task
 from postroom.folding.fold import DURABLE, Fold, all_after
 from postroom.folding.rules import together
 from postroom.mail import projection
-from postroom.mail.alerts import Alert, raise_alert
 from postroom.mail.clerk import Clerk
 from postroom.protocol import priority
 from postroom.protocol.envelope import TaskRequest

@@ -31,7 +31,7 @@ from postroom.gateway.audit import AuditLog
 from postroom.gateway.relay import RelayGateway
 from postroom.identity.tokens import digest, new_api_key
 from postroom.identity.trust import Trust
-from postroom.mail.alerts import Alert, raise_alert
+from postroom.folding.alerts import Alert, raise_alert
 from postroom.observe import get_logger
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.sandbox.canary import Roost

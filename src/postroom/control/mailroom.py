@@ -28,7 +28,7 @@ from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
 from postroom.mail import projection
 from postroom.mail import retention as mail_retention
-from postroom.mail.alerts import Alert, raise_alert
+from postroom.folding.alerts import Alert, raise_alert
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletters import DeadLetterMover
 from postroom.mail.deadmail import DeadMail

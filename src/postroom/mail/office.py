@@ -16,10 +16,10 @@ from postroom.a2a.messages import ROLE_AGENT, ROLE_USER, text_message
 from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.errors import InvalidInput, NotFound
 from postroom.folding.changes import Changes, of_message
+from postroom.folding.submit import Submission, submit
 from postroom.mail import views
 from postroom.mail.directory import resolve
-from postroom.mail.submit import Submission, submit
-from postroom.mail.views import Alarm, Mail, Party, Post
+from postroom.mail.views import Alarm, Mail, Post
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import check_name
@@ -29,6 +29,7 @@ from postroom.store import agents, messages, records
 from postroom.store.agents import Agent
 from postroom.store.database import Connection, Database
 from postroom.store.messages import MessageRow
+from postroom.store.parties import Party
 from postroom.store.records import PostRow
 
 T = TypeVar("T")

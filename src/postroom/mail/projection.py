@@ -11,9 +11,9 @@ from dataclasses import replace
 from postroom.a2a.messages import context_of, text_of
 from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
+from postroom.folding.alerts import Alert
 from postroom.folding.changes import Change
 from postroom.folding.rules import Rule
-from postroom.mail.alerts import Alert
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE, UID, is_uid

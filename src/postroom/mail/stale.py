@@ -8,13 +8,13 @@ from __future__ import annotations
 from functools import partial
 
 from postroom.bus.port import MessageBusProvider
-from postroom.mail.alerts import Alert, raise_alert
+from postroom.folding.alerts import Alert, raise_alert
 from postroom.mail.due import Due
-from postroom.mail.views import parties
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.store import pending
 from postroom.store.database import Connection, Database
 from postroom.store.messages import MessageRow
+from postroom.store.parties import parties
 
 KIND = "stale"
 

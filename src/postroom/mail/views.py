@@ -5,7 +5,7 @@ The `as_json` shapes are those of the HTTP API (docs/api.md); instants are secon
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,26 +13,13 @@ from postroom.a2a.messages import text_of
 from postroom.errors import ProtocolViolation
 from postroom.protocol import priority
 from postroom.protocol.envelope import Envelope
-from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.priority import Input
 from postroom.protocol.receipts import State
-from postroom.store import agents, messages, records
+from postroom.store import messages, records
 from postroom.store.database import Connection
 from postroom.store.messages import MessageRow
+from postroom.store.parties import Party, parties
 from postroom.store.records import AlertRow, DeadLetterRow, PostRow
-
-
-@dataclass(frozen=True, slots=True)
-class Party:
-    """Who sent or received; `kind` is `unknown` where the directory has no such agent."""
-
-    uid: str
-    nick: str
-    kind: str
-
-    def as_json(self) -> dict[str, str]:
-        """Shape of the API."""
-        return {"uid": self.uid, "nick": self.nick, "kind": self.kind}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,17 +155,6 @@ def alarms(connection: Connection, rows: Sequence[AlertRow]) -> list[Alarm]:
     return [
         Alarm(row.seq, known[row.sender], row.kind, row.about, row.text, row.at) for row in rows
     ]
-
-
-def parties(connection: Connection, uids: Iterable[str]) -> dict[str, Party]:
-    """Who those uids are; every one of them is in the answer."""
-    wanted = set(uids)
-    known = agents.agents_by_uid(connection, wanted)
-    found = {uid: Party(uid, known[uid].nick, known[uid].kind) for uid in known}
-    unknown = {uid: Party(uid, "", "unknown") for uid in wanted - set(found)}
-    if CONTROL_PLANE in unknown:
-        unknown[CONTROL_PLANE] = Party(CONTROL_PLANE, CONTROL_PLANE, "service")
-    return found | unknown
 
 
 def mails(connection: Connection, rows: Sequence[MessageRow]) -> list[Mail]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from postroom.bus.port import BusAdmin, MessageBusProvider, Stored
 from postroom.errors import NotFound, Refused, RequestTimeout
-from postroom.mail.alerts import Alert, raise_alert
+from postroom.folding.alerts import Alert, raise_alert
 from postroom.observe import get_logger
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import message_id

@@ -1,0 +1,35 @@
+"""The names of those who write to one another and work for one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from postroom.protocol.ids import CONTROL_PLANE
+from postroom.store import agents
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """Who sent, received, asked or works; `kind` is `unknown` where the directory has no such agent."""
+
+    uid: str
+    nick: str
+    kind: str
+
+    def as_json(self) -> dict[str, str]:
+        """Shape of the API."""
+        return {"uid": self.uid, "nick": self.nick, "kind": self.kind}
+
+
+def parties(connection: Connection, uids: Iterable[str]) -> dict[str, Party]:
+    """Who those uids are; every one of them is in the answer."""
+    wanted = set(uids)
+    known = agents.agents_by_uid(connection, wanted)
+    found = {uid: Party(uid, known[uid].nick, known[uid].kind) for uid in known}
+    unknown = {uid: Party(uid, "", "unknown") for uid in wanted - set(found)}
+    if CONTROL_PLANE in unknown:
+        unknown[CONTROL_PLANE] = Party(CONTROL_PLANE, CONTROL_PLANE, "service")
+    return found | unknown
