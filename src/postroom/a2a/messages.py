@@ -27,15 +27,19 @@ def text_message(
 
 def text_of(message: dict[str, Any]) -> str:
     """The text parts of a Message, one per line; parts of other kinds are left out."""
-    parts = message.get("parts")
+    return "\n".join(texts_of(message))
+
+
+def texts_of(holder: dict[str, Any]) -> list[str]:
+    """The texts of the text parts of a Message or an Artifact, which may be anything."""
+    parts = holder.get("parts")
     if not isinstance(parts, list):
-        return ""
-    texts = [
+        return []
+    return [
         part["text"]
         for part in parts
         if isinstance(part, dict) and isinstance(part.get("text"), str)
     ]
-    return "\n".join(texts)
 
 
 def context_of(message: dict[str, Any]) -> str:

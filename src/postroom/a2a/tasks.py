@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterable
 from typing import Any
 
-from postroom.a2a.messages import text_message, text_of
+from postroom.a2a.messages import text_message, text_of, texts_of
 from postroom.errors import InvalidInput
 from postroom.protocol.tasks import TaskState
 from postroom.protocol.times import format_time
@@ -140,14 +140,11 @@ def _with_artifact(
 
 def artifacts_of(task: Task) -> list[dict[str, str]]:
     """The artifacts as `{"id", "name", "text"}`: their text parts joined, other parts left out."""
-    found = []
-    for artifact in task.get("artifacts", ()):
-        texts = [part["text"] for part in artifact.get("parts", ()) if "text" in part]
-        found.append(
-            {
-                "id": str(artifact.get("artifactId", "")),
-                "name": str(artifact.get("name", "")),
-                "text": "".join(texts),
-            }
-        )
-    return found
+    return [
+        {
+            "id": str(artifact.get("artifactId", "")),
+            "name": str(artifact.get("name", "")),
+            "text": "".join(texts_of(artifact)),
+        }
+        for artifact in task.get("artifacts", ())
+    ]
