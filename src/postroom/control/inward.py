@@ -1,0 +1,133 @@
+"""A worker's own A2A server, reached from outside its wall through the socket that it keeps in its state folder.
+
+The worker owns that folder, so nothing in it is followed: the socket is opened as what it is and connected to by
+its descriptor, which no renaming can exchange, and whose path is short however deep the folder lies. What comes
+back was written by the worker and is data, with bounds on its time and its size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import h11
+
+from postroom.errors import Conflict, EnvironmentFault, ProtocolViolation, RequestTimeout
+from postroom.protocol.records import read_record
+
+SOCKET = "a2a.sock"
+"""Name of the socket in a worker's state folder."""
+
+CARD_PATH = "/.well-known/agent-card.json"
+
+TIMEOUT = 5.0
+"""Seconds for the whole exchange."""
+
+MAX_CARD_BYTES = 64 * 1024
+MAX_ANSWER_BYTES = 2 * MAX_CARD_BYTES
+"""Bytes of an answer with its head and what its coding adds."""
+
+CHUNK = 16 * 1024
+
+
+async def fetch_card(folder: Path, *, timeout: float = TIMEOUT) -> bytes:
+    """The Agent Card that the worker whose state folder this is serves: a JSON object, and otherwise unchecked.
+
+    Raises:
+        Conflict: nothing listens there.
+        ProtocolViolation: what is there is no socket, or what it says is no such answer.
+        RequestTimeout: it took longer than `timeout` seconds.
+        EnvironmentFault: this system cannot open a socket without following links.
+    """
+    with _connected(folder) as connection:
+        try:
+            async with asyncio.timeout(timeout):
+                return await _get(connection, CARD_PATH)
+        except TimeoutError as error:
+            raise RequestTimeout("the worker's A2A server did not answer in time") from error
+        except (h11.ProtocolError, OSError) as error:
+            raise ProtocolViolation(
+                f"the answer of the worker's A2A server is not HTTP: {error}"
+            ) from error
+
+
+@contextmanager
+def _connected(folder: Path) -> Generator[socket.socket]:
+    """A connection to the socket in `folder`."""
+    if sys.platform != "linux":
+        raise EnvironmentFault("a worker's A2A server can be reached from outside on Linux only")
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.setblocking(False)  # a full queue refuses, and we do not wait
+        with _opened(folder) as descriptor:
+            connection.connect(f"/proc/self/fd/{descriptor}")
+        yield connection
+    except (FileNotFoundError, ConnectionRefusedError, BlockingIOError) as error:
+        raise Conflict(
+            "the worker's A2A server does not listen", remedy="try again in a moment"
+        ) from error
+    except NotADirectoryError as error:
+        raise ProtocolViolation("the worker's state folder is no folder") from error
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _opened(folder: Path) -> Generator[int]:
+    """A descriptor of the socket itself, whatever its name is made to mean later."""
+    parent = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.open(SOCKET, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    finally:
+        os.close(parent)
+    try:
+        if not stat.S_ISSOCK(os.fstat(found).st_mode):
+            raise ProtocolViolation(f"{SOCKET} in the worker's state folder is no socket")
+        yield found
+    finally:
+        os.close(found)
+
+
+async def _get(connection: socket.socket, path: str) -> bytes:
+    reader, writer = await asyncio.open_unix_connection(sock=connection, limit=CHUNK)
+    try:
+        http = h11.Connection(h11.CLIENT, max_incomplete_event_size=CHUNK)
+        request = h11.Request(
+            method="GET", target=path, headers=[("host", "worker"), ("connection", "close")]
+        )
+        for event in (request, h11.EndOfMessage()):
+            writer.write(http.send(event) or b"")
+        await writer.drain()
+        body = await _body(http, reader)
+    finally:
+        writer.transport.abort()  # nothing of the worker's is waited for
+    read_record(body)
+    return body
+
+
+async def _body(http: h11.Connection, reader: asyncio.StreamReader) -> bytes:
+    received, body = 0, bytearray()
+    while True:
+        match http.next_event():
+            case h11.NEED_DATA:
+                data = await reader.read(CHUNK)
+                received += len(data)
+                if received > MAX_ANSWER_BYTES:
+                    raise ProtocolViolation("the answer of the worker's A2A server is too long")
+                http.receive_data(data)
+            case h11.Response(status_code=status) if status != 200:
+                raise ProtocolViolation(f"the worker's A2A server answered {status}")
+            case h11.Data(data=data):
+                body += data
+                if len(body) > MAX_CARD_BYTES:
+                    raise ProtocolViolation(f"the worker's card is over {MAX_CARD_BYTES} bytes")
+            case h11.EndOfMessage():
+                return bytes(body)
+            case h11.ConnectionClosed() | h11.PAUSED:
+                raise ProtocolViolation("the worker's A2A server gave no whole answer")
