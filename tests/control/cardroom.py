@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 from postroom.a2a.cards import build_card
@@ -18,13 +19,14 @@ from postroom.bus.port import Message
 from postroom.control.announcements import Announcements
 from postroom.control.presence import PresenceBoard
 from postroom.control.registry import Registry
-from postroom.control.workers import Run, Workers
+from postroom.control.run import Run
+from postroom.control.workers import Workers
 from postroom.errors import NotFound
 from postroom.protocol import subjects
 from postroom.protocol.presence import Presence, WorkerState
 from postroom.protocol.streams import card_key
 from postroom.protocol.template import Template
-from postroom.sandbox.port import ExitStatus, SandboxHandle
+from postroom.sandbox.port import ExitStatus, Level, SandboxHandle
 from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord
 from tests.mail.desk import running
@@ -42,17 +44,30 @@ def card(uid: str, nick: str, *skills: str) -> dict[str, Any]:
 class PretendedWorkers:
     """The part of `Workers` that cards are about."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.all: dict[str, Run] = {}
         self.stopped: list[tuple[Agent, WorkerRecord]] = []
 
     def start(self, uid: str, nick: str, *skills: str) -> Run:
-        handle = cast("SandboxHandle", None)
-        self.all[uid] = Run(handle, "none", time.time() - 1, nick, card(uid, nick, *skills))
+        handle = cast("SandboxHandle", SimpleNamespace(level=Level.NONE, pid=4711))
+        shown = card(uid, nick, *skills)
+        self.all[uid] = Run(handle, "none", time.time() - 1, nick, shown, new_uid(), True)
         return self.all[uid]
 
     def run_of(self, uid: str) -> Run | None:
         return self.all.get(uid)
+
+    running = Workers.running
+    lives = Workers.lives
+    interactive = Workers.interactive
+
+    def state_folder(self, uid: str) -> Path:
+        return self.folder / uid
+
+    @property
+    def _runs(self) -> dict[str, Run]:
+        return self.all
 
     def runs(self) -> list[tuple[str, Run]]:
         return list(self.all.items())
@@ -62,7 +77,7 @@ class PretendedWorkers:
 
     async def record(self, ref: str) -> tuple[Agent, WorkerRecord]:
         for agent, record in self.stopped:
-            if agent.uid == ref:
+            if ref.removeprefix("@") in {agent.uid, agent.nick}:
                 return agent, record
         raise NotFound(ref)
 
@@ -141,7 +156,7 @@ async def card_room(folder: Path, rig: Rig | None = None) -> AsyncGenerator[Card
         async with running_bus(folder) as own, card_room(folder, own) as room:
             yield room
         return
-    room = CardRoom(rig, PretendedWorkers())
+    room = CardRoom(rig, PretendedWorkers(folder / "workers"))
 
     def heard() -> None:  # the registry comes later
         room.registry.wake()

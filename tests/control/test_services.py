@@ -19,6 +19,7 @@ from postroom.bus.nats.bus import NatsBus
 from postroom.bus.port import Delivery
 from postroom.control.mailroom import Mailroom
 from postroom.control.services import AgentServices
+from postroom.control.taskverbs import TaskVerbs
 from postroom.control.yellowpages import MAX_ANSWER, YellowPages, bounded
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
@@ -66,7 +67,8 @@ async def stage(tmp_path: Path) -> AsyncGenerator[Stage]:
         room = SimpleNamespace(bus=rig.core, directory=desk.directory, office=desk.office)
         pages = YellowPages(desk.directory, cards.as_workers, cards.registry)
         settings = Settings(state=tmp_path)
-        services = AgentServices(cast("Mailroom", room), settings, rig.trust, pages)
+        no_tasks = cast("TaskVerbs", SimpleNamespace(verbs={}))
+        services = AgentServices(cast("Mailroom", room), settings, rig.trust, pages, no_tasks)
         await services.open()
         async with running(desk.fold.run()):
             await desk.fold.ready(10)

@@ -6,6 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from postroom.protocol.envelope import MAX_SKILL
+from postroom.protocol.priority import MAX_REASON
+from postroom.tasks.requests import MAX_CONTEXT
+
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(max_length=70)]
 
@@ -43,6 +47,29 @@ class PostBody(Body):
 
     text: Text
     key: Annotated[str, Field(max_length=200)] = ""
+
+
+class TaskBody(Body):
+    """`POST /v1/tasks`: for the agent `to`, or for one that has the skill, or both."""
+
+    to: Annotated[str, Field(max_length=70)] = ""
+    skill: Annotated[str, Field(max_length=MAX_SKILL)] = ""
+    text: Text
+    key: Annotated[str, Field(max_length=200)] = ""
+    context: Annotated[str, Field(max_length=MAX_CONTEXT)] = ""
+
+
+class CancelBody(Body):
+    """`POST /v1/tasks/{id}/cancel`; `timeout` in seconds for the task to end."""
+
+    reason: Annotated[str, Field(max_length=MAX_REASON)] = ""
+    timeout: Annotated[float, Field(ge=0, le=60)] = 15.0
+
+
+class AnswerBody(Body):
+    """`POST /v1/tasks/{id}/answer`."""
+
+    text: Text
 
 
 class EventsBody(Body):

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from postroom.control.dispatch import Dispatch
 from postroom.control.mailroom import Mailroom
 from postroom.control.principals import Gate
 from postroom.control.roster import Roster
 from postroom.control.statefile import Announcement
 from postroom.control.workers import Workers
 from postroom.control.yellowpages import YellowPages
+from postroom.tasks.office import TaskOffice
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class Context:
     """
 
     room: Mailroom
+    tasks: TaskOffice
+    dispatch: Dispatch
     gate: Gate
     workers: Workers
     roster: Roster

@@ -15,6 +15,7 @@ from postroom.bus.supervisor import Supervisor
 from postroom.control.announcements import Announcements
 from postroom.control.api import build_api
 from postroom.control.context import Context
+from postroom.control.dispatch import Dispatch
 from postroom.control.front import Front
 from postroom.control.listen import WorkerDialer
 from postroom.control.mailroom import Mailroom, open_mailroom
@@ -24,19 +25,22 @@ from postroom.control.registry import Registry
 from postroom.control.roster import Roster
 from postroom.control.services import AgentServices
 from postroom.control.statefile import Announcement
+from postroom.control.taskverbs import FOLD_DEADLINE, TaskVerbs
 from postroom.control.workers import Workers
 from postroom.control.yellowpages import YellowPages
 from postroom.errors import PostroomError
+from postroom.folding.alerts import Alert, raise_alert
 from postroom.gateway.audit import AuditLog
 from postroom.gateway.relay import RelayGateway
 from postroom.identity.tokens import digest, new_api_key
 from postroom.identity.trust import Trust
-from postroom.folding.alerts import Alert, raise_alert
 from postroom.observe import get_logger
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.sandbox.canary import Roost
 from postroom.settings import Settings
 from postroom.store.agents import Agent
+from postroom.tasks.office import TaskOffice
+from postroom.tasks.requests import Requests
 
 log = get_logger(__name__)
 
@@ -84,7 +88,12 @@ class House:
         await _hear_announcements(trust, supervisor, room, workers, changed, stack)
         room.crew.start(registry.run(), "registry")
         pages = YellowPages(room.directory, workers, registry)
-        services = AgentServices(room, settings, trust, pages)
+        requests = Requests(room.bus, room.admin, room.database, space=room.space)
+        tasks = TaskOffice(
+            room.bus, room.database, room.changes, room.chain, requests, running=workers.running
+        )
+        verbs = TaskVerbs(tasks, room.database, workers, partial(_tasks_folded, room))
+        services = AgentServices(room, settings, trust, pages, verbs)
         await services.open()
         stack.push_async_callback(services.close)
         key = new_api_key(room.owner.uid)
@@ -92,9 +101,11 @@ class House:
         def context(announcement: Callable[[], Announcement]) -> Context:
             return Context(
                 room=room,
+                tasks=tasks,
+                dispatch=Dispatch(tasks, requests, room.directory, pages),
                 gate=Gate(digest(key), room.database),
                 workers=workers,
-                roster=Roster(workers, presence, room.admin),
+                roster=Roster(workers, presence, room.admin, tasks),
                 pages=pages,
                 card_key=trust.card_key.jwk,
                 announcement=announcement,
@@ -170,6 +181,11 @@ async def _open_workers(
     )
     stack.push_async_callback(workers.close)
     return workers
+
+
+async def _tasks_folded(room: Mailroom) -> None:
+    last = await room.admin.last_sequence("TASKS")
+    await room.fold.reached("TASKS", last, FOLD_DEADLINE)
 
 
 def _open_gateway(

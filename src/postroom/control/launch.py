@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 import os
 import sys
@@ -12,12 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from postroom.a2a.cards import Card
+from postroom.a2a.cards import Card, build_card
 from postroom.errors import InvalidTemplate, StateUnwritable
 from postroom.identity.credential import Credential
 from postroom.protocol.template import MAX_FILES_BYTES, Template
 from postroom.sandbox.port import Limits, Mount, SandboxPaths, SandboxProvider, SandboxSpec
 from postroom.sandbox.selftest import Canaries
+from postroom.store.agents import Agent
+from postroom.store.workers import WorkerRecord
 
 AGENT_FOLDER = "/opt/agent"
 """Where a template's files appear."""
@@ -98,7 +101,11 @@ def decode_files(template: Template, files: Mapping[str, str]) -> dict[str, byte
 
 @dataclass(frozen=True, slots=True)
 class Passport:
-    """Who a worker is, and what proves it; made anew at each start but for the message secret."""
+    """Who a worker is, and what proves it; made anew at each start but for the message secret.
+
+    Attributes:
+        run: id of this start.
+    """
 
     uid: str
     nick: str
@@ -110,6 +117,14 @@ class Passport:
     owner: str
     level: str
     card: Card
+    run: str
+
+
+def card_of(agent: Agent, record: WorkerRecord, template: Template) -> Card:
+    """The card of a worker as its template says; its version changes with the template."""
+    named = json.dumps([record.template, record.overrides], sort_keys=True).encode()
+    version = f"1.0.0+{hashlib.sha256(named).hexdigest()[:12]}"
+    return build_card(agent.uid, agent.nick, template, version=version)
 
 
 def compose(
@@ -207,6 +222,8 @@ def sidecar_config(
         "owner": passport.owner,
         "canaries": json.loads(canaries.to_json()),
         "sandbox_level": passport.level,
+        "run": passport.run,
+        "interactive": template.interactive,
         "card": passport.card,
         "agent": {
             "command": command,

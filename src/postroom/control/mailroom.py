@@ -19,6 +19,7 @@ from postroom.bus.nats.admin import NatsAdmin, ensure_all
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.supervisor import Supervisor
 from postroom.errors import ServerFailed
+from postroom.folding.alerts import Alert, raise_alert
 from postroom.folding.changes import Changes
 from postroom.folding.fold import Fold, all_after
 from postroom.folding.retention import Retention
@@ -28,7 +29,6 @@ from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
 from postroom.mail import projection
 from postroom.mail import retention as mail_retention
-from postroom.folding.alerts import Alert, raise_alert
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletters import DeadLetterMover
 from postroom.mail.deadmail import DeadMail
@@ -69,6 +69,7 @@ class Mailroom:
         fold: to wait until what was stored is folded.
         chain: to end tasks whose worker cannot.
         owner: the operator.
+        space: raises `StateUnwritable` while the disk is full.
         crew: for background work; the death of one task ends the post room.
     """
 
@@ -84,6 +85,7 @@ class Mailroom:
     clerk: Clerk
     chain: Chain
     task_clerk: TaskClerk
+    space: Callable[[], None]
     crew: Crew
 
     async def sweep(self) -> None:
@@ -121,6 +123,7 @@ async def open_mailroom(
         crew.start(Retention(admin, database, settings.snapshots, OVER).run(), "retention")
     crew.start(Watch(Stale(bus, database, settings.stale_after), changes).run(), "stale")
     await fold.ready(FOLD_DEADLINE)
+    space = _space(settings)
     return Mailroom(
         database=database,
         bus=bus,
@@ -128,12 +131,13 @@ async def open_mailroom(
         directory=directory,
         owner=await _owner(directory),
         changes=changes,
-        office=PostOffice(bus, admin, database, changes, space=_space(settings)),
+        office=PostOffice(bus, admin, database, changes, space=space),
         deadletters=DeadMail(bus, database, changes),
         fold=fold,
         clerk=clerk,
         chain=chain,
         task_clerk=task_clerk,
+        space=space,
         crew=crew,
     )
 

@@ -19,7 +19,7 @@ from postroom.a2a.signing import sign_card
 from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.control.presence import PresenceBoard
 from postroom.control.roster import state_of
-from postroom.control.workers import Run
+from postroom.control.run import Run
 from postroom.errors import PostroomError
 from postroom.identity.cardkey import CardKey
 from postroom.observe import get_logger

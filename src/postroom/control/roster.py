@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from postroom.bus.port import BusAdmin
 from postroom.control.presence import FRESH, PresenceBoard
-from postroom.control.workers import Run, Workers
+from postroom.control.run import Run
+from postroom.control.workers import Workers
 from postroom.errors import NotFound
 from postroom.protocol.presence import Presence, WorkerState
+from postroom.protocol.text import one_line
 from postroom.sandbox.port import Level
 from postroom.store.agents import Agent
+from postroom.store.tasks import TaskHead
 from postroom.store.workers import STOPPED, WorkerRecord
+from postroom.tasks.office import TaskOffice
 
 START_UP = 20.0
 """Seconds that a worker has for its first word before its state is unknown and no longer `starting`."""
+
+
+MAX_TEXT = 200
+"""Characters that are shown of what a worker was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the workers are at, and how many open tasks each has; by uid."""
+
+    current: Mapping[str, TaskHead]
+    counts: Mapping[str, int]
 
 
 class Roster:
@@ -25,16 +43,23 @@ class Roster:
         workers: their records and runs.
         presence: what they said of themselves.
         admin: how much waits in their inboxes.
+        tasks: what they are at.
     """
 
-    def __init__(self, workers: Workers, presence: PresenceBoard, admin: BusAdmin) -> None:
+    def __init__(
+        self, workers: Workers, presence: PresenceBoard, admin: BusAdmin, tasks: TaskOffice
+    ) -> None:
         self._workers = workers
         self._presence = presence
         self._admin = admin
+        self._tasks = tasks
 
     async def all(self) -> list[dict[str, Any]]:
         """Every worker, oldest first; shape in docs/api.md, Worker."""
-        return [await self._view(agent, record) for agent, record in await self._workers.records()]
+        load = await self._load()
+        return [
+            await self._view(agent, record, load) for agent, record in await self._workers.records()
+        ]
 
     async def one(self, ref: str) -> dict[str, Any]:
         """One worker.
@@ -42,9 +67,12 @@ class Roster:
         Raises:
             NotFound: there is no such worker.
         """
-        return await self._view(*await self._workers.record(ref))
+        return await self._view(*await self._workers.record(ref), await self._load())
 
-    async def _view(self, agent: Agent, record: WorkerRecord) -> dict[str, Any]:
+    async def _load(self) -> Load:
+        return Load(await self._tasks.current(), await self._tasks.open_counts())
+
+    async def _view(self, agent: Agent, record: WorkerRecord, load: Load) -> dict[str, Any]:
         run = self._workers.run_of(agent.uid)
         said = self._presence.of(agent.uid)
         state, detail = state_of(record.desired, run, said, time.time())
@@ -60,6 +88,8 @@ class Roster:
             "sandbox": {"provider": record.sandbox, "level": level.value},
             "last_seen": said.at if said else None,
             "unread": await self._unread(agent.uid),
+            "task": _at_work(load.current.get(agent.uid)),
+            "open_tasks": load.counts.get(agent.uid, 0),
             "pid": run.handle.pid if run is not None and running else None,
             "created_at": record.created_at,
         }
@@ -69,6 +99,13 @@ class Roster:
             return sum(await self._admin.pending("INBOX", uid))
         except NotFound:
             return None
+
+
+def _at_work(task: TaskHead | None) -> dict[str, Any] | None:
+    if task is None:
+        return None
+    text = one_line(task.text, MAX_TEXT)
+    return {"id": task.id, "state": task.state, "text": text, "attempt": task.attempt}
 
 
 def _promised(sandbox: str) -> Level:

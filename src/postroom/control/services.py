@@ -14,6 +14,7 @@ from typing import Any
 
 from postroom.bus.port import Message, Subscription
 from postroom.control.mailroom import Mailroom
+from postroom.control.taskverbs import TaskVerb, TaskVerbs
 from postroom.control.yellowpages import YellowPages, bounded
 from postroom.errors import Forbidden, InvalidInput, NotFound, PostroomError, problem
 from postroom.identity import jwt
@@ -52,10 +53,16 @@ class AgentServices:
         settings: lifetime of credentials.
         trust: renews credentials.
         pages: finds agents by their cards.
+        tasks: the verbs about tasks.
     """
 
     def __init__(
-        self, room: Mailroom, settings: Settings, trust: Trust, pages: YellowPages
+        self,
+        room: Mailroom,
+        settings: Settings,
+        trust: Trust,
+        pages: YellowPages,
+        tasks: TaskVerbs,
     ) -> None:
         self._bus = room.bus
         self._directory = room.directory
@@ -71,6 +78,7 @@ class AgentServices:
             ("cards", "get"): self._card,
             ("feed", "history"): self._history,
             ("credential", "renew"): self._renew,
+            **{("tasks", name): _of_uid(verb) for name, verb in tasks.verbs.items()},
         }
 
     async def open(self) -> None:
@@ -137,6 +145,13 @@ class AgentServices:
             now=now,
         )
         return {"jwt": token, "expires_at": jwt.decode(token)["exp"]}
+
+
+def _of_uid(verb: TaskVerb) -> Verb:
+    async def answer(asker: Asker, asked: dict[str, Any]) -> dict[str, Any]:
+        return await verb(asker.uid, asked)
+
+    return answer
 
 
 def _user_key(message: Message) -> str:

@@ -35,6 +35,8 @@ Read = Callable[[int], Awaitable[list[Any]]]
 Show = Callable[[Change], Awaitable[tuple[str, Numbered] | None]]
 """Event name and record of a change that is no new record (a receipt), None to leave it out."""
 
+Ended = Callable[[], Awaitable[bool]]
+
 
 def event(name: str, record: Numbered, *, with_id: bool = True) -> str:
     """One event in its wire form."""
@@ -43,9 +45,15 @@ def event(name: str, record: Numbered, *, with_id: bool = True) -> str:
 
 
 async def follow(
-    changes: Changes, topic: Topic, name: str, after: int, read: Read, show: Show | None = None
+    changes: Changes,
+    topic: Topic,
+    name: str,
+    after: int,
+    read: Read,
+    show: Show | None = None,
+    ended: Ended | None = None,
 ) -> AsyncIterator[str]:
-    """Events of `topic` past sequence `after`, until the reader goes or the post room ends.
+    """Events of `topic` past sequence `after`, until it has ended, the reader goes or the post room ends.
 
     Args:
         changes: what the fold tells.
@@ -54,16 +62,22 @@ async def follow(
         after: sequence of the last record that the reader has.
         read: new records.
         show: other changes.
+        ended: whether there will be no more records; None for a topic that never ends.
     """
     with changes.listen(topic) as listener:
         yield ": open\n\n"
         while True:
+            over = (
+                ended is not None and await ended()
+            )  # before the read, which then has the last ones
             page = await read(after)
             for record in page:
                 after = record.seq
                 yield event(name, record)
             if len(page) >= PAGE:
                 continue
+            if over:
+                return
             text = await _next(listener, after, show)
             if text is None:
                 return
@@ -81,7 +95,7 @@ async def _next(listener: Listener, after: int, show: Show | None) -> str | None
             return ": quiet\n\n"
         if change is Signal.GAP or not isinstance(change, Change):
             return ""
-        if change.kind in ("mail", "post"):
+        if change.kind in ("mail", "post", "task"):
             if change.seq > after:
                 return ""
             continue

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
+import secrets
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from postroom.a2a.cards import Card, build_card
+from postroom.a2a.cards import Card
 from postroom.bus.port import BusAdmin
-from postroom.control.launch import Passport, WorkerFolders, compose, decode_files
+from postroom.control.launch import Passport, WorkerFolders, card_of, compose, decode_files
+from postroom.control.run import Run, how
 from postroom.errors import AlreadyRunning, EnvironmentFault, Forbidden, NotFound, PostroomError
 from postroom.gateway.port import GatewayProvider
 from postroom.identity.tokens import digest, new_token
@@ -24,7 +24,7 @@ from postroom.protocol.ids import check_name
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
 from postroom.protocol.template import Template, parse_template
 from postroom.sandbox import plain
-from postroom.sandbox.port import ExitStatus, Level, SandboxHandle, SandboxProvider
+from postroom.sandbox.port import ExitStatus, Level, SandboxProvider
 from postroom.sandbox.select import select
 from postroom.sandbox.selftest import Canaries
 from postroom.settings import DEFAULT_PROJECT, Settings
@@ -37,36 +37,6 @@ log = get_logger(__name__)
 
 Alert = Callable[[str, str], Awaitable[None]]
 """Raise an alert: kind, text."""
-
-
-@dataclass(slots=True)
-class Run:
-    """One start of a worker in this process.
-
-    Attributes:
-        handle: its sandbox.
-        provider: name of the sandbox provider.
-        started_at: seconds since the epoch.
-        nick: of the worker.
-        card: its card, not signed: that of its template, or what it announced since.
-        stopping: somebody asked it to end.
-        ended: how it ended, None while it runs.
-        detail: why it ended, for people.
-    """
-
-    handle: SandboxHandle
-    provider: str
-    started_at: float
-    nick: str
-    card: Card
-    stopping: bool = False
-    ended: ExitStatus | None = None
-    detail: str = ""
-
-    @property
-    def running(self) -> bool:
-        """Whether it has not ended, as far as is known."""
-        return self.ended is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +101,33 @@ class Workers:
     def run_of(self, uid: str) -> Run | None:
         """The last start of worker `uid` in this process, None if there was none."""
         return self._runs.get(uid)
+
+    def running(self, uid: str) -> bool:
+        """Whether worker `uid` was started and has not ended, as far as is known."""
+        run = self._runs.get(uid)
+        return run is not None and run.running
+
+    def lives(self, uid: str, run: str) -> bool:
+        """Whether `run` is the start of worker `uid` that has not ended."""
+        present = self._runs.get(uid)
+        return present is not None and present.running and present.id == run
+
+    def state_folder(self, uid: str) -> Path:
+        """The folder of worker `uid` that its sidecar may write, on the host."""
+        return self._folders(uid).state
+
+    async def interactive(self, uid: str) -> bool:
+        """Whether the template of worker `uid` has a `[sidecar]` table: then it may report events.
+
+        Raises:
+            NotFound: there is no such worker.
+        """
+        run = self._runs.get(uid)
+        if run is not None:
+            return run.interactive
+        # It may speak before its start is noted here.
+        _, record = await self.record(uid)
+        return parse_template(record.template, record.overrides).interactive
 
     def runs(self) -> list[tuple[str, Run]]:
         """The last start of each worker that was started in this process, with its uid."""
@@ -301,7 +298,15 @@ class Workers:
         socket = await self._gateway.open_door(agent.uid, digest(passport.token))
         spec = compose(provider, template, passport, folders, socket, self._canaries)
         handle = await provider.start(spec)
-        run = Run(handle, provider.name, time.time(), agent.nick, card)
+        run = Run(
+            handle,
+            provider.name,
+            time.time(),
+            agent.nick,
+            card,
+            passport.run,
+            template.interactive,
+        )
         self._runs[agent.uid] = run
         self._changed()
         self._tasks.create_task(self._watch(agent, run), name=f"watch {agent.uid}")
@@ -328,12 +333,13 @@ class Workers:
             self._owner,
             level.value,
             card,
+            secrets.token_hex(16),
         )
 
     async def _watch(self, agent: Agent, run: Run) -> None:
         try:
             run.ended = await run.handle.wait()
-            run.detail = _how(run.ended)
+            run.detail = how(run.ended)
         except EnvironmentFault as error:
             run.ended = ExitStatus(1)
             run.detail = str(error)
@@ -352,16 +358,3 @@ class Workers:
             run.detail = "stopped"
             self._changed()
         await self._gateway.close_door(uid)
-
-
-def card_of(agent: Agent, record: WorkerRecord, template: Template) -> Card:
-    """The card of a worker as its template says; its version changes with the template."""
-    named = json.dumps([record.template, record.overrides], sort_keys=True).encode()
-    version = f"1.0.0+{hashlib.sha256(named).hexdigest()[:12]}"
-    return build_card(agent.uid, agent.nick, template, version=version)
-
-
-def _how(ended: ExitStatus) -> str:
-    if ended.signal is not None:
-        return f"sandbox ended by signal {ended.signal}"
-    return f"sandbox ended with exit code {ended.code}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from postroom.a2a.cards import Card, matches
+from postroom.a2a.cards import Card, matches, skills_of
+from postroom.control.launch import card_of
 from postroom.control.registry import Registry
-from postroom.control.workers import Workers, card_of
+from postroom.control.workers import Workers
 from postroom.errors import InvalidTemplate, NotFound
 from postroom.mail.directory import Directory
 from postroom.protocol.template import parse_template
@@ -46,6 +47,16 @@ class YellowPages:
                 continue
             if card is None or matches(card, skill=skill, text=text):
                 found.append(self._entry(agent, card))
+        return found
+
+    async def having(self, skill: str) -> list[tuple[Agent, bool]]:
+        """The agents whose card has the skill with that very id, each with whether it is online, by nick."""
+        records = {agent.uid: record for agent, record in await self._workers.records()}
+        found = []
+        for agent in await self._directory.all():
+            card = self._card(agent, records.get(agent.uid))
+            if card is not None and skill in skills_of(card):
+                found.append((agent, self._registry.online(agent.uid)))
         return found
 
     async def get(self, ref: str) -> dict[str, Any]:

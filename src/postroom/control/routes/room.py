@@ -31,6 +31,7 @@ def router(context: Context) -> APIRouter:
             "inbox": (await context.room.office.unread([context.room.owner.uid])).get(
                 context.room.owner.uid, 0
             ),
+            "attention": [task.as_json() for task in await context.tasks.attention()],
             "alerts": [alarm.as_json() for alarm in await context.room.office.alerts(ALERTS_SHOWN)],
         }
 

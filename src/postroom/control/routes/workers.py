@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Request, Response
 
 from postroom.control.bodies import EventsBody, SpawnBody
 from postroom.control.context import Context
+from postroom.control.inward import fetch_card
 from postroom.control.workers import SpawnRequest
+from postroom.errors import Conflict, Forbidden
 from postroom.protocol import subjects
 
 
@@ -38,6 +40,14 @@ def router(context: Context) -> APIRouter:
     async def show(ref: str) -> dict[str, Any]:
         return await roster.one(ref)
 
+    @routes.get("/{ref}/agent-card.json")
+    async def own_card(ref: str) -> Response:
+        agent, _ = await workers.record(ref)
+        if not workers.running(agent.uid):
+            raise Conflict(f"@{agent.nick} does not run", remedy=f"postroom restart {agent.nick}")
+        card = await fetch_card(workers.state_folder(agent.uid))
+        return Response(card, media_type="application/json")
+
     @routes.post("/{ref}/stop")
     async def stop(ref: str) -> dict[str, Any]:
         return await roster.one((await workers.stop(ref)).uid)
@@ -49,7 +59,7 @@ def router(context: Context) -> APIRouter:
     @routes.delete("/{ref}")
     async def remove(ref: str) -> dict[str, Any]:
         agent, folder = await workers.remove(ref)
-        await context.room.clerk.sweep()  # what waits for it is dead now, and its senders hear so
+        await context.room.sweep()  # what waits for it is dead now, and its senders hear so
         return {"uid": agent.uid, "nick": agent.nick, "folder": str(folder)}
 
     return routes
@@ -61,6 +71,10 @@ def events_router(context: Context) -> APIRouter:
 
     async def admitted(uid: str, request: Request) -> None:
         await context.gate.worker(request, uid)
+        if not await context.workers.interactive(uid):
+            raise Forbidden(
+                "nobody follows this worker's events", remedy="give its template a [sidecar] table"
+            )
 
     @routes.post("/{uid}/sdk-events", status_code=202, dependencies=[Depends(admitted)])
     async def report(uid: str, body: EventsBody) -> dict[str, Any]:

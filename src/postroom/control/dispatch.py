@@ -1,0 +1,88 @@
+"""Gives what a person wants done to a worker: the one that they name, or one that has the skill."""
+
+from __future__ import annotations
+
+from postroom.control.yellowpages import YellowPages
+from postroom.errors import InvalidInput, NotFound, StreamFull
+from postroom.mail.directory import Directory
+from postroom.store.agents import Agent
+from postroom.tasks.office import TaskOffice
+from postroom.tasks.requests import Requests
+from postroom.tasks.views import TaskView
+
+MAX_CHOSEN = 1024
+"""Choices that are remembered for a key that comes again at once; older ones are folded, and found in SQL."""
+
+
+class Dispatch:
+    """Delegates in the name of people.
+
+    Args:
+        office: stores what is asked for.
+        requests: know what was asked for before.
+        directory: resolves names.
+        pages: know who has which skill, and who is online.
+    """
+
+    def __init__(
+        self, office: TaskOffice, requests: Requests, directory: Directory, pages: YellowPages
+    ) -> None:
+        self._office = office
+        self._requests = requests
+        self._directory = directory
+        self._pages = pages
+        self._chosen: dict[tuple[str, str], str] = {}
+
+    async def delegate(
+        self,
+        requester: str,
+        *,
+        to: str,
+        skill: str,
+        text: str,
+        key: str = "",
+        context: str = "",
+    ) -> TaskView:
+        """Ask the agent `to` for a task, or, with `skill` alone, whoever has it and the least to do.
+
+        With a key, a request that comes again goes to the same worker as before, whoever has the least to do by then.
+
+        Raises:
+            NotFound: nobody is called that, or no agent has the skill.
+            InvalidInput: neither `to` nor `skill`, and what `TaskOffice.delegate` says.
+            MessageTooLarge, StreamFull, StateUnwritable, RequestTimeout, BusDisconnected: as that says, too.
+        """
+        if not (to or skill):
+            raise InvalidInput("a task is for somebody", remedy="name an agent or a skill")
+        worker = await (self._directory.resolve(to) if to else self._choose(requester, skill, key))
+        try:
+            return await self._office.delegate(
+                requester, worker, text, skill=skill, key=key, context=context
+            )
+        except StreamFull:
+            self._chosen.pop((requester, key), None)  # nothing was asked: another one may have room
+            raise
+
+    async def _choose(self, requester: str, skill: str, key: str) -> Agent:
+        if key and (given := await self._given(requester, key)) is not None:
+            return given
+        having = await self._pages.having(skill)
+        if not having:
+            raise NotFound(
+                f"no agent has the skill {skill!r}", remedy="postroom agents lists skills"
+            )
+        counts = await self._office.open_counts()
+        worker, _ = min(
+            having, key=lambda found: (not found[1], counts.get(found[0].uid, 0), found[0].nick)
+        )
+        if key:
+            self._chosen[requester, key] = worker.uid
+            while len(self._chosen) > MAX_CHOSEN:
+                del self._chosen[next(iter(self._chosen))]
+        return worker
+
+    async def _given(self, requester: str, key: str) -> Agent | None:
+        # Also one that has the skill no more: it was asked when it had.
+        everybody = {agent.uid: agent for agent in await self._directory.all()}
+        chosen = self._chosen.get((requester, key), "")
+        return everybody.get(chosen or await self._requests.given(requester, key, everybody))

@@ -1,0 +1,103 @@
+"""Tasks: delegate, list, show and wait, follow, cancel, answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+
+from postroom.control import streaming
+from postroom.control.bodies import AnswerBody, CancelBody, TaskBody
+from postroom.control.context import Context
+from postroom.folding.changes import of_task
+from postroom.protocol.ids import UID
+from postroom.protocol.tasks import TaskState
+from postroom.tasks.views import TaskEvent
+
+Limit = Annotated[int, Query(ge=1, le=500)]
+Sequence = Annotated[int, Query(ge=0)]
+Seconds = Annotated[float, Query(ge=0, le=60)]
+Open = Annotated[bool | None, Query(alias="open")]
+
+
+def router(context: Context) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(prefix="/tasks")
+    tasks, me = context.tasks, context.room.owner.uid
+
+    @routes.post("", status_code=201)
+    async def delegate(body: TaskBody) -> dict[str, Any]:
+        view = await context.dispatch.delegate(
+            me, to=body.to, skill=body.skill, text=body.text, key=body.key, context=body.context
+        )
+        return view.as_json()
+
+    @routes.get("")
+    async def listing(
+        state: TaskState | None = None,
+        worker: str = "",
+        requester: str = "",
+        limit: Limit = 50,
+        before: Sequence = 0,
+        *,
+        open_only: Open = None,
+    ) -> dict[str, Any]:
+        found = await tasks.listed(
+            worker=await _uid(context, worker),
+            requester=await _uid(context, requester),
+            states=() if state is None else (state,),
+            open_only=open_only,
+            limit=limit,
+            before=before,
+        )
+        return {"tasks": [view.as_json() for view in found]}
+
+    @routes.get("/{task}")
+    async def show(
+        task: str, wait: Literal["", "final", "settled"] = "", timeout: Seconds = 30.0
+    ) -> dict[str, Any]:
+        if not wait:
+            return (await tasks.get(task)).as_json()
+        return (await tasks.wait(task, timeout, settled=wait == "settled")).as_json()
+
+    @routes.get("/{task}/events")
+    async def events(task: str, after: Sequence = 0, limit: Limit = 50) -> dict[str, Any]:
+        found = await tasks.events(task, after=after, limit=limit)
+        return {"events": [event.as_json() for event in found]}
+
+    @routes.get("/{task}/stream")
+    async def stream(task: str, after: Sequence = 0) -> StreamingResponse:
+        named = (await tasks.find(task)).id
+        headers = {"Cache-Control": "no-store"}
+        updates = _updates(context, named, after)
+        return StreamingResponse(updates, media_type="text/event-stream", headers=headers)
+
+    @routes.post("/{task}/cancel")
+    async def cancel(task: str, body: CancelBody) -> dict[str, Any]:
+        view = await tasks.cancel(task, me, reason=body.reason, timeout=body.timeout)
+        return view.as_json()
+
+    @routes.post("/{task}/answer")
+    async def answer(task: str, body: AnswerBody) -> dict[str, Any]:
+        return (await tasks.answer(task, me, body.text)).as_json()
+
+    return routes
+
+
+async def _uid(context: Context, ref: str) -> str:
+    """The uid that `ref` means, also of an agent that is retired; "" for ""."""
+    if not ref or UID.fullmatch(ref):
+        return ref
+    return (await context.room.directory.resolve(ref)).uid
+
+
+def _updates(context: Context, task: str, after: int) -> AsyncIterator[str]:
+    async def read(past: int) -> list[TaskEvent]:
+        return await context.tasks.events(task, after=past, limit=streaming.PAGE)
+
+    async def ended() -> bool:
+        return (await context.tasks.find(task)).final
+
+    return streaming.follow(context.room.changes, of_task(task), "update", after, read, ended=ended)

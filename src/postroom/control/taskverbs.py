@@ -1,0 +1,207 @@
+"""What a worker may ask about tasks on `ctl.<own>.tasks.<verb>` (docs/architecture.md, Tasks).
+
+A task is known to its worker and to its requester; for everybody else there is none of that id.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Protocol
+
+from postroom.errors import Conflict, InvalidInput, NotFound, RequestTimeout
+from postroom.protocol.priority import MAX_REASON
+from postroom.protocol.text import one_line
+from postroom.store import tasks as store
+from postroom.store.database import Database
+from postroom.store.tasks import TaskHead, TaskRow
+from postroom.tasks.office import TaskOffice
+from postroom.tasks.views import TaskView
+
+OPEN_PAGE = 500
+"""Tasks in one answer to `tasks.open`."""
+
+LIST_PAGE = 50
+MAX_LIST = 200
+
+FOLD_DEADLINE = 4.0
+"""Seconds that an answer waits for what is in the log now; who asks waits a little longer."""
+
+CANCEL_WAIT = 2.0
+"""Seconds that a cancel waits for the end; who asked hears of it in any case."""
+
+MAX_ANSWER = 900 * 1024
+"""Bytes of an answer: a message of the bus has 1 MiB."""
+
+MAX_TEXT = 2000
+"""Characters of a text that an answer which would be too long still shows of it."""
+
+Caught = Callable[[], Awaitable[None]]
+"""Returns when all that is in TASKS now is folded; raises `TimeoutError` if that takes too long."""
+
+TaskVerb = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Takes the asker's uid and what it asked; returns the answer."""
+
+
+class Lives(Protocol):
+    """What the lease of a task rests on: which starts of workers live."""
+
+    def lives(self, uid: str, run: str) -> bool:
+        """Whether `run` is the start of worker `uid` that has not ended."""
+
+
+class TaskVerbs:
+    """The verbs; `verbs` has them by name.
+
+    Args:
+        office: the tasks.
+        database: the projection.
+        workers: which starts live.
+        caught_up: waits for the fold.
+    """
+
+    def __init__(
+        self, office: TaskOffice, database: Database, workers: Lives, caught_up: Caught
+    ) -> None:
+        self._office = office
+        self._database = database
+        self._workers = workers
+        self._caught_up = caught_up
+        self.verbs: dict[str, TaskVerb] = {
+            "open": self.open,
+            "get": self.get,
+            "list": self.listed,
+            "cancel": self.cancel,
+            "answer": self.answer,
+        }
+
+    async def open(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """The tasks that a worker has taken and not ended, as far as the log goes now."""
+        run, after = _text(asked, "run"), _number(asked, "after", 0)
+        await self._fresh()
+        found = await self._database.read(
+            partial(store.open_tasks, worker=asker, after=after, limit=OPEN_PAGE)
+        )
+        return {
+            "tasks": [_lease(head) | {"free": self._free(head, run)} for head in found],
+            "more": len(found) == OPEN_PAGE,
+        }
+
+    async def get(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """One task with its snapshot."""
+        if asked.get("fresh") is True:
+            await self._fresh()
+        row = await self._own(asker, asked)
+        view = await self._office.get(row.id)
+        answer = {
+            **_lease(row),
+            "worker": row.worker,
+            "free": self._free(row, _text(asked, "run")),
+            "task": json.loads(row.snapshot),
+        }
+        return answer | {"view": _fitting(view.as_json(), MAX_ANSWER - _size(answer))}
+
+    async def listed(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """Tasks of the asker, the newest first; without `role` those that it runs and those that it asked for."""
+        role, limit = _text(asked, "role"), _number(asked, "limit", LIST_PAGE)
+        if role not in {"", "worker", "requester"}:
+            raise InvalidInput(f"there is no role {role!r}", remedy="worker, requester or none")
+        roles = (role,) if role else ("worker", "requester")
+        found: dict[str, TaskView] = {}
+        limit = min(max(limit, 1), MAX_LIST)
+        for each in roles:
+            views = await self._office.listed(
+                worker=asker if each == "worker" else "",
+                requester=asker if each == "requester" else "",
+                open_only=True if asked.get("open") is True else None,
+                limit=limit,
+            )
+            found |= {view.id: view for view in views}
+        newest = sorted(found.values(), key=lambda view: view.requested, reverse=True)[:limit]
+        share = MAX_ANSWER // limit
+        return {"tasks": [_fitting(view.as_json(), share) for view in newest]}
+
+    async def cancel(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """End a task that the asker asked for."""
+        row = await self._requested(asker, asked)
+        reason = one_line(_text(asked, "reason"), MAX_REASON)
+        view = await self._office.cancel(row.id, asker, reason=reason, timeout=CANCEL_WAIT)
+        return {"view": _fitting(view.as_json(), MAX_ANSWER)}
+
+    async def answer(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """Give a task that the asker asked for what it waits for."""
+        row = await self._requested(asker, asked)
+        view = await self._office.answer(row.id, asker, _text(asked, "text"))
+        return {"view": _fitting(view.as_json(), MAX_ANSWER)}
+
+    # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _fresh(self) -> None:
+        try:
+            await self._caught_up()
+        except TimeoutError as error:
+            raise RequestTimeout("the records of tasks are not folded in time") from error
+
+    async def _own(self, asker: str, asked: dict[str, Any]) -> TaskRow:
+        unknown = NotFound("there is no such task of yours")
+        try:
+            row = await self._office.find(_text(asked, "task"))
+        except (Conflict, NotFound) as error:  # several, too: they may be others'
+            raise unknown from error
+        if asker not in {row.worker, row.requester}:
+            raise unknown
+        return row
+
+    async def _requested(self, asker: str, asked: dict[str, Any]) -> TaskRow:
+        row = await self._own(asker, asked)
+        if row.requester != asker:
+            raise NotFound("there is no such task that you asked for")
+        return row
+
+    def _free(self, head: TaskHead, run: str) -> bool:
+        return head.runner == run or not self._workers.lives(head.worker, head.runner)
+
+
+def _lease(head: TaskHead) -> dict[str, Any]:
+    return {
+        "id": head.id,
+        "request": head.request,
+        "requester": head.requester,
+        "requested": head.requested_seq,
+        "sequence": head.seq,
+        "state": head.state,
+        "attempt": head.attempt,
+        "lost": head.lost,
+        "released": head.released,
+        "runner": head.runner,
+    }
+
+
+def _size(document: dict[str, Any]) -> int:
+    return len(json.dumps(document, ensure_ascii=False).encode())
+
+
+def _fitting(view: dict[str, Any], room: int) -> dict[str, Any]:
+    """`view` with its texts cut where it is over `room` bytes."""
+    if _size(view) <= room:
+        return view
+    cut = {name: view[name][:MAX_TEXT] for name in ("text", "status_text")}
+    cut["truncated"] = True
+    if "artifacts" in view and _size(view | cut) > room:
+        cut["artifacts"] = [{**each, "text": each["text"][:MAX_TEXT]} for each in view["artifacts"]]
+    return view | cut
+
+
+def _text(asked: dict[str, Any], key: str) -> str:
+    value = asked.get(key, "")
+    if not isinstance(value, str):
+        raise InvalidInput(f"{key} is no text")
+    return value
+
+
+def _number(asked: dict[str, Any], key: str, default: int) -> int:
+    value = asked.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise InvalidInput(f"{key} is no number")
+    return value

@@ -1,0 +1,300 @@
+"""Tasks as people and the API use them: delegate, look, wait, cancel, answer.
+
+Agents in sandboxes delegate through their own sidecar, on the bus; the fold sees both alike. Who may do what is the
+caller's rule.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import partial
+
+from postroom.a2a.messages import ROLE_USER, text_message
+from postroom.a2a.records import TaskRecord
+from postroom.a2a.tasks import Message, status_update
+from postroom.bus.port import MessageBusProvider
+from postroom.errors import Conflict, InvalidInput, LostUpdate, NotFound, RequestTimeout
+from postroom.folding.changes import Changes, of_task
+from postroom.protocol import priority, subjects
+from postroom.protocol.envelope import TaskRequest
+from postroom.protocol.priority import Cancel, Input
+from postroom.protocol.tasks import TASK_ID, TaskState
+from postroom.store import agents
+from postroom.store import tasks as store
+from postroom.store.agents import Agent
+from postroom.store.database import Connection, Database
+from postroom.store.tasks import TaskHead, TaskRow
+from postroom.tasks import views
+from postroom.tasks.chain import Chain, ended
+from postroom.tasks.requests import Requests
+from postroom.tasks.views import Running, TaskEvent, TaskView
+
+FOLD_WAIT = 2.0
+"""Seconds that a call waits for a record to be folded, so that its answer shows it."""
+
+PAGE = 50
+"""Tasks or changes that a question returns where the caller names no limit."""
+
+CANCEL_TRIES = 5
+
+_PREFIX = re.compile(r"[0-9a-f]{6,31}")
+
+
+class TaskOffice:
+    """The tasks of a post room.
+
+    Args:
+        bus: connection of the control plane to the account where records are stored.
+        database: the projection and the directory.
+        changes: told by the fold.
+        chain: ends tasks.
+        requests: stores what is asked for.
+        running: whether a worker runs.
+        clock: seconds since the epoch.
+        new_id: makes ids of messages.
+    """
+
+    def __init__(
+        self,
+        bus: MessageBusProvider,
+        database: Database,
+        changes: Changes,
+        chain: Chain,
+        requests: Requests,
+        *,
+        running: Running,
+        clock: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = lambda: secrets.token_hex(16),
+    ) -> None:
+        self._bus = bus
+        self._database = database
+        self._changes = changes
+        self._chain = chain
+        self._requests = requests
+        self._running = running
+        self._clock = clock
+        self._new_id = new_id
+
+    async def delegate(
+        self,
+        requester: str,
+        worker: Agent,
+        text: str,
+        *,
+        skill: str = "",
+        key: str = "",
+        context: str = "",
+    ) -> TaskView:
+        """Ask `worker` for a task; on return the request is in the log, on disk (`Requests.store`)."""
+        request = TaskRequest(skill)
+        asked = await self._requests.store(
+            requester, worker, text, request, key=key, context=context
+        )
+        row = await self._changes.until(
+            of_task(asked.id),
+            partial(self._row, asked.id),
+            lambda found: found is not None,
+            FOLD_WAIT,
+        )
+        return await self._show(row or asked)
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def find(self, ref: str) -> TaskRow:
+        """The task that an id, or six or more of its first digits, means.
+
+        Raises:
+            NotFound: none.
+            Conflict: several.
+        """
+        if TASK_ID.fullmatch(ref):
+            found = await self._row(ref)
+        elif _PREFIX.fullmatch(ref):
+            heads = await self._database.read(lambda c: store.tasks_by_prefix(c, ref))
+            if len(heads) > 1:
+                raise Conflict(f"several tasks begin with {ref}", remedy="give more of the id")
+            found = await self._row(heads[0].id) if heads else None
+        else:
+            found = None
+        if found is None:
+            raise NotFound(
+                f"there is no task {ref[:64]!r}", remedy="give its id, or 6 or more digits of it"
+            )
+        return found
+
+    async def get(self, ref: str) -> TaskView:
+        """The task as it is now.
+
+        Raises:
+            NotFound, Conflict: as `find` says.
+        """
+        return await self._show(await self.find(ref))
+
+    async def wait(self, ref: str, timeout: float, *, settled: bool = False) -> TaskView:
+        """The task when it is final, with `settled` also when it waits for an answer; as it is, `timed_out`, after
+        `timeout` seconds.
+
+        Raises:
+            NotFound, Conflict: as `find` says.
+            Refused: too many wait.
+        """
+
+        def done(row: TaskRow) -> bool:
+            return row.final or (settled and TaskState(row.state).interrupted)
+
+        task = (await self.find(ref)).id
+        row = await self._changes.until(of_task(task), partial(self.find, task), done, timeout)
+        return replace(await self._show(row), timed_out=not done(row))
+
+    async def listed(
+        self,
+        *,
+        worker: str = "",
+        requester: str = "",
+        states: Collection[TaskState] = (),
+        open_only: bool | None = None,
+        limit: int = PAGE,
+        before: int = 0,
+    ) -> list[TaskView]:
+        """Tasks without their artifacts, the newest request first; `before` is a `requested` of an earlier answer."""
+
+        def find(connection: Connection) -> list[TaskView]:
+            heads = store.list_tasks(
+                connection,
+                worker=worker,
+                requester=requester,
+                states=[state.value for state in states],
+                open_only=open_only,
+                limit=limit,
+                before=before,
+            )
+            return views.listed(connection, heads, self._running)
+
+        return await self._database.read(find)
+
+    async def attention(self) -> list[TaskView]:
+        """The tasks that wait for somebody to say something, the oldest request first."""
+        return await self._database.read(
+            lambda c: views.listed(c, store.interrupted(c), self._running)
+        )
+
+    async def events(self, ref: str, *, after: int = 0, limit: int = PAGE) -> list[TaskEvent]:
+        """The first `limit` changes of a task past sequence `after`, in their order.
+
+        Raises:
+            NotFound, Conflict: as `find` says.
+        """
+        row = await self.find(ref)
+        return await self._database.read(
+            lambda c: views.events(store.events_of(c, row.id, after, limit), row)
+        )
+
+    async def open_counts(self) -> dict[str, int]:
+        """How many open tasks each worker has that has any."""
+        return await self._database.read(store.counts)
+
+    async def current(self) -> dict[str, TaskHead]:
+        """What each worker is at: the task that it works on, else the oldest that waits for an answer."""
+        return await self._database.read(store.current)
+
+    # ── cancel and answer ───────────────────────────────────────────────────────────────────────────────
+
+    async def cancel(self, ref: str, by: str, *, reason: str = "", timeout: float) -> TaskView:
+        """End a task; returns when it is final, or as it is, `timed_out`, after `timeout` seconds.
+
+        A worker that works on it is told. Where nobody does, this post room writes the end itself; if a worker begins
+        in that moment, the log says who was first.
+
+        Args:
+            ref: as `find` says.
+            by: uid of who cancels: the requester or the worker's owner.
+            reason: for people.
+            timeout: seconds.
+
+        Raises:
+            NotFound: there is no such task.
+            Conflict: several begin with `ref`, or it is final already.
+            RequestTimeout, BusDisconnected, StreamFull: perhaps not told; cancel again.
+        """
+        row = await self.find(ref)
+        if row.final:
+            raise Conflict(f"the task is {row.state} already")
+        for _ in range(CANCEL_TRIES):
+            if row.final:
+                break
+            if row.seq and self._running(row.worker):
+                told = priority.encode(Cancel(row.id, reason))
+                await self._bus.publish(subjects.priority(row.worker, by), told)
+                break
+            if await self._end(row, by, reason):
+                break
+            row = await self._past(row)
+        else:
+            raise RequestTimeout("the task is changed all the time", remedy="cancel it again")
+        return await self.wait(row.id, timeout)
+
+    async def answer(self, ref: str, by: str, text: str) -> TaskView:
+        """Give a task what it waits for; on return the answer is in the log, on disk.
+
+        Raises:
+            NotFound: there is no such task.
+            Conflict: several begin with `ref`, or it waits for nothing.
+            InvalidInput: an empty text.
+            MessageTooLarge: nothing was answered.
+            RequestTimeout, BusDisconnected, StreamFull: perhaps not answered; answer again.
+        """
+        if not text.strip():
+            raise InvalidInput("an answer needs a text")
+        row = await self.find(ref)
+        if not TaskState(row.state).interrupted:
+            raise Conflict(f"the task is {row.state}: it waits for no answer")
+        said = text_message(self._new_id(), text, role=ROLE_USER, context_id=row.context_id)
+        message = {**said, "taskId": row.id}
+        self._check_answer(row, message)
+        told = priority.encode(Input(row.id, message))
+        await self._bus.publish(subjects.priority(row.worker, by), told)
+        view = await self.get(row.id)
+        if view.seq != row.seq:
+            return view  # taken already
+        nick = view.worker.nick
+        on_its_way = f"the answer is on its way to @{nick}"
+        waits = f"@{nick} is offline: the answer waits for its next start"
+        return replace(view, detail=on_its_way if self._running(row.worker) else waits)
+
+    def _check_answer(self, row: TaskRow, message: Message) -> None:
+        """Raise `MessageTooLarge` if the task's next record could not hold the answer."""
+        record = TaskRecord(json.loads(row.snapshot), row.request, row.requester)
+        event = status_update(record.task, TaskState.WORKING, self._clock())
+        record.then(event, heard=message).encode()
+
+    async def _end(self, row: TaskRow, by: str, reason: str) -> bool:
+        """Write that the task is canceled; False if somebody has changed it meanwhile."""
+        agent = await self._database.read(lambda c: agents.agent_by_uid(c, by))
+        why = f"canceled by @{agent.nick}" if agent is not None else "canceled"
+        record = ended(
+            row, TaskState.CANCELED, f"{why}: {reason}" if reason else why, self._clock()
+        )
+        try:
+            await self._chain.append(row, record)
+        except LostUpdate:
+            return False
+        return True
+
+    async def _past(self, row: TaskRow) -> TaskRow:
+        """The task once a record behind the one of `row` is folded."""
+        return await self._changes.until(
+            of_task(row.id), partial(self.find, row.id), lambda now: now.seq > row.seq, FOLD_WAIT
+        )
+
+    # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _row(self, task: str) -> TaskRow | None:
+        return await self._database.read(lambda c: store.task_by_id(c, task))
+
+    async def _show(self, row: TaskRow) -> TaskView:
+        return await self._database.read(lambda c: views.whole(c, row, self._running))

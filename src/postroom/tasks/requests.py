@@ -1,0 +1,181 @@
+"""Requests for tasks in the name of people: put into the log once, as any message (`folding.submit`)."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable
+
+from postroom.a2a.messages import ROLE_USER, text_message, text_of
+from postroom.a2a.records import TaskRecord
+from postroom.a2a.tasks import new_task
+from postroom.bus.port import BusAdmin, MessageBusProvider
+from postroom.errors import InvalidInput, NotFound
+from postroom.folding.submit import submit
+from postroom.protocol import subjects
+from postroom.protocol.envelope import MAX_SKILL, Envelope, TaskRequest
+from postroom.protocol.ids import message_id
+from postroom.protocol.tasks import task_id
+from postroom.store import agents, messages
+from postroom.store.agents import Agent
+from postroom.store.database import Connection, Database
+from postroom.store.messages import MessageRow
+from postroom.store.tasks import TaskRow
+
+MAX_CONTEXT = 200
+"""Characters of the id of a context that a person names."""
+
+
+class Requests:
+    """Stores requests.
+
+    Args:
+        bus: connection of the control plane to the account where they are stored.
+        admin: reads a duplicate's record back.
+        database: the projection and the directory.
+        clock: seconds since the epoch.
+        new_key: makes idempotency keys.
+        space: asked before anything is written; raises `StateUnwritable` while the disk is full.
+    """
+
+    def __init__(
+        self,
+        bus: MessageBusProvider,
+        admin: BusAdmin,
+        database: Database,
+        *,
+        clock: Callable[[], float] = time.time,
+        new_key: Callable[[], str] = lambda: secrets.token_hex(16),
+        space: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._bus = bus
+        self._admin = admin
+        self._database = database
+        self._clock = clock
+        self._new_key = new_key
+        self._space = space
+
+    async def store(
+        self,
+        requester: str,
+        worker: Agent,
+        text: str,
+        request: TaskRequest,
+        *,
+        key: str = "",
+        context: str = "",
+    ) -> TaskRow:
+        """Ask `worker` for a task; on return the request is in the log, on disk.
+
+        Args:
+            requester: uid.
+            worker: who is to do it.
+            text: what is to be done.
+            request: with which skill.
+            key: idempotency key: the same key toward the same worker is the same task, "" for a new one.
+            context: id of the conversation that the task belongs to, "" for one of its own.
+
+        Returns:
+            The task as the fold will make it, before anything else is known of it.
+
+        Raises:
+            InvalidInput: an empty text, a person as the worker, or a name that is too long.
+            MessageTooLarge: nothing was asked.
+            StreamFull: the worker's inbox is full; nothing was asked.
+            StateUnwritable: the disk is full; nothing was asked.
+            RequestTimeout, BusDisconnected: perhaps asked; ask again with the same key.
+        """
+        if not text.strip():
+            raise InvalidInput("a task needs a text that says what is to be done")
+        if worker.kind == "human":
+            raise InvalidInput(f"@{worker.nick} is a person: people are given messages, not tasks")
+        if len(request.skill) > MAX_SKILL or len(context) > MAX_CONTEXT:
+            raise InvalidInput("the name of the skill or the context is too long")
+        now = self._clock()
+        secret = await self._secret(requester)
+
+        def envelope(made: str) -> Envelope:
+            return Envelope(
+                id=made,
+                to=worker.uid,
+                message=text_message(made, text, role=ROLE_USER, context_id=context),
+                sent_at=now,
+                expects_reply=True,
+                request=request,
+            )
+
+        def earlier(made: str) -> Awaitable[MessageRow | None]:
+            return self._database.read(lambda c: messages.message_of(c, requester, made))
+
+        # It must fit the task's records as well, or the worker could take it only to refuse it.
+        _first(envelope(secrets.token_hex(16)), requester).encode()
+        self._space()
+        done = await submit(
+            self._bus,
+            self._admin,
+            secret=secret,
+            recipient=worker.uid,
+            subject=subjects.inbox(worker.uid, requester),
+            key=_key(key),
+            envelope=envelope,
+            earlier=earlier,
+            new_key=self._new_key,
+        )
+        return _untaken(done.envelope, requester, done.sequence, request)
+
+    async def given(self, requester: str, key: str, workers: Iterable[str]) -> str:
+        """The one of `workers` whom `requester` has given a task with that idempotency key, "" if none."""
+        secret = await self._secret(requester)
+        made = {worker: message_id(secret, worker, _key(key)) for worker in workers}
+
+        def find(connection: Connection) -> str:
+            for worker, request in made.items():
+                if messages.message_of(connection, requester, request) is not None:
+                    return worker
+            return ""
+
+        return await self._database.read(find)
+
+    async def _secret(self, uid: str) -> bytes:
+        def find(connection: Connection) -> bytes | None:
+            agent = agents.agent_by_uid(connection, uid)
+            if agent is None or agent.retired:
+                return None
+            return agents.message_secret(connection, uid)
+
+        secret = await self._database.read(find)
+        if secret is None:
+            raise NotFound(f"there is no agent with the uid {uid!r}")
+        return secret
+
+
+def _key(key: str) -> str:
+    """The key of a request: a message that was sent with the same key is another one."""
+    return f"task\0{key}" if key else ""
+
+
+def _first(envelope: Envelope, requester: str) -> TaskRecord:
+    """The first record of the task that the request makes."""
+    task = task_id(envelope.to, requester, envelope.id)
+    context = str(envelope.message.get("contextId") or task)
+    snapshot = new_task(task, context, envelope.message, envelope.sent_at)
+    return TaskRecord(snapshot, envelope.id, requester)
+
+
+def _untaken(envelope: Envelope, requester: str, sequence: int, request: TaskRequest) -> TaskRow:
+    record = _first(envelope, requester)
+    return TaskRow(
+        id=record.id,
+        worker=envelope.to,
+        requester=record.requester,
+        request=record.request,
+        requested_seq=sequence,
+        context_id=record.task["contextId"],
+        text=text_of(envelope.message),
+        skill=request.skill,
+        stream=request.stream,
+        created_at=envelope.sent_at,
+        updated_at=envelope.sent_at,
+        snapshot=json.dumps(record.task),
+    )

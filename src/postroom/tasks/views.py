@@ -1,0 +1,243 @@
+"""What people and the API are shown of tasks, with the names of their parties.
+
+The `as_json` shapes are those of the HTTP API (docs/api.md); instants are seconds since the epoch. What an agent has
+written into its task is shown as far as it has the form of A2A, and otherwise left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from postroom.a2a.messages import text_of
+from postroom.a2a.tasks import artifacts_of, status_text
+from postroom.protocol.tasks import TaskState
+from postroom.protocol.text import one_line
+from postroom.store import tasks as store
+from postroom.store.database import Connection
+from postroom.store.parties import Party, parties
+from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
+
+MAX_DETAIL = 300
+"""Characters of the line that says how a task stands."""
+
+Running = Callable[[str], bool]
+"""Whether the worker with that uid runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """A task and how it stands.
+
+    Attributes:
+        seq: sequence in TASKS of its last record, 0 while nobody has taken it.
+        requested: sequence of its request in INBOX; lists are in this order.
+        detail: how it stands, on one line.
+        text: what was asked for.
+        status_text: what the worker said with the present state.
+        artifacts: `{"id", "name", "text"}` each; None where they are left out.
+        timed_out: it was waited for in vain.
+    """
+
+    seq: int
+    requested: int
+    id: str
+    context: str
+    state: TaskState
+    final: bool
+    detail: str
+    worker: Party
+    requester: Party
+    request: str
+    skill: str
+    text: str
+    attempt: int
+    created_at: float
+    updated_at: float
+    status_text: str
+    artifacts: Sequence[Mapping[str, str]] | None = None
+    timed_out: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Shape of the API."""
+        document: dict[str, Any] = {
+            "seq": self.seq,
+            "requested": self.requested,
+            "id": self.id,
+            "context": self.context,
+            "state": self.state.value,
+            "final": self.final,
+            "detail": self.detail,
+            "worker": self.worker.as_json(),
+            "requester": self.requester.as_json(),
+            "request": self.request,
+            "skill": self.skill,
+            "text": self.text,
+            "attempt": self.attempt,
+            "created_at": self.created_at,
+            "updated_at": self.updated_at,
+            "status_text": self.status_text,
+        }
+        if self.artifacts is not None:
+            document["artifacts"] = [dict(artifact) for artifact in self.artifacts]
+        if self.timed_out:
+            document["timed_out"] = True
+        return document
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """An artifact, or a further piece of one; `last`: nothing more comes of it."""
+
+    id: str
+    name: str
+    append: bool
+    last: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """Shape of the API."""
+        return {"id": self.id, "name": self.name, "append": self.append, "last": self.last}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEvent:
+    """One change of a task.
+
+    Attributes:
+        seq: sequence in TASKS.
+        kind: `task` (it was taken, or ended by the first word), `status` or `artifact`.
+        text: what was said with the change, or the text of the artifact.
+        artifact: which one, None for other kinds.
+    """
+
+    seq: int
+    task: str
+    state: TaskState
+    attempt: int
+    runner: str
+    at: float
+    kind: str
+    text: str
+    artifact: Piece | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Shape of the API."""
+        return {
+            "seq": self.seq,
+            "task": self.task,
+            "state": self.state.value,
+            "attempt": self.attempt,
+            "runner": self.runner,
+            "at": self.at,
+            "kind": self.kind,
+            "text": self.text,
+            "artifact": self.artifact.as_json() if self.artifact else None,
+            "final": self.state.terminal,
+        }
+
+
+def listed(connection: Connection, heads: Sequence[TaskHead], running: Running) -> list[TaskView]:
+    """The tasks as lists show them, in their order, without artifacts."""
+    known = parties(connection, (uid for head in heads for uid in (head.worker, head.requester)))
+    ahead = _ahead(connection, heads)
+    return [_view(head, known, _detail(head, known, ahead, running)) for head in heads]
+
+
+def whole(connection: Connection, row: TaskRow, running: Running) -> TaskView:
+    """One task with all that its worker has said and made."""
+    known = parties(connection, (row.worker, row.requester))
+    detail = _detail(row, known, _ahead(connection, [row]), running)
+    task = json.loads(row.snapshot)
+    view = _view(row, known, detail)
+    return replace(view, status_text=status_text(task), artifacts=artifacts_of(task))
+
+
+def events(rows: Sequence[TaskEventRow], task: TaskRow) -> list[TaskEvent]:
+    """The changes of `task` as they are shown, in their order."""
+    return [_event(row, task) for row in rows]
+
+
+def _view(head: TaskHead, known: dict[str, Party], detail: str) -> TaskView:
+    return TaskView(
+        seq=head.seq,
+        requested=head.requested_seq,
+        id=head.id,
+        context=head.context_id,
+        state=TaskState(head.state),
+        final=head.final,
+        detail=detail,
+        worker=known[head.worker],
+        requester=known[head.requester],
+        request=head.request,
+        skill=head.skill,
+        text=head.text,
+        attempt=head.attempt,
+        created_at=head.created_at,
+        updated_at=head.updated_at,
+        status_text=head.said,
+    )
+
+
+def _ahead(connection: Connection, heads: Sequence[TaskHead]) -> dict[str, int]:
+    """How many tasks their workers do before each of those that are taken and wait."""
+    waiting = [head for head in heads if head.seq and head.state == TaskState.SUBMITTED]
+    queues = {
+        worker: store.open_tasks(connection, worker) for worker in {h.worker for h in waiting}
+    }
+    return {head.id: sum(_before(other, head) for other in queues[head.worker]) for head in waiting}
+
+
+def _before(other: TaskHead, head: TaskHead) -> bool:
+    if other.state == TaskState.SUBMITTED:
+        return other.requested_seq < head.requested_seq
+    return other.state == TaskState.WORKING
+
+
+def _detail(
+    head: TaskHead, known: dict[str, Party], ahead: dict[str, int], running: Running
+) -> str:
+    state = TaskState(head.state)
+    if head.final or state.interrupted:
+        return one_line(head.said.partition("\n")[0] if head.final else head.said, MAX_DETAIL)
+    nick = known[head.worker].nick or head.worker
+    if not running(head.worker):
+        return f"@{nick} is offline: it waits"
+    if not head.seq:
+        return f"@{nick} has not taken it yet"
+    if state is TaskState.WORKING:
+        return f"attempt {head.attempt}" if head.attempt > 1 else ""
+    others = ahead[head.id]
+    return f"waits behind {others} other{'s' if others > 1 else ''}" if others else "next"
+
+
+def _event(row: TaskEventRow, task: TaskRow) -> TaskEvent:
+    event = json.loads(row.event) if row.event else {}
+    kind, text, artifact = "task", "", None
+    if isinstance(update := event.get("artifactUpdate"), dict):
+        kind = "artifact"
+        text, artifact = _artifact(update)
+    elif isinstance(update := event.get("statusUpdate"), dict):
+        kind = "status"
+        text = _message_of(update.get("status"))
+    elif row.seq == task.seq:  # the task itself is the event
+        text = status_text(json.loads(task.snapshot))
+    state = TaskState(row.state)
+    return TaskEvent(
+        row.seq, row.task, state, row.attempt, row.runner, row.at, kind, text, artifact
+    )
+
+
+def _artifact(update: dict[str, Any]) -> tuple[str, Piece | None]:
+    artifact = update.get("artifact")
+    if not isinstance(artifact, dict):
+        return "", None
+    (shown,) = artifacts_of({"artifacts": [artifact]})
+    append, last = update.get("append") is True, update.get("lastChunk") is True
+    return shown["text"], Piece(shown["id"], shown["name"], append, last)
+
+
+def _message_of(status: object) -> str:
+    message = status.get("message") if isinstance(status, dict) else None
+    return text_of(message) if isinstance(message, dict) else ""

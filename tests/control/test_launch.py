@@ -1,0 +1,44 @@
+"""What a worker's sidecar is told at its start."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from postroom.control.launch import AGENT_FOLDER, Passport, sidecar_config
+from postroom.identity.trust import Trust
+from postroom.protocol.template import parse_template
+from postroom.sandbox.port import SandboxPaths
+from postroom.sandbox.selftest import Canaries
+from tests.control.cardroom import card
+from tests.rig import new_uid
+
+TEMPLATE = '[worker]\nname="x"\n[workstation]\ncommand=["true"]\n'
+
+
+@pytest.mark.requirement("template-events-interactive")
+@pytest.mark.parametrize("table, interactive", [("", False), ("[sidecar]\n", True)])
+def test_a_sidecar_is_told_its_run_and_whether_it_reports_events(
+    tmp_path: Path, table: str, interactive: bool
+):
+    uid, trust = new_uid(), Trust.load_or_create(tmp_path)
+    passport = Passport(
+        uid=uid,
+        nick="alice",
+        org="default",
+        projects=("main",),
+        credential=trust.mint_agent(uid, ("main",), lifetime=60, now=time.time()),
+        token="secret",
+        message_secret=b"x" * 32,
+        owner=new_uid(),
+        level="none",
+        card=card(uid, "alice"),
+        run="a" * 32,
+    )
+    paths = SandboxPaths("/w", "/s", "/g", "/k", "/h", {AGENT_FOLDER: AGENT_FOLDER})
+
+    config = sidecar_config(parse_template(TEMPLATE + table), passport, paths, Canaries())
+
+    assert (config["run"], config["interactive"]) == ("a" * 32, interactive)

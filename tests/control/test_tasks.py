@@ -1,0 +1,182 @@
+"""Tasks that a person gives to workers, over the HTTP API and the records of a worker that a test drives by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.a2a.messages import text_of
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.tasks import TaskState, task_id
+from postroom.store import tasks as store
+from tests.control.taskroom import task_room
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.requirement("task-delegate-stored")
+async def test_a_task_for_a_worker_that_is_offline_is_stored_and_waits(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        alice = await room.worker("alice", "write", start=False)
+
+        view = await room.delegate("@alice", "write it", skill="write", context="c1")
+
+        stored = await room.rig.admin.get("INBOX", view["requested"])
+        envelope = Envelope.decode(stored.payload)
+        assert stored.subject == f"worker.{alice.uid}.inbox.{room.owner.uid}"
+        assert (envelope.expects_reply, text_of(envelope.message)) == (True, "write it")
+        assert envelope.request is not None
+        assert envelope.request.skill == "write"
+        assert view["id"] == task_id(alice.uid, room.owner.uid, envelope.id)
+        shown = {name: view[name] for name in ("seq", "state", "final", "detail", "context")}
+        assert shown == {
+            "seq": 0,
+            "state": "submitted",
+            "final": False,
+            "detail": "@alice is offline: it waits",
+            "context": "c1",
+        }
+        assert view["worker"] == {"uid": alice.uid, "nick": "alice", "kind": "worker"}
+        assert view["requester"]["nick"] == "maria"
+        assert await room.get(f"/{view['id'][:6]}") == view
+
+
+async def test_the_detail_says_how_a_task_stands(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        alice = await room.worker("alice")
+        one, two = await room.delegate("@alice", "one"), await room.delegate("@alice", "two")
+
+        async def detail(view: dict[str, Any]) -> str:
+            return (await room.get(f"/{view['id']}"))["detail"]
+
+        assert await detail(one) == "@alice has not taken it yet"
+        await alice.take(one["id"])
+        await alice.take(two["id"])
+        assert [await detail(one), await detail(two)] == ["next", "waits behind 1 other"]
+        await alice.say(one["id"], TaskState.WORKING, attempt=1)
+        assert await detail(one) == ""
+        await alice.say(one["id"], TaskState.WORKING, attempt=2)
+        assert [await detail(one), await detail(two)] == ["attempt 2", "waits behind 1 other"]
+        await alice.say(one["id"], TaskState.INPUT_REQUIRED, "which one?\nA or B")
+        assert [await detail(one), await detail(two)] == ["which one? A or B", "next"]
+        await alice.say(one["id"], TaskState.FAILED, "no idea\nat all")
+        assert await detail(one) == "no idea"
+        alice.end()
+        assert await detail(two) == "@alice is offline: it waits"
+
+
+@pytest.mark.requirement("task-skill-chosen")
+async def test_a_task_for_a_skill_goes_to_who_is_online_and_has_the_least_to_do(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        await room.worker("aaron", "write", start=False)
+        zoe, bob = await room.worker("zoe", "write"), await room.worker("bob", "write")
+        await room.worker("carl", "writer")
+        await room.online(zoe)
+        await room.online(bob)
+
+        chosen = [(await room.post("", skill="write", text="x"))["worker"]["nick"] for _ in "123"]
+        zoe.end()
+        bob.end()
+        offline = await room.post("", skill="write", text="x")
+
+        assert chosen == ["bob", "zoe", "bob"]
+        assert offline["worker"]["nick"] == "aaron"
+
+
+@pytest.mark.requirement("task-key-once")
+async def test_the_same_key_is_the_same_task_also_when_another_worker_has_less_to_do(
+    tmp_path: Path,
+):
+    async with task_room(tmp_path) as room:
+        await room.worker("alice", "write")
+        await room.worker("bob", "write")
+        await room.api.post("/v1/messages", json={"to": "@alice", "text": "x", "key": "k"})
+
+        first = await room.post("", skill="write", text="x", key="k")
+        again = await room.post("", skill="write", text="x", key="k")
+        named = await room.delegate("@alice", "x", key="k")
+        other = await room.post("", skill="write", text="x", key="k2")
+
+        assert [first["worker"]["nick"], other["worker"]["nick"]] == ["alice", "bob"]
+        assert first["id"] == again["id"] == named["id"]
+
+
+async def test_a_key_is_known_after_a_restart(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        alice, bob = await room.worker("alice"), await room.worker("bob")
+        view = await room.delegate("@bob", key="k")
+
+        requests = room.office._requests
+        found = await requests.given(room.owner.uid, "k", [alice.uid, bob.uid])
+        nobody = await requests.given(room.owner.uid, "k", [alice.uid])
+
+        assert (found, nobody) == (view["worker"]["uid"], "")
+
+
+@pytest.mark.requirement("task-refusal-typed")
+@pytest.mark.parametrize(
+    "body, code",
+    [
+        ({"to": "@maria", "text": "x"}, "invalid-input"),
+        ({"to": "@nobody", "text": "x"}, "unknown-recipient"),
+        ({"skill": "fly", "text": "x"}, "not-found"),
+        ({"text": "x"}, "invalid-input"),
+        ({"to": "@alice", "text": " "}, "invalid-input"),
+        ({"to": "@alice"}, "invalid-input"),
+        ({"to": "@alice", "text": "x", "colour": "red"}, "invalid-input"),
+        ({"to": "@alice", "text": "x", "skill": "s" * 201}, "invalid-input"),
+        ({"to": "@alice", "text": "x" * 400_000}, "message-too-large"),
+    ],
+    ids=["human", "nobody", "skill", "to", "blank", "text", "key", "long", "large"],
+)
+async def test_what_cannot_be_delegated_is_refused_with_a_problem(
+    tmp_path: Path, body: dict[str, str], code: str
+):
+    async with task_room(tmp_path) as room:
+        await room.worker("alice")
+
+        refused = await room.post("", **body)
+
+        assert refused["code"] == code
+        assert (await room.get(""))["tasks"] == []
+
+
+@pytest.mark.requirement("task-refusal-typed")
+async def test_what_names_no_task_or_several_is_refused(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        await room.worker("alice")
+        row = await room.row((await room.delegate("@alice"))["id"])
+        alike = [replace(row, id=f"abcdef{n}" + "0" * 25, requested_seq=1000 + n) for n in (1, 2)]
+        await room.database.write(lambda c: [store.insert_task(c, each) for each in alike])
+
+        async def code(ref: str, path: str = "") -> str:
+            return (await room.get(f"/{ref}{path}"))["code"]
+
+        unknown = ("f" * 32, "f" * 31, row.id[:5], "zzzzzzz", row.id.upper() + "x", row.id + "0")
+        assert {await code(ref) for ref in unknown} == {"not-found"}
+        assert {await code("f" * 32, path) for path in ("/events", "/stream")} == {"not-found"}
+        assert await code("abcdef") == "conflict"
+        assert (await room.get("/abcdef2"))["id"] == alike[1].id
+
+
+async def test_tasks_are_listed_by_worker_state_and_page(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        alice, _ = await room.worker("alice"), await room.worker("bob")
+        views = [await room.delegate(to, str(n)) for n, to in enumerate(["@alice", "@bob"] * 2)]
+        await alice.refuse(views[0]["id"], "not mine")
+
+        async def texts(**query: Any) -> list[str]:
+            return [view["text"] for view in (await room.get("", **query))["tasks"]]
+
+        assert await texts() == ["3", "2", "1", "0"]
+        assert await texts(worker="@alice") == ["2", "0"]
+        assert await texts(requester="@maria", open=True) == ["3", "2", "1"]
+        assert await texts(open=False) == ["0"]
+        assert await texts(state="rejected") == ["0"]
+        assert await texts(limit=1, before=views[2]["requested"]) == ["1"]
+        assert (await room.get("", state="lost"))["code"] == "invalid-input"
+        assert (await room.get("", worker="@nobody"))["code"] == "unknown-recipient"
+        assert "artifacts" not in (await room.get(""))["tasks"][0]

@@ -1,0 +1,119 @@
+"""What the API shows of workers, and what it takes from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from postroom.identity.tokens import digest
+from postroom.protocol.tasks import TaskState
+from postroom.store import workers as worker_rows
+from tests.control.cardroom import card
+from tests.control.taskroom import Hand, TaskRoom, task_room
+from tests.control.test_inward import listening, whole
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.requirement("task-shown-of-worker")
+async def test_a_worker_is_shown_with_what_it_is_at(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        alice = await room.worker("alice")
+        await room.worker("bob")
+        one, two = [(await room.delegate("@alice", text))["id"] for text in ("one\nx", "two")]
+        await room.delegate("@alice", "three")
+
+        async def shown(nick: str) -> tuple[dict[str, Any] | None, int]:
+            view = (await room.api.get(f"/v1/workers/{nick}")).json()
+            return view["task"], view["open_tasks"]
+
+        assert await shown("alice") == (None, 3)
+        await alice.take(one)
+        await alice.take(two)
+        await alice.say(two, TaskState.WORKING, attempt=1)
+        await alice.say(two, TaskState.INPUT_REQUIRED, "?")
+        asks = {"id": two, "state": "input-required", "text": "two", "attempt": 1}
+        assert await shown("alice") == (asks, 3)
+        await alice.say(one, TaskState.WORKING, attempt=2)
+        works = {"id": one, "state": "working", "text": "one x", "attempt": 2}
+        assert await shown("alice") == (works, 3)
+        await alice.say(one, TaskState.COMPLETED)
+        assert await shown("alice") == (asks, 2)
+        assert await shown("bob") == (None, 0)
+        listed = (await room.api.get("/v1/workers")).json()["workers"]
+        assert [worker["open_tasks"] for worker in listed] == [2, 0]
+
+
+# ── its own card ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("inward-card-served")
+async def test_the_card_that_a_worker_serves_itself_is_shown(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        alice = await room.worker("alice", "write")
+        own = card(alice.uid, "alice", "write") | {"version": "its own"}
+
+        path = "/v1/workers/@alice/agent-card.json"
+        early = await room.api.get(path)
+        async with listening(
+            room.cards.workers.state_folder(alice.uid), whole(json.dumps(own).encode())
+        ):
+            there = await room.api.get(path)
+        alice.end()
+        stopped = await room.api.get(path)
+
+        assert (early.status_code, early.json()["code"]) == (409, "conflict")
+        assert (there.status_code, there.json()) == (200, own)
+        assert (stopped.json()["code"], stopped.json()["remedy"]) == (
+            "conflict",
+            "postroom restart alice",
+        )
+        assert (await room.api.get("/v1/workers/maria/agent-card.json")).status_code == 404
+
+
+# ── events ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@asynccontextmanager
+async def door_of(room: TaskRoom, worker: Hand) -> AsyncGenerator[httpx2.AsyncClient]:
+    """What the worker reaches through its door, with its token."""
+
+    async def as_worker(scope: Any, receive: Any, send: Any) -> None:
+        await room.site.front({**scope, "postroom.worker": worker.uid}, receive, send)
+
+    record = next(r for a, r in room.cards.workers.stopped if a.uid == worker.uid)
+    token = f"token of {worker.agent.nick}"
+    await room.database.write(lambda c: worker_rows.add_worker(c, record))
+    await room.database.write(lambda c: worker_rows.set_token(c, worker.uid, digest(token)))
+    transport = httpx2.ASGITransport(as_worker)
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx2.AsyncClient(
+        transport=transport, base_url="http://postroom", headers=headers
+    ) as client:
+        yield client
+
+
+@pytest.mark.requirement("template-events-interactive")
+async def test_only_a_worker_whose_template_has_a_sidecar_table_reports_events(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        alice, bob = await room.worker("alice"), await room.worker("bob")
+        room.cards.workers.all[bob.uid].interactive = False
+        del room.cards.workers.all[alice.uid]  # its start is not noted yet
+        body = {"events": [{"type": "x"}]}
+
+        async with door_of(room, bob) as door:
+            refused = await door.post(f"/v1/workers/{bob.uid}/sdk-events", json=body)
+        async with door_of(room, alice) as door:
+            unnoted = await door.post(f"/v1/workers/{alice.uid}/sdk-events", json=body)
+            await alice.start()
+            taken = await door.post(f"/v1/workers/{alice.uid}/sdk-events", json=body)
+
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+        assert (unnoted.status_code, taken.status_code) == (403, 202)
+        assert await room.rig.admin.last_sequence("EVENTS") == 1
