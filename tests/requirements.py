@@ -103,6 +103,13 @@ _LISTED: dict[str, dict[str, str]] = {
         "cli-task-json-lines": "With `--json` each change of a task is one line of JSON.",
         "cli-task-answered": "`task answer` answers the question of a task.",
         "cli-status-attention": "`status` shows first which tasks wait for the person, then what each worker does.",
+        "task-lease-free": "A start of a worker takes over only what no living start holds.",
+        "task-open-fresh": "What a start is told of its tasks is what the log says at that moment.",
+        "task-seen-by-parties": "On the bus a task is known to its worker and its requester, and to nobody else.",
+        "task-cancel-by-requester": "On the bus who asked for a task may cancel and answer it, and nobody else.",
+        "task-cancel-told": "The worker that works on a task is told to end it, also one that begins in that moment.",
+        "task-cancel-offline": "A task that nobody works on is canceled at once, and never begins.",
+        "task-answer-stored": "An answer is stored for the worker that asked, whether it runs or not.",
     },
     "docs/architecture.md#what-it-does": {
         "text-controls-stripped": "Control and bidirectional characters are stripped before display.",
@@ -293,6 +300,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "sandbox-canary-unreachable":
             "From inside, no canary (TCP, UDP, abstract, socket, file, process, vsock, io_uring) can be reached.",
         "sandbox-gateway-reachable": "The gateway socket can be reached from inside.",
+        "inward-socket-itself":
+            "The control plane follows no link in a worker's folder, and bounds and checks what it hears there.",
         "sandbox-probe-tries": "A probe starts a real sandbox and believes only canaries.",
         "sandbox-select-failclosed": "A wall that does not hold is an error with a remedy, never a lesser wall.",
         "sandbox-missing-fails-closed": "With no sandbox to be had a spawn fails with the remedy and leaves no worker.",
@@ -413,6 +422,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "template-size-bounded": "A template over 64 KiB is refused.",
         "template-env-reserved": "A template cannot set a variable that Postroom sets.",
         "worker-spawn-all-or-nothing": "A worker that could not be started leaves nothing.",
+        "template-events-interactive": "A worker whose template has no [sidecar] table reports no events.",
     },
     "docs/architecture.md#state-folder": {
         "state-folder-private": "The state folder is 0700.",
@@ -435,6 +445,14 @@ _LISTED: dict[str, dict[str, str]] = {
         "client-send-repeats-once": "A repeated send carries the same key.",
         "client-server-found-again": "A post room that moved is found again.",
         "client-stream-resumes": "After a loss a stream goes on behind the last record, with no duplicates.",
+        "task-delegate-stored": "A delegated task is on disk when the API answers, whether its worker runs or not.",
+        "task-skill-chosen": "A task for a skill goes to who has it: online first, then who has the least to do.",
+        "task-key-once": "The same key is the same task, also where a skill chooses the worker.",
+        "task-refusal-typed": "What cannot be delegated, canceled or answered is refused with a problem document.",
+        "task-wait-wakes": "A wait for a task ends when the task does, and shows what was made.",
+        "task-stream-ends": "A task's event stream tells each change once and ends after the last.",
+        "task-shown-of-worker": "A worker is shown with the task that it is at and how many it has.",
+        "inward-card-served": "The card that a worker serves itself is shown as it is, by a worker that runs.",
     },
     "RFC 9457 section 3": {
         "errors-problem-document": "An error is reported as a problem document.",
