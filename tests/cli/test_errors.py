@@ -11,7 +11,7 @@ import pytest
 
 from postroom import errors, settings
 from postroom.cli.root import EPILOG, INTERRUPTED, PIPE_CLOSED, run
-from postroom.cli.tasks import following
+from postroom.protocol import tasks
 from postroom.protocol.tasks import TERMINAL, TaskState
 from tests.cli.conftest import LIMIT, Run, command, environment, spawned
 from tests.client.standin import DEADLINE, Standin, mail, problem, status, worker
@@ -34,13 +34,13 @@ def test_an_error_is_one_line_with_its_remedy_and_has_its_exit_status(
 
 def test_each_exit_status_is_documented():
     numbers = {int(word) for word in EPILOG.split() if word.isdigit()}
-    outcomes = following.EXIT_CODES.values()
+    outcomes = tasks.EXIT_CODES.values()
     assert numbers == {0, INTERRUPTED, *errors.EXIT_CODES.values(), *outcomes}
 
 
 def test_a_task_that_did_not_complete_has_an_exit_status_of_its_own():
-    outcomes = {state: code for state, code in following.EXIT_CODES.items() if code}
-    assert set(following.EXIT_CODES) == TERMINAL
+    outcomes = {state: code for state, code in tasks.EXIT_CODES.items() if code}
+    assert set(tasks.EXIT_CODES) == TERMINAL
     assert set(outcomes) == TERMINAL - {TaskState.COMPLETED}
     others = {INTERRUPTED, PIPE_CLOSED, *errors.EXIT_CODES.values()}
     assert not others & set(outcomes.values())

@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from postroom.protocol.tasks import TaskState
+from postroom.protocol.tasks import EXIT_CODES, TaskState
 from postroom.sidecar.adapters import (
     AnswerTask,
     Artifact,
@@ -26,7 +26,6 @@ from postroom.sidecar.adapters import (
     Progress,
     Reject,
 )
-from postroom.sidecar.agenttasks import STATE_CODES
 from postroom.sidecar.api import LocalApi
 from postroom.sidecar.httpd import HttpServer
 from tests.sidecar.office import OWN, Office
@@ -237,7 +236,7 @@ async def test_the_exit_code_says_how_the_task_ended(inside: Inside, action: Any
     await inside.tasks.on_task(action)
     code, out, err = await inside.run("task", task, "--wait")
 
-    assert code == STATE_CODES[state.value]
+    assert code == EXIT_CODES[state.value]
     assert err.startswith(state.value)
     assert out == ("done" if state == TaskState.COMPLETED else "")
 

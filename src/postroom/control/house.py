@@ -184,8 +184,9 @@ async def _open_workers(
 
 
 async def _tasks_folded(room: Mailroom) -> None:
-    last = await room.admin.last_sequence("TASKS")
-    await room.fold.reached("TASKS", last, FOLD_DEADLINE)
+    for stream in ("INBOX", "TASKS"):
+        last = await room.admin.last_sequence(stream)
+        await room.fold.reached(stream, last, FOLD_DEADLINE)
 
 
 def _open_gateway(

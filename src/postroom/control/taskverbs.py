@@ -38,7 +38,7 @@ MAX_TEXT = 2000
 """Characters of a text that an answer which would be too long still shows of it."""
 
 Caught = Callable[[], Awaitable[None]]
-"""Returns when all that is in TASKS now is folded; raises `TimeoutError` if that takes too long."""
+"""Returns when all that is in INBOX and TASKS now is folded; raises `TimeoutError` if that takes too long."""
 
 TaskVerb = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 """Takes the asker's uid and what it asked; returns the answer."""
@@ -145,8 +145,13 @@ class TaskVerbs:
 
     async def _own(self, asker: str, asked: dict[str, Any]) -> TaskRow:
         unknown = NotFound("there is no such task of yours")
+        named = _text(asked, "task")
         try:
-            row = await self._office.find(_text(asked, "task"))
+            try:
+                row = await self._office.find(named)
+            except NotFound:
+                await self._fresh()  # who has just asked for a task knows of it before we do
+                row = await self._office.find(named)
         except (Conflict, NotFound) as error:  # several, too: they may be others'
             raise unknown from error
         if asker not in {row.worker, row.requester}:

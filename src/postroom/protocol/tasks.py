@@ -86,6 +86,15 @@ TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
 """What may follow what. `working` follows itself: progress, artifacts, another attempt."""
 
 
+EXIT_CODES: dict[str, int] = {
+    TaskState.COMPLETED: 0,
+    TaskState.FAILED: 11,
+    TaskState.CANCELED: 12,
+    TaskState.REJECTED: 13,
+}
+"""Exit status of a command that waited for a task, by its final state."""
+
+
 def task_id(worker: str, sender: str, message_id: str) -> str:
     """The id of the task that `worker` makes of the request `message_id` of `sender`.
 

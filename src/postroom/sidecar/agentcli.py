@@ -1,7 +1,7 @@
 """`postroom-agent`: the local API as a command, for agents that run shell commands.
 
 Standard library only, so that it starts at once in any sandbox. Exit codes are those of
-`postroom.errors`; who waits for a task learns by the code how it ended (`agenttasks.STATE_CODES`).
+`postroom.errors`; who waits for a task learns by the code how it ended (`protocol.tasks.EXIT_CODES`).
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from postroom.errors import (
     PeerError,
     Refused,
 )
+from postroom.protocol.tasks import EXIT_CODES
 from postroom.protocol.text import one_line, printable
 from postroom.sidecar.localclient import call
 
@@ -28,7 +29,6 @@ PATIENCE = 600.0
 PAUSE = 2.0
 """Seconds between two tries then."""
 
-STATE_CODES = {"completed": 0, "failed": 11, "canceled": 12, "rejected": 13}
 UNFINISHED = 9
 """Exit code where the task has not ended: the time is over, or it asks something."""
 
@@ -206,7 +206,7 @@ def _result(view: dict[str, Any], options: argparse.Namespace) -> int:
         _print(printable("\n".join(texts)))
     elif view["state"] == "completed" and view["status_text"]:
         _print(printable(view["status_text"]))
-    return STATE_CODES[view["state"]]
+    return EXIT_CODES[view["state"]]
 
 
 def _path(task: str, word: str = "") -> str:

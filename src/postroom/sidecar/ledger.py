@@ -11,6 +11,9 @@ from postroom.errors import ProtocolViolation
 from postroom.protocol.tasks import TaskState
 from postroom.sidecar.wire import Wire, ask_control
 
+MOST = 200
+"""Tasks in one list."""
+
 
 class Ledger:
     """Asks for tasks; an `a2a.tasklog.TaskSource`.
@@ -76,7 +79,7 @@ class Ledger:
 
     async def views(self, role: str, *, open_only: bool) -> list[dict[str, Any]]:
         """Tasks of this worker (`worker`), those that it asked for (`requester`), or both (""), newest first."""
-        answer = await self._ask("tasks.list", {"role": role, "open": open_only})
+        answer = await self._ask("tasks.list", {"role": role, "open": open_only, "limit": MOST})
         return list(answer["tasks"])
 
     async def cancel(self, task_id: str, reason: str) -> dict[str, Any]:

@@ -16,21 +16,13 @@ from postroom.cli.options import Decorated
 from postroom.cli.output import block
 from postroom.cli.tasks.lines import Updates, answer_hint, colour_of, is_question, short
 from postroom.errors import RequestTimeout
-from postroom.protocol.tasks import TaskState
+from postroom.protocol.tasks import EXIT_CODES, TaskState
 from postroom.protocol.text import one_line, printable
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
     from postroom.client.records import Artifact, Task
     from postroom.client.stream import EventStream
-
-EXIT_CODES: dict[str, int] = {
-    TaskState.COMPLETED: 0,
-    TaskState.FAILED: 11,
-    TaskState.CANCELED: 12,
-    TaskState.REJECTED: 13,
-}
-"""Exit status of a command that waited for a task, by its final state."""
 
 
 def timeout_option(command: Decorated) -> Decorated:
