@@ -122,6 +122,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "server-kill-recovers": "After SIGKILL of nats-server messages flow again by themselves.",
         "worker-restored-after-crash": "Workers that ran run again when the post room comes back.",
         "mail-offline-waits": "A message to a worker that does not run is accepted and waits.",
+        "demo-task-completed": "`make demo` exits 0 if its task was completed and told of, and leaves nothing behind.",
         "mail-stale-alerts": "A message that nobody takes raises one alert.",
     },
     "docs/architecture.md#the-house": {
