@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -244,15 +245,33 @@ def test_a_removed_worker_frees_its_nick_and_what_waits_for_it_is_dead(room: Pos
 def test_each_connection_through_a_door_is_in_the_audit_log(
     room: PostRoom, api: httpx2.Client
 ) -> None:
-    uid = spawn(api, name="audited").json()["uid"]
-    room.await_state("audited", "idle")
-    room.run("stop", "audited")
+    assert _relayed(room, api, ECHO + "[sidecar]\n", "audited") == {"nats", "http"}
 
-    lines = (room.state / "logs" / "audit.jsonl").read_text()
 
-    relayed = [line for line in lines.splitlines() if uid in line and '"relayed"' in line]
-    assert any('"nats"' in line for line in relayed)
-    assert any('"http"' in line for line in relayed)
+@pytest.mark.requirement("worker-uplink-alone")
+def test_without_a_sidecar_table_the_uplink_runs_and_reports_no_events(
+    room: PostRoom, api: httpx2.Client
+) -> None:
+    assert _relayed(room, api, ECHO, "alone") == {"nats"}
+    room.run("restart", "alone")
+    room.await_state("alone", "idle")
+
+    assert room.run("delegate", "@alone", "are you there?", "--wait").strip()
+    assert room.json("agents")["agents"]
+
+
+def _relayed(room: PostRoom, api: httpx2.Client, template: str, nick: str) -> set[str]:
+    """Protocols that a worker of `template` has spoken through its door, from its start to its end."""
+    uid = spawn(api, template, name=nick).json()["uid"]
+    room.await_state(nick, "idle")
+    room.run("stop", nick)
+    text = (room.state / "logs" / "audit.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    return {
+        line["protocol"]
+        for line in lines
+        if line.get("worker") == uid and line.get("verdict") == "relayed"
+    }
 
 
 @pytest.mark.requirement("cli-second-up-refused")

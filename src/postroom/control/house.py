@@ -37,7 +37,7 @@ from postroom.identity.trust import Trust
 from postroom.observe import get_logger
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.sandbox.canary import Roost
-from postroom.settings import Settings
+from postroom.settings import Settings, folder_for_sockets
 from postroom.store.agents import Agent
 from postroom.tasks.office import TaskOffice
 from postroom.tasks.requests import Requests
@@ -192,9 +192,10 @@ async def _tasks_folded(room: Mailroom) -> None:
 def _open_gateway(
     settings: Settings, supervisor: Supervisor, front: Front, stack: AsyncExitStack
 ) -> RelayGateway:
-    # A unix socket's path has 107 bytes at most, and a state folder may lie deep.
     folder = stack.enter_context(
-        tempfile.TemporaryDirectory(prefix="postroom-", ignore_cleanup_errors=True)
+        tempfile.TemporaryDirectory(
+            prefix="postroom-", dir=folder_for_sockets(), ignore_cleanup_errors=True
+        )
     )
     audit = AuditLog(settings.logs / "audit.jsonl")
     stack.callback(audit.close)

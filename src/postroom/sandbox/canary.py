@@ -19,6 +19,7 @@ from typing import Self, cast
 
 from postroom.sandbox.policy import home
 from postroom.sandbox.selftest import Canaries, start_time
+from postroom.settings import folder_for_sockets
 
 # Addresses for documentation (RFC 5737, RFC 3849): connecting a datagram socket to one sends nothing
 # and tells which of our own addresses the machine would use for the outside.
@@ -92,7 +93,9 @@ class Roost:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            folder = tempfile.TemporaryDirectory(prefix="postroom-canary-")
+            folder = tempfile.TemporaryDirectory(
+                prefix="postroom-canary-", dir=folder_for_sockets()
+            )
             self.folder = Path(stack.enter_context(folder))
             addresses = own_addresses()
             for address in addresses if self._outward else addresses[:1]:
