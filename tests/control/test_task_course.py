@@ -16,6 +16,8 @@ from postroom.protocol.priority import Cancel, Input
 from postroom.protocol.tasks import TaskState, chain_headers
 from postroom.store.tasks import TaskRow
 from postroom.tasks.chain import Chain
+from postroom.tasks.office import TaskOffice
+from postroom.tasks.views import TaskEvent
 from tests.control.taskroom import SECONDS, Hand, TaskRoom, task_room
 
 pytestmark = pytest.mark.anyio
@@ -137,6 +139,28 @@ async def test_a_stream_tells_each_change_and_ends_after_the_last(tmp_path: Path
         assert live.result() == events
         assert again == events[2:]
         assert nothing == []
+
+
+@pytest.mark.requirement("task-stream-ends")
+@pytest.mark.parametrize("when", ["before", "behind"])
+async def test_a_task_that_ends_around_a_read_of_its_stream_ends_the_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+):
+    async with task_room(tmp_path) as room:
+        alice, task = await taken(room)
+        read, said = TaskOffice.events, asyncio.Event()
+
+        async def around(self: TaskOffice, ref: str, **more: Any) -> list[TaskEvent]:
+            found = await read(self, ref, **more)
+            if said.is_set():
+                return found
+            said.set()
+            await alice.say(task, TaskState.COMPLETED, "done")
+            return found if when == "behind" else await read(self, ref, **more)
+
+        monkeypatch.setattr(TaskOffice, "events", around)
+
+        assert [event["text"] for event in await stream(room, task)] == ["", "begun", "done"]
 
 
 # ── cancel ────────────────────────────────────────────────────────────────────────────────────────────────────

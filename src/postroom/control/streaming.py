@@ -35,7 +35,7 @@ Read = Callable[[int], Awaitable[list[Any]]]
 Show = Callable[[Change], Awaitable[tuple[str, Numbered] | None]]
 """Event name and record of a change that is no new record (a receipt), None to leave it out."""
 
-Ended = Callable[[], Awaitable[bool]]
+Ended = Callable[[int], Awaitable[bool]]
 
 
 def event(name: str, record: Numbered, *, with_id: bool = True) -> str:
@@ -62,21 +62,18 @@ async def follow(
         after: sequence of the last record that the reader has.
         read: new records.
         show: other changes.
-        ended: whether there will be no more records; None for a topic that never ends.
+        ended: whether there will be no record past a sequence; None for a topic that never ends.
     """
     with changes.listen(topic) as listener:
         yield ": open\n\n"
         while True:
-            over = (
-                ended is not None and await ended()
-            )  # before the read, which then has the last ones
             page = await read(after)
             for record in page:
                 after = record.seq
                 yield event(name, record)
             if len(page) >= PAGE:
                 continue
-            if over:
+            if ended is not None and await ended(after):
                 return
             text = await _next(listener, after, show)
             if text is None:

@@ -97,7 +97,8 @@ def _updates(context: Context, task: str, after: int) -> AsyncIterator[str]:
     async def read(past: int) -> list[TaskEvent]:
         return await context.tasks.events(task, after=past, limit=streaming.PAGE)
 
-    async def ended() -> bool:
-        return (await context.tasks.find(task)).final
+    async def ended(past: int) -> bool:
+        row = await context.tasks.find(task)
+        return row.final and row.seq <= past
 
     return streaming.follow(context.room.changes, of_task(task), "update", after, read, ended=ended)
