@@ -12,7 +12,7 @@ from postroom.a2a.execution import Execution
 from postroom.a2a.messages import ROLE_USER, text_message, text_of
 from postroom.a2a.records import MAX_TASK_BYTES
 from postroom.a2a.tasklog import AttemptLost
-from postroom.a2a.tasks import artifacts_of, status_text, text_artifact
+from postroom.a2a.tasks import answer_in, artifacts_of, status_text, text_artifact
 from postroom.errors import Conflict, LostUpdate, MessageTooLarge
 from postroom.protocol import subjects
 from postroom.protocol.tasks import TaskState, chain_headers, task_id
@@ -292,6 +292,8 @@ async def test_an_answer_resumes_the_same_task(rig: Rig) -> None:
         assert heard == ["the red one"]
         history = (await desk.log.get(task)).record.task["history"]
         assert [text_of(m) for m in history] == ["do it", "which one?", "the red one"]
+        answered = (await desk.log.records(task))[3][1]
+        assert answer_in(answered.event or {}) == "the red one"
         states = ["submitted", "working", "input-required", "working", "completed"]
         assert await desk.log.states(task) == states
 

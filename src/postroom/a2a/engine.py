@@ -228,7 +228,7 @@ class TaskEngine:
         if not record.state.interrupted:
             _log.info("task %s is %s: it waits for no answer", task, record.state.value)
             return
-        event = self._status(record, TaskState.WORKING)
+        event = tasks.answer_update(record.task, self._now(), message)
         after = record.then(event, heard=message, runner=self._log.run)
         try:
             sequence = await self._log.append(after, stored.sequence)

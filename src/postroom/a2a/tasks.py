@@ -24,6 +24,9 @@ Event = dict[str, Any]
 Message = dict[str, Any]
 """A Message as JSON."""
 
+ANSWER = "urn:postroom:a2a:answer:1"
+"""Key in the metadata of a status update: what was answered to the task's question."""
+
 
 def new_task(task_id: str, context_id: str, request: Message, at: float) -> Task:
     """The task that a request makes, `submitted`."""
@@ -68,6 +71,21 @@ def status_update(task: Task, state: TaskState, at: float, message: Message | No
     return {
         "statusUpdate": {"taskId": task["id"], "contextId": task["contextId"], "status": status}
     }
+
+
+def answer_update(task: Task, at: float, answer: Message) -> Event:
+    """The event of an answer: the task is worked on again. What was said stands in the event's metadata."""
+    event = status_update(task, TaskState.WORKING, at)
+    event["statusUpdate"]["metadata"] = {ANSWER: text_of(answer)}
+    return event
+
+
+def answer_in(event: Event) -> str:
+    """What was answered, if `event` is that of an answer, else ""."""
+    update = event.get("statusUpdate")
+    metadata = update.get("metadata") if isinstance(update, dict) else None
+    said = metadata.get(ANSWER) if isinstance(metadata, dict) else None
+    return said if isinstance(said, str) else ""
 
 
 def artifact_update(

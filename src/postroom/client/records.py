@@ -128,6 +128,7 @@ class TaskEvent(TypedDict):
     kind: str
     text: str
     artifact: Piece | None
+    answer: NotRequired[str]
     final: bool
 
 

@@ -218,10 +218,12 @@ class TaskOffice:
 
         Raises:
             NotFound: there is no such task.
-            Conflict: several begin with `ref`, or it is final already.
+            Conflict: several begin with `ref`, or it has ended otherwise.
             RequestTimeout, BusDisconnected, StreamFull: perhaps not told; cancel again.
         """
         row = await self.find(ref)
+        if row.state == TaskState.CANCELED:
+            return await self._show(row)  # to cancel twice is to cancel once (A2A 1.0, section 3.1.5)
         if row.final:
             raise Conflict(f"the task is {row.state} already")
         for _ in range(CANCEL_TRIES):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from postroom.a2a.messages import text_of
-from postroom.a2a.tasks import artifacts_of, status_text
+from postroom.a2a.tasks import answer_in, artifacts_of, status_text
 from postroom.protocol.tasks import TaskState
 from postroom.protocol.text import one_line
 from postroom.store import tasks as store
@@ -110,6 +110,7 @@ class TaskEvent:
         kind: `task` (it was taken, or ended by the first word), `status` or `artifact`.
         text: what was said with the change, or the text of the artifact.
         artifact: which one, None for other kinds.
+        answer: what was answered to the task's question, "" with any other change.
     """
 
     seq: int
@@ -121,6 +122,7 @@ class TaskEvent:
     kind: str
     text: str
     artifact: Piece | None = None
+    answer: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Shape of the API."""
@@ -134,6 +136,7 @@ class TaskEvent:
             "kind": self.kind,
             "text": self.text,
             "artifact": self.artifact.as_json() if self.artifact else None,
+            "answer": self.answer,
             "final": self.state.terminal,
         }
 
@@ -224,8 +227,9 @@ def _event(row: TaskEventRow, task: TaskRow) -> TaskEvent:
     elif row.seq == task.seq:  # the task itself is the event
         text = status_text(json.loads(task.snapshot))
     state = TaskState(row.state)
+    said = answer_in(event)
     return TaskEvent(
-        row.seq, row.task, state, row.attempt, row.runner, row.at, kind, text, artifact
+        row.seq, row.task, state, row.attempt, row.runner, row.at, kind, text, artifact, said
     )
 
 

@@ -99,6 +99,8 @@ class Updates:
             name = one_line(piece["name"] or piece["id"], 60)
             more = " (more)" if piece["append"] else ""
             return f"artifact {name}{more}", one_line(event["text"], PIECE)
+        if answer := event.get("answer", ""):
+            return "answered", answer
         if again and state == TaskState.WORKING:
             return f"attempt {event['attempt']}", event["text"]
         if is_question(state):
