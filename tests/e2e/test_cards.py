@@ -9,7 +9,9 @@ from postroom.a2a.signing import verify_card
 from tests.e2e.conftest import EXAMPLES, PostRoom, until
 
 
-@pytest.mark.requirement("cards-http-served", "cards-live-registered", "cards-template-built")
+@pytest.mark.requirement(
+    "cards-http-served", "cards-live-registered", "cards-template-built", "inward-card-served"
+)
 def test_a_worker_is_found_by_its_skill_and_shown_as_offline_once_it_stops(room: PostRoom) -> None:
     room.up()
     folder = room.scratch / "source"
@@ -21,11 +23,14 @@ def test_a_worker_is_found_by_its_skill_and_shown_as_offline_once_it_stops(room:
     with room.client() as client:
         (found,) = client.agents(skill="review-python-source")
         card, keys = client.card("reviewer"), client.keys()
+        served = client.served_card("reviewer")
         assert client.agents(skill="fly") == []
     everybody = room.run("agents")
 
     assert (found["nick"], found["online"], found["card"]) == ("reviewer", True, card)
     said = verify_card(card, keys)
+    assert (served["name"], served["skills"]) == (said["name"], said["skills"])
+    assert served["supportedInterfaces"][0]["protocolBinding"] == "JSONRPC"
     assert said["description"].startswith("Reviews a folder of Python source")
     assert said["supportedInterfaces"][0]["url"] == f"nats://worker.{found['uid']}.rpc"
     assert [line.split()[0] for line in everybody.splitlines()][1:3] == ["@echo", "@reviewer"]

@@ -223,7 +223,9 @@ class TaskOffice:
         """
         row = await self.find(ref)
         if row.state == TaskState.CANCELED:
-            return await self._show(row)  # to cancel twice is to cancel once (A2A 1.0, section 3.1.5)
+            return await self._show(
+                row
+            )  # to cancel twice is to cancel once (A2A 1.0, section 3.1.5)
         if row.final:
             raise Conflict(f"the task is {row.state} already")
         for _ in range(CANCEL_TRIES):
