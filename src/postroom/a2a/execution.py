@@ -15,7 +15,7 @@ from postroom.a2a import tasks
 from postroom.a2a.records import TaskRecord
 from postroom.a2a.tasks import Event, Message, Task
 from postroom.errors import Conflict
-from postroom.protocol.tasks import TaskState
+from postroom.protocol.tasks import TaskState, allowed
 
 Write = Callable[["Execution", TaskRecord], Awaitable[None]]
 
@@ -98,6 +98,11 @@ class Execution:
                 how = "somebody else's" if self.lost else self.state.value
                 raise Conflict(f"task {self.id} is {how}: nothing can be added to it")
             record = self.record.then(event)
+            if not allowed(self.state, record.state):
+                # Whoever reads the log would leave it out, and all that follows it.
+                raise Conflict(
+                    f"task {self.id} is {self.state.value}: it cannot be {record.state.value} next"
+                )
             await self.write(self, record)
             if record.state.terminal or record.state.interrupted:
                 self.settled.set()

@@ -129,7 +129,10 @@ def apply(task: Task, event: Event, *, heard: Message | None = None) -> Task:
     if heard is not None:
         after["history"] = [*task.get("history", ()), *_question(task), heard]
     if "statusUpdate" in event:
-        after["status"] = event["statusUpdate"]["status"]
+        update = event["statusUpdate"]
+        after["status"] = update["status"]
+        if update.get("metadata"):
+            after["metadata"] = {**task.get("metadata", {}), **update["metadata"]}
     elif "artifactUpdate" in event:
         update = event["artifactUpdate"]
         after["artifacts"] = _with_artifact(
