@@ -22,6 +22,7 @@ HEAVY = {
     "asyncio",
     "cryptography",
     "fastapi",
+    "google.protobuf",
     "http.client",
     "httpx2",
     "mcp",

@@ -187,11 +187,12 @@ async def test_an_idle_sidecar_is_small_and_holds_no_server_or_database_code(hom
         assert int(resident.split()[1]) < 60 * 1024
 
 
+@pytest.mark.requirement("sdk-not-in-sidecar")
 async def test_no_heavy_library_is_loaded_by_the_sidecar():
     code = (
         "import sys, postroom.sidecar.main\n"
         "heavy = {'sqlalchemy', 'starlette', 'fastapi', 'alembic', 'uvicorn', 'pydantic', 'httpx2',"
-        " 'click', 'structlog', 'rich'}\n"
+        " 'click', 'structlog', 'rich', 'a2a', 'google.protobuf'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     process = await asyncio.create_subprocess_exec(

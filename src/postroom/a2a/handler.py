@@ -26,7 +26,6 @@ from a2a.utils.errors import (
 )
 from a2a.utils.proto_utils import validate_proto_required_fields
 from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
-from google.protobuf.message import Message as Proto
 
 from postroom.a2a import tasks, translate
 from postroom.a2a.tasks import Event, Message, Task
@@ -354,7 +353,7 @@ class TaskRequestHandler(_RequestHandler):
         raise UnsupportedOperationError("there is no extended card")
 
 
-def _requester(params: Proto, context: ServerCallContext) -> str:
+def _requester(params: translate.Proto, context: ServerCallContext) -> str:
     """Who asks.
 
     Raises:
