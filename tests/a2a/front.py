@@ -39,8 +39,9 @@ from starlette.requests import Request
 
 from postroom.a2a.engine import Ask, TaskEngine
 from postroom.a2a.executors import Requester, SdkExecutor
-from postroom.a2a.handler import TaskPage, TaskQuery, TaskRequestHandler, TaskVersion
+from postroom.a2a.handler import TaskRequestHandler
 from postroom.a2a.messages import context_of
+from postroom.a2a.service import TaskPage, TaskQuery, TaskVersion
 from postroom.a2a.tasklog import TaskLog
 from postroom.bus.nats import NatsBus
 from postroom.errors import (

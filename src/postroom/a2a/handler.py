@@ -1,7 +1,7 @@
 """The A2A operations over durable tasks, as the SDK's routes and gateways call them (A2A 1.0, section 3.1).
 
 A front door (JSON-RPC, REST, gRPC) takes a `TaskRequestHandler` for the SDK's `RequestHandler`; it has the same
-operations and imports none of the SDK's server. Where tasks come from is a `TaskService`.
+operations and imports none of the SDK's server. Where tasks come from is a `TaskService` (`a2a/service.py`).
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from a2a import types
-from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
 from a2a.utils.errors import (
     A2AError,
     InternalError,
@@ -27,7 +25,8 @@ from a2a.utils.errors import (
 from a2a.utils.proto_utils import validate_proto_required_fields
 from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
 
-from postroom.a2a import tasks, translate
+from postroom.a2a import translate
+from postroom.a2a.service import PAGE, TaskQuery, TaskService, TaskVersion
 from postroom.a2a.tasks import Event, Message, Task
 from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, PostroomError
 from postroom.protocol.tasks import TaskState
@@ -43,108 +42,6 @@ WAIT = 3600.0
 
 RESUME = 5.0
 """Seconds that a stream waits for an answer to be taken before it shows the task as it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskVersion:
-    """A task after one of its changes.
-
-    Attributes:
-        task: A2A Task.
-        sequence: of the change, growing; 0 while nobody has taken the request.
-        event: the change as a StreamResponse; None for the first one, or where it was not asked for.
-    """
-
-    task: Task = field(hash=False)
-    sequence: int
-    event: Event | None = field(default=None, hash=False)
-
-    @property
-    def state(self) -> TaskState:
-        """After the change."""
-        return tasks.state_of(self.task)
-
-    @property
-    def settled(self) -> bool:
-        """Whether it has ended or waits for an answer."""
-        return self.state.terminal or self.state.interrupted
-
-
-@dataclass(frozen=True, slots=True)
-class TaskQuery:
-    """Which tasks of the requester are wanted; newest status first.
-
-    Attributes:
-        context: context id, "" for any.
-        state: None for any.
-        since: the status changed at that time or later, seconds since the epoch.
-        limit: tasks on a page.
-        page: `next_page` of the page before, "" for the first one.
-    """
-
-    context: str = ""
-    state: TaskState | None = None
-    since: float = 0.0
-    limit: int = DEFAULT_LIST_TASKS_PAGE_SIZE
-    page: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskPage:
-    """Some tasks.
-
-    Attributes:
-        tasks: A2A Tasks.
-        total: how many there are on all pages.
-        next_page: names the next page, "" if this is the last.
-    """
-
-    tasks: list[Task]
-    total: int
-    next_page: str = ""
-
-
-class TaskService(Protocol):
-    """The tasks that one agent was asked for. A requester sees its own and nobody else's.
-
-    Each call raises `NotFound` for a task that the requester may not see, as for one that does not exist.
-    """
-
-    async def submit(self, message: Message, requester: str) -> str:
-        """Ask for a task; on return the request is stored. Returns the task's id.
-
-        The same `messageId` of the same requester is the same request: its task is returned.
-
-        Raises:
-            InvalidInput: the message cannot be sent.
-        """
-
-    async def get(self, task: str, requester: str) -> TaskVersion:
-        """A task as it is now."""
-
-    async def list(self, query: TaskQuery, requester: str) -> TaskPage:
-        """A page of tasks.
-
-        Raises:
-            InvalidInput: `query.page` is no page.
-        """
-
-    async def cancel(self, task: str, requester: str) -> TaskVersion:
-        """End a task; returns it as it is then, which within a deadline may be not yet ended.
-
-        Raises:
-            Conflict: it has ended already.
-        """
-
-    async def answer(self, task: str, message: Message, requester: str) -> None:
-        """Give a task what it waits for; on return the answer is stored.
-
-        Raises:
-            Conflict: it waits for nothing.
-        """
-
-    def follow(self, task: str, requester: str, after: int) -> AsyncGenerator[TaskVersion]:
-        """Every stored change behind sequence `after`, in order, with its event; ends after a terminal one."""
 
 
 class TaskRequestHandler(_RequestHandler):
@@ -287,7 +184,7 @@ class TaskRequestHandler(_RequestHandler):
         return types.ListTasksResponse(
             tasks=[apply_history_length(task, params) for task in found],
             next_page_token=page.next_page,
-            page_size=params.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE,
+            page_size=params.page_size or PAGE,
             total_size=page.total,
         )
 
@@ -374,7 +271,7 @@ def _query(params: types.ListTasksRequest) -> TaskQuery:
         context=params.context_id,
         state=translate.state_of(params.status),
         since=since,
-        limit=params.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE,
+        limit=params.page_size or PAGE,
         page=params.page_token,
     )
 
