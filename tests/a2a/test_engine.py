@@ -360,6 +360,36 @@ async def test_a_result_that_is_too_large_is_refused_and_the_task_goes_on(rig: R
         assert await desk.text(task) == "without it"
 
 
+@pytest.mark.parametrize("end", ["fails", "is canceled", "is lost"])
+async def test_a_task_that_is_full_to_the_brim_still_ends(rig: Rig, end: str) -> None:
+    async def fill(execution: Execution) -> None:
+        text = "x" * MAX_TASK_BYTES
+        while len(text) > 10:
+            try:
+                await execution.result(text_artifact("a", text), append=True, last=False)
+            except MessageTooLarge:
+                text = text[: len(text) // 2]
+        full.set()
+        if end == "is canceled":
+            await for_ever(execution)
+        if end == "is lost":
+            raise AttemptLost("exit code 1")
+
+    full = asyncio.Event()
+    async with running_desk(rig, fill) as desk:
+        task = await desk.ask("do it")
+        await full.wait()
+        if end == "is canceled":
+            await desk.engine.cancel(task, desk.alice, "too much")
+
+        last = await desk.log.until(
+            task, TaskState.CANCELED if end == "is canceled" else TaskState.FAILED
+        )
+        assert status_text(last.task)
+        other = await desk.ask("another one")
+        await desk.log.until(other, TaskState.WORKING)
+
+
 async def test_work_that_ends_without_a_result_has_failed(rig: Rig) -> None:
     async def script(_: Execution) -> None:
         return

@@ -331,3 +331,17 @@ async def test_an_agent_that_asks_again_with_its_key_is_told_how_it_ended(home: 
         await home.tap.until(home.posts)
         assert home.posts() == ["completed done"]
         assert set(home.own_requests()) == {task}
+
+
+async def test_a_last_word_that_is_too_large_ends_the_task_all_the_same(home: House) -> None:
+    program = """
+    for line in lines():
+        if line["type"] == "task":
+            say(type="complete", text="x" * 500_000)
+    """
+    async with home.sidecar(program):
+        task = await home.request("do it")
+        ended = await home.task(task, TaskState.FAILED)
+
+        assert "too large" in status_text(ended.task)
+        await home.task(await home.request("again"), TaskState.FAILED)

@@ -331,9 +331,10 @@ class TaskEngine:
                 return
         try:
             if execution.canceling:
-                await execution.say(TaskState.CANCELED, execution.cancel_reason)
+                await execution.say(TaskState.CANCELED, execution.cancel_reason, force=True)
             else:
-                await execution.say(TaskState.FAILED, "the agent ended its work without a result")
+                why = "the agent ended its work without a result"
+                await execution.say(TaskState.FAILED, why, force=True)
         except Conflict:
             _log.debug("task %s had its result", execution.id)
 
@@ -380,7 +381,8 @@ class TaskEngine:
     ) -> None:
         record = execution.record
         event = self._status(record, state, text)
-        await self._write(execution, record.then(event, runner=self._log.run, **changes))
+        after = record.then(event, runner=self._log.run, **changes)
+        await self._write(execution, after.fitting())
 
     async def _write(self, execution: Execution, record: TaskRecord) -> None:
         try:
@@ -394,7 +396,7 @@ class TaskEngine:
     async def _end(self, stored: StoredTask, state: TaskState, text: str) -> bool:
         """End a task that nobody works on here; False if it was changed meanwhile."""
         event = self._status(stored.record, state, text)
-        record = stored.record.then(event, runner=self._log.run)
+        record = stored.record.then(event, runner=self._log.run).fitting()
         if not stored.sequence:
             record = replace(record, event=None)  # a task's first record is the task itself
         try:

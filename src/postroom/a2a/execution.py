@@ -76,8 +76,8 @@ class Execution:
         """As it is stored."""
         return self.record.state
 
-    async def say(self, state: TaskState, text: str = "") -> None:
-        """Change the state; `working` again is progress.
+    async def say(self, state: TaskState, text: str = "", *, force: bool = False) -> None:
+        """Change the state; `working` again is progress. With `force` a full task says less (`TaskRecord.fitting`).
 
         Raises:
             Conflict: the task is no longer worked on.
@@ -85,13 +85,13 @@ class Execution:
             MessageTooLarge: it was not stored.
         """
         message = tasks.agent_message(self.task, text) if text else None
-        await self.put(tasks.status_update(self.task, state, self.now(), message))
+        await self.put(tasks.status_update(self.task, state, self.now(), message), force=force)
 
     async def result(self, artifact: dict[str, object], *, append: bool, last: bool) -> None:
         """Store an artifact, or a further piece of it. Raises as `say`."""
         await self.put(tasks.artifact_update(self.task, artifact, append=append, last=last))
 
-    async def put(self, event: Event) -> None:
+    async def put(self, event: Event, *, force: bool = False) -> None:
         """Store any change that an A2A StreamResponse can say. Raises as `say`."""
         async with self._turn:
             if self.settled.is_set():
@@ -103,7 +103,7 @@ class Execution:
                 raise Conflict(
                     f"task {self.id} is {self.state.value}: it cannot be {record.state.value} next"
                 )
-            await self.write(self, record)
+            await self.write(self, record.fitting() if force else record)
             if record.state.terminal or record.state.interrupted:
                 self.settled.set()
 

@@ -64,6 +64,22 @@ class TaskRecord:
         after = apply(self.task, event, heard=heard)
         return replace(self, **{"task": after, "event": event, "released": False, **changes})
 
+    def fitting(self) -> TaskRecord:
+        """This record; if the task has no room for it, one that says less.
+
+        That a task goes on, or is over, matters more than a line of text or, at its end, than what it held, which its
+        earlier records still say.
+        """
+        try:
+            self.encode()
+        except MessageTooLarge:
+            status = {key: value for key, value in self.task["status"].items() if key != "message"}
+            if self.state.terminal:
+                kept = {key: self.task[key] for key in ("id", "contextId", "status")}
+                return replace(self, task=kept)
+            return replace(self, task={**self.task, "status": status})
+        return self
+
     def subject(self, worker: str) -> str:
         """Where it is stored."""
         return subjects.task(worker, self.id, self.state.value)

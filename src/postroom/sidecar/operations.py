@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.a2a.engine import TaskEngine
+from postroom.a2a.execution import Execution
 from postroom.a2a.tasks import text_artifact
-from postroom.errors import InvalidInput, PostroomError
+from postroom.errors import InvalidInput, MessageTooLarge, PostroomError
 from postroom.protocol.tasks import TaskState
 from postroom.protocol.text import one_line
 from postroom.sidecar.adapters import (
@@ -166,7 +167,18 @@ class Operations:
             text = action.text
             if isinstance(action, Canceled):
                 text = text or execution.cancel_reason
-            await execution.say(_STATES[type(action)], text)
+            await self._say(execution, _STATES[type(action)], text)
+
+    async def _say(self, execution: Execution, state: TaskState, text: str) -> None:
+        try:
+            await execution.say(state, text)
+        except MessageTooLarge as error:
+            if state is not TaskState.WORKING:
+                # An agent that does not read its errors thinks that it is done with the task.
+                done = state is TaskState.COMPLETED or state.interrupted
+                state = TaskState.FAILED if done else state
+                await execution.say(state, f"its last word is too large: {error}", force=True)
+            raise
 
     async def cancel_task(self, action: CancelTask) -> dict[str, Any]:
         """End a task that the agent asked for; returns it as it is then.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 from postroom.a2a.records import TaskRecord
 from postroom.a2a.tasks import agent_message, apply, status_update
 from postroom.bus.port import BusAdmin, MessageBusProvider
-from postroom.errors import LostUpdate, MessageTooLarge
+from postroom.errors import LostUpdate
 from postroom.observe import get_logger
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.tasks import TaskState, chain, chain_headers
@@ -33,7 +32,7 @@ def ended(row: TaskRow, state: TaskState, why: str, at: float) -> TaskRecord:
     """
     task = json.loads(row.snapshot)
     event = status_update(task, state, at, agent_message(task, why))
-    record = TaskRecord(
+    return TaskRecord(
         apply(task, event),
         row.request,
         row.requester,
@@ -41,14 +40,7 @@ def ended(row: TaskRow, state: TaskState, why: str, at: float) -> TaskRecord:
         row.attempt,
         row.lost,
         CONTROL_PLANE,
-    )
-    try:
-        record.encode()
-    except MessageTooLarge:
-        # No room for one more line: that it is over matters more than what it held, which its events still say.
-        bare = {"id": task["id"], "contextId": task["contextId"], "status": record.task["status"]}
-        return replace(record, task=bare)
-    return record
+    ).fitting()
 
 
 class Chain:
