@@ -13,7 +13,7 @@ from postroom.a2a.messages import ROLE_USER, text_message, text_of
 from postroom.a2a.records import MAX_TASK_BYTES
 from postroom.a2a.tasklog import AttemptLost
 from postroom.a2a.tasks import answer_in, artifacts_of, status_text, text_artifact
-from postroom.errors import Conflict, LostUpdate, MessageTooLarge
+from postroom.errors import Conflict, LostUpdate, MessageTooLarge, NotFound
 from postroom.protocol import subjects
 from postroom.protocol.tasks import TaskState, chain_headers, task_id
 from tests.a2a.desk import Script, done, running_desk
@@ -199,6 +199,26 @@ async def test_who_is_overtaken_stops_and_writes_no_more(rig: Rig) -> None:
         assert await new.text(task) == "done"
         assert await new.log.states(task) == ["submitted", "working", "working", "completed"]
         assert await new.log.stored(task) == 4
+
+
+async def test_what_is_said_before_a_task_was_handed_over_does_not_touch_it(rig: Rig) -> None:
+    said: list[asyncio.Task[None]] = []
+
+    async def fail_the_present_one() -> None:
+        await desk.engine.execution().say(TaskState.FAILED, "meant for another one")
+
+    def changed() -> None:
+        if desk.engine.executions:  # its `working` record is not stored yet
+            said.append(asyncio.create_task(fail_the_present_one()))
+
+    async with running_desk(rig, changed=changed) as desk:
+        task = await desk.ask("do it")
+        await desk.log.until(task, TaskState.COMPLETED)
+
+        [early] = await asyncio.gather(*said, return_exceptions=True)
+        assert isinstance(early, NotFound)
+        assert await desk.log.states(task) == ["submitted", "working", "completed"]
+        assert await desk.log.stored(task) == 3
 
 
 async def test_nothing_follows_a_final_state(rig: Rig) -> None:

@@ -121,12 +121,16 @@ class TaskEngine:
     def execution(self, task: str = "") -> Execution:
         """The task with that id, if it is being worked on; "" for the one that has begun last.
 
+        What an executor says before it was handed a task is about another one: it would end a task that
+        nobody has read, and its record would race with the one that says that the attempt begins.
+
         Raises:
             NotFound: there is none.
         """
-        if not task and self._executions:
-            return self.executions[-1]
-        found = self._executions.get(task)
+        begun = {found.id: found for found in self._executions.values() if found.begun}
+        if not task and begun:
+            return next(reversed(begun.values()))
+        found = begun.get(task)
         if found is None:
             named = f"task {task[:64]!r} is not" if task else "no task is"
             raise NotFound(f"{named} being worked on here")
@@ -294,6 +298,7 @@ class TaskEngine:
         self._changed()
         try:
             if await self._begin(execution, waiting):
+                execution.begun = True
                 await self._execute(execution)
         except LostUpdate as error:
             _log.warning("task %s is somebody else's now: %s", waiting.id, error)

@@ -29,6 +29,7 @@ class Execution:
         sequence: of that record.
         write: stores the next one.
         heard: what the agent is told now if it has begun before: the answer to its question; None at a (new) start.
+        begun: that the attempt begins is stored; before, nothing can be said of it.
         canceling: somebody wants it to end.
         settled: the task waits for an answer, or has ended.
         lost: another writer has taken it away.
@@ -38,6 +39,7 @@ class Execution:
     sequence: int
     write: Write = field(repr=False)
     heard: Message | None = None
+    begun: bool = False
     canceling: bool = False
     cancel_reason: str = ""
     settled: asyncio.Event = field(default_factory=asyncio.Event)
