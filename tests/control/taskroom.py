@@ -173,7 +173,7 @@ class Hand:
 
 @dataclass
 class TaskRoom:
-    """The parts of a control plane that has tasks."""
+    """The parts of a control plane that has tasks; `hindered` is what keeps workers from theirs, by uid."""
 
     rig: Rig
     database: Database
@@ -184,6 +184,7 @@ class TaskRoom:
     office: TaskOffice
     api: httpx2.AsyncClient
     site: Site
+    hindered: dict[str, str]
 
     @property
     def fold(self) -> Fold:
@@ -260,6 +261,7 @@ async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
         await migrate(database)
         room = await _mailroom(rig, database)
         requests = Requests(rig.core, rig.admin, database)
+        hindered: dict[str, str] = {}
         office = TaskOffice(
             rig.core,
             database,
@@ -267,6 +269,7 @@ async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
             room.chain,
             requests,
             running=cards.as_workers.running,
+            hindrance=lambda uid: hindered.get(uid, ""),
         )
         pages = YellowPages(room.directory, cards.as_workers, cards.registry)
         verbs = TaskVerbs(office, database, cards.as_workers, partial(_tasks_folded, room))
@@ -281,7 +284,16 @@ async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
             url = f"http://{site.host}"
             async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=SECONDS) as api:
                 yield TaskRoom(
-                    rig, database, cards, room.owner, room.directory, room, office, api, site
+                    rig,
+                    database,
+                    cards,
+                    room.owner,
+                    room.directory,
+                    room,
+                    office,
+                    api,
+                    site,
+                    hindered,
                 )
             room.changes.close()
         await services.close()

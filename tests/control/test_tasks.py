@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from postroom.a2a.messages import text_of
+from postroom.control.roster import hindrance
 from postroom.protocol.envelope import Envelope
+from postroom.protocol.presence import WorkerState
 from postroom.protocol.tasks import TaskState, task_id
 from postroom.store import tasks as store
 from tests.control.taskroom import task_room
@@ -64,8 +66,30 @@ async def test_the_detail_says_how_a_task_stands(tmp_path: Path):
         assert [await detail(one), await detail(two)] == ["which one? A or B", "next"]
         await alice.say(one["id"], TaskState.FAILED, "no idea\nat all")
         assert await detail(one) == "no idea"
+        room.hindered[alice.uid] = "has failed (exit code 1)"
+        assert await detail(two) == "@alice has failed (exit code 1): it waits"
         alice.end()
         assert await detail(two) == "@alice is offline: it waits"
+
+
+@pytest.mark.parametrize(
+    "state, detail, said",
+    [
+        (WorkerState.FAILED, "exit code 1", "has failed (exit code 1)"),
+        (WorkerState.EXITED, "", "has ended"),
+        (
+            WorkerState.STALLED,
+            "it does not read its input",
+            "is stalled (it does not read its input)",
+        ),
+        (WorkerState.WORKING, "reading", ""),
+        (WorkerState.IDLE, "", ""),
+    ],
+)
+def test_what_keeps_an_agent_from_its_tasks_is_what_its_worker_says(
+    state: WorkerState, detail: str, said: str
+):
+    assert hindrance(state, detail) == said
 
 
 @pytest.mark.requirement("task-skill-chosen")

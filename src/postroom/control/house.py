@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from postroom.control.mailroom import Mailroom, open_mailroom
 from postroom.control.presence import PresenceBoard
 from postroom.control.principals import Gate
 from postroom.control.registry import Registry
-from postroom.control.roster import Roster
+from postroom.control.roster import Roster, hindrance, state_of
 from postroom.control.services import AgentServices
 from postroom.control.statefile import Announcement
 from postroom.control.taskverbs import FOLD_DEADLINE, TaskVerbs
@@ -39,6 +40,7 @@ from postroom.protocol.ids import CONTROL_PLANE
 from postroom.sandbox.canary import Roost
 from postroom.settings import Settings, folder_for_sockets
 from postroom.store.agents import Agent
+from postroom.store.workers import RUNNING
 from postroom.tasks.office import TaskOffice
 from postroom.tasks.requests import Requests
 
@@ -90,7 +92,13 @@ class House:
         pages = YellowPages(room.directory, workers, registry)
         requests = Requests(room.bus, room.admin, room.database, space=room.space)
         tasks = TaskOffice(
-            room.bus, room.database, room.changes, room.chain, requests, running=workers.running
+            room.bus,
+            room.database,
+            room.changes,
+            room.chain,
+            requests,
+            running=workers.running,
+            hindrance=partial(_hindrance, workers, presence),
         )
         verbs = TaskVerbs(tasks, room.database, workers, partial(_tasks_folded, room))
         services = AgentServices(room, settings, trust, pages, verbs)
@@ -212,3 +220,8 @@ async def _alert(bus: NatsBus, kind: str, text: str) -> None:
         await raise_alert(bus, Alert(text, kind))
     except PostroomError as error:
         log.error("an alert could not be raised: %s: %s", text, error)
+
+
+def _hindrance(workers: Workers, presence: PresenceBoard, uid: str) -> str:
+    run, said = workers.run_of(uid), presence.of(uid)
+    return hindrance(*state_of(RUNNING, run, said, time.time()))

@@ -143,3 +143,13 @@ def state_of(
     if now - said.at > FRESH:
         return WorkerState.UNKNOWN, f"silent for {now - said.at:.0f} s"
     return said.state, said.detail
+
+
+def hindrance(state: WorkerState, detail: str) -> str:
+    """Why a worker in that state does nothing for its tasks, "" if it does or that is not known."""
+    why = {
+        WorkerState.FAILED: "has failed",
+        WorkerState.EXITED: "has ended",
+        WorkerState.STALLED: "is stalled",
+    }.get(state, "")
+    return f"{why} ({detail})" if why and detail else why

@@ -32,7 +32,7 @@ from postroom.store.tasks import TaskHead, TaskRow
 from postroom.tasks import views
 from postroom.tasks.chain import Chain, ended
 from postroom.tasks.requests import Requests
-from postroom.tasks.views import Running, TaskEvent, TaskView
+from postroom.tasks.views import Hindrance, TaskEvent, TaskView
 
 FOLD_WAIT = 2.0
 """Seconds that a call waits for a record to be folded, so that its answer shows it."""
@@ -55,6 +55,7 @@ class TaskOffice:
         chain: ends tasks.
         requests: stores what is asked for.
         running: whether a worker runs.
+        hindrance: why a worker that runs does nothing for its tasks, "" if nothing is known to keep it.
         clock: seconds since the epoch.
         new_id: makes ids of messages.
     """
@@ -67,7 +68,8 @@ class TaskOffice:
         chain: Chain,
         requests: Requests,
         *,
-        running: Running,
+        running: Callable[[str], bool],
+        hindrance: Hindrance = lambda _: "",
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
@@ -77,6 +79,7 @@ class TaskOffice:
         self._chain = chain
         self._requests = requests
         self._running = running
+        self._kept_by = hindrance
         self._clock = clock
         self._new_id = new_id
 
@@ -173,14 +176,14 @@ class TaskOffice:
                 limit=limit,
                 before=before,
             )
-            return views.listed(connection, heads, self._running)
+            return views.listed(connection, heads, self._hindrance)
 
         return await self._database.read(find)
 
     async def attention(self) -> list[TaskView]:
         """The tasks that wait for somebody to say something, the oldest request first."""
         return await self._database.read(
-            lambda c: views.listed(c, store.interrupted(c), self._running)
+            lambda c: views.listed(c, store.interrupted(c), self._hindrance)
         )
 
     async def events(self, ref: str, *, after: int = 0, limit: int = PAGE) -> list[TaskEvent]:
@@ -227,7 +230,9 @@ class TaskOffice:
                 row
             )  # to cancel twice is to cancel once (A2A 1.0, section 3.1.5)
         if row.final:
-            raise Conflict(f"the task is {row.state} already")
+            raise Conflict(
+                f"the task is {row.state} already", remedy=f"postroom task show {row.id[:8]}"
+            )
         for _ in range(CANCEL_TRIES):
             if row.final:
                 break
@@ -256,7 +261,10 @@ class TaskOffice:
             raise InvalidInput("an answer needs a text")
         row = await self.find(ref)
         if not TaskState(row.state).interrupted:
-            raise Conflict(f"the task is {row.state}: it waits for no answer")
+            raise Conflict(
+                f"the task is {row.state}: it waits for no answer",
+                remedy=f"postroom task show {row.id[:8]}",
+            )
         said = text_message(self._new_id(), text, role=ROLE_USER, context_id=row.context_id)
         message = {**said, "taskId": row.id}
         self._check_answer(row, message)
@@ -301,4 +309,7 @@ class TaskOffice:
         return await self._database.read(lambda c: store.task_by_id(c, task))
 
     async def _show(self, row: TaskRow) -> TaskView:
-        return await self._database.read(lambda c: views.whole(c, row, self._running))
+        return await self._database.read(lambda c: views.whole(c, row, self._hindrance))
+
+    def _hindrance(self, worker: str) -> str:
+        return self._kept_by(worker) if self._running(worker) else "is offline"

@@ -23,8 +23,8 @@ from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 MAX_DETAIL = 300
 """Characters of the line that says how a task stands."""
 
-Running = Callable[[str], bool]
-"""Whether the worker with that uid runs."""
+Hindrance = Callable[[str], str]
+"""Why a worker does nothing for its tasks now, such as `is offline`; "" if nothing is known to keep it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,17 +141,19 @@ class TaskEvent:
         }
 
 
-def listed(connection: Connection, heads: Sequence[TaskHead], running: Running) -> list[TaskView]:
+def listed(
+    connection: Connection, heads: Sequence[TaskHead], hindrance: Hindrance
+) -> list[TaskView]:
     """The tasks as lists show them, in their order, without artifacts."""
     known = parties(connection, (uid for head in heads for uid in (head.worker, head.requester)))
     ahead = _ahead(connection, heads)
-    return [_view(head, known, _detail(head, known, ahead, running)) for head in heads]
+    return [_view(head, known, _detail(head, known, ahead, hindrance)) for head in heads]
 
 
-def whole(connection: Connection, row: TaskRow, running: Running) -> TaskView:
+def whole(connection: Connection, row: TaskRow, hindrance: Hindrance) -> TaskView:
     """One task with all that its worker has said and made."""
     known = parties(connection, (row.worker, row.requester))
-    detail = _detail(row, known, _ahead(connection, [row]), running)
+    detail = _detail(row, known, _ahead(connection, [row]), hindrance)
     task = json.loads(row.snapshot)
     view = _view(row, known, detail)
     return replace(view, status_text=status_text(task), artifacts=artifacts_of(task))
@@ -199,14 +201,14 @@ def _before(other: TaskHead, head: TaskHead) -> bool:
 
 
 def _detail(
-    head: TaskHead, known: dict[str, Party], ahead: dict[str, int], running: Running
+    head: TaskHead, known: dict[str, Party], ahead: dict[str, int], hindrance: Hindrance
 ) -> str:
     state = TaskState(head.state)
     if head.final or state.interrupted:
         return one_line(head.said.partition("\n")[0] if head.final else head.said, MAX_DETAIL)
     nick = known[head.worker].nick or head.worker
-    if not running(head.worker):
-        return f"@{nick} is offline: it waits"
+    if why := hindrance(head.worker):
+        return one_line(f"@{nick} {why}: it waits", MAX_DETAIL)
     if not head.seq:
         return f"@{nick} has not taken it yet"
     if state is TaskState.WORKING:
