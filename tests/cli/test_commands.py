@@ -41,11 +41,11 @@ def test_status_lists_first_what_needs_attention(postroom: Run, standin: Standin
     ]
     standin.answer(
         "GET /v1/status",
-        status(*workers, deadletters=2, inbox=3, alerts=[{"text": "help", "from": BOB}]),
+        status(*workers, deadletters=2, inbox=3, alerts=[{"text": "help", "from": BOB}] * 2),
     )
     lines = postroom("status").out.splitlines()
     assert "you are @alice" in lines[0]
-    assert lines[1] == "alert: @bob: help"
+    assert lines[1] == "alert: @bob: help (2 times)"
     assert lines[2] == "unread messages to you: 3 (postroom inbox)"
     assert lines[3] == "dead letters: 2 (postroom deadletters list)"
     assert [line.split()[0] for line in lines[5:]] == ["@broken", "@stuck", "@idler", "@halted"]

@@ -198,6 +198,20 @@ def test_a_reader_that_goes_away_makes_no_noise(standin: Standin, tmp_path: Path
         assert int(told.read()) == PIPE_CLOSED
 
 
+def test_output_without_room_ends_with_10_and_one_line(standin: Standin, tmp_path: Path):
+    standin.answer("GET /v1/status", status(worker("bob")))
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            command("status", "--state", str(tmp_path)),
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=LIMIT,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (10, b"postroom: there is no room for the output\n")
+
+
 def test_an_error_text_cannot_act_on_the_terminal(postroom: Run, standin: Standin):
     hostile = problem("not-found", "gone\x1b]0;owned\x07 \x9b31m\u202e", "x\x1b[2J")
     standin.answer("POST /v1/workers/bob/stop", hostile, 404)

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.cli.output import Cell, ago, block, columns, print_table
+from postroom.cli.waiting import said_if_slow
 
 
 @pytest.mark.parametrize(
@@ -40,3 +43,31 @@ def test_a_cell_fills_its_column_and_stays_on_its_line(text: str, width: int):
 def test_wide_letters_keep_the_columns_straight(capsys: pytest.CaptureFixture[str]):
     print_table(("A", "B"), [[Cell("日本"), Cell("x")], [Cell("abc"), Cell("y")]])
     assert capsys.readouterr().out == "A     B\n日本  x\nabc   y\n"
+
+
+@pytest.mark.parametrize(
+    "terminal, row",
+    [
+        (True, "1  a long detail with many words  and a secon…\n"),
+        (False, "1  a long detail with many words  and a second one\n"),
+    ],
+)
+def test_a_table_is_cut_to_the_terminal_and_never_in_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool, row: str
+):
+    monkeypatch.setenv("COLUMNS", "46")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    cells = [Cell("1"), Cell("a long detail with many words"), Cell("and a second one")]
+    print_table(("N", "TASK", "DETAIL"), [cells], cut=("DETAIL", "TASK"))
+    assert capsys.readouterr().out.splitlines(keepends=True)[1] == row
+
+
+def test_what_is_waited_for_is_said_if_it_takes_long(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    with said_if_slow("never said"):
+        pass
+    monkeypatch.setattr("postroom.cli.waiting.SLOW", 0.0)
+    with said_if_slow("waiting ...") as timer:
+        timer.join()
+    assert capsys.readouterr().err == "waiting ...\n"

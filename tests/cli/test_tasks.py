@@ -358,6 +358,22 @@ def test_a_long_history_is_read_page_by_page(postroom: Run, standin: Standin):
     assert asked == ["0", "200"]
 
 
+def test_a_result_that_nobody_reads_changes_nothing_about_how_it_ended(
+    standin: Standin, tmp_path: Path
+):
+    failed = task(state="failed", final=True, seq=8, artifacts=[artifact("half")])
+    played(standin, failed, change(8, "failed", final=True))
+    words = command("task", "watch", TASK, "--state", str(tmp_path))
+    done = subprocess.run(
+        ["bash", "-c", '"$@" >&-', "bash", *words],
+        env=environment(),
+        stderr=subprocess.PIPE,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (11, b"failed\n")
+
+
 # ── cancel, answer ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -368,6 +384,14 @@ def test_cancel_says_how_the_task_ended(postroom: Run, standin: Standin):
     assert (ended.status, ended.out) == (0, "ab12cd34 canceled\n")
     assert standin.requests[-1].body["reason"] == "no more"
     assert json.loads(postroom("task", "cancel", "ab12cd34", "--json").out) == canceled
+
+
+def test_cancel_says_that_the_agent_had_to_be_ended(postroom: Run, standin: Standin):
+    text = "the agent did not stop within 5 s and was ended"
+    canceled = task(state="canceled", final=True, seq=9, status_text=text)
+    standin.answer("POST /v1/tasks/ab12cd34/cancel", canceled)
+    ended = postroom("task", "cancel", "ab12cd34")
+    assert (ended.out, ended.err) == ("ab12cd34 canceled\n", f"{text}\n")
 
 
 def test_a_cancel_that_the_agent_has_not_confirmed_ends_with_9(postroom: Run, standin: Standin):

@@ -72,6 +72,17 @@ async def test_the_detail_says_how_a_task_stands(tmp_path: Path):
         assert await detail(two) == "@alice is offline: it waits"
 
 
+async def test_a_cancel_needs_no_body(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        alice = await room.worker("alice", start=False)
+        view = await room.delegate("@alice", "one")
+
+        answer = await room.api.post(f"/v1/tasks/{view['id']}/cancel")
+
+        assert (answer.status_code, answer.json()["state"]) == (200, "canceled")
+        assert alice.uid == answer.json()["worker"]["uid"]
+
+
 @pytest.mark.parametrize(
     "state, detail, said",
     [

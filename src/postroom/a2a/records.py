@@ -105,7 +105,7 @@ class TaskRecord:
         if len(task) > MAX_TASK_BYTES:
             raise MessageTooLarge(
                 f"the task would have {len(task)} bytes, the limit is {MAX_TASK_BYTES}",
-                remedy="write large results into a file and name it",
+                remedy="put what is large into a file and name it",
             )
         event = b"" if self.event is None else b',"event":' + _json(self.event)
         return _json(head)[:-1] + b',"task":' + task + event + b"}"

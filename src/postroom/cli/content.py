@@ -31,5 +31,8 @@ def _read_input() -> str:
 
     content = sys.stdin.buffer.read(MAX_ENVELOPE_BYTES + 1)
     if len(content) > MAX_ENVELOPE_BYTES:
-        raise MessageTooLarge(f"the text is over the limit of {MAX_ENVELOPE_BYTES} bytes")
+        raise MessageTooLarge(
+            f"the text is over the limit of {MAX_ENVELOPE_BYTES} bytes",
+            remedy="put what is large into a file and name it",
+        )
     return content.decode(errors="replace").rstrip("\n")

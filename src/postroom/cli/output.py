@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import time
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -12,6 +14,9 @@ from typing import Any
 import click
 
 from postroom.protocol.text import one_line, printable
+
+NARROWEST = 12
+"""Columns that a column of a table keeps in a narrow terminal."""
 
 
 def print_json(value: object) -> None:
@@ -30,7 +35,7 @@ class Cell:
 
     def padded(self, width: int) -> str:
         """The text, safe and styled, filled up to `width` columns."""
-        text = one_line(self.text)
+        text = shortened(one_line(self.text), width)
         filling = " " * (width - columns(text))
         if not (self.colour or self.bold or self.dim):
             return text + filling
@@ -45,12 +50,35 @@ def columns(text: str) -> int:
     return len(text) + wide - combining
 
 
-def print_table(head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-    """Print rows under a head, each column as wide as its widest cell."""
+def shortened(text: str, width: int) -> str:
+    """`text`, its end replaced by an ellipsis if it takes more than `width` columns."""
+    if columns(text) <= width:
+        return text
+    while text and columns(text) >= width:
+        text = text[:-1]
+    return text + "…"
+
+
+def print_table(
+    head: Sequence[str], rows: Iterable[Sequence[Cell]], *, cut: Sequence[str] = ()
+) -> None:
+    """Print rows under a head, each column as wide as its widest cell.
+
+    Args:
+        head: titles.
+        rows: a cell for each title.
+        cut: titles of columns that are made narrower, the first ones first, where a terminal has no room for all.
+    """
     lines = [[Cell(title, dim=True) for title in head], *rows]
     widths = [
         max(columns(one_line(cell.text)) for cell in column) for column in zip(*lines, strict=True)
     ]
+    if sys.stdout is not None and sys.stdout.isatty():
+        excess = sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns
+        for number in (head.index(title) for title in cut):
+            saved = max(0, min(excess, widths[number] - NARROWEST))
+            widths[number] -= saved
+            excess -= saved
     for line in lines:
         cells = (cell.padded(width) for cell, width in zip(line, widths, strict=True))
         click.echo("  ".join(cells).rstrip())

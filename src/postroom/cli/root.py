@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import click
 from postroom import __version__
 from postroom.cli.lazy import LazyGroup
 from postroom.cli.options import state_option
-from postroom.errors import PostroomError, exit_code
+from postroom.errors import EnvironmentFault, PostroomError, exit_code
 from postroom.protocol.text import one_line
 
 SUMMARIES = {
@@ -77,6 +78,11 @@ class Root(LazyGroup):
             return result
         except BrokenPipeError as error:
             raise PipeClosedError from error
+        except OSError as error:
+            if error.errno != errno.ENOSPC or error.filename is not None:
+                raise
+            _discard_output()
+            raise EnvironmentFault("there is no room for the output") from error
 
 
 def _configure(ctx: click.Context, **_: object) -> None:
@@ -120,10 +126,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except PipeClosedError:
-        # The interpreter flushes at its end, which would fail again and say so.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return PIPE_CLOSED
     return result if isinstance(result, int) else 0
+
+
+def _discard_output() -> None:
+    """The interpreter flushes at its end, which would fail again and say so."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def report(error: PostroomError) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -20,6 +21,22 @@ if TYPE_CHECKING:
 
 MILESTONES = ("delivered", "seen", "answered")
 DEFAULT_TIMEOUT = 120.0
+
+
+SLOW = 1.0
+"""Seconds after which a person wants to know what a command waits for."""
+
+
+@contextmanager
+def said_if_slow(text: str) -> Generator[threading.Timer]:
+    """Say on standard error what is waited for, if it takes longer than `SLOW`."""
+    timer = threading.Timer(SLOW, click.echo, (text,), {"err": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield timer
+    finally:
+        timer.cancel()
 
 
 def wait_options(help_text: str) -> Callable[[Decorated], Decorated]:
@@ -97,8 +114,7 @@ def await_milestone(
     if not as_json:
         click.echo(printable(answer["text"]) if answer else receipt_line(mail))
     if answer:
-        sys.stdout.flush()  # `seen` is said after it was shown
-        client.mark_seen(answer["id"])
+        client.mark_seen(answer["id"])  # after it was shown: click writes at once
 
 
 def receipt_line(mail: Mail) -> str:

@@ -156,7 +156,7 @@ def resolve(connection: Connection, org: str, ref: str) -> Agent:
     else:
         agent = agents.agent_by_nick(connection, org, ref.removeprefix("@"))
     if agent is None or agent.retired or agent.org != org:
-        raise UnknownRecipient(f"nobody is called {ref!r}", remedy="postroom status lists all")
+        raise UnknownRecipient(f"nobody is called {ref!r}", remedy="postroom agents lists all")
     return agent
 
 

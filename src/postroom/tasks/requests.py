@@ -89,7 +89,10 @@ class Requests:
         if not text.strip():
             raise InvalidInput("a task needs a text that says what is to be done")
         if worker.kind == "human":
-            raise InvalidInput(f"@{worker.nick} is a person: people are given messages, not tasks")
+            raise InvalidInput(
+                f"@{worker.nick} is a person: people are given messages, not tasks",
+                remedy=f"postroom send @{worker.nick} TEXT",
+            )
         if len(request.skill) > MAX_SKILL or len(context) > MAX_CONTEXT:
             raise InvalidInput("the name of the skill or the context is too long")
         now = self._clock()

@@ -27,7 +27,7 @@ def command(skill: str, as_json: bool) -> None:
     if as_json:
         print_json({"agents": found})
     elif found:
-        print_table(HEAD, [_row(agent) for agent in found])
+        print_table(HEAD, [_row(agent) for agent in found], cut=("DESCRIPTION", "SKILLS"))
     else:
         click.echo(f"nobody has the skill {one_line(skill, 80)}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -53,10 +54,15 @@ def _print(status: Status, now: float) -> None:
         f" org {one_line(status['org'])}, you are @{one_line(me.get('nick', '?'))}"
     )
     _print_attention(status.get("attention", []))
-    for alert in status["alerts"]:
-        if isinstance(alert, dict) and alert.get("kind") == QUESTION:
-            continue  # an open question stands above, an answered one needs nobody
-        click.echo(f"{click.style('alert:', fg='red')} {_alert(alert)}")
+    # An open question stands above, an answered one needs nobody.
+    alerts = Counter(
+        _alert(alert)
+        for alert in status["alerts"]
+        if not (isinstance(alert, dict) and alert.get("kind") == QUESTION)
+    )
+    for text, times in alerts.items():
+        again = f" ({times} times)" if times > 1 else ""
+        click.echo(f"{click.style('alert:', fg='red')} {text}{again}")
     if status.get("inbox"):
         click.echo(f"unread messages to you: {status['inbox']} (postroom inbox)")
     if status["deadletters"]:
@@ -66,7 +72,7 @@ def _print(status: Status, now: float) -> None:
         click.echo("no workers (postroom spawn TEMPLATE)")
         return
     workers = sorted(status["workers"], key=_urgency)
-    print_table(HEAD, [_row(worker, now) for worker in workers])
+    print_table(HEAD, [_row(worker, now) for worker in workers], cut=("DETAIL", "TASK"))
 
 
 def _print_attention(tasks: list[Task]) -> None:

@@ -13,6 +13,7 @@ from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import address, block, clock, print_json, print_table
 from postroom.cli.tasks.following import follow, timeout_option
 from postroom.cli.tasks.lines import HEAD, Updates, answer_hint, colour_of, is_question, row, short
+from postroom.cli.waiting import said_if_slow
 from postroom.errors import RequestTimeout
 from postroom.protocol.tasks import TaskState
 from postroom.protocol.text import one_line
@@ -75,7 +76,7 @@ def list_(everything: bool, worker: str, wanted: str | None, limit: int, as_json
         print_json({"tasks": found})
     elif found:
         now = time.time()
-        print_table(HEAD, [row(task, now) for task in found])
+        print_table(HEAD, [row(task, now) for task in found], cut=("DETAIL", "TASK"))
     else:
         click.echo("no open tasks (all: postroom task list --all)" if open_only else "no tasks")
 
@@ -119,10 +120,15 @@ def watch(ref: str, timeout: float | None, as_json: bool) -> int:
 def cancel(ref: str, reason: str, as_json: bool) -> None:
     """Have an agent stop working on a task.
 
-    The exit status is 9 if the agent has not stopped yet.
+    An agent that works on it has 5 s to stop, then its program is ended. The exit status is 9 if the task has
+    not ended yet.
     """
-    with connect() as client:
-        task = client.cancel_task(ref, reason=reason)
+    try:
+        with connect() as client, said_if_slow("waiting for the agent to stop ..."):
+            task = client.cancel_task(ref, reason=reason)
+    except KeyboardInterrupt:
+        click.echo(f"\nthe agent was asked to stop: postroom task watch {short(ref)}", err=True)
+        raise click.Abort from None
     if as_json:
         print_json(task)
     if not task["final"]:
@@ -133,6 +139,8 @@ def cancel(ref: str, reason: str, as_json: bool) -> None:
         )
     if not as_json:
         click.echo(f"{short(task['id'])} {one_line(task['state'])}")
+        if task["status_text"]:
+            click.echo(one_line(task["status_text"], 300), err=True)
 
 
 @command.command("answer", short_help="Answer the question that a task waits with.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import time
 from collections.abc import Generator
@@ -105,7 +104,6 @@ class _JsonLines:
 
     def change(self, event: Any) -> None:
         click.echo(json.dumps(event, ensure_ascii=True))
-        sys.stdout.flush()
 
     def end(self, task: Task) -> None:
         self.change(task)
@@ -142,7 +140,6 @@ class _Terminal:
                 name = one_line(artifact["name"] or artifact["id"], 60)
                 click.echo(f"artifact {name} ({number} of {len(results)}):", err=True)
             click.echo(printable(artifact["text"]).rstrip("\n"))
-            sys.stdout.flush()  # in order with what goes to standard error
 
 
 def _as_result(text: str) -> list[Artifact]:

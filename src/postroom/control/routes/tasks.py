@@ -75,8 +75,9 @@ def router(context: Context) -> APIRouter:
         return StreamingResponse(updates, media_type="text/event-stream", headers=headers)
 
     @routes.post("/{task}/cancel")
-    async def cancel(task: str, body: CancelBody) -> dict[str, Any]:
-        view = await tasks.cancel(task, me, reason=body.reason, timeout=body.timeout)
+    async def cancel(task: str, body: CancelBody | None = None) -> dict[str, Any]:
+        wish = body or CancelBody()
+        view = await tasks.cancel(task, me, reason=wish.reason, timeout=wish.timeout)
         return view.as_json()
 
     @routes.post("/{task}/answer")
