@@ -82,7 +82,10 @@ class Delegations:
             if entry.get("uid") != self._own
         ]
         if not found:
-            raise NotFound(f"no agent has the skill {action.skill[:80]!r}")
+            raise NotFound(
+                f"no other agent has the skill {action.skill[:80]!r}",
+                remedy="postroom-agent agents lists skills",
+            )
         chosen = next((entry for entry in found if entry.get("online")), found[0])
         return Sender(str(chosen["uid"]), str(chosen["nick"]), str(chosen.get("kind", "worker")))
 

@@ -33,6 +33,14 @@ def text_field(record: Mapping[str, Any], key: str, default: str | None = None) 
     return value
 
 
+def words_field(record: Mapping[str, Any], key: str) -> str:
+    """A text that says something."""
+    value = text_field(record, key)
+    if not value.strip():
+        raise InvalidInput(f"{key!r} is empty")
+    return value
+
+
 def name_field(record: Mapping[str, Any], key: str, limit: int = MAX_NAME) -> str:
     """A text of at most `limit` characters, "" where it is missing."""
     value = text_field(record, key, "")
@@ -63,7 +71,7 @@ def task_field(record: Mapping[str, Any], default: str | None = None) -> str:
     if value == default:
         return value
     if TASK_ID.fullmatch(value) is None:
-        raise InvalidInput("'task' has to be the id of a task")
+        raise InvalidInput("'task' has to be the whole id of a task")
     return value
 
 

@@ -30,6 +30,7 @@ from postroom.sidecar.adapters.fields import (
     ref_field,
     task_field,
     text_field,
+    words_field,
 )
 
 
@@ -62,7 +63,7 @@ def _make_reject(record: Mapping[str, Any]) -> Reject:
 
 
 def _make_ask(record: Mapping[str, Any]) -> AskInput:
-    return AskInput(task_field(record, ""), text_field(record, "text"), ref_field(record))
+    return AskInput(task_field(record, ""), words_field(record, "text"), ref_field(record))
 
 
 def _make_canceled(record: Mapping[str, Any]) -> Canceled:
@@ -89,7 +90,7 @@ def make_delegate(record: Mapping[str, Any]) -> Delegate:
     return Delegate(
         to=to,
         skill=skill,
-        text=text_field(record, "text"),
+        text=words_field(record, "text"),
         key=key_field(record),
         stream=flag_field(record, "stream"),
         context=name_field(record, "context"),
@@ -105,4 +106,4 @@ def make_cancel_task(record: Mapping[str, Any]) -> CancelTask:
 
 def make_answer_task(record: Mapping[str, Any]) -> AnswerTask:
     """The `answer_task` in a record."""
-    return AnswerTask(task_field(record), text_field(record, "text"), ref_field(record))
+    return AnswerTask(task_field(record), words_field(record, "text"), ref_field(record))
