@@ -23,6 +23,7 @@ $(BIN)/pip:
 	$(PYTHON) -m venv $(VENV)
 
 $(STAMP): pyproject.toml requirements/build.txt requirements/base.txt requirements/dev.txt | $(BIN)/pip
+	@echo "installing what requirements/ pins; the first time this takes about a minute"
 	$(PIP) install --quiet --require-hashes -r requirements/build.txt -r requirements/dev.txt
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -16,7 +16,9 @@ import httpx2
 
 from postroom.a2a.records import TaskRecord
 from postroom.a2a.tasks import (
+    Message,
     agent_message,
+    answer_update,
     apply,
     artifact_update,
     status_update,
@@ -126,6 +128,15 @@ class Hand:
             return TaskRecord(apply(record.task, event), record.request, record.requester)
 
         return await self._store(task, refused)
+
+    async def answered(self, task: str, answer: Message) -> TaskRecord:
+        """It goes on with an answer."""
+
+        def heard(record: TaskRecord) -> TaskRecord:
+            event = answer_update(record.task, time.time(), answer)
+            return record.then(event, heard=answer)
+
+        return await self._store(task, heard)
 
     async def make(self, task: str, text: str, name: str = "result") -> TaskRecord:
         """An artifact."""

@@ -285,6 +285,27 @@ async def test_an_answer_reaches_the_worker_that_asked(tmp_path: Path):
 
 
 @pytest.mark.requirement("task-answer-stored")
+async def test_of_two_answers_the_one_that_was_not_taken_is_refused(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        alice, task = await taken(room)
+        await alice.say(task, TaskState.INPUT_REQUIRED, "A or B?")
+
+        async with asyncio.TaskGroup() as tasks:
+            both = [
+                tasks.create_task(room.post(f"/{task}/answer", text=text)) for text in ("A", "B")
+            ]
+            _, told = await alice.next()
+            await alice.next()
+            assert isinstance(told, Input)
+            await alice.answered(task, told.message)
+
+        views = [done.result() for done in both]
+        assert sorted(str(view.get("code", "")) for view in views) == ["", "conflict"]
+        (refused,) = [view for view in views if "code" in view]
+        assert refused["detail"].startswith("somebody else has answered before")
+
+
+@pytest.mark.requirement("task-answer-stored")
 async def test_an_answer_to_a_worker_that_is_offline_waits_for_its_next_start(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice, task = await taken(room)

@@ -73,7 +73,13 @@ class Dispatch:
             )
         counts = await self._office.open_counts()
         worker, _ = min(
-            having, key=lambda found: (not found[1], counts.get(found[0].uid, 0), found[0].nick)
+            having,
+            key=lambda found: (
+                bool(self._office.hindrance(found[0].uid)),
+                not found[1],
+                counts.get(found[0].uid, 0),
+                found[0].nick,
+            ),
         )
         if key:
             self._chosen[requester, key] = worker.uid

@@ -16,7 +16,7 @@ from functools import partial
 
 from postroom.a2a.messages import ROLE_USER, text_message
 from postroom.a2a.records import TaskRecord
-from postroom.a2a.tasks import Message, status_update
+from postroom.a2a.tasks import Message, answer_in, status_update
 from postroom.bus.port import MessageBusProvider
 from postroom.errors import Conflict, InvalidInput, LostUpdate, NotFound, RequestTimeout
 from postroom.folding.changes import Changes, of_task
@@ -176,14 +176,14 @@ class TaskOffice:
                 limit=limit,
                 before=before,
             )
-            return views.listed(connection, heads, self._hindrance)
+            return views.listed(connection, heads, self.hindrance)
 
         return await self._database.read(find)
 
     async def attention(self) -> list[TaskView]:
         """The tasks that wait for somebody to say something, the oldest request first."""
         return await self._database.read(
-            lambda c: views.listed(c, store.interrupted(c), self._hindrance)
+            lambda c: views.listed(c, store.interrupted(c), self.hindrance)
         )
 
     async def events(self, ref: str, *, after: int = 0, limit: int = PAGE) -> list[TaskEvent]:
@@ -252,7 +252,7 @@ class TaskOffice:
 
         Raises:
             NotFound: there is no such task.
-            Conflict: several begin with `ref`, or it waits for nothing.
+            Conflict: several begin with `ref`, it waits for nothing, or another answer was taken before this one.
             InvalidInput: an empty text.
             MessageTooLarge: nothing was answered.
             RequestTimeout, BusDisconnected, StreamFull: perhaps not answered; answer again.
@@ -270,13 +270,24 @@ class TaskOffice:
         self._check_answer(row, message)
         told = priority.encode(Input(row.id, message))
         await self._bus.publish(subjects.priority(row.worker, by), told)
+        running = self._running(row.worker)
+        if running and (await self._past(row)).seq > row.seq:
+            await self._check_taken(row, text)
+            return await self.get(row.id)
         view = await self.get(row.id)
-        if view.seq != row.seq:
-            return view  # taken already
         nick = view.worker.nick
         on_its_way = f"the answer is on its way to @{nick}"
         waits = f"@{nick} is offline: the answer waits for its next start"
-        return replace(view, detail=on_its_way if self._running(row.worker) else waits)
+        return replace(view, detail=on_its_way if running else waits)
+
+    async def _check_taken(self, row: TaskRow, text: str) -> None:
+        """Raise `Conflict` if what followed the question of `row` was somebody else's answer."""
+        (next_one,) = await self._database.read(lambda c: store.events_of(c, row.id, row.seq, 1))
+        taken = answer_in(json.loads(next_one.event)) if next_one.event else ""
+        if taken and taken != text:
+            raise Conflict(
+                "somebody else has answered before", remedy=f"postroom task show {row.id[:8]}"
+            )
 
     def _check_answer(self, row: TaskRow, message: Message) -> None:
         """Raise `MessageTooLarge` if the task's next record could not hold the answer."""
@@ -309,7 +320,8 @@ class TaskOffice:
         return await self._database.read(lambda c: store.task_by_id(c, task))
 
     async def _show(self, row: TaskRow) -> TaskView:
-        return await self._database.read(lambda c: views.whole(c, row, self._hindrance))
+        return await self._database.read(lambda c: views.whole(c, row, self.hindrance))
 
-    def _hindrance(self, worker: str) -> str:
+    def hindrance(self, worker: str) -> str:
+        """Why a worker does nothing for its tasks now, "" if nothing is known to keep it."""
         return self._kept_by(worker) if self._running(worker) else "is offline"
