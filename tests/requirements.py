@@ -104,6 +104,10 @@ _LISTED: dict[str, dict[str, str]] = {
         "cli-task-json-lines": "With `--json` each change of a task is one line of JSON.",
         "cli-task-answered": "`task answer` answers the question of a task.",
         "cli-status-attention": "`status` shows first which tasks wait for the person, then what each worker does.",
+        "task-kill-ends-once":
+            "Whatever is killed in mid-task, the task ends once, and the person sees every attempt.",
+        "task-kill-requester-told":
+            "A worker that asked for a task learns what became of it, whatever is killed meanwhile.",
         "task-lease-free": "A start of a worker takes over only what no living start holds.",
         "task-open-fresh": "What a start is told of its tasks is what the log says at that moment.",
         "task-seen-by-parties": "On the bus a task is known to its worker and its requester, and to nobody else.",

@@ -107,6 +107,10 @@ class Agent:
         """Ask for the end: `run` returns after the agent had its time to end by itself."""
         self._stop.set()
 
+    async def stopping(self) -> None:
+        """Wait until the end was asked for."""
+        await self._stop.wait()
+
     async def run(self, host: AgentHost, grace: float) -> None:
         """Start the agent, again and again as the policy says; returns when it will not run any more."""
         try:

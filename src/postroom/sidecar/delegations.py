@@ -12,8 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from postroom.a2a.messages import text_of
+from postroom.a2a.tasklog import StoredTask
 from postroom.a2a.tasks import artifacts_of
-from postroom.errors import InvalidInput, NotFound, PostroomError
+from postroom.errors import (
+    BusDisconnected,
+    InvalidInput,
+    NoResponders,
+    NotFound,
+    PostroomError,
+    RequestTimeout,
+)
 from postroom.observe import get_logger
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.priority import Update
@@ -24,6 +32,7 @@ from postroom.sidecar.directory import Directory
 from postroom.sidecar.keys import Key
 from postroom.sidecar.ledger import Ledger
 from postroom.sidecar.outgoing import Draft, Outgoing
+from postroom.sidecar.wire import backoff
 
 REMEMBERED = 4096
 """Delegated tasks whose last news are remembered."""
@@ -34,12 +43,18 @@ UNTOLD = 64
 _log = get_logger(__name__)
 
 
+class Untold(PostroomError):
+    """There is no agent to read the news; a later start of the worker has one. Internal to the sidecar."""
+
+
 @dataclass(slots=True)
 class _Delegation:
+    """`told`: sequence of the last news that the agent has read; `turn`: one after the other."""
+
     ref: Any = None
-    sequence: int = 0
-    final: bool = False
+    told: int = 0
     news: asyncio.Event = field(default_factory=asyncio.Event)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Delegations:
@@ -102,30 +117,37 @@ class Delegations:
         sent = await self._outgoing.message(draft, key)
         task = task_id(worker.uid, self._own, sent)
         self._remember(task).ref = action.ref
-        return Delegated(sent, task, worker)
+        return Delegated(sent, task, worker, again=key.repeatable)
 
     async def tell(self, update: Update) -> None:
-        """Hand news to the agent; returns when it has read them. Old news are left out."""
+        """Hand news to the agent; returns when it has read them. Old news are left out.
+
+        Raises:
+            Untold: the worker is being stopped; its next start is to tell.
+        """
         known = self._remember(update.task)
-        if update.sequence <= known.sequence:
-            return
-        known.sequence, known.final = update.sequence, update.state.terminal
         known.news.set()
         known.news = asyncio.Event()
         if "task" not in update.update and self._untold >= UNTOLD:
             return
         self._untold += 1
         try:
-            worker = await self._directory.describe(update.worker)
-            await self._hand_over(_news(update, worker, known.ref))
-        except AgentGone:
-            _log.info("there is no agent to read the news of task %s", update.task)
+            # The same news may come again while the agent does not read: they are done with when it has read them.
+            async with known.turn:
+                if update.sequence > known.told:
+                    worker = await self._directory.describe(update.worker)
+                    await self._hand_over(_news(update, worker, known.ref))
+                    known.told = update.sequence
         finally:
             self._untold -= 1
 
     async def _hand_over(self, record: dict[str, Any]) -> None:
         while True:
-            session = await self._agent.running()
+            try:
+                session = await self._agent.running()
+            except AgentGone as error:
+                await self._agent.stopping()
+                raise Untold("no agent has read the news") from error
             try:
                 await session.hand_over(record)
             except BrokenPipeError:
@@ -136,12 +158,11 @@ class Delegations:
     async def recall(self, task: str, worker: Sender, ref: Any) -> dict[str, Any] | None:
         """What to tell an agent that asks again for a task that has ended or asks already; None if it has not.
 
-        It may have been told before, and have forgotten it when it was started anew.
+        It may have been told before, and have forgotten it when it was started anew. A control plane that is away is
+        waited for.
         """
-        try:
-            stored = await self._ledger.get(task)
-        except PostroomError as error:
-            _log.info("what became of task %s is not known: %s", task, error)
+        stored = await self._stored(task)
+        if stored is None:
             return None
         record = stored.record
         if not (record.state.terminal or record.state.interrupted):
@@ -156,6 +177,19 @@ class Delegations:
             {"task": record.task},
         )
         return _news(update, worker, ref)
+
+    async def _stored(self, task: str) -> StoredTask | None:
+        failures = 0
+        while True:
+            try:
+                return await self._ledger.get(task)
+            except (NoResponders, RequestTimeout, BusDisconnected) as error:
+                failures += 1
+                _log.warning("what became of task %s is not known yet: %s", task, error)
+                await asyncio.sleep(backoff(failures))
+            except PostroomError as error:
+                _log.info("what became of task %s is not known: %s", task, error)
+                return None
 
     async def view(self, task: str, *, wait: bool, timeout: float) -> dict[str, Any]:
         """A task as people are shown it; with `wait` when it is settled, at most `timeout` seconds.

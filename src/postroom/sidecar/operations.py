@@ -282,7 +282,7 @@ class Operations:
             case Delegate():
                 done = await self.delegate(action)
                 session.tell(_delegated(action, done))
-                if action.key:
+                if done.again:
                     return await self._delegations.recall(done.task, done.worker, action.ref)
             case CancelTask():
                 await self.cancel_task(action)

@@ -242,11 +242,15 @@ class AnswerTask:
 
 @dataclass(frozen=True, slots=True)
 class Delegated:
-    """A request for a task is stored: `id` is the message's, `worker` is who will do it."""
+    """A request for a task is stored: `id` is the message's, `worker` is who will do it.
+
+    `again`: it may have been asked for before, so whatever became of it may have been told before.
+    """
 
     id: str
     task: str
     worker: Sender
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
