@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,13 +19,14 @@ from tests.e2e.conftest import PostRoom
 
 # Each task is "<kind> <name>", and `notes` in the workspace holds what was done of it.
 #   quick    is done at once
+#   slow     takes up to a second
 #   hold     waits for the file go-<name>, and stops when it is canceled
 #   ask      asks, and is done with the answer
 #   pass     has @helper do the rest of the text, and is done when that is
 #   keep     the same, but waits for the file go-<name> when it was told
 #   quit     ends the program
 AGENT = """
-import json, os, pathlib, queue, sys, threading, time
+import json, os, pathlib, queue, random, sys, threading, time
 
 passed, mine, canceled = {}, {}, set()
 lines = queue.Queue()
@@ -81,6 +83,9 @@ while True:
         task = line["id"]
         note("begins " + name)
         if kind == "quick":
+            finish(task, name)
+        elif kind == "slow":
+            time.sleep(random.uniform(0.0, 0.8))
             finish(task, name)
         elif kind == "hold":
             hold(task, name)
@@ -170,12 +175,9 @@ class Chronicle:
             yield f"task {self.id} has {self.ends} ends: {self.states}"
 
 
-def chronicles(room: PostRoom) -> dict[str, Chronicle]:
-    """Everything that is in TASKS, by task."""
-    return asyncio.run(_read(room))
-
-
-async def _read(room: PostRoom) -> dict[str, Chronicle]:
+@asynccontextmanager
+async def log_of(room: PostRoom) -> AsyncGenerator[NatsAdmin]:
+    """The log of a post room that runs."""
     credential = Trust.load_or_create(room.state / "keys").core_credential()
     bus = await NatsBus.connect(
         room.server["nats_url"],
@@ -184,16 +186,26 @@ async def _read(room: PostRoom) -> dict[str, Chronicle]:
         sign=credential.sign,
         name="test",
     )
-    found: dict[str, Chronicle] = {}
     try:
-        async for message in NatsAdmin(bus).replay("TASKS"):
+        yield NatsAdmin(bus)
+    finally:
+        await bus.close()
+
+
+def chronicles(room: PostRoom) -> dict[str, Chronicle]:
+    """Everything that is in TASKS, by task."""
+    return asyncio.run(_read(room))
+
+
+async def _read(room: PostRoom) -> dict[str, Chronicle]:
+    found: dict[str, Chronicle] = {}
+    async with log_of(room) as admin:
+        async for message in admin.replay("TASKS"):
             said = parse_task_subject(message.subject)
             assert said is not None, message.subject
             worker, task, state = said
             chronicle = found.setdefault(task, Chronicle(worker, task))
             chronicle.records.append((message, TaskRecord.decode(message.payload), state))
-    finally:
-        await bus.close()
     return found
 
 

@@ -22,7 +22,8 @@ from postroom.client.http import Client
 from postroom.client.records import Mail
 from postroom.errors import PostroomError
 from tests.e2e.conftest import PostRoom, until
-from tests.e2e.processes import Process, agent_of, below, living, sidecar_of
+from tests.e2e.processes import living
+from tests.e2e.reaper import KINDS, Reaper
 
 CLERK = """
 import json, sys
@@ -70,11 +71,8 @@ command = ["sed", "-u", "s/^/printed: /"]
 adapter = "text"
 """
 WORKERS = ("clerk", "courier", "printer")
-KINDS = ("sandbox", "sidecar", "agent", "nats", "control")
 MESSAGES = 240
 SETTLING = 90.0
-CRASHES_BORNE = 4
-"""Crashes of nats-server in a minute with which a post room stays up (`postroom.bus.supervisor`), less one."""
 
 
 @dataclass(slots=True)
@@ -131,60 +129,6 @@ def _submit(client: Client, order: Order) -> str:
     if order.to[0] == "#":
         return client.post(order.to, order.key, key=order.key)["id"]
     return client.send(order.to, order.key, key=order.key, **order.options)["id"]
-
-
-@dataclass(slots=True)
-class Reaper:
-    """Kills one thing at a time, and does what a person does about it."""
-
-    room: PostRoom
-    rng: random.Random
-    kinds: tuple[str, ...]
-    killed: Counter[str] = field(default_factory=Counter)
-    seen: set[Process] = field(default_factory=set)
-    crashes: list[float] = field(default_factory=list)
-
-    def strike(self) -> None:
-        kind = self.rng.choice(self.kinds)
-        worker = self.rng.choice(WORKERS)
-        self.note()
-        server = self.room.server
-        if kind == "nats" and not self._bearable():
-            return
-        if kind in ("nats", "control"):
-            victim = living().get(server["nats_pid" if kind == "nats" else "pid"])
-        else:
-            victim = self._inside(kind, worker)
-        if victim is None:
-            return
-        victim.kill()
-        self.killed[kind] += 1
-        if kind == "control":
-            self.room.up()
-        elif kind in ("sandbox", "sidecar"):
-            self.room.run("restart", worker)
-
-    def note(self) -> None:
-        """Remember every process of the post room, to ask for it after the end."""
-        everything = living()
-        pid = self.room.server["pid"]
-        self.seen |= {everything[pid], *below(pid)}
-
-    def _bearable(self) -> bool:
-        now = time.monotonic()
-        self.crashes = [at for at in self.crashes if now - at < 60.0]
-        if len(self.crashes) >= CRASHES_BORNE:
-            return False
-        self.crashes.append(now)
-        return True
-
-    def _inside(self, kind: str, worker: str) -> Process | None:
-        pid = self.room.worker(worker)["pid"]
-        if pid is None:
-            return None
-        if kind == "sandbox":
-            return living().get(pid)
-        return sidecar_of(pid) if kind == "sidecar" else agent_of(pid)
 
 
 def _staff(room: PostRoom) -> None:
@@ -285,7 +229,7 @@ def _endure(room: PostRoom, seed: int, kinds: tuple[str, ...]) -> None:
     room.up()
     _staff(room)
     person = Person(room, random.Random(f"{seed} person"))
-    reaper = Reaper(room, random.Random(f"{seed} reaper"), kinds)
+    reaper = Reaper(room, random.Random(f"{seed} reaper"), WORKERS, kinds)
     sending = threading.Thread(target=person.work)
     sending.start()
     while not person.done.wait(reaper.rng.uniform(0.2, 2.0)):
