@@ -21,6 +21,7 @@ from postroom.store import tasks
 from postroom.store.database import Connection, Database
 from postroom.store.migrate import migrate
 from postroom.store.schema import PROJECTION, agents
+from postroom.store.tasks import TaskRow
 from postroom.tasks import clerk as module
 from postroom.tasks.chain import ended
 from tests.mail.desk import BACKENDS, SECONDS, running
@@ -181,6 +182,30 @@ async def test_a_task_for_nobody_has_failed_with_the_reason(tmp_path: Path, back
         await desk.settled()
         assert [update.state for update in await desk.updates(ann.uid)] == [TaskState.FAILED]
         assert (await desk.mail(row.request, State.DEAD)).state is State.DEAD
+
+
+@pytest.mark.requirement("task-hopeless-ended")
+async def test_a_removed_workers_last_word_that_is_folded_in_that_moment_hides_no_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with open_desk(tmp_path) as desk:
+        ann, bob = await desk.worker("ann"), await desk.worker("bob")
+        row = await desk.taken(bob, await desk.ask(ann, bob.uid))
+        await desk.mail(row.request, State.SEEN)
+        await desk.settled()
+        append, said = desk.chain.append, []
+
+        async def late(before: TaskRow, record: TaskRecord) -> int:
+            if not said:
+                said.append(await desk.write(bob, row, WORKING, "stopped"))
+                await desk.settled()
+            return await append(before, record)
+
+        monkeypatch.setattr(desk.chain, "append", late)
+        await desk.directory.retire(bob.uid)
+        await desk.task_clerk.end_hopeless()
+
+        assert (await desk.final(row.id)).said == "the worker was removed"
 
 
 @pytest.mark.requirement("task-hopeless-ended")

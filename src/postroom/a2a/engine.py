@@ -173,11 +173,14 @@ class TaskEngine:
 
     async def _adopt(self, task: str) -> None:
         """A task that has begun before: go on with it if nobody else does."""
-        stored = await self._source.get(task)
+        self._go_on(await self._source.get(task))
+
+    def _go_on(self, stored: StoredTask, why: str = "") -> None:
         state = stored.record.state
         if state.terminal or state.interrupted or not stored.free:
             return
-        self._queue(Waiting(task, stored, begun=state is TaskState.WORKING))
+        begun = state is TaskState.WORKING
+        self._queue(Waiting(stored.record.id, stored, begun=begun, why=why), first=bool(why))
 
     def recover(self, task: str, state: TaskState) -> None:
         """Take over a task that this worker left when it ended; in the order of their requests."""
@@ -308,6 +311,14 @@ class TaskEngine:
             if not self._executions:
                 self._idle.set()
             self._changed()
+        if execution.lost:
+            await self._look_again(execution)
+
+    async def _look_again(self, execution: Execution) -> None:
+        """Somebody else has written; if that was an earlier write of ours, nobody else goes on with the task."""
+        stored = await self._fetch(execution.id)
+        if stored is not None and stored.sequence > execution.sequence:
+            self._go_on(stored, "its records were not known")
 
     async def _begin(self, execution: Execution, waiting: Waiting) -> bool:
         """Write that the attempt begins; False if there is none."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from postroom.a2a.records import TaskRecord
@@ -114,7 +114,7 @@ class TaskLog:
             try:
                 stored = await self._bus.publish(subject, payload, metadata=headers)
             except LostUpdate:
-                return await self._own(record, after)
+                return await self._own(TaskRecord.decode(payload), after)
             except (NoResponders, RequestTimeout, BusDisconnected, Refused) as error:
                 failures += 1
                 _log.warning("a record of task %s waits: %s", record.id, error)
@@ -135,9 +135,9 @@ class TaskLog:
                 failures += 1
                 _log.warning("nobody says who wrote task %s: %s", record.id, error)
                 await asyncio.sleep(self._policy.delay(failures))
-        last = stored.record
-        # One start of a worker writes a task's records one after the other, so what follows is this very one.
-        if stored.sequence > after and last.runner == self.run and last.state is record.state:
+        # Not any record of this start: one that was cut short may have been stored, too.
+        same = replace(stored.record, event=None) == replace(record, event=None)
+        if stored.sequence > after and same:
             return stored.sequence
         raise LostUpdate(f"task {record.id} was changed by somebody else")
 

@@ -91,6 +91,7 @@ class TaskClerk:
         # Ends that were appended and are perhaps not folded yet: task to the sequence that it ended behind.
         self._ended: dict[str, int] = {}
         self._contested = False
+        self._overtaken = False
         self._alerts: dict[str, tuple[float, int]] = {}
 
     @property
@@ -138,9 +139,14 @@ class TaskClerk:
 
     async def end_hopeless(self) -> None:
         """End every open task that nobody will ever run; also when an agent was retired."""
-        self._contested = False
-        await self._end_undelivered()
-        await self._end_misdirected()
+        self._overtaken = True
+        while self._overtaken:
+            self._contested = self._overtaken = False
+            await self._end_undelivered()
+            await self._end_misdirected()
+            await self._end_orphaned()
+
+    async def _end_orphaned(self) -> None:
         after = 0
         while rows := await self._database.read(partial(tasks.orphaned, after=after)):
             for row in rows:
@@ -173,8 +179,11 @@ class TaskClerk:
         try:
             await self._chain.append(row, ended(row, state, why, self._clock()))
         except LostUpdate:
-            # Somebody else wrote. Whether that counts is known when it is folded.
+            # Somebody else wrote. Whether that counts is known when it is folded, which may have been meanwhile.
             self._contested = True
+            now = await self._database.read(lambda c: tasks.task_by_id(c, row.id))
+            if now is not None and now.seq > row.seq:
+                self._overtaken = True
             return
         self._ended[row.id] = row.seq
         if len(self._ended) > MOST_ENDED:

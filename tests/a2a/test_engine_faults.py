@@ -1,0 +1,143 @@
+"""What could leave a task open with nobody working on it: writes cut short, no room, cancels between two steps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.a2a.execution import Execution
+from postroom.a2a.records import MAX_TASK_BYTES
+from postroom.a2a.tasklog import AttemptLost
+from postroom.a2a.tasks import artifacts_of, text_artifact
+from postroom.bus.port import Stored
+from postroom.errors import MessageTooLarge
+from postroom.protocol.tasks import TaskState
+from tests.a2a.desk import done, running_desk
+from tests.rig import Rig, running_bus
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncGenerator[Rig]:
+    async with running_bus(tmp_path) as found:
+        yield found
+
+
+class Silent:
+    """A bus whose answer to the next publish gets lost; what is published is stored."""
+
+    def __init__(self, bus: Any) -> None:
+        self.bus = bus
+        self.uid = bus.uid
+        self.silent = False
+        self.stored = asyncio.Event()
+
+    async def publish(
+        self, subject: str, payload: bytes, *, metadata: Mapping[str, str] | None = None
+    ) -> Stored | None:
+        answer = await self.bus.publish(subject, payload, metadata=metadata)
+        if self.silent:
+            self.silent = False
+            self.stored.set()
+            await asyncio.get_running_loop().create_future()
+        return answer
+
+
+@pytest.mark.requirement("task-kill-ends-once")
+async def test_a_task_goes_on_when_a_write_of_its_own_was_cut_short(rig: Rig) -> None:
+    bus = Silent(await rig.agent())
+
+    async def script(execution: Execution) -> None:
+        if execution.attempt > 1:
+            await execution.say(TaskState.COMPLETED, "done")
+            return
+        bus.silent = True
+        artifact = text_artifact("a", "result")
+        saying = asyncio.create_task(execution.result(artifact, append=False, last=True))
+        await bus.stored.wait()
+        saying.cancel()
+        await asyncio.wait({saying})
+        await execution.say(TaskState.COMPLETED, "done")
+
+    async with running_desk(rig, script, bus=bus) as desk:  # type: ignore[arg-type]
+        task = await desk.ask("do it")
+        last = await desk.log.until(task, TaskState.COMPLETED)
+
+        assert last.lost <= 1
+        assert (await desk.log.states(task)).count("completed") == 1
+        following = await desk.ask("the next")
+        await desk.log.until(following, TaskState.COMPLETED)
+
+
+async def test_what_was_cut_short_is_not_taken_for_what_is_said_next(rig: Rig) -> None:
+    bus = Silent(await rig.agent())
+
+    async def script(execution: Execution) -> None:
+        bus.silent = execution.attempt == 1
+        saying = asyncio.create_task(execution.say(TaskState.WORKING, "a step"))
+        if execution.attempt == 1:
+            await bus.stored.wait()
+            saying.cancel()
+        await asyncio.wait({saying})
+        await execution.result(text_artifact("a", "result"), append=False, last=True)
+        await execution.say(TaskState.COMPLETED, "done")
+
+    async with running_desk(rig, script, bus=bus) as desk:  # type: ignore[arg-type]
+        task = await desk.ask("do it")
+        await desk.log.until(task, TaskState.COMPLETED)
+
+        events = [record.event or {} for _, record in await desk.log.records(task)]
+        assert sum("artifactUpdate" in event for event in events) == 1
+        assert artifacts_of((await desk.log.get(task)).record.task)
+
+
+@pytest.mark.requirement("task-kill-ends-once")
+async def test_a_task_that_has_no_room_left_is_begun_again_and_ends(rig: Rig) -> None:
+    async def fill(execution: Execution) -> None:
+        size = MAX_TASK_BYTES
+        while size:
+            try:
+                piece = text_artifact("a", "x" * size)
+                await execution.result(piece, append=True, last=False)
+            except MessageTooLarge:
+                size //= 2
+        raise AttemptLost("it has died")
+
+    async with running_desk(rig, fill) as desk:
+        task = await desk.ask("do it")
+        await desk.log.until(task, TaskState.FAILED)
+
+        attempts = [
+            r.attempt for _, r in await desk.log.records(task) if r.state.value == "working"
+        ]
+        assert sorted(set(attempts)) == [1, 2, 3]
+        desk.executor.script = done
+        following = await desk.ask("the next")
+        await desk.log.until(following, TaskState.COMPLETED)
+
+
+@pytest.mark.requirement("task-kill-ends-once")
+async def test_a_task_that_has_no_room_left_can_be_canceled(rig: Rig) -> None:
+    full = asyncio.Event()
+
+    async def fill(execution: Execution) -> None:
+        size = MAX_TASK_BYTES
+        while size:
+            try:
+                await execution.result(text_artifact("a", "x" * size), append=True, last=False)
+            except MessageTooLarge:
+                size //= 2
+        full.set()
+        await asyncio.get_running_loop().create_future()
+
+    async with running_desk(rig, fill) as desk:
+        task = await desk.ask("do it")
+        await full.wait()
+        await desk.engine.cancel(task, desk.alice, "it is too much")
+        assert (await desk.log.states(task))[-1] == "canceled"
+        assert "too much" in str((await desk.log.records(task))[-1][1].event)
