@@ -217,8 +217,12 @@ class House:
 
     async def all_acked(self) -> None:
         """Wait until the log holds nothing more for the worker. The acknowledgement itself is no message."""
+        await self.pending("INBOX", (0, 0))
+
+    async def pending(self, stream: str, wanted: tuple[int, int]) -> None:
+        """Wait until so many records for the worker are not delivered, and delivered and not acknowledged."""
         async with asyncio.timeout(PATIENCE):
-            while await self.unacked() != (0, 0):  # noqa: ASYNC110
+            while await self.rig.admin.pending(stream, self.worker) != wanted:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
     def config(self, program: str, /, **changes: Any) -> dict[str, Any]:

@@ -345,3 +345,48 @@ async def test_a_last_word_that_is_too_large_ends_the_task_all_the_same(home: Ho
 
         assert "too large" in status_text(ended.task)
         await home.task(await home.request("again"), TaskState.FAILED)
+
+
+@pytest.mark.requirement("task-kill-requester-told")
+async def test_news_that_no_agent_has_read_are_told_by_the_next_start(home: House) -> None:
+    deaf = """
+    time.sleep(60)
+    """
+    listening = """
+    for line in lines():
+        if line["type"] == "task_update":
+            say(type="post", text=line["text"])
+    """
+    said = {"task": {"status": {"message": text_message("m", "soup")}}}
+    async with home.sidecar(deaf):
+        await home.state(WorkerState.IDLE)
+        await home.news(Update("ab" * 16, home.alice.uid, "m1", 3, 1, TaskState.COMPLETED, said))
+        await home.pending("PRIORITY", (0, 1))
+    async with home.sidecar(listening):
+        await home.tap.until(home.posts)
+        await home.pending("PRIORITY", (0, 0))
+
+        assert home.posts() == ["soup"]
+
+
+@pytest.mark.requirement("task-kill-requester-told")
+async def test_news_that_come_again_are_not_done_with_before_the_agent_has_read_them(
+    home: House,
+) -> None:
+    fifo = home.fifo("go")
+    program = f"""
+    open({str(fifo)!r}).read()
+    for line in lines():
+        if line["type"] == "task_update":
+            say(type="post", text=line["text"])
+    """
+    said = {"task": {"status": {"message": text_message("m", "soup")}}}
+    update = Update("ab" * 16, home.alice.uid, "m1", 3, 1, TaskState.COMPLETED, said)
+    async with home.sidecar(program):
+        await home.state(WorkerState.IDLE)
+        await home.news(update)
+        await home.news(update)
+        await home.pending("PRIORITY", (0, 2))
+        fifo.open("w").close()
+        await home.pending("PRIORITY", (0, 0))
+        assert home.posts() == ["soup"]
