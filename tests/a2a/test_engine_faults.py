@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +13,7 @@ from postroom.a2a.execution import Execution
 from postroom.a2a.records import MAX_TASK_BYTES
 from postroom.a2a.tasklog import AttemptLost
 from postroom.a2a.tasks import artifacts_of, text_artifact
+from postroom.bus.nats import NatsBus
 from postroom.bus.port import Stored
 from postroom.errors import MessageTooLarge
 from postroom.protocol.tasks import TaskState
@@ -64,7 +65,7 @@ async def test_a_task_goes_on_when_a_write_of_its_own_was_cut_short(rig: Rig) ->
         await asyncio.wait({saying})
         await execution.say(TaskState.COMPLETED, "done")
 
-    async with running_desk(rig, script, bus=bus) as desk:  # type: ignore[arg-type]
+    async with running_desk(rig, script, bus=cast("NatsBus", bus)) as desk:
         task = await desk.ask("do it")
         last = await desk.log.until(task, TaskState.COMPLETED)
 
@@ -87,7 +88,7 @@ async def test_what_was_cut_short_is_not_taken_for_what_is_said_next(rig: Rig) -
         await execution.result(text_artifact("a", "result"), append=False, last=True)
         await execution.say(TaskState.COMPLETED, "done")
 
-    async with running_desk(rig, script, bus=bus) as desk:  # type: ignore[arg-type]
+    async with running_desk(rig, script, bus=cast("NatsBus", bus)) as desk:
         task = await desk.ask("do it")
         await desk.log.until(task, TaskState.COMPLETED)
 

@@ -57,15 +57,22 @@ class ProgramExecutor:
 
     async def execute(self, execution: Execution) -> None:
         """Hand the task over, and wait until it is settled or the program has ended."""
+        requester = execution.record.requester
+        asker = await self._directory.describe(requester)
+        answerer = await self._directory.describe(_author(execution.heard or {}, requester))
         try:
             session = await self._agent.running()
         except AgentGone as error:
             raise AttemptLost("the agent has ended and is not started again") from error
+        if execution.canceling:
+            await self.forget(execution.id)
+            return  # before the program has heard of it
+        # Nothing is awaited from `running` to here: who cancels later tells this run.
         self._sessions[execution.id] = session
         begun_before = execution.attempt > 1 or execution.heard is not None
         self._derivations[execution.id] = Derivation(f"task/{execution.id}", begun_before)
         try:
-            await self._hand_over(session, execution)
+            await self._hand_over(session, execution, asker, answerer)
             await _first(execution.settled, session.ended)
             if execution.lost:
                 # It would work on what somebody else works on.
@@ -79,16 +86,16 @@ class ProgramExecutor:
         else:
             self._agent.confirmed()
 
-    async def _hand_over(self, session: Session, execution: Execution) -> None:
+    async def _hand_over(
+        self, session: Session, execution: Execution, asker: Sender, answerer: Sender
+    ) -> None:
         asked = self._asked.pop(execution.id, None)
         heard = execution.heard
         try:
             if heard is not None and asked is session:
-                by = await self._directory.describe(_author(heard, execution.record.requester))
-                await session.say(_input(execution.id, text_of(heard), by))
+                await session.say(_input(execution.id, text_of(heard), answerer))
             else:
-                sender = await self._directory.describe(execution.record.requester)
-                await session.hand_over(_incoming(execution, sender))
+                await session.hand_over(_incoming(execution, asker))
         except BrokenPipeError:
             await _first(execution.settled, session.ended)
 
