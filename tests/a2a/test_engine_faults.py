@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from postroom.a2a.execution import Execution
+from postroom.a2a.messages import text_message
 from postroom.a2a.records import MAX_TASK_BYTES
 from postroom.a2a.tasklog import AttemptLost
 from postroom.a2a.tasks import artifacts_of, text_artifact
@@ -142,3 +143,47 @@ async def test_a_task_that_has_no_room_left_can_be_canceled(rig: Rig) -> None:
         await desk.engine.cancel(task, desk.alice, "it is too much")
         assert (await desk.log.states(task))[-1] == "canceled"
         assert "too much" in str((await desk.log.records(task))[-1][1].event)
+
+
+@pytest.mark.requirement("task-kill-ends-once")
+async def test_when_nobody_will_work_again_no_answered_task_is_left_as_if_it_was_worked_on(
+    rig: Rig,
+) -> None:
+    busy = asyncio.Event()
+
+    async def script(execution: Execution) -> None:
+        if not busy.is_set():
+            busy.set()
+            await execution.say(TaskState.INPUT_REQUIRED, "which one?")
+            return
+        await answered.wait()
+        desk.executor.gone = True
+        raise AttemptLost("exit code 0")
+
+    answered = asyncio.Event()
+    async with running_desk(rig, script) as desk:
+        asking = await desk.ask("asks")
+        await desk.log.until(asking, TaskState.INPUT_REQUIRED)
+        other = await desk.ask("is worked on")
+        await desk.log.until(other, TaskState.WORKING)
+        await desk.engine.answer(asking, desk.alice, text_message("m", "this one"))
+        answered.set()
+
+        await desk.log.until(other, TaskState.FAILED)
+        await desk.log.until(asking, TaskState.FAILED)
+
+
+@pytest.mark.requirement("task-kill-ends-once")
+async def test_an_answer_that_nobody_will_take_ends_its_task(rig: Rig) -> None:
+    async def ask(execution: Execution) -> None:
+        desk.executor.gone = len(desk.executor.begun) == 2
+        await execution.say(TaskState.INPUT_REQUIRED, "which one?")
+
+    async with running_desk(rig, ask) as desk:
+        given = [await desk.ask("one"), await desk.ask("two")]
+        for task in given:
+            await desk.log.until(task, TaskState.INPUT_REQUIRED)
+        for task in given:
+            await desk.engine.answer(task, desk.alice, text_message("m", "this one"))
+            await desk.log.until(task, TaskState.FAILED)
+            assert await desk.text(task) == "the agent has ended"

@@ -70,7 +70,11 @@ class Backlog:
 
     def begun(self) -> list[Waiting]:
         """Take out those that were worked on before."""
-        ids = [task_id for task_id, waiting in self._waiting.items() if waiting.begun]
+        ids = [
+            task_id
+            for task_id, waiting in self._waiting.items()
+            if waiting.begun or waiting.heard is not None
+        ]
         return [waiting for waiting in map(self.take, ids) if waiting is not None]
 
     def _let_go(self, waiting: Waiting) -> Waiting:

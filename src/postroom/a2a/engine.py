@@ -105,6 +105,7 @@ class TaskEngine:
         self._idle = asyncio.Event()
         self._idle.set()
         self._stopping = False
+        self._gone = ""
 
     # ── what is going on ────────────────────────────────────────────────────────────────────────────
 
@@ -235,6 +236,9 @@ class TaskEngine:
         if not record.state.interrupted:
             _log.info("task %s is %s: it waits for no answer", task, record.state.value)
             return
+        if self._gone:
+            await self._end(stored, TaskState.FAILED, self._gone)
+            return
         event = tasks.answer_update(record.task, self._now(), message)
         after = record.then(event, heard=message, runner=self._log.run)
         try:
@@ -363,6 +367,7 @@ class TaskEngine:
 
     async def _give_up(self, error: ExecutorGone) -> None:
         """Nobody will work on anything: what had begun has failed, the rest waits for the next start."""
+        self._gone = error.message
         for waiting in self._backlog.begun():
             stored = waiting.stored or await self._fetch(waiting.id)
             if stored is not None and not stored.record.state.terminal:
