@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from postroom.a2a.execution import Execution
 from postroom.a2a.messages import ROLE_USER, text_message, text_of
 from postroom.a2a.records import MAX_TASK_BYTES
 from postroom.a2a.tasklog import AttemptLost
-from postroom.a2a.tasks import answer_in, artifacts_of, status_text, text_artifact
+from postroom.a2a.tasks import answer_in, artifacts_of, new_task, status_text, text_artifact
 from postroom.errors import Conflict, LostUpdate, MessageTooLarge, NotFound
 from postroom.protocol import subjects
 from postroom.protocol.tasks import TaskState, chain_headers, task_id
@@ -90,6 +91,64 @@ async def test_the_same_request_to_a_later_start_runs_once(rig: Rig) -> None:
 
         assert second.executor.begun == []
         assert await second.log.states(task) == ["submitted", "working", "completed"]
+
+
+async def test_a_request_that_does_not_count_is_not_worked_on(rig: Rig) -> None:
+    async with running_desk(rig) as desk:
+        unseen = desk.request("nobody sees it")
+        desk.log.uncounted.add(task_id(desk.log.worker, desk.alice, unseen.request))
+        await desk.engine.accept(unseen)
+        task = await desk.ask("this one counts")
+        await desk.log.until(task, TaskState.COMPLETED)
+
+        assert desk.executor.begun == [task]
+
+
+async def ends_silently(_: Execution) -> None:
+    return
+
+
+async def test_a_task_that_fills_its_record_can_still_end(rig: Rig) -> None:
+    async with running_desk(rig, ends_silently) as desk:
+        small = desk.request("")
+        named = task_id(desk.log.worker, desk.alice, small.request)
+        room = MAX_TASK_BYTES - len(json.dumps(new_task(named, named, small.message, 0.0)))
+        message = text_message(small.request, "x" * room, role=ROLE_USER)
+        task = await desk.give(desk.request("", id=small.request, message=message))
+        await desk.log.until(task, TaskState.FAILED)
+
+        assert await desk.text(task) == "the agent ended its work without a result"
+        other = await desk.ask("the next one")
+        await desk.log.until(other, TaskState.FAILED)
+
+
+async def test_a_task_that_fills_its_record_is_begun_again_with_its_request(rig: Rig) -> None:
+    asked: list[str] = []
+
+    async def script(execution: Execution) -> None:
+        asked.append(text_of(execution.request))
+        await execution.say(TaskState.COMPLETED)
+
+    async with running_desk(rig, once(script)) as desk:
+        small = desk.request("")
+        named = task_id(desk.log.worker, desk.alice, small.request)
+        room = MAX_TASK_BYTES - len(json.dumps(new_task(named, named, small.message, 0.0))) - 200
+        message = text_message(small.request, "x" * room, role=ROLE_USER)
+        task = await desk.give(desk.request("", id=small.request, message=message))
+        await desk.log.until(task, TaskState.COMPLETED)
+
+        assert asked == ["x" * room]
+        assert desk.executor.begun == [task, task]
+
+
+async def test_a_context_that_is_too_long_is_none(rig: Rig) -> None:
+    async with running_desk(rig) as desk:
+        new = "0" * 32
+        message = text_message(new, "do it", role=ROLE_USER, context_id="x" * 250_000)
+        task = await desk.give(desk.request("", id=new, message=message))
+        await desk.log.until(task, TaskState.COMPLETED)
+
+        assert (await desk.log.get(task)).record.task["contextId"] == task
 
 
 @pytest.mark.requirement("task-queue-keeps-order")

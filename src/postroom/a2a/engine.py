@@ -23,13 +23,11 @@ from postroom.a2a.tasklog import AttemptLost, ExecutorGone, StoredTask, TaskLog,
 from postroom.a2a.tasks import Event, Message
 from postroom.client.retry import RetryPolicy
 from postroom.errors import (
-    BusDisconnected,
     Conflict,
     LostUpdate,
     MessageTooLarge,
-    NoResponders,
     NotFound,
-    RequestTimeout,
+    PostroomError,
 )
 from postroom.observe import get_logger
 from postroom.protocol.tasks import TaskState, task_id
@@ -150,15 +148,17 @@ class TaskEngine:
             return
         record = self._first(new, ask)
         try:
-            sequence = await self._log.append(record, 0)
+            await self._log.append(record, 0)
         except MessageTooLarge as error:
             record = self._refused(replace(record, task=_without_text(record.task)), error.message)
-            sequence = await self._log.append(record, 0)
+            await self._log.append(record, 0)
         except LostUpdate:
             await self._adopt(new)
             return
         if not record.state.terminal:
-            self._queue(Waiting(new, StoredTask(record, sequence)))
+            # What it holds is asked for in its turn: a request that does not count, since its sender has used
+            # its id before, is no task, and nobody could see or end what is done for it.
+            self._queue(Waiting(new))
 
     def _first(self, new: str, ask: Ask) -> TaskRecord:
         task = tasks.new_task(new, context_of(ask.message) or new, ask.message, self._now())
@@ -378,7 +378,8 @@ class TaskEngine:
         while True:
             try:
                 return await self._find(task)
-            except (NoResponders, RequestTimeout, BusDisconnected) as error:
+            except PostroomError as error:
+                # Also one that only says that too much is asked of who should answer.
                 failures += 1
                 _log.warning("task %s cannot be read: %s", task, error)
                 await asyncio.sleep(PATIENCE.delay(failures))

@@ -7,6 +7,9 @@ from typing import Any
 ROLE_USER = "ROLE_USER"
 ROLE_AGENT = "ROLE_AGENT"
 
+MAX_CONTEXT = 256
+"""Characters of a context id. It is in every snapshot of a task and in everything that is said of it."""
+
 
 def text_message(
     message_id: str, text: str, *, role: str = ROLE_AGENT, context_id: str = ""
@@ -43,6 +46,6 @@ def texts_of(holder: dict[str, Any]) -> list[str]:
 
 
 def context_of(message: dict[str, Any]) -> str:
-    """The context id of a Message, "" if it has none."""
+    """The context id of a Message, "" if it has none, or one that is too long."""
     context = message.get("contextId", "")
-    return context if isinstance(context, str) else ""
+    return context if isinstance(context, str) and len(context) <= MAX_CONTEXT else ""

@@ -229,8 +229,22 @@ class _StreamFold:
         await self._fold.persistently(lambda: self._project([d.message for d in deliveries]))
         seqs = [delivery.message.sequence for delivery in deliveries]
         for after in self._after:
-            await self._fold.persistently(partial(after.settle, seqs))
+            await self._settle(after, seqs)
         await self._fold.persistently(lambda: _ack(deliveries))
+
+    async def _settle(self, after: After, seqs: Sequence[int]) -> None:
+        try:
+            await self._fold.persistently(partial(after.settle, seqs))
+        except EnvironmentFault:
+            raise
+        except Exception:
+            # As in `_folded`: what somebody has stored must not hold up what follows from others' records.
+            log.exception("what follows from %d records of %s failed", len(seqs), self.name)
+            if len(seqs) == 1:
+                self._fold.statistics.poisoned += 1
+                return
+            for seq in seqs:
+                await self._settle(after, [seq])
 
     async def _project(self, messages: Sequence[Message]) -> None:
         fresh = {m.sequence: m for m in messages if m.sequence > self._position}

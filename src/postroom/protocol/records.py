@@ -1,7 +1,8 @@
 """Reading the JSON of a record as what it is: something that anyone may have stored.
 
 Python's reader takes more than JSON: NaN, infinities, lone surrogates. Such a value would be read here and
-break later, where it is stored, answered or shown, so it is refused at the border.
+break later, where it is stored, answered or shown, so it is refused at the border. So is what is nested deep: how
+deep Python can go depends on who calls, so what one place can read another one cannot write.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from typing import Any, NoReturn
 
 from postroom.errors import ProtocolViolation
 
+MAX_DEPTH = 64
+"""Objects and arrays within one another."""
+
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def read_record(payload: bytes) -> dict[str, Any]:
-    """The JSON object in `payload`: UTF-8, finite numbers, no lone surrogates (RFC 8259, RFC 7493 section 2).
+    """The JSON object in `payload`: UTF-8, finite numbers, no lone surrogates (RFC 8259, RFC 7493 section 2), and
+    nested `MAX_DEPTH` deep at most.
 
     Raises:
         ProtocolViolation: it is anything else.
@@ -31,6 +36,8 @@ def read_record(payload: bytes) -> dict[str, Any]:
         raise ProtocolViolation(f"not JSON: {error}") from error
     if not isinstance(record, dict):
         raise ProtocolViolation("not a JSON object")
+    if payload.count(b"{") + payload.count(b"[") > MAX_DEPTH:
+        _check_depth(record)
     return record
 
 
@@ -47,6 +54,16 @@ def instant(record: dict[str, Any], key: str) -> float:
         return float(value)
     except OverflowError as error:
         raise ProtocolViolation(f"{key} is no time") from error
+
+
+def _check_depth(record: dict[str, Any]) -> None:
+    level: list[Any] = [record]
+    for _ in range(MAX_DEPTH):
+        inside = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [value for values in inside for value in values if isinstance(value, dict | list)]
+        if not level:
+            return
+    raise ProtocolViolation(f"nested more than {MAX_DEPTH} deep")
 
 
 def _finite(text: str) -> float:

@@ -30,7 +30,8 @@ def ended(row: TaskRow, state: TaskState, why: str, at: float) -> TaskRecord:
         why: for people.
         at: seconds since the epoch.
     """
-    task = json.loads(row.snapshot)
+    # The worker may have written any context into its records, and of any length.
+    task = json.loads(row.snapshot) | {"contextId": row.context_id}
     event = status_update(task, state, at, agent_message(task, why))
     return TaskRecord(
         apply(task, event),

@@ -15,7 +15,7 @@ from functools import partial
 
 from postroom.a2a.tasks import status_update
 from postroom.bus.port import MessageBusProvider
-from postroom.errors import LostUpdate, StreamFull
+from postroom.errors import InvalidInput, LostUpdate, StreamFull
 from postroom.folding.fold import After
 from postroom.observe import get_logger
 from postroom.protocol import priority, subjects
@@ -185,6 +185,15 @@ class TaskClerk:
             if now is not None and now.seq > row.seq:
                 self._overtaken = True
             return
+        except StreamFull as error:
+            # What others sent must not wait for room in TASKS. It is tried again with what is folded next.
+            log.warning("task %s cannot be ended yet: %s", row.id, error)
+            self._contested = True
+            return
+        except InvalidInput:
+            log.exception(
+                "task %s cannot be ended", row.id
+            )  # never, so not again until the next start
         self._ended[row.id] = row.seq
         if len(self._ended) > MOST_ENDED:
             del self._ended[next(iter(self._ended))]
