@@ -77,6 +77,14 @@ async def test_a_folder_deeper_than_the_address_of_a_socket_may_be_long(tmp_path
         assert await fetch_card(deep) == b"{}"
 
 
+async def test_a_socket_of_another_kind_is_refused(tmp_path: Path):
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as other:
+        descriptor = os.open(tmp_path, os.O_PATH)
+        other.bind(f"/proc/self/fd/{descriptor}/{SOCKET}")
+        os.close(descriptor)
+        assert isinstance(await refusal(tmp_path), ProtocolViolation)
+
+
 async def test_a_link_to_a_socket_is_not_followed(tmp_path: Path):
     folder = tmp_path / "worker"
     folder.mkdir()

@@ -166,7 +166,34 @@ async def test_a_list_of_long_tasks_fits_a_message(tmp_path: Path):
 
         tasks = (await alice.ask("list"))["tasks"]
 
-        assert [(len(task["text"]), task["truncated"]) for task in tasks] == [(2000, True)] * 4
+        assert [len(task["text"]) for task in tasks] == [2000] * 4
+
+
+async def test_an_agent_that_asks_without_end_leaves_room_for_others(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        alice, eve = await room.worker("alice"), await room.worker("eve")
+        task = await asked_of(room, eve, eve)
+        await eve.take(task)
+        asked = [asyncio.create_task(eve.ask("cancel", task=task)) for _ in range(40)]
+        _, waiting = await asyncio.wait(asked, timeout=0.5, return_when="FIRST_COMPLETED")
+        assert waiting
+        async with asyncio.timeout(taskverbs.CANCEL_WAIT / 2):
+            assert await alice.ask("list") == {"tasks": []}
+
+        answers = await asyncio.gather(*asked)
+        refused = [answer for answer in answers if "error" in answer]
+        assert {answer["error"]["code"] for answer in refused} == {"request-timeout"}
+        assert len(answers) - len(refused) == 8
+
+
+async def test_a_question_that_python_cannot_read_is_answered(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        eve = await room.worker("eve")
+        deep = b'{"task":' + b"[" * 5000 + b"]" * 5000 + b"}"
+        subject = subjects.ctl(eve.uid, "tasks", "get")
+        answer = await eve.bus.request(subject, deep, timeout=SECONDS)
+
+        assert json.loads(answer.payload)["error"]["code"] == "invalid-input"
 
 
 async def test_a_task_whose_request_is_as_long_as_can_be_is_still_told(tmp_path: Path):

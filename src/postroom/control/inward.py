@@ -74,6 +74,8 @@ def _connected(folder: Path) -> Generator[socket.socket]:
         ) from error
     except NotADirectoryError as error:
         raise ProtocolViolation("the worker's state folder is no folder") from error
+    except OSError as error:  # a socket of another kind, a folder or a socket that is closed to us
+        raise ProtocolViolation(f"{SOCKET} cannot be connected to: {error.strerror}") from error
     finally:
         connection.close()
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +18,14 @@ from postroom.bus.port import Message, Subscription
 from postroom.control.mailroom import Mailroom
 from postroom.control.taskverbs import TaskVerb, TaskVerbs
 from postroom.control.yellowpages import YellowPages, bounded
-from postroom.errors import Forbidden, InvalidInput, NotFound, PostroomError, problem
+from postroom.errors import (
+    Forbidden,
+    InvalidInput,
+    NotFound,
+    PostroomError,
+    RequestTimeout,
+    problem,
+)
 from postroom.identity import jwt
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger
@@ -40,6 +49,9 @@ class Asker:
 
 
 Verb = Callable[[Asker, dict[str, Any]], Awaitable[dict[str, Any]]]
+
+MAX_AT_ONCE = 8
+"""Questions of one agent that are worked on at a time: some wait for seconds, and all agents share who answers."""
 
 MAX_HISTORY = 200
 """Posts in one answer: they must fit a message."""
@@ -71,6 +83,7 @@ class AgentServices:
         self._trust = trust
         self._pages = pages
         self._subscription: Subscription | None = None
+        self._asking: Counter[str] = Counter()
         self._verbs: dict[tuple[str, ...], Verb] = {
             ("agents", "resolve"): self._resolve,
             ("agents", "list"): self._list,
@@ -101,12 +114,26 @@ class AgentServices:
             asked = json.loads(message.payload or b"{}")
             if not isinstance(asked, dict):
                 raise InvalidInput("a request is a JSON object")
-            answer = await verb(Asker(said.sender, _user_key(message)), asked)
+            with self._turn(said.sender):
+                answer = await verb(Asker(said.sender, _user_key(message)), asked)
         except PostroomError as error:
             answer = {"error": problem(error)}
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
             answer = {"error": problem(InvalidInput(f"the request cannot be read: {error}"))}
         return json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
+
+    @contextmanager
+    def _turn(self, uid: str) -> Generator[None]:
+        if self._asking[uid] >= MAX_AT_ONCE:
+            # Of this type it is asked again in a moment.
+            raise RequestTimeout("this agent asks too much at once")
+        self._asking[uid] += 1
+        try:
+            yield
+        finally:
+            self._asking[uid] -= 1
+            if not self._asking[uid]:
+                del self._asking[uid]
 
     async def _resolve(self, _asker: Asker, asked: dict[str, Any]) -> dict[str, Any]:
         agent = await self._directory.resolve(str(asked.get("ref", "")))

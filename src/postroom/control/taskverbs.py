@@ -144,19 +144,23 @@ class TaskVerbs:
             raise RequestTimeout("the records of tasks are not folded in time") from error
 
     async def _own(self, asker: str, asked: dict[str, Any]) -> TaskRow:
-        unknown = NotFound("there is no such task of yours")
         named = _text(asked, "task")
-        try:
-            try:
-                row = await self._office.find(named)
-            except NotFound:
-                await self._fresh()  # who has just asked for a task knows of it before we do
-                row = await self._office.find(named)
-        except (Conflict, NotFound) as error:  # several, too: they may be others'
-            raise unknown from error
-        if asker not in {row.worker, row.requester}:
-            raise unknown
+        row = await self._known(asker, named)
+        if row is None:
+            # Who has just asked for a task knows of it before we do. Also where it is another's, which must not
+            # be told from none by the time that the answer takes.
+            await self._fresh()
+            row = await self._known(asker, named)
+        if row is None:
+            raise NotFound("there is no such task of yours")
         return row
+
+    async def _known(self, asker: str, named: str) -> TaskRow | None:
+        try:
+            row = await self._office.find(named)
+        except (Conflict, NotFound):  # several, too: they may be others'
+            return None
+        return row if asker in {row.worker, row.requester} else None
 
     async def _requested(self, asker: str, asked: dict[str, Any]) -> TaskRow:
         row = await self._own(asker, asked)

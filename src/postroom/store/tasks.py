@@ -30,6 +30,13 @@ BATCH = 256
 """Tasks that a question of the post office returns at most; the next one finds the rest."""
 
 
+MAX_HEAD_TEXT = 2000
+"""Characters of a request that a list shows; a page of whole ones could be hundreds of megabytes."""
+
+MAX_ASKING = 20
+"""Tasks of one worker that wait for somebody and are shown as such: nobody's questions crowd out others'."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskHead:
     """A task without its snapshot, which may be large: what a list shows.
@@ -42,7 +49,7 @@ class TaskHead:
         requested_seq: sequence of that message in INBOX.
         skill: id of the skill that was asked for, "" for any.
         stream: the requester wants to hear of every change.
-        text: of the request.
+        text: of the request, in lists its first `MAX_HEAD_TEXT` characters.
         seq: sequence in TASKS of the last record that counted, 0 before the first.
         attempt, lost, runner, released: as in that record (`a2a.records.TaskRecord`).
         said: the beginning of what was said with the present state.
@@ -106,7 +113,12 @@ class TaskEventRow:
     event: str
 
 
-_HEAD = [a2a_tasks.c[field.name] for field in fields(TaskHead)]
+_HEAD = [
+    func.substr(a2a_tasks.c.text, 1, MAX_HEAD_TEXT).label("text")
+    if field.name == "text"
+    else a2a_tasks.c[field.name]
+    for field in fields(TaskHead)
+]
 _ROW = [a2a_tasks.c[field.name] for field in fields(TaskRow)]
 _EVENT = [a2a_task_events.c[field.name] for field in fields(TaskEventRow)]
 
@@ -218,6 +230,14 @@ def open_tasks(
     return all_of(connection, TaskHead, found.limit(page(limit)))
 
 
+def turns(connection: Connection, worker: str, limit: int = 500) -> list[tuple[str, int]]:
+    """State and place (`requested_seq`) of the tasks that `open_tasks` finds, without reading what they hold."""
+    found = select(a2a_tasks.c.state, a2a_tasks.c.requested_seq)
+    found = found.where(_OPEN, a2a_tasks.c.worker == worker, a2a_tasks.c.seq > 0)
+    found = found.order_by(a2a_tasks.c.requested_seq).limit(page(limit))
+    return [(row[0], row[1]) for row in connection.execute(found)]
+
+
 def counts(connection: Connection) -> dict[str, int]:
     """How many open tasks each worker has, also those that it has not taken; those with none are left out."""
     found = select(a2a_tasks.c.worker, func.count()).where(_OPEN).group_by(a2a_tasks.c.worker)
@@ -239,9 +259,17 @@ def current(connection: Connection) -> dict[str, TaskHead]:
 
 
 def interrupted(connection: Connection) -> list[TaskHead]:
-    """Tasks that wait for somebody to say something (`MAX_PAGE` at most), the oldest request first."""
-    found = select(*_HEAD).where(_OPEN, a2a_tasks.c.state.in_(_INTERRUPTED))
-    return all_of(connection, TaskHead, found.order_by(a2a_tasks.c.requested_seq).limit(MAX_PAGE))
+    """Tasks that wait for somebody to say something (`MAX_PAGE` at most, `MAX_ASKING` of one worker), the oldest
+    request first.
+    """
+    turn = func.row_number().over(
+        partition_by=a2a_tasks.c.worker, order_by=a2a_tasks.c.requested_seq
+    )
+    asking = select(a2a_tasks.c.id, turn.label("turn"))
+    ranked = asking.where(_OPEN, a2a_tasks.c.state.in_(_INTERRUPTED)).subquery()
+    found = select(*_HEAD).join(ranked, ranked.c.id == a2a_tasks.c.id)
+    found = found.where(ranked.c.turn <= MAX_ASKING).order_by(a2a_tasks.c.requested_seq)
+    return all_of(connection, TaskHead, found.limit(MAX_PAGE))
 
 
 def undelivered_dead(
