@@ -80,14 +80,14 @@ async def test_a_second_publish_with_the_same_id_is_not_stored(pair: Pair):
 
 @pytest.mark.requirement("bus-publish-refused-typed")
 async def test_a_full_stream_refuses_and_a_retry_after_space_succeeds(pair: Pair):
-    await pair.admin.ensure_stream(replace(BY_NAME["PRIORITY"], max_messages=1))
-    subject = subjects.priority(pair.bob.uid, pair.alice.uid)
+    await pair.admin.ensure_stream(replace(BY_NAME["INBOX"], max_messages=1))
+    subject = subjects.inbox(pair.bob.uid, pair.alice.uid)
     first = await pair.alice.publish(subject, b"1", id="m1")
 
     with pytest.raises(StreamFull):
         await pair.alice.publish(subject, b"2", id="m2")
     assert first is not None
-    await pair.admin.delete("PRIORITY", first.sequence)
+    await pair.admin.delete("INBOX", first.sequence)
     retried = await pair.alice.publish(subject, b"2", id="m2")
 
     assert retried is not None

@@ -12,11 +12,28 @@ from postroom.a2a.messages import text_of
 from postroom.control.roster import hindrance
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.presence import WorkerState
+from postroom.protocol import subjects
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.streams import BY_NAME
 from postroom.protocol.tasks import TaskState, task_id
 from postroom.store import tasks as store
 from tests.control.taskroom import task_room
 
 pytestmark = pytest.mark.anyio
+
+
+async def test_a_task_can_be_canceled_while_the_priority_lane_is_full(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        alice = await room.worker("alice")
+        task = (await room.delegate("@alice"))["id"]
+        await alice.take(task)
+        await alice.say(task, TaskState.WORKING, attempt=1)
+        await room.rig.admin.ensure_stream(replace(BY_NAME["PRIORITY"], max_messages=1))
+        await room.rig.core.publish(subjects.priority(alice.uid, "postroom"), b"full")
+
+        ended = await room.post(f"/{task}/cancel")
+
+        assert (ended["state"], ended["final"]) == ("canceled", True)
 
 
 @pytest.mark.requirement("task-delegate-stored")

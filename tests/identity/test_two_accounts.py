@@ -37,6 +37,7 @@ FOREIGN_PUBLISHES = (
     subjects.inbox(ALICE, BOB),
     subjects.inbox(BOB, CONTROL_PLANE),
     subjects.priority(BOB, CAROL),
+    subjects.priority(BOB, ALICE),
     subjects.rpc(BOB, CAROL),
     subjects.receipts(BOB, CAROL),
     subjects.receipts(ALICE, BOB),
@@ -128,7 +129,6 @@ FOREIGN_SUBSCRIPTIONS = (
 
 OWN_RECORDS = (
     (subjects.inbox(BOB, ALICE), "INBOX"),
-    (subjects.priority(BOB, ALICE), "PRIORITY"),
     (subjects.receipts(BOB, ALICE), "RECEIPTS"),
     (subjects.task(ALICE, "t1", "working"), "TASKS"),
     (subjects.outbox(ALICE), "OUTBOX"),

@@ -282,7 +282,7 @@ async def test_an_answer_that_was_never_taken_is_a_letter_for_a_person_and_news_
         answer = Input(TASK, {"parts": [{"text": "the left one"}]})
         await desk.bus.publish(subjects.priority(bob.uid, "postroom"), priority.encode(update))
         await desk.bus.publish(subjects.priority(bob.uid, maria.uid), priority.encode(answer))
-        await bob.bus.publish(subjects.priority(bob.uid, bob.uid), priority.encode(forged))
+        await desk.bus.publish(subjects.priority(bob.uid, bob.uid), priority.encode(forged))
 
         async def refuse(delivery: Delivery) -> None:
             await delivery.term("no such task here")

@@ -28,7 +28,6 @@ RIGHTS = agent_permissions(OWN, ("main",))
     [
         subjects.inbox(OTHER, OWN),
         subjects.inbox(OWN, OWN),
-        subjects.priority(OTHER, OWN),
         subjects.rpc(OTHER, OWN),
         subjects.outbox(OWN),
         subjects.status(OWN),
@@ -55,6 +54,7 @@ def test_an_agent_may_publish(subject: str):
         subjects.inbox(OWN, OTHER),
         subjects.inbox(OTHER, CONTROL_PLANE),
         subjects.priority(OTHER, OTHER),
+        subjects.priority(OTHER, OWN),
         subjects.rpc(OTHER, OTHER),
         subjects.outbox(OTHER),
         subjects.status(OTHER),
@@ -160,7 +160,7 @@ def test_core_does_not_offer(subject: str):
 def test_core_offers_every_stored_subject_that_an_agent_may_publish():
     exports = tuple(each.subject for each in core_exports())
     of_agents = {stream.name: stream.subjects for stream in STREAMS}
-    for name in ("EVENTS", "DEADLETTER", "ADVISORIES"):
+    for name in ("EVENTS", "PRIORITY", "DEADLETTER", "ADVISORIES"):
         del of_agents[name]
 
     for patterns in of_agents.values():

@@ -115,9 +115,9 @@ class House:
         return found
 
     async def overtake(self, record: PriorityRecord) -> None:
-        """Something of alice's for the worker that overtakes its inbox."""
+        """Something of alice's for the worker that overtakes its inbox; the control plane stores it."""
         subject = subjects.priority(self.worker, self.alice.uid)
-        await self.alice.publish(subject, priority.encode(record))
+        await self.rig.core.publish(subject, priority.encode(record))
 
     async def news(self, update: Update) -> None:
         """News of a task from the control plane."""

@@ -71,6 +71,24 @@ async def test_who_wants_every_change_is_told_every_change(tmp_path: Path):
         assert "statusUpdate" in told[2].update
 
 
+async def test_a_worker_that_changes_its_task_without_end_does_not_fill_the_priority_lane(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "MOST_TOLD", 5000)
+    async with open_desk(tmp_path) as desk:
+        ann, bob, eve = [await desk.worker(nick) for nick in ("ann", "bob", "eve")]
+        row = await desk.taken(eve, await desk.ask(ann, eve.uid, stream=True))
+        for _ in range(10):
+            row = await desk.write(eve, row, ASKING, "?" * 1000)
+        done = await desk.write(eve, row, DONE, "42")
+        other = await desk.taken(bob, await desk.ask(ann, bob.uid))
+        asked = await desk.write(bob, other, ASKING, "which?")
+        await desk.settled()
+        told = await desk.updates(ann.uid)
+        assert len([u for u in told if u.task == row.id]) < 8
+        assert [u.sequence for u in told][-2:] == [done.seq, asked.seq]
+
+
 @pytest.mark.requirement("task-update-told")
 async def test_a_worker_cannot_make_the_control_plane_tell_of_a_task_that_nobody_asked_for(
     tmp_path: Path,
@@ -118,6 +136,29 @@ async def test_a_requester_whose_lane_is_full_holds_up_nobody_else(
         await desk.settled()
         assert await desk.updates(ann.uid) == []
         assert [update.task for update in await desk.updates(cat.uid)] == [row.id]
+
+
+async def test_an_end_that_has_no_room_in_the_log_holds_up_nobody_and_is_written_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with open_desk(tmp_path) as desk:
+        ann, eve = await desk.worker("ann"), await desk.worker("eve")
+        maria = await desk.person()
+        publish, is_full = desk.bus.publish, True
+
+        async def full(subject: str, *args: object, **fields: object) -> Stored | None:
+            if is_full and ".tasks." in subject:
+                raise StreamFull("full")
+            return await publish(subject, *args, **fields)  # ty: ignore[invalid-argument-type]
+
+        monkeypatch.setattr(desk.bus, "publish", full)
+        misdirected = await desk.ask(eve, maria.uid)
+        sent = await ann.send(eve.uid)
+        assert (await desk.mail(sent.id, State.ACCEPTED)).id == sent.id
+        is_full = False
+        row = await desk.ask(ann, eve.uid)
+        await desk.write(eve, row, TaskState.SUBMITTED)
+        assert (await desk.final(misdirected.id)).state == "rejected"
 
 
 @pytest.mark.requirement("task-receipts-follow")

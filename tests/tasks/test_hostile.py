@@ -6,6 +6,7 @@ import json
 import secrets
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,3 +75,21 @@ async def test_content_nested_as_deep_as_python_reads_does_not_stop_the_fold(tmp
             )
         await still_folds(desk)
         assert desk.fold.statistics.poisoned == 0
+
+
+async def test_what_cannot_be_told_of_one_task_does_not_stop_the_fold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with open_desk(tmp_path, "nats") as desk:
+        ann, eve = await desk.worker("ann"), await desk.worker("eve")
+        tell = desk.task_clerk._tell_requester
+
+        async def breaks(told: Any) -> None:
+            if told.task.worker == eve.uid:
+                raise ValueError("nobody foresaw this")
+            await tell(told)
+
+        monkeypatch.setattr(desk.task_clerk, "_tell_requester", breaks)
+        await desk.write(eve, await desk.ask(ann, eve.uid), TaskState.REJECTED, "no")
+        await still_folds(desk)
+        assert desk.fold.statistics.poisoned == 1

@@ -51,7 +51,7 @@ async def done_and_open(desk: TaskDesk) -> tuple[TaskRow, TaskRow]:
     held = await desk.taken(bob, await desk.ask(ann, bob.uid))
     for row in (done, held):
         said = Input(row.id, {"parts": []})
-        await ann.bus.publish(subjects.priority(bob.uid, ann.uid), priority.encode(said))
+        await desk.bus.publish(subjects.priority(bob.uid, ann.uid), priority.encode(said))
     done = await desk.write(bob, done, DONE, "42")
     await desk.settled()
     return done, held

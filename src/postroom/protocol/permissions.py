@@ -53,8 +53,9 @@ def agent_permissions(
         projects: projects it may post to, or the template that the server fills in.
     """
     publish = [
+        # Not the priority lane: the control plane alone writes there, for who may (`ctl.<own>.tasks.cancel`). It is one
+        # bounded stream that nobody reads up front, so a flood would be in the way of everybody's cancel.
         subjects.inbox("*", own),
-        subjects.priority("*", own),
         subjects.rpc("*", own),
         subjects.outbox(own),
         subjects.status(own),
@@ -94,7 +95,6 @@ def core_exports() -> tuple[Export, ...]:
     """
     stored = (
         "worker.*.inbox.*",
-        "worker.*.priority.*",
         "worker.*.outbox",
         "worker.*.status",
         "worker.*.receipts.*",

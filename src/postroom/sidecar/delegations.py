@@ -38,7 +38,7 @@ REMEMBERED = 4096
 """Delegated tasks whose last news are remembered."""
 
 UNTOLD = 64
-"""News of progress that wait for an agent that does not read; more are left out. How a task ends never is."""
+"""News that wait for an agent that does not read; more are left out. How a task ends never is."""
 
 _log = get_logger(__name__)
 
@@ -128,7 +128,8 @@ class Delegations:
         known = self._remember(update.task)
         known.news.set()
         known.news = asyncio.Event()
-        if "task" not in update.update and self._untold >= UNTOLD:
+        if not update.state.terminal and self._untold >= UNTOLD:
+            # Also a question: who asks again and again must not fill the lane that cancels come by.
             return
         self._untold += 1
         try:

@@ -50,6 +50,11 @@ MOST_ALERTS = 20
 ALERT_WINDOW = 600.0
 """A worker's questions raise so many alerts in so many seconds at most; the others are seen in the list of tasks."""
 
+MOST_TOLD = 16 * 1024 * 1024
+TOLD_WINDOW = 600.0
+"""Bytes of changes of a worker's tasks that others are told in so many seconds; beyond that, only of ends. What is told
+lies in PRIORITY, which all share, for a day."""
+
 Alert = Callable[[str, str, str], Awaitable[None]]
 """Raise an alert: kind, what it is about, text."""
 
@@ -93,6 +98,7 @@ class TaskClerk:
         self._contested = False
         self._overtaken = False
         self._alerts: dict[str, tuple[float, int]] = {}
+        self._said: dict[str, tuple[float, int]] = {}
 
     @property
     def after(self) -> dict[str, list[After]]:
@@ -222,8 +228,12 @@ class TaskClerk:
             update=_update(event, task, whole=ends),
         )
         subject = subjects.priority(task.requester, self._bus.uid)
+        payload = priority.encode(update)
+        if not state.terminal and not self._may_tell(task.worker, len(payload)):
+            log.warning("worker %s says too much; %s is not told all", task.worker, task.requester)
+            return
         try:
-            await self._bus.publish(subject, priority.encode(update))
+            await self._bus.publish(subject, payload)
         except StreamFull as error:
             # What others are told must not wait for room. The requester can still ask.
             log.warning("%s was not told of task %s: %s", task.requester, task.id, error)
@@ -245,12 +255,20 @@ class TaskClerk:
         await self._alert(ALERT, about, text)
 
     def _may_alert(self, worker: str) -> bool:
+        return self._count(self._alerts, worker, 1, ALERT_WINDOW) <= MOST_ALERTS
+
+    def _may_tell(self, worker: str, size: int) -> bool:
+        return self._count(self._said, worker, size, TOLD_WINDOW) <= MOST_TOLD
+
+    def _count(
+        self, counts: dict[str, tuple[float, int]], worker: str, more: int, window: float
+    ) -> int:
         now = self._clock()
-        began, count = self._alerts.get(worker, (now, 0))
-        if now - began >= ALERT_WINDOW:
+        began, count = counts.get(worker, (now, 0))
+        if now - began >= window:
             began, count = now, 0
-        self._alerts[worker] = began, count + 1
-        return count < MOST_ALERTS
+        counts[worker] = began, count + more
+        return count + more
 
     async def _report(self, behind: Sequence[tuple[TaskHead, State]]) -> None:
         """Append the receipts of requests: seen when the task was taken, answered when it has ended."""

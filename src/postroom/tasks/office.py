@@ -18,7 +18,14 @@ from postroom.a2a.messages import ROLE_USER, text_message
 from postroom.a2a.records import TaskRecord
 from postroom.a2a.tasks import Message, answer_in, status_update
 from postroom.bus.port import MessageBusProvider
-from postroom.errors import Conflict, InvalidInput, LostUpdate, NotFound, RequestTimeout
+from postroom.errors import (
+    Conflict,
+    InvalidInput,
+    LostUpdate,
+    NotFound,
+    RequestTimeout,
+    StreamFull,
+)
 from postroom.folding.changes import Changes, of_task
 from postroom.protocol import priority, subjects
 from postroom.protocol.envelope import TaskRequest
@@ -210,8 +217,8 @@ class TaskOffice:
     async def cancel(self, ref: str, by: str, *, reason: str = "", timeout: float) -> TaskView:
         """End a task; returns when it is final, or as it is, `timed_out`, after `timeout` seconds.
 
-        A worker that works on it is told. Where nobody does, this post room writes the end itself; if a worker begins
-        in that moment, the log says who was first.
+        A worker that works on it is told. Where nobody does, or the worker cannot be told, this post room writes the
+        end itself; if a worker begins in that moment, the log says who was first.
 
         Args:
             ref: as `find` says.
@@ -236,9 +243,7 @@ class TaskOffice:
         for _ in range(CANCEL_TRIES):
             if row.final:
                 break
-            if row.seq and self._running(row.worker):
-                told = priority.encode(Cancel(row.id, reason))
-                await self._bus.publish(subjects.priority(row.worker, by), told)
+            if row.seq and self._running(row.worker) and await self._tell(row, by, reason):
                 break
             if await self._end(row, by, reason):
                 break
@@ -294,6 +299,18 @@ class TaskOffice:
         record = TaskRecord(json.loads(row.snapshot), row.request, row.requester)
         event = status_update(record.task, TaskState.WORKING, self._clock())
         record.then(event, heard=message).encode()
+
+    async def _tell(self, row: TaskRow, by: str, reason: str) -> bool:
+        """Tell the worker to stop; False if the priority lane has no room.
+
+        Then the end is written without it: its next record is refused, and it stops.
+        """
+        told = priority.encode(Cancel(row.id, reason))
+        try:
+            await self._bus.publish(subjects.priority(row.worker, by), told)
+        except StreamFull:
+            return False
+        return True
 
     async def _end(self, row: TaskRow, by: str, reason: str) -> bool:
         """Write that the task is canceled; False if somebody has changed it meanwhile."""
