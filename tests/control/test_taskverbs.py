@@ -13,6 +13,7 @@ import pytest
 
 from postroom.a2a.messages import ROLE_USER, text_message
 from postroom.a2a.records import TaskRecord
+from postroom.a2a.tasks import new_task
 from postroom.control import taskverbs
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
@@ -184,6 +185,32 @@ async def test_an_agent_that_asks_without_end_leaves_room_for_others(tmp_path: P
         refused = [answer for answer in answers if "error" in answer]
         assert {answer["error"]["code"] for answer in refused} == {"request-timeout"}
         assert len(answers) - len(refused) == 8
+
+
+async def test_a_request_under_an_id_that_was_used_before_is_no_task_for_anybody(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        alice, eve = await room.worker("alice"), await room.worker("eve")
+        made = secrets.token_hex(16)
+        for to in (eve, alice):
+            envelope = Envelope(
+                made,
+                to.uid,
+                text_message(made, "unseen", role=ROLE_USER),
+                time.time(),
+                expects_reply=True,
+                request=TaskRequest(),
+            )
+            stored = await eve.bus.publish(subjects.inbox(to.uid, eve.uid), envelope.encode())
+            assert stored is not None
+        await room.fold.reached("INBOX", stored.sequence, SECONDS)
+        task = task_id(alice.uid, eve.uid, made)
+        first = TaskRecord(new_task(task, task, envelope.message, 0.0), made, eve.uid)
+        headers = chain_headers(alice.uid, task, 0)
+        await alice.bus.publish(first.subject(alice.uid), first.encode(), metadata=headers)
+
+        # So a sidecar, which asks before it works on it, leaves it.
+        answer = await alice.ask("get", task=task, fresh=True)
+        assert answer["error"]["code"] == "not-found"
 
 
 async def test_a_question_that_python_cannot_read_is_answered(tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import os
 import socket
@@ -46,6 +47,9 @@ from postroom.sidecar.api import LocalApi
 from postroom.sidecar.httpd import HttpServer
 from tests.sidecar.house import House as Home
 from tests.sidecar.office import OWN, Office
+
+HUGE_TOKEN = base64.urlsafe_b64encode(f'[1{"0" * 400}, "x"]'.encode()).decode()
+"""A page token with a number that is none."""
 
 pytestmark = pytest.mark.anyio
 
@@ -256,6 +260,7 @@ MESSAGE = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}
         ({"method": "ListTasks", "params": {"pageSize": 0}}, -32602),
         ({"method": "ListTasks", "params": {"pageSize": 101}}, -32602),
         ({"method": "ListTasks", "params": {"pageToken": "x"}}, -32602),
+        ({"method": "ListTasks", "params": {"pageToken": HUGE_TOKEN}}, -32602),
         ({"method": "ListTasks", "params": {"status": "done"}}, -32602),
         ({"method": "ListTasks", "params": {"statusTimestampAfter": "now"}}, -32602),
         ({"headers": {"A2A-Version": "0.3"}}, -32009),

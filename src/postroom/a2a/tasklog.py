@@ -18,6 +18,7 @@ from postroom.errors import (
     BusDisconnected,
     LostUpdate,
     NoResponders,
+    NotFound,
     PostroomError,
     ProtocolViolation,
     Refused,
@@ -131,7 +132,9 @@ class TaskLog:
             try:
                 stored = await self._source.get(record.id)
                 break
-            except (NoResponders, RequestTimeout, BusDisconnected) as error:
+            except NotFound:
+                raise
+            except PostroomError as error:
                 failures += 1
                 _log.warning("nobody says who wrote task %s: %s", record.id, error)
                 await asyncio.sleep(self._policy.delay(failures))

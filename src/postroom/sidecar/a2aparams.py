@@ -138,7 +138,7 @@ def _position(token: object) -> tuple[float, str]:
     try:
         at, task = json.loads(base64.urlsafe_b64decode(str(token)))
         return float(at), str(task)
-    except (ValueError, TypeError, RecursionError, binascii.Error) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError, binascii.Error) as error:
         raise RpcError(Code.INVALID_PARAMS, "'pageToken' is none of this server's") from error
 
 

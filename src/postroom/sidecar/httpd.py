@@ -33,7 +33,7 @@ CONNECTIONS = 128
 MAX_HEADER_BYTES = 16 * 1024
 MAX_BODY_BYTES = 2 * MAX_ENVELOPE_BYTES
 READ_TIMEOUT = 30.0
-"""Seconds for one request to arrive, and between two requests of a connection."""
+"""Seconds for one request to arrive, for its answer to be read, and between two requests of a connection."""
 
 _log = get_logger(__name__)
 
@@ -227,7 +227,12 @@ class Conversation:
             h11.EndOfMessage(),
         ):
             self._writer.write(self._connection.send(event) or b"")
-        await self._writer.drain()
+        try:
+            async with asyncio.timeout(READ_TIMEOUT):
+                await self._writer.drain()
+        except TimeoutError:
+            self._writer.transport.abort()  # who does not read must not hold a connection
+            raise
 
 
 def _request(head: h11.Request, body: bytes, abandoned: Callable[[], bool]) -> Request:

@@ -13,11 +13,8 @@ from urllib.parse import urlsplit
 from postroom.bus.nats import NatsBus
 from postroom.bus.port import Subscription
 from postroom.errors import (
-    BusDisconnected,
     InvalidInput,
-    NoResponders,
     PostroomError,
-    RequestTimeout,
     exit_code,
     leaves,
 )
@@ -193,7 +190,8 @@ async def _recover(sidecar: Sidecar) -> None:
     while True:
         try:
             found = await sidecar.ledger.recover(sidecar.engine)
-        except (NoResponders, RequestTimeout, BusDisconnected) as error:
+        except PostroomError as error:
+            # Also one that has too much to do: that others ask too much must not end this worker.
             attempt += 1
             _log.warning("it is not known yet which tasks were left: %s", error)
             await asyncio.sleep(backoff(attempt))

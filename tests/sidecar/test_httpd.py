@@ -1,0 +1,31 @@
+"""The sidecar's HTTP server and clients that do not behave."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from postroom.sidecar import httpd
+from postroom.sidecar.httpd import Answer, HttpServer, Request
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_client_that_does_not_read_its_answer_is_cut(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(httpd, "READ_TIMEOUT", 0.2)
+
+    asked = asyncio.Event()
+
+    async def answer(_: Request) -> Answer:
+        asked.set()
+        return 200, "x" * 32 * 1024 * 1024
+
+    async with HttpServer().answer_with(answer) as server:
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            async with asyncio.timeout(10):
+                await asked.wait()
+                _, holding = await asyncio.wait(set(server._connections), timeout=5)
+            assert not holding
