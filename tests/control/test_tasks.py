@@ -10,10 +10,9 @@ import pytest
 
 from postroom.a2a.messages import text_of
 from postroom.control.roster import hindrance
-from postroom.protocol.envelope import Envelope
-from postroom.protocol.presence import WorkerState
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
+from postroom.protocol.presence import WorkerState
 from postroom.protocol.streams import BY_NAME
 from postroom.protocol.tasks import TaskState, task_id
 from postroom.store import tasks as store

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from postroom.errors import InvalidInput, ProtocolViolation
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.records import MAX_DEPTH
 from postroom.protocol.tasks import TaskState, chain_headers, task_id
 from tests.mail.desk import BACKENDS
 from tests.tasks.desk import TaskDesk, following, open_desk
@@ -93,3 +96,34 @@ async def test_what_cannot_be_told_of_one_task_does_not_stop_the_fold(
         await desk.write(eve, await desk.ask(ann, eve.uid), TaskState.REJECTED, "no")
         await still_folds(desk)
         assert desk.fold.statistics.poisoned == 1
+
+
+async def test_a_task_whose_request_is_nested_as_deep_as_can_be_can_be_done(tmp_path: Path):
+    async with open_desk(tmp_path, "nats") as desk:
+        ann, bob = await desk.worker("ann"), await desk.worker("bob")
+        depth = MAX_DEPTH
+        while True:  # the deepest that is taken
+            made, payload = request(bob.uid, {"metadata": "NESTED"})
+            payload = nested(payload, depth)
+            try:
+                Envelope.decode(payload)
+                break
+            except ProtocolViolation:
+                depth -= 1
+        await ann.store(bob.uid, payload, made)
+        row = await desk.taken(bob, await desk.task(task_id(bob.uid, ann.uid, made), 0))
+        done = await desk.write(bob, row, TaskState.COMPLETED, "42")
+        await desk.settled()
+        assert [update.sequence for update in await desk.updates(ann.uid)] == [done.seq]
+
+
+async def test_what_nobody_could_read_is_not_written(tmp_path: Path):
+    async with open_desk(tmp_path) as desk:
+        ann, bob = await desk.worker("ann"), await desk.worker("bob")
+        row = await desk.ask(ann, bob.uid)
+        deep = json.loads("[" * 100 + "]" * 100)
+        record = following(row, TaskState.SUBMITTED)
+        with pytest.raises(InvalidInput, match="nested"):
+            replace(record, task=record.task | {"metadata": deep}).encode()
+        with pytest.raises(InvalidInput, match="nested"):
+            Envelope("m", bob.uid, {"metadata": deep}, 0.0).encode()

@@ -16,7 +16,7 @@ from postroom.a2a.tasks import Event, Message, Task, apply, state_of
 from postroom.errors import InvalidInput, MessageTooLarge, ProtocolViolation
 from postroom.protocol import subjects
 from postroom.protocol.ids import MESSAGE_ID, UID
-from postroom.protocol.records import read_record
+from postroom.protocol.records import TASK_DEPTH, read_record, too_deep
 from postroom.protocol.tasks import TaskState
 
 MAX_TASK_BYTES = 384 * 1024
@@ -108,7 +108,10 @@ class TaskRecord:
                 remedy="put what is large into a file and name it",
             )
         event = b"" if self.event is None else b',"event":' + _json(self.event)
-        return _json(head)[:-1] + b',"task":' + task + event + b"}"
+        payload = _json(head)[:-1] + b',"task":' + task + event + b"}"
+        if too_deep({"task": self.task, "event": self.event}, payload, TASK_DEPTH):
+            raise InvalidInput(f"the task is nested more than {TASK_DEPTH} deep")
+        return payload
 
     @classmethod
     def decode(cls, payload: bytes) -> TaskRecord:
@@ -117,7 +120,7 @@ class TaskRecord:
         Raises:
             ProtocolViolation: it is none.
         """
-        record = read_record(payload)
+        record = read_record(payload, TASK_DEPTH)
         task, event = record.get("task"), record.get("event")
         if record.get("v") != 1 or not isinstance(task, dict) or not _is_task(task):
             raise ProtocolViolation("not a task record of version 1")

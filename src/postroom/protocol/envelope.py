@@ -18,7 +18,7 @@ from typing import Any
 
 from postroom.errors import InvalidInput, InvalidName, MessageTooLarge, ProtocolViolation
 from postroom.protocol.ids import check_message_id
-from postroom.protocol.records import read_record
+from postroom.protocol.records import MAX_DEPTH, read_record, too_deep
 from postroom.protocol.times import format_time, parse_time
 
 MAX_ENVELOPE_BYTES = 512 * 1024
@@ -108,6 +108,8 @@ class Envelope:
                 f"the message has {len(encoded)} bytes, the limit is {MAX_ENVELOPE_BYTES}",
                 remedy="send a path or a summary instead",
             )
+        if too_deep(record, encoded, MAX_DEPTH):
+            raise InvalidInput(f"the message is nested more than {MAX_DEPTH} deep")
         return encoded
 
     @classmethod

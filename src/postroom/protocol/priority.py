@@ -19,7 +19,7 @@ from typing import Any
 
 from postroom.errors import ProtocolViolation
 from postroom.protocol.ids import MESSAGE_ID, UID
-from postroom.protocol.records import read_record
+from postroom.protocol.records import PRIORITY_DEPTH, read_record
 from postroom.protocol.tasks import TASK_ID, TaskState
 from postroom.protocol.text import one_line
 
@@ -100,7 +100,7 @@ def decode(payload: bytes) -> PriorityRecord:
     Raises:
         ProtocolViolation: it is none.
     """
-    record = read_record(payload)
+    record = read_record(payload, PRIORITY_DEPTH)
     task = record.get("task")
     if record.get("v") != 1 or not isinstance(task, str) or TASK_ID.fullmatch(task) is None:
         raise ProtocolViolation("not a priority record of version 1")

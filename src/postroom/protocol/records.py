@@ -15,14 +15,20 @@ from typing import Any, NoReturn
 from postroom.errors import ProtocolViolation
 
 MAX_DEPTH = 64
-"""Objects and arrays within one another."""
+"""Objects and arrays within one another, in most records."""
+
+TASK_DEPTH = MAX_DEPTH + 8
+"""In records of tasks: what a message asked for is a part of them."""
+
+PRIORITY_DEPTH = TASK_DEPTH + 8
+"""In records of PRIORITY: a task is a part of some."""
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def read_record(payload: bytes) -> dict[str, Any]:
+def read_record(payload: bytes, depth: int = MAX_DEPTH) -> dict[str, Any]:
     """The JSON object in `payload`: UTF-8, finite numbers, no lone surrogates (RFC 8259, RFC 7493 section 2), and
-    nested `MAX_DEPTH` deep at most.
+    nested `depth` deep at most.
 
     Raises:
         ProtocolViolation: it is anything else.
@@ -36,9 +42,22 @@ def read_record(payload: bytes) -> dict[str, Any]:
         raise ProtocolViolation(f"not JSON: {error}") from error
     if not isinstance(record, dict):
         raise ProtocolViolation("not a JSON object")
-    if payload.count(b"{") + payload.count(b"[") > MAX_DEPTH:
-        _check_depth(record)
+    if too_deep(record, payload, depth):
+        raise ProtocolViolation(f"nested more than {depth} deep")
     return record
+
+
+def too_deep(record: dict[str, Any], payload: bytes, depth: int) -> bool:
+    """Whether more than `depth` objects and arrays are within one another in `record`, which is `payload` as JSON."""
+    if payload.count(b"{") + payload.count(b"[") <= depth:
+        return False
+    level: list[Any] = [record]
+    for _ in range(depth):
+        inside = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [value for values in inside for value in values if isinstance(value, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 def instant(record: dict[str, Any], key: str) -> float:
@@ -54,16 +73,6 @@ def instant(record: dict[str, Any], key: str) -> float:
         return float(value)
     except OverflowError as error:
         raise ProtocolViolation(f"{key} is no time") from error
-
-
-def _check_depth(record: dict[str, Any]) -> None:
-    level: list[Any] = [record]
-    for _ in range(MAX_DEPTH):
-        inside = (each.values() if isinstance(each, dict) else each for each in level)
-        level = [value for values in inside for value in values if isinstance(value, dict | list)]
-        if not level:
-            return
-    raise ProtocolViolation(f"nested more than {MAX_DEPTH} deep")
 
 
 def _finite(text: str) -> float:
