@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks import report
 
-NAMES = ("sends", "up", "memory", "cli")
+NAMES = ("sends", "up", "memory", "cli", "tasks")
 """Each is the module of that name here, with a function `run(sheet, *, quick)`."""
 
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -7,11 +7,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
-from pathlib import Path
 
-from benchmarks.processes import MIB, descendants, memory
+from benchmarks.processes import MIB, Sandboxed, descendants, is_wall, memory
 from benchmarks.report import Sheet
-from benchmarks.room import PostRoom, post_room
+from benchmarks.room import ECHO, PostRoom, post_room
 
 BARE = "python with nats-py imported"
 SPACING = 0.4
@@ -51,24 +50,16 @@ def _compare(sheet: Sheet, rss: dict[str, list[float]], pss: dict[str, list[floa
 
 def _parts(room: PostRoom) -> dict[str, list[int]]:
     """The processes of the post room and of one idle worker."""
-    worker = room.idle_worker("idle")
+    worker = room.idle_worker("idle", ECHO)
     server = room.server
-    if worker["pid"] is None:
-        raise RuntimeError("the worker has no process")
-    inside = descendants(worker["pid"])
-    sidecar = [pid for pid, words in inside.items() if "postroom.sidecar" in words]
-    walls = [
-        pid
-        for pid, words in descendants(server["pid"]).items()
-        if words and Path(words[0]).name == "bwrap"
-    ]
-    agent = [pid for pid in inside if pid not in {*sidecar, *walls}]
+    inside = Sandboxed.below(worker["pid"])
+    walls = [pid for pid, words in descendants(server["pid"]).items() if is_wall(words)]
     return {
         "control plane": [server["pid"]],
         "nats-server": [server["nats_pid"]],
-        "idle sidecar": sidecar,
+        "idle sidecar": [inside.sidecar],
         f"its sandbox ({len(walls)} bwrap processes)": walls,
-        "its agent (sed)": agent,
+        "its agent (sed)": inside.agent,
     }
 
 

@@ -1,8 +1,9 @@
-"""Memory of processes, from procfs (proc(5))."""
+"""Memory and processor time of processes, from procfs (proc(5))."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,43 @@ def _field(pid: int, file: str, name: str) -> int | None:
         if key == name:
             return int(value.split()[0]) * KIB
     return None
+
+
+def processor_time(pid: int) -> float:
+    """Seconds of user and system time that all threads of a process have used, in steps of a clock tick (10 ms)."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    user, system = fields.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Sandboxed:
+    """The processes of one worker that do something: its sidecar, and its agent with what that has started."""
+
+    sidecar: int
+    agent: list[int]
+
+    @classmethod
+    def below(cls, pid: int | None) -> Sandboxed:
+        """Those of the worker whose process is `pid`.
+
+        Raises:
+            RuntimeError: there is no sidecar.
+        """
+        inside = {
+            each: words
+            for each, words in descendants(pid or 0).items()
+            if not is_wall(words)  # whose command line names the sidecar, too
+        }
+        sidecars = [each for each, words in inside.items() if "postroom.sidecar" in words]
+        if pid is None or len(sidecars) != 1:
+            raise RuntimeError("the worker has no sidecar")
+        return cls(sidecars[0], [each for each in inside if each not in sidecars])
+
+
+def is_wall(words: list[str]) -> bool:
+    """Whether that is the command line of a process of bubblewrap."""
+    return bool(words) and Path(words[0]).name == "bwrap"
 
 
 def descendants(root: int) -> dict[int, list[str]]:

@@ -84,9 +84,13 @@ class PostRoom:
         with self.client() as client:
             return client.stop(nick)["uid"]
 
-    def idle_worker(self, nick: str) -> Worker:
+    def idle_worker(self, nick: str, template: Path) -> Worker:
         """A new sandboxed worker, once it has said that it waits for work."""
-        self.run("spawn", str(ECHO), "--name", nick)
+        self.run("spawn", str(template), "--name", nick)
+        return self.idle(nick)
+
+    def idle(self, nick: str) -> Worker:
+        """The worker of that nick, once it has said that it waits for work."""
         end = time.monotonic() + DEADLINE
         with self.client() as client:
             while (worker := client.worker(nick))["state"] != "idle":

@@ -6,7 +6,6 @@ All end in a record that nats-server has on disk before the sender hears of it.
 from __future__ import annotations
 
 import asyncio
-import base64
 import secrets
 import time
 from collections.abc import Sequence
@@ -14,32 +13,21 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import nats
-from nats.aio.client import Client as NatsClient
 from nats.js import JetStreamContext
-from nats.js.api import DiscardPolicy, StorageType, StreamConfig
 
+from benchmarks.buses import PLAIN, TIMEOUT, Buses, folded, plain_stream
 from benchmarks.connection import Connection
 from benchmarks.room import PostRoom
 from postroom.a2a.messages import text_message
 from postroom.bus.nats import NatsBus
-from postroom.folding.fold import DURABLE
-from postroom.identity.credential import Credential
-from postroom.identity.trust import Trust
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import message_id
-from postroom.protocol.streams import DUPLICATE_WINDOW
-from postroom.settings import Settings
 from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.keys import random_key
 from postroom.sidecar.outgoing import Draft, Outgoing
 
 TEXT = "the quick brown fox jumps over the lazy dog; " * 4
-PLAIN = "plain"
-"""Stream of the floor: settings of INBOX, and nobody follows it."""
-
-TIMEOUT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,16 +143,16 @@ class Senders:
     def __init__(self, stack: AsyncExitStack, room: PostRoom) -> None:
         self._stack = stack
         self._server = room.server
-        self._trust = Trust.load_or_create(Settings(state=room.state).keys)
+        self._buses = Buses(stack, room)
         self._recipient = room.address("recipient")
         self._author = room.address("author")
 
     async def open(self, concurrent: int) -> dict[str, Sender]:
         """Connect everything, for at most `concurrent` sends at a time; in the order of the turns."""
-        client = await self._plain_client()
+        client = await self._buses.core()
         self._stream = client.jetstream(timeout=TIMEOUT)
-        await self._stream.add_stream(_floor())
-        bus = await self._agent_bus()
+        await self._stream.add_stream(plain_stream())
+        bus = await self._buses.agent(self._author)
         connections = [
             await self._stack.enter_async_context(
                 Connection(self._server["url"], self._server["token"])
@@ -182,46 +170,4 @@ class Senders:
 
     async def caught_up(self) -> None:
         """Wait until the post office has folded all that was sent, so that the next turn does not pay for it."""
-        async with asyncio.timeout(TIMEOUT):
-            while True:
-                info = await self._stream.consumer_info("INBOX", DURABLE)
-                if not info.num_pending and not info.num_ack_pending:
-                    return
-                await asyncio.sleep(0.02)  # the server has no event for it
-
-    async def _plain_client(self) -> NatsClient:
-        credential = self._trust.core_credential()
-        client = await nats.connect(self._server["nats_url"], **_options(credential))
-        self._stack.push_async_callback(client.close)
-        return client
-
-    async def _agent_bus(self) -> NatsBus:
-        credential = self._trust.mint_agent(self._author, (), lifetime=3600, now=time.time())
-        bus = await NatsBus.connect(
-            self._server["nats_url"],
-            uid=self._author,
-            jwt=lambda: credential.jwt,
-            sign=credential.sign,
-        )
-        self._stack.push_async_callback(bus.close)
-        return bus
-
-
-def _options(credential: Credential) -> dict[str, Any]:
-    return {
-        "user_jwt_cb": lambda: bytearray(credential.jwt, "ascii"),
-        "signature_cb": lambda nonce: base64.b64encode(credential.sign(nonce.encode())),
-        "allow_reconnect": False,
-    }
-
-
-def _floor() -> StreamConfig:
-    return StreamConfig(
-        name=PLAIN,
-        subjects=[PLAIN],
-        storage=StorageType.FILE,
-        discard=DiscardPolicy.NEW,
-        num_replicas=1,
-        max_msg_size=1024 * 1024,
-        duplicate_window=DUPLICATE_WINDOW,
-    )
+        await folded(self._stream, ["INBOX"])
