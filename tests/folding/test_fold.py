@@ -132,6 +132,24 @@ async def test_the_parts_of_the_house_follow_in_their_order(tmp_path: Path):
     assert done == ["mail sweep", "tasks sweep", "mail [1]", "tasks [1]"]
 
 
+async def test_a_part_is_told_only_of_what_concerns_it(tmp_path: Path):
+    told: list[int] = []
+    heard = asyncio.Event()
+
+    async def settle(seqs: Sequence[int]) -> None:
+        told.extend(seqs)
+        heard.set()
+
+    after = After(settle, concerns=lambda record: record.payload == b"i2")
+    async with running_desk(tmp_path, fold=False) as desk:
+        fold = new_fold(desk, noting([]), {"INBOX": [after]})
+        async with running(fold.run()):
+            await fold.ready(SECONDS)
+            await store(desk, "i1", "i2")
+            await asyncio.wait_for(heard.wait(), SECONDS)
+    assert told == [2]
+
+
 def test_rules_of_two_parts_keep_their_order():
     one, two = noting([]), noting([])
     joined = together({"A": one["INBOX"]}, {"B": two["INBOX"], "A": two["TASKS"]})

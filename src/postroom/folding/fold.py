@@ -79,14 +79,17 @@ class After:
     """What follows from folding a stream; doing it twice has no second effect.
 
     Attributes:
-        settle: told the sequences that were delivered, after their commit and before they are acknowledged.
+        settle: told the sequences that were delivered and that concern it, after their commit and before they are
+            acknowledged.
         sweep: done once, at the start, when the stream is folded up to its end; None for nothing.
         known: streams that are folded up to their end before the sweep; it would say again what they hold.
+        concerns: whether something may follow from that record.
     """
 
     settle: Callable[[Sequence[int]], Awaitable[None]]
     sweep: Callable[[], Awaitable[None]] | None = None
     known: tuple[str, ...] = ()
+    concerns: Callable[[Message], bool] = lambda _: True
 
 
 def all_after(*parts: Mapping[str, Sequence[After]]) -> dict[str, list[After]]:
@@ -226,10 +229,12 @@ class _StreamFold:
         return batch
 
     async def _take(self, deliveries: Sequence[Delivery]) -> None:
-        await self._fold.persistently(lambda: self._project([d.message for d in deliveries]))
-        seqs = [delivery.message.sequence for delivery in deliveries]
+        messages = [delivery.message for delivery in deliveries]
+        await self._fold.persistently(lambda: self._project(messages))
         for after in self._after:
-            await self._settle(after, seqs)
+            seqs = [message.sequence for message in messages if after.concerns(message)]
+            if seqs:
+                await self._settle(after, seqs)
         await self._fold.persistently(lambda: _ack(deliveries))
 
     async def _settle(self, after: After, seqs: Sequence[int]) -> None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from postroom.a2a.tasks import status_update
-from postroom.bus.port import MessageBusProvider
-from postroom.errors import InvalidInput, LostUpdate, StreamFull
+from postroom.bus.port import Message, MessageBusProvider
+from postroom.errors import InvalidInput, LostUpdate, ProtocolViolation, StreamFull
 from postroom.folding.fold import After
 from postroom.observe import get_logger
 from postroom.protocol import priority, subjects
@@ -105,7 +105,7 @@ class TaskClerk:
         """What the fold has this clerk do."""
         return {
             "INBOX": [After(self.settle_requests)],
-            "RECEIPTS": [After(self.settle_receipts)],
+            "RECEIPTS": [After(self.settle_receipts, concerns=_says_dead)],
             "TASKS": [
                 After(self.settle_records, self.sweep, known=("INBOX", "RECEIPTS", "ALERTS"))
             ],
@@ -117,7 +117,7 @@ class TaskClerk:
         await self._end_misdirected(seqs)
 
     async def settle_receipts(self, _: Collection[int]) -> None:
-        """End the tasks whose request died, or whose worker was removed: a receipt says so of each open message."""
+        """End the tasks whose request died, or whose worker was removed: a dead receipt says so of each message."""
         await self.end_hopeless()
 
     async def settle_records(self, seqs: Sequence[int]) -> None:
@@ -276,6 +276,13 @@ class TaskClerk:
             receipt = Receipt(task.request, task.worker, state, self._clock())
             subject = subjects.receipts(task.requester, self._bus.uid)
             await self._bus.publish(subject, receipt.encode())
+
+
+def _says_dead(record: Message) -> bool:
+    try:
+        return Receipt.decode(record.payload).state is State.DEAD
+    except ProtocolViolation:
+        return False
 
 
 def _told(connection: Connection, seqs: Sequence[int]) -> list[_Told]:
