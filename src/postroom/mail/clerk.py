@@ -17,7 +17,7 @@ from postroom.folding.fold import After
 from postroom.protocol import subjects
 from postroom.protocol.receipts import Reason, Receipt, State
 from postroom.store import pending
-from postroom.store.database import Database
+from postroom.store.database import Connection, Database
 from postroom.store.messages import MessageRow
 
 
@@ -54,12 +54,10 @@ class Clerk:
 
     async def settle(self, seqs: Iterable[int]) -> None:
         """Report on the messages of INBOX at `seqs`: nobody there, or an answer to an earlier one."""
-        wanted = list(seqs)
-        for message, known in await self._database.read(
-            partial(pending.unaddressable, seqs=wanted)
-        ):
+        lost, answered = await self._database.read(partial(_following, seqs=list(seqs)))
+        for message, known in lost:
             await self._report_lost(message, known=known)
-        for message in await self._database.read(partial(pending.answered, seqs=wanted)):
+        for message in answered:
             await self.report(message, State.ANSWERED)
 
     async def sweep(self) -> None:
@@ -78,3 +76,9 @@ class Clerk:
     async def _report_lost(self, message: MessageRow, *, known: bool) -> None:
         reason = Reason.RETIRED if known else Reason.NO_SUCH_RECIPIENT
         await self.report(message, State.DEAD, reason.value)
+
+
+def _following(
+    connection: Connection, seqs: list[int]
+) -> tuple[list[tuple[MessageRow, bool]], list[MessageRow]]:
+    return pending.unaddressable(connection, seqs), pending.answered(connection, seqs)

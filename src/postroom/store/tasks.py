@@ -165,6 +165,11 @@ def task_by_id(connection: Connection, task: str) -> TaskRow | None:
     return first_of(connection, TaskRow, select(*_ROW).where(a2a_tasks.c.id == task))
 
 
+def tasks_by_ids(connection: Connection, ids: Collection[str]) -> list[TaskRow]:
+    """The tasks with those ids, in no order."""
+    return all_of(connection, TaskRow, select(*_ROW).where(a2a_tasks.c.id.in_(ids)))
+
+
 def tasks_by_prefix(connection: Connection, prefix: str, limit: int = 2) -> list[TaskHead]:
     """The first tasks whose id begins with `prefix`, which is hexadecimal."""
     found = select(*_HEAD).where(a2a_tasks.c.id >= prefix, a2a_tasks.c.id < prefix + "g")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -28,6 +28,7 @@ from postroom.store.agents import Agent
 from postroom.store.database import Connection, Database
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.chain import Chain, ended
+from postroom.tasks.rules import may_request
 
 log = get_logger(__name__)
 
@@ -104,7 +105,7 @@ class TaskClerk:
     def after(self) -> dict[str, list[After]]:
         """What the fold has this clerk do."""
         return {
-            "INBOX": [After(self.settle_requests)],
+            "INBOX": [After(self.settle_requests, concerns=may_request)],
             "RECEIPTS": [After(self.settle_receipts, concerns=_says_dead)],
             "TASKS": [
                 After(self.settle_records, self.sweep, known=("INBOX", "RECEIPTS", "ALERTS"))
@@ -113,8 +114,9 @@ class TaskClerk:
 
     async def settle_requests(self, seqs: Collection[int]) -> None:
         """End the tasks requested by the records of INBOX at `seqs` that nobody can ever take."""
-        await self._end_undelivered(seqs)
-        await self._end_misdirected(seqs)
+        dead, misdirected = await self._database.read(partial(_untakable, seqs=seqs))
+        await self._fail(dead)
+        await self._reject(misdirected)
 
     async def settle_receipts(self, _: Collection[int]) -> None:
         """End the tasks whose request died, or whose worker was removed: a dead receipt says so of each message."""
@@ -124,12 +126,11 @@ class TaskClerk:
         """Tell of the changes that the records of TASKS at `seqs` made."""
         for start in range(0, len(seqs), AT_ONCE):
             part = seqs[start : start + AT_ONCE]
-            for told in await self._database.read(partial(_told, seqs=part)):
+            changes, behind = await self._database.read(partial(_told, seqs=part))
+            for told in changes:
                 await self._tell_requester(told)
                 await self._tell_people(told.event.seq, told.task, told.worker)
-                if not told.event.event or told.task.final:  # it was taken, or has ended
-                    ids = [told.task.id]
-                    await self._report(await self._database.read(partial(tasks.behind, ids=ids)))
+            await self._report(behind)
         if self._contested:
             await self.end_hopeless()
 
@@ -161,23 +162,27 @@ class TaskClerk:
 
     # ── ends ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _end_undelivered(self, seqs: Collection[int] | None = None) -> None:
+    async def _end_undelivered(self) -> None:
         after = 0
-        while dead := await self._database.read(
-            partial(tasks.undelivered_dead, after=after, seqs=seqs)
-        ):
-            for row, reason in dead:
-                name = await self._name(row.worker)
-                await self._end(row, TaskState.FAILED, f"never reached {name}: {reason}")
+        while dead := await self._database.read(partial(tasks.undelivered_dead, after=after)):
+            await self._fail(dead)
             after = dead[-1][0].requested_seq
 
-    async def _end_misdirected(self, seqs: Collection[int] | None = None) -> None:
+    async def _end_misdirected(self) -> None:
         after = 0
-        while rows := await self._database.read(partial(tasks.misdirected, after=after, seqs=seqs)):
-            for row in rows:
-                why = f"{await self._name(row.worker)} is a person, and tasks are for agents"
-                await self._end(row, TaskState.REJECTED, why)
+        while rows := await self._database.read(partial(tasks.misdirected, after=after)):
+            await self._reject(rows)
             after = rows[-1].requested_seq
+
+    async def _fail(self, dead: Iterable[tuple[TaskRow, str]]) -> None:
+        for row, reason in dead:
+            name = await self._name(row.worker)
+            await self._end(row, TaskState.FAILED, f"never reached {name}: {reason}")
+
+    async def _reject(self, rows: Iterable[TaskRow]) -> None:
+        for row in rows:
+            why = f"{await self._name(row.worker)} is a person, and tasks are for agents"
+            await self._end(row, TaskState.REJECTED, why)
 
     async def _end(self, row: TaskRow, state: TaskState, why: str) -> None:
         if self._ended.get(row.id) == row.seq:
@@ -278,6 +283,14 @@ class TaskClerk:
             await self._bus.publish(subject, receipt.encode())
 
 
+def _untakable(
+    connection: Connection, seqs: Collection[int]
+) -> tuple[list[tuple[TaskRow, str]], list[TaskRow]]:
+    """The tasks requested by the records of INBOX at `seqs` (a batch of the fold) that nobody can ever take."""
+    dead = tasks.undelivered_dead(connection, seqs=seqs)
+    return dead, tasks.misdirected(connection, seqs=seqs)
+
+
 def _says_dead(record: Message) -> bool:
     try:
         return Receipt.decode(record.payload).state is State.DEAD
@@ -285,14 +298,23 @@ def _says_dead(record: Message) -> bool:
         return False
 
 
-def _told(connection: Connection, seqs: Sequence[int]) -> list[_Told]:
-    found = []
-    for event in tasks.events_at(connection, seqs):
-        task = tasks.task_by_id(connection, event.task)
-        if task is not None:
-            known = agents.agents_by_uid(connection, (task.requester, task.worker))
-            found.append(_Told(event, task, known.get(task.requester), known.get(task.worker)))
-    return found
+def _told(
+    connection: Connection, seqs: Sequence[int]
+) -> tuple[list[_Told], list[tuple[TaskHead, State]]]:
+    """The changes that the records at `seqs` made, and the tasks whose request does not say so yet."""
+    events = tasks.events_at(connection, seqs)
+    rows = {row.id: row for row in tasks.tasks_by_ids(connection, {e.task for e in events})}
+    known = agents.agents_by_uid(
+        connection, {uid for row in rows.values() for uid in (row.requester, row.worker)}
+    )
+    changes = [
+        _Told(event, row, known.get(row.requester), known.get(row.worker))
+        for event in events
+        if (row := rows.get(event.task)) is not None
+    ]
+    # Taken, or ended: nothing between these is in a receipt.
+    ids = {told.task.id for told in changes if not told.event.event or told.task.final}
+    return changes, tasks.behind(connection, ids=ids) if ids else []
 
 
 def _interrupted(connection: Connection) -> list[tuple[TaskHead, Agent | None]]:

@@ -18,7 +18,13 @@ from postroom.folding.changes import Change
 from postroom.folding.rules import Rule
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import UID
-from postroom.protocol.tasks import TaskState, allowed, follows, parse_task_subject, task_id
+from postroom.protocol.tasks import (
+    TaskState,
+    allowed,
+    follows,
+    parse_task_subject,
+    task_id,
+)
 from postroom.store import messages, tasks
 from postroom.store.database import Connection
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
@@ -30,10 +36,15 @@ MAX_EVENT_BYTES = MAX_TASK_BYTES + 4096
 """Largest event: what it brings is in the snapshot, too."""
 
 
+def may_request(record: Message) -> bool:
+    """Whether a record of INBOX may ask for a task; spares most messages from being read twice."""
+    return b'"request"' in record.payload or b"\\u" in record.payload
+
+
 def fold_request(connection: Connection, record: Message) -> list[Change]:
     """A record of INBOX: if it asks for a task, that is there from now on. Comes behind mail's own rule."""
-    if b'"request"' not in record.payload and b"\\u" not in record.payload:
-        return []  # spares most messages from being read twice
+    if not may_request(record):
+        return []
     message = messages.message_at(connection, record.sequence)
     try:
         envelope = Envelope.decode(record.payload)
