@@ -11,7 +11,7 @@ import pytest
 from postroom.bus.port import Message
 from postroom.folding import fold as module
 from postroom.folding.changes import Change
-from postroom.folding.fold import After, Fold, all_after
+from postroom.folding.fold import After, Fold, Order, all_after
 from postroom.folding.rules import Rules, together
 from postroom.protocol import subjects
 from postroom.store.database import Connection
@@ -31,8 +31,13 @@ def noting(order: list[str]) -> Rules:
     return {"TASKS": (note,), "INBOX": (note,)}
 
 
-def new_fold(desk: Desk, rules: Rules, after: dict[str, list[After]] | None = None) -> Fold:
-    order = {"TASKS": ("INBOX",)}
+def new_fold(
+    desk: Desk,
+    rules: Rules,
+    after: dict[str, list[After]] | None = None,
+    order: dict[str, Order] | None = None,
+) -> Fold:
+    order = order or {"TASKS": Order(("INBOX",))}
     return Fold(desk.bus, desk.admin, desk.database, desk.changes, rules, after or {}, order)
 
 
@@ -106,6 +111,27 @@ async def test_a_stream_that_waits_too_long_for_another_says_so_and_waits_on(
             held.set()
             await fold.ready(SECONDS)
     assert seen == ["i1", "t1"]
+
+
+async def test_a_record_that_builds_on_nothing_waits_for_no_other_stream(tmp_path: Path):
+    seen: list[str] = []
+    async with running_desk(tmp_path, fold=False) as desk:
+        order = {"TASKS": Order(("INBOX",), builds=lambda record: record.payload != b"t1")}
+        fold = new_fold(desk, noting(seen), order=order)
+        held, caught_up = asyncio.Event(), fold.stream("INBOX")._catch_up
+
+        async def late() -> None:
+            await held.wait()
+            await caught_up()
+
+        fold.stream("INBOX")._catch_up = late
+        await store(desk, "i1", "t1")
+        async with running(fold.run()):
+            await asyncio.wait_for(fold.reached("TASKS", 1, SECONDS), SECONDS)
+            assert seen == ["t1"]
+            held.set()
+            await fold.ready(SECONDS)
+    assert seen == ["t1", "i1"]
 
 
 async def test_the_parts_of_the_house_follow_in_their_order(tmp_path: Path):

@@ -92,6 +92,19 @@ class After:
     concerns: Callable[[Message], bool] = lambda _: True
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a stream comes after.
+
+    Attributes:
+        streams: those.
+        builds: whether a record may build on what is in them; the others are folded as they come.
+    """
+
+    streams: tuple[str, ...]
+    builds: Callable[[Message], bool] = lambda _: True
+
+
 def all_after(*parts: Mapping[str, Sequence[After]]) -> dict[str, list[After]]:
     """What follows in several parts of the house, in their order."""
     joined: dict[str, list[After]] = {}
@@ -111,7 +124,7 @@ class Fold:
         changes: told after each commit.
         rules: of the streams.
         after: stream to what follows from folding it.
-        order: stream to those that it comes after; never in a circle.
+        order: stream to what it comes after; never in a circle.
     """
 
     def __init__(
@@ -122,7 +135,7 @@ class Fold:
         changes: Changes,
         rules: Rules,
         after: Mapping[str, Sequence[After]],
-        order: Mapping[str, Sequence[str]] | None = None,
+        order: Mapping[str, Order] | None = None,
     ) -> None:
         self.bus = bus
         self.admin = admin
@@ -287,15 +300,18 @@ class _StreamFold:
         self._moved.set()
 
     async def _commit(self, batch: Sequence[Message]) -> None:
-        await self._await_those_before()
+        await self._await_those_before(batch)
         done = await self._folded(batch)
         self._move(batch[-1].sequence)
         self._fold.statistics.folded += len(batch)
         self._fold.statistics.ignored += done.ignored
         self._fold.changes.publish(done.changes)
 
-    async def _await_those_before(self) -> None:
-        for name in self._fold.order.get(self.name, ()):
+    async def _await_those_before(self, batch: Sequence[Message]) -> None:
+        order = self._fold.order.get(self.name)
+        if order is None or not any(map(order.builds, batch)):
+            return
+        for name in order.streams:
             last = await self._fold.admin.last_sequence(name)
             try:
                 await self._fold.reached(name, last, ORDER_WAIT)

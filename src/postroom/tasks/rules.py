@@ -15,10 +15,12 @@ from postroom.a2a.tasks import new_task, state_of, status_text
 from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.folding.changes import Change
+from postroom.folding.fold import Order
 from postroom.folding.rules import Rule
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import UID
 from postroom.protocol.tasks import (
+    EXPECTED,
     TaskState,
     allowed,
     follows,
@@ -129,6 +131,10 @@ def fold_record(connection: Connection, record: Message) -> list[Change]:
     return [_change(row)]
 
 
+def _is_first(record: Message) -> bool:
+    return record.metadata.get(EXPECTED) == "0"
+
+
 def _is_of(change: TaskRecord, row: TaskRow, state: TaskState) -> bool:
     named = (change.id, change.request, change.requester, change.state)
     return named == (row.id, row.request, row.requester, state) and (
@@ -168,5 +174,6 @@ def _change(row: TaskHead) -> Change:
 RULES: dict[str, tuple[Rule, ...]] = {"INBOX": (fold_request,), "TASKS": (fold_record,)}
 """The streams of tasks, and how they are folded."""
 
-ORDER = {"TASKS": ("INBOX",)}
-"""A request was stored before the first record of its task."""
+ORDER = {"TASKS": Order(("INBOX",), builds=_is_first)}
+"""A request was stored before the first record of its task. A later record follows one that is folded, or counts for
+nothing."""
