@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import BusDisconnected
-from postroom.folding.changes import ALERTS, Changes
+from postroom.folding.changes import ALERTS, Change, Changes
 from postroom.mail.due import LONGEST_SLEEP, Due, Watch
 from postroom.mail.expiry import Expiry
 from postroom.mail.stale import Stale
@@ -109,6 +109,39 @@ class Nothing:
 
 async def test_with_nothing_waiting_the_watch_sleeps_long():
     assert await Watch(Nothing(), Changes()).step() == LONGEST_SLEEP
+
+
+class Counting:
+    """A task that has nothing to do, and notes that it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[float] = asyncio.Queue()
+
+    async def find(self, now: float) -> Due:
+        self.asked.put_nowait(now)
+        return Due([], None)
+
+    async def act(self, message: MessageRow) -> None:
+        raise AssertionError
+
+
+async def test_mail_is_gathered_before_sql_is_asked(monkeypatch: pytest.MonkeyPatch):
+    gathering, gathered = asyncio.Event(), asyncio.Event()
+
+    async def gather(_: float) -> None:
+        gathering.set()
+        await gathered.wait()
+
+    task, changes = Counting(), Changes()
+    monkeypatch.setattr("postroom.mail.due.asyncio.sleep", gather)
+    async with running(Watch(task, changes).run()):
+        await asyncio.wait_for(task.asked.get(), SECONDS)
+        changes.publish([Change("mail", 1)])
+        await asyncio.wait_for(gathering.wait(), SECONDS)
+        changes.publish([Change("mail", seq) for seq in range(2, 100)])
+        assert task.asked.empty()
+        gathered.set()
+        await asyncio.wait_for(task.asked.get(), SECONDS)
 
 
 async def test_closing_the_changes_ends_the_watch():

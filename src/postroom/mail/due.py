@@ -1,10 +1,12 @@
 """Things that become due at an instant: expiry of messages, and messages that nobody takes.
 
-A watch sleeps until the earliest instant or until new mail may have made an earlier one. It never polls.
+A watch sleeps until the earliest instant or until new mail may have made an earlier one. It never polls, and asks SQL
+once for all that came within a moment.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +24,9 @@ LONGEST_SLEEP = 60.0
 """Seconds; a clock that was set, or a machine that slept, is noticed after that."""
 
 SHORTEST_SLEEP = 0.01
+
+GATHER = 0.25
+"""Seconds from new mail until SQL is asked, so that a burst is not a question each."""
 
 RETRY = 2.0
 """Seconds until what could not be done is tried again."""
@@ -70,8 +75,11 @@ class Watch:
         """Watch until cancelled or until the changes are closed."""
         with self._changes.listen(MAIL, limit=1) as listener:
             while True:
-                if await listener.next(await self._step()) is Signal.CLOSED:
+                heard = await listener.next(await self._step())
+                if heard is Signal.CLOSED:
                     return
+                if heard is not Signal.QUIET:
+                    await asyncio.sleep(GATHER)
 
     async def _step(self) -> float:
         try:
