@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from postroom.store.rows import all_of, first_of
 from postroom.store.schema import agents, api_keys, memberships
@@ -34,6 +34,7 @@ class Agent:
 
 
 _COLUMNS = [agents.c[field.name] for field in fields(Agent)]
+_AMONG = select(*_COLUMNS).where(agents.c.uid.in_(bindparam("uids", expanding=True)))
 
 
 def add_agent(connection: Connection, agent: Agent, skeleton: str, message_secret: bytes) -> None:
@@ -74,8 +75,7 @@ def agent_by_skeleton(connection: Connection, org: str, skeleton: str) -> Agent 
 
 def agents_by_uid(connection: Connection, uids: Iterable[str]) -> dict[str, Agent]:
     """The agents among `uids`, retired or not."""
-    found = select(*_COLUMNS).where(agents.c.uid.in_(set(uids)))
-    return {agent.uid: agent for agent in all_of(connection, Agent, found)}
+    return {agent.uid: agent for agent in all_of(connection, Agent, _AMONG, uids=list(set(uids)))}
 
 
 def all_agents(connection: Connection, org: str, *, retired: bool = False) -> list[Agent]:

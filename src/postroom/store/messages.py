@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 
-from sqlalchemy import Connection, Select, and_, false, func, or_, select, update
+from sqlalchemy import Connection, Select, and_, bindparam, false, func, or_, select, update
 from sqlalchemy.dialects.sqlite import insert
 
 from postroom.protocol.receipts import State
@@ -50,21 +50,27 @@ class MessageRow:
 COLUMNS = [messages.c[field.name] for field in fields(MessageRow)]
 
 
-def rows(connection: Connection, found: Select) -> list[MessageRow]:
-    """What a selection of `COLUMNS` finds."""
-    return all_of(connection, MessageRow, found)
+_INSERT = insert(messages).on_conflict_do_nothing()
+_OF = select(*COLUMNS).where(
+    messages.c.sender == bindparam("sender"), messages.c.id == bindparam("message_id")
+)
+_AT = select(*COLUMNS).where(messages.c.seq == bindparam("at"))
+_SET_STATE = update(messages).where(messages.c.seq == bindparam("at"))
+
+
+def rows(connection: Connection, found: Select, **values: object) -> list[MessageRow]:
+    """What a selection of `COLUMNS` finds with `values`."""
+    return all_of(connection, MessageRow, found, **values)
 
 
 def insert_message(connection: Connection, row: MessageRow) -> bool:
     """Store a message; False, and nothing happens, if its sender has used that id before."""
-    done = connection.execute(insert(messages).values(**asdict(row)).on_conflict_do_nothing())
-    return done.rowcount == 1
+    return connection.execute(_INSERT, asdict(row)).rowcount == 1
 
 
 def message_of(connection: Connection, sender: str, message_id: str) -> MessageRow | None:
     """The message that `sender` sent under that id."""
-    found = select(*COLUMNS).where(messages.c.sender == sender, messages.c.id == message_id)
-    return first_of(connection, MessageRow, found)
+    return first_of(connection, MessageRow, _OF, sender=sender, message_id=message_id)
 
 
 def message_by_id(connection: Connection, message_id: str) -> MessageRow | None:
@@ -75,18 +81,15 @@ def message_by_id(connection: Connection, message_id: str) -> MessageRow | None:
 
 def message_at(connection: Connection, seq: int) -> MessageRow | None:
     """The message folded from that record of INBOX."""
-    return first_of(connection, MessageRow, select(*COLUMNS).where(messages.c.seq == seq))
+    return first_of(connection, MessageRow, _AT, at=seq)
 
 
 def set_state(
     connection: Connection, seq: int, state: State, *, final: bool, reason: str, at: float
 ) -> None:
     """Record that a message has reached `state`."""
-    connection.execute(
-        update(messages)
-        .where(messages.c.seq == seq)
-        .values(state=state.value, final=final, reason=reason, updated_at=at)
-    )
+    changes = {"state": state.value, "final": final, "reason": reason, "updated_at": at}
+    connection.execute(_SET_STATE, {"at": seq, **changes})
 
 
 def first_answers(connection: Connection, questions: Iterable[MessageRow]) -> dict[int, MessageRow]:

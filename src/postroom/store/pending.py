@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import Connection, Select, and_, exists, false, func, select
+from sqlalchemy import Connection, Select, and_, bindparam, exists, false, func, select
 
 from postroom.protocol.receipts import State
 from postroom.store.messages import COLUMNS, MessageRow, rows
@@ -17,6 +17,40 @@ BATCH = 256
 _OPEN = messages.c.final == false()
 
 
+_KNOWN = exists().where(agents.c.uid == messages.c.recipient).correlate(messages).label("known")
+_LIVE = (
+    exists()
+    .where(and_(agents.c.uid == messages.c.recipient, agents.c.retired_at.is_(None)))
+    .correlate(messages)
+)
+_PAST = messages.c.seq > bindparam("after")
+_SEQS = bindparam("seqs", expanding=True)
+_UNADDRESSABLE = (
+    select(*COLUMNS, _KNOWN).where(_OPEN, ~_LIVE, _PAST).order_by(messages.c.seq).limit(BATCH)
+)
+_UNADDRESSABLE_AMONG = _UNADDRESSABLE.where(messages.c.seq.in_(_SEQS))
+
+_replies = messages.alias("replies")
+_ANSWERED = (
+    select(*COLUMNS)
+    .join(
+        _replies,
+        and_(
+            _replies.c.reply_to == messages.c.id,
+            _replies.c.reply_to != "",
+            _replies.c.sender == messages.c.recipient,
+            _replies.c.recipient == messages.c.sender,
+        ),
+    )
+    .where(_OPEN, _PAST)
+    .distinct()
+    .order_by(messages.c.seq)
+)
+# Two questions, since SQLite uses no index for an OR over two tables.
+_ANSWERED_AMONG = tuple(_ANSWERED.where(side.c.seq.in_(_SEQS)) for side in (messages, _replies))
+_ANSWERED_ALL = _ANSWERED.limit(BATCH)
+
+
 def unaddressable(
     connection: Connection, seqs: Iterable[int] | None = None, *, after: int = 0
 ) -> list[tuple[MessageRow, bool]]:
@@ -27,20 +61,14 @@ def unaddressable(
         seqs: look at these only; None for all.
         after: look past this sequence only.
     """
-    known = exists().where(agents.c.uid == messages.c.recipient).correlate(messages).label("known")
-    live = (
-        exists()
-        .where(and_(agents.c.uid == messages.c.recipient, agents.c.retired_at.is_(None)))
-        .correlate(messages)
-    )
     found = (
-        _among(select(*COLUMNS, known).where(_OPEN, ~live, messages.c.seq > after), seqs)
-        .order_by(messages.c.seq)
-        .limit(BATCH)
+        connection.execute(_UNADDRESSABLE, {"after": after})
+        if seqs is None
+        else connection.execute(_UNADDRESSABLE_AMONG, {"after": after, "seqs": list(seqs)})
     )
     return [
         (MessageRow(**{name: row[name] for name in row if name != "known"}), bool(row["known"]))
-        for row in connection.execute(found).mappings()
+        for row in found.mappings()
     ]
 
 
@@ -54,27 +82,12 @@ def answered(
         seqs: look only at these messages and at those that they answer; None for all.
         after: look at messages past this sequence only.
     """
-    replies = messages.alias("replies")
-    is_reply = and_(
-        replies.c.reply_to == messages.c.id,
-        replies.c.reply_to != "",
-        replies.c.sender == messages.c.recipient,
-        replies.c.recipient == messages.c.sender,
-    )
-    open_ones = _OPEN & (messages.c.seq > after)
-    found = (
-        select(*COLUMNS)
-        .join(replies, is_reply)
-        .where(open_ones)
-        .distinct()
-        .order_by(messages.c.seq)
-    )
     if seqs is None:
-        return rows(connection, found.limit(BATCH))
+        return rows(connection, _ANSWERED_ALL, after=after)
     wanted = list(seqs)
-    # Two questions, since SQLite uses no index for an OR over two tables.
-    sides = (messages.c.seq.in_(wanted), replies.c.seq.in_(wanted))
-    return [row for side in sides for row in rows(connection, found.where(side))]
+    return [
+        row for side in _ANSWERED_AMONG for row in rows(connection, side, after=after, seqs=wanted)
+    ]
 
 
 def expired(connection: Connection, now: float) -> list[MessageRow]:
@@ -136,7 +149,3 @@ def recipients_waited_for(connection: Connection, before: float, limit: int) -> 
         .limit(limit)
     )
     return list(connection.execute(found).scalars())
-
-
-def _among(found: Select, seqs: Iterable[int] | None) -> Select:
-    return found if seqs is None else found.where(messages.c.seq.in_(list(seqs)))

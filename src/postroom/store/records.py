@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, update
 from sqlalchemy.dialects.sqlite import insert
 
 from postroom.store.messages import page
@@ -79,6 +79,17 @@ _POST = [posts.c[field.name] for field in fields(PostRow)]
 _DEAD = [deadletters.c[field.name] for field in fields(DeadLetterRow)]
 _ALERT = [alerts.c[field.name] for field in fields(AlertRow)]
 _EARLY = [early_receipts.c[field.name] for field in fields(EarlyReceipt)]
+
+
+_TAKE = (early_receipts.c.sender == bindparam("sender")) & (
+    early_receipts.c.message_id == bindparam("message_id")
+)
+_EARLY_OF = select(*_EARLY).where(_TAKE).order_by(early_receipts.c.seq)
+_CURSOR = select(cursors.c.seq).where(cursors.c.stream == bindparam("stream"))
+_NEW_CURSOR = insert(cursors)
+_SET_CURSOR = _NEW_CURSOR.on_conflict_do_update(
+    index_elements=["stream"], set_={"seq": _NEW_CURSOR.excluded.seq}
+)
 
 
 def insert_post(connection: Connection, row: PostRow) -> bool:
@@ -186,11 +197,10 @@ def keep_early_receipt(connection: Connection, row: EarlyReceipt) -> None:
 
 def take_early_receipts(connection: Connection, sender: str, message_id: str) -> list[EarlyReceipt]:
     """The receipts kept for that message, in the log's order; they are kept no longer."""
-    mine = (early_receipts.c.sender == sender, early_receipts.c.message_id == message_id)
-    found = select(*_EARLY).where(*mine).order_by(early_receipts.c.seq)
-    taken = all_of(connection, EarlyReceipt, found)
+    mine = {"sender": sender, "message_id": message_id}
+    taken = all_of(connection, EarlyReceipt, _EARLY_OF, **mine)
     if taken:
-        connection.execute(delete(early_receipts).where(*mine))
+        connection.execute(delete(early_receipts).where(_TAKE), mine)
     return taken
 
 
@@ -201,10 +211,9 @@ def forget_early_receipts(connection: Connection, before: float) -> int:
 
 def cursor(connection: Connection, stream: str) -> int:
     """Sequence of the last folded record of `stream`, 0 before the first."""
-    return connection.execute(select(cursors.c.seq).where(cursors.c.stream == stream)).scalar() or 0
+    return connection.execute(_CURSOR, {"stream": stream}).scalar() or 0
 
 
 def set_cursor(connection: Connection, stream: str, seq: int) -> None:
     """Record that `stream` is folded up to `seq`."""
-    row = insert(cursors).values(stream=stream, seq=seq)
-    connection.execute(row.on_conflict_do_update(index_elements=["stream"], set_={"seq": seq}))
+    connection.execute(_SET_CURSOR, {"stream": stream, "seq": seq})

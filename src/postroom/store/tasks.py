@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     and_,
+    bindparam,
     case,
     exists,
     false,
@@ -128,46 +128,82 @@ _UNTAKEN = and_(_OPEN, a2a_tasks.c.seq == literal_column("0"))
 
 _INTERRUPTED = sorted(state.value for state in INTERRUPTED)
 
+_PAST = a2a_tasks.c.requested_seq > bindparam("after")
+_AMONG = a2a_tasks.c.requested_seq.in_(bindparam("seqs", expanding=True))
+
+_INSERT = insert(a2a_tasks).on_conflict_do_nothing()
+_UPDATE = update(a2a_tasks).where(a2a_tasks.c.id == bindparam("task"))
+_INSERT_EVENT = insert(a2a_task_events).on_conflict_do_nothing()
+_BY_ID = select(*_ROW).where(a2a_tasks.c.id == bindparam("task"))
+_BY_IDS = select(*_ROW).where(a2a_tasks.c.id.in_(bindparam("ids", expanding=True)))
+_EVENTS_AT = (
+    select(*_EVENT)
+    .where(a2a_task_events.c.seq.in_(bindparam("seqs", expanding=True)))
+    .order_by(a2a_task_events.c.seq)
+)
+_UNDELIVERED = (
+    select(*_ROW, messages.c.reason)
+    .join(messages, messages.c.seq == a2a_tasks.c.requested_seq)
+    .where(_UNTAKEN, _PAST, messages.c.state == State.DEAD.value)
+    .order_by(a2a_tasks.c.requested_seq)
+    .limit(BATCH)
+)
+_UNDELIVERED_AMONG = _UNDELIVERED.where(_AMONG)
+_MISDIRECTED = (
+    select(*_ROW)
+    .join(agents, agents.c.uid == a2a_tasks.c.worker)
+    .where(_UNTAKEN, _PAST, agents.c.kind == "human")
+    .order_by(a2a_tasks.c.requested_seq)
+    .limit(BATCH)
+)
+_MISDIRECTED_AMONG = _MISDIRECTED.where(_AMONG)
+_UNSEEN = messages.c.state.in_((State.ACCEPTED.value, State.DELIVERED.value))
+_BEHIND = (
+    select(*_HEAD)
+    .join(messages, messages.c.seq == a2a_tasks.c.requested_seq)
+    .where(messages.c.final == false(), a2a_tasks.c.seq > 0)
+    .where(or_(a2a_tasks.c.final, _UNSEEN), _PAST)
+    .order_by(a2a_tasks.c.requested_seq)
+    .limit(BATCH)
+)
+_BEHIND_AMONG = _BEHIND.where(a2a_tasks.c.id.in_(bindparam("ids", expanding=True)))
+
 
 def insert_task(connection: Connection, row: TaskRow) -> bool:
     """Store a new task; False, and nothing happens, if there is one of that id or request."""
-    done = connection.execute(insert(a2a_tasks).values(**asdict(row)).on_conflict_do_nothing())
-    return done.rowcount == 1
+    return connection.execute(_INSERT, asdict(row)).rowcount == 1
 
 
 def update_task(connection: Connection, row: TaskRow) -> None:
     """Store what a record has changed of the task with that id; who asked whom for what stays."""
-    connection.execute(
-        update(a2a_tasks)
-        .where(a2a_tasks.c.id == row.id)
-        .values(
-            state=row.state,
-            seq=row.seq,
-            attempt=row.attempt,
-            lost=row.lost,
-            runner=row.runner,
-            released=row.released,
-            said=row.said,
-            snapshot=row.snapshot,
-            final=row.final,
-            updated_at=row.updated_at,
-        )
-    )
+    changes = {
+        "state": row.state,
+        "seq": row.seq,
+        "attempt": row.attempt,
+        "lost": row.lost,
+        "runner": row.runner,
+        "released": row.released,
+        "said": row.said,
+        "snapshot": row.snapshot,
+        "final": row.final,
+        "updated_at": row.updated_at,
+    }
+    connection.execute(_UPDATE, {"task": row.id, **changes})
 
 
 def insert_event(connection: Connection, row: TaskEventRow) -> None:
     """Store a change; once folded, nothing happens."""
-    connection.execute(insert(a2a_task_events).values(**asdict(row)).on_conflict_do_nothing())
+    connection.execute(_INSERT_EVENT, asdict(row))
 
 
 def task_by_id(connection: Connection, task: str) -> TaskRow | None:
     """The task with that id."""
-    return first_of(connection, TaskRow, select(*_ROW).where(a2a_tasks.c.id == task))
+    return first_of(connection, TaskRow, _BY_ID, task=task)
 
 
 def tasks_by_ids(connection: Connection, ids: Collection[str]) -> list[TaskRow]:
     """The tasks with those ids, in no order."""
-    return all_of(connection, TaskRow, select(*_ROW).where(a2a_tasks.c.id.in_(ids)))
+    return all_of(connection, TaskRow, _BY_IDS, ids=list(ids))
 
 
 def tasks_by_prefix(connection: Connection, prefix: str, limit: int = 2) -> list[TaskHead]:
@@ -187,8 +223,7 @@ def events_of(
 
 def events_at(connection: Connection, seqs: Collection[int]) -> list[TaskEventRow]:
     """The changes among those records of TASKS, in their order."""
-    found = select(*_EVENT).where(a2a_task_events.c.seq.in_(seqs)).order_by(a2a_task_events.c.seq)
-    return all_of(connection, TaskEventRow, found)
+    return all_of(connection, TaskEventRow, _EVENTS_AT, seqs=list(seqs))
 
 
 def list_tasks(
@@ -288,16 +323,13 @@ def undelivered_dead(
         seqs: only requests at these sequences; None for all.
     """
     found = (
-        select(*_ROW, messages.c.reason)
-        .join(messages, messages.c.seq == a2a_tasks.c.requested_seq)
-        .where(_UNTAKEN, _requested(after, seqs))
-        .where(messages.c.state == State.DEAD.value)
-        .order_by(a2a_tasks.c.requested_seq)
-        .limit(BATCH)
+        connection.execute(_UNDELIVERED, {"after": after})
+        if seqs is None
+        else connection.execute(_UNDELIVERED_AMONG, {"after": after, "seqs": list(seqs)})
     )
     return [
         (TaskRow(**{name: row[name] for name in row if name != "reason"}), row["reason"])
-        for row in connection.execute(found).mappings()
+        for row in found.mappings()
     ]
 
 
@@ -305,12 +337,9 @@ def misdirected(
     connection: Connection, after: int = 0, *, seqs: Collection[int] | None = None
 ) -> list[TaskRow]:
     """Tasks that nobody has taken and that were given to somebody who takes none: a person. Arguments as above."""
-    found = (
-        select(*_ROW)
-        .join(agents, agents.c.uid == a2a_tasks.c.worker)
-        .where(_UNTAKEN, _requested(after, seqs), agents.c.kind == "human")
-    )
-    return all_of(connection, TaskRow, found.order_by(a2a_tasks.c.requested_seq).limit(BATCH))
+    if seqs is None:
+        return all_of(connection, TaskRow, _MISDIRECTED, after=after)
+    return all_of(connection, TaskRow, _MISDIRECTED_AMONG, after=after, seqs=list(seqs))
 
 
 def orphaned(connection: Connection, after: int = 0) -> list[TaskRow]:
@@ -333,21 +362,9 @@ def behind(
         after: only requests past this sequence of INBOX.
         ids: only these tasks; None for all.
     """
-    unseen = messages.c.state.in_((State.ACCEPTED.value, State.DELIVERED.value))
-    found = (
-        select(*_HEAD)
-        .join(messages, messages.c.seq == a2a_tasks.c.requested_seq)
-        .where(messages.c.final == false(), a2a_tasks.c.seq > 0)
-        .where(or_(a2a_tasks.c.final, unseen), a2a_tasks.c.requested_seq > after)
-        .order_by(a2a_tasks.c.requested_seq)
-        .limit(BATCH)
+    heads = (
+        all_of(connection, TaskHead, _BEHIND, after=after)
+        if ids is None
+        else all_of(connection, TaskHead, _BEHIND_AMONG, after=after, ids=list(ids))
     )
-    if ids is not None:
-        found = found.where(a2a_tasks.c.id.in_(ids))
-    heads = all_of(connection, TaskHead, found)
     return [(head, State.ANSWERED if head.final else State.SEEN) for head in heads]
-
-
-def _requested(after: int, seqs: Collection[int] | None) -> ColumnElement[bool]:
-    past = a2a_tasks.c.requested_seq > after
-    return past if seqs is None else and_(past, a2a_tasks.c.requested_seq.in_(seqs))
