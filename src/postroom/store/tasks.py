@@ -141,6 +141,13 @@ _EVENTS_AT = (
     .where(a2a_task_events.c.seq.in_(bindparam("seqs", expanding=True)))
     .order_by(a2a_task_events.c.seq)
 )
+_QUEUE = (
+    select(a2a_tasks.c.requested_seq, a2a_tasks.c.state)
+    .where(_OPEN, a2a_tasks.c.worker == bindparam("of"), a2a_tasks.c.seq > 0)
+    .where(a2a_tasks.c.state.in_((TaskState.SUBMITTED.value, TaskState.WORKING.value)))
+    .order_by(a2a_tasks.c.requested_seq)
+    .limit(bindparam("most"))
+)
 _UNDELIVERED = (
     select(*_ROW, messages.c.reason)
     .join(messages, messages.c.seq == a2a_tasks.c.requested_seq)
@@ -270,12 +277,10 @@ def open_tasks(
     return all_of(connection, TaskHead, found.limit(page(limit)))
 
 
-def turns(connection: Connection, worker: str, limit: int = 500) -> list[tuple[str, int]]:
-    """State and place (`requested_seq`) of the tasks that `open_tasks` finds, without reading what they hold."""
-    found = select(a2a_tasks.c.state, a2a_tasks.c.requested_seq)
-    found = found.where(_OPEN, a2a_tasks.c.worker == worker, a2a_tasks.c.seq > 0)
-    found = found.order_by(a2a_tasks.c.requested_seq).limit(page(limit))
-    return [(row[0], row[1]) for row in connection.execute(found)]
+def queue(connection: Connection, worker: str, limit: int = 500) -> list[tuple[int, str]]:
+    """What a worker has taken and works on or will: (`requested_seq`, state), in the order of the requests."""
+    found = connection.execute(_QUEUE, {"of": worker, "most": limit})
+    return [(requested, state) for requested, state in found]
 
 
 def counts(connection: Connection) -> dict[str, int]:

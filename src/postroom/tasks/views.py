@@ -188,17 +188,14 @@ def _view(head: TaskHead, known: dict[str, Party], detail: str) -> TaskView:
 def _ahead(connection: Connection, heads: Sequence[TaskHead]) -> dict[str, int]:
     """How many tasks their workers do before each of those that are taken and wait."""
     waiting = [head for head in heads if head.seq and head.state == TaskState.SUBMITTED]
-    queues = {worker: store.turns(connection, worker) for worker in {h.worker for h in waiting}}
+    queues = {worker: store.queue(connection, worker) for worker in {h.worker for h in waiting}}
     return {
-        head.id: sum(_before(state, place, head) for state, place in queues[head.worker])
+        head.id: sum(
+            state == TaskState.WORKING or requested < head.requested_seq
+            for requested, state in queues[head.worker]
+        )
         for head in waiting
     }
-
-
-def _before(state: str, place: int, head: TaskHead) -> bool:
-    if state == TaskState.SUBMITTED:
-        return place < head.requested_seq
-    return state == TaskState.WORKING
 
 
 def _detail(
