@@ -7,7 +7,6 @@ operator may choose.
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -108,13 +107,3 @@ class Settings:
     def logs(self) -> Path:
         """Log of the control plane, of nats-server, and the audit log."""
         return self.state / "logs"
-
-
-SHORT_PATH = 48
-"""Bytes of a folder's path under which the path of a socket, which has 107 at most, is short enough."""
-
-
-def folder_for_sockets() -> str:
-    """Folder for temporary folders with unix sockets: the usual one, unless its path is too long for that."""
-    usual = tempfile.gettempdir()
-    return usual if len(os.fsencode(usual)) <= SHORT_PATH else "/tmp"  # noqa: S108

@@ -31,8 +31,6 @@ class Log:
     rig: Rig
     worker: str
     asks: dict[str, Ask] = field(default_factory=dict)
-    uncounted: set[str] = field(default_factory=set)
-    """Tasks whose request does not count."""
 
     async def records(self, task: str) -> list[tuple[int, TaskRecord]]:
         """(sequence, record) of every record of a task that counts."""
@@ -47,8 +45,6 @@ class Log:
         return found
 
     async def get(self, task_id: str) -> StoredTask:
-        if task_id in self.uncounted:
-            raise NotFound(f"no task {task_id}")
         found = await self.records(task_id)
         if found:
             return StoredTask(found[-1][1], found[-1][0])

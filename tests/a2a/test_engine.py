@@ -93,17 +93,6 @@ async def test_the_same_request_to_a_later_start_runs_once(rig: Rig) -> None:
         assert await second.log.states(task) == ["submitted", "working", "completed"]
 
 
-async def test_a_request_that_does_not_count_is_not_worked_on(rig: Rig) -> None:
-    async with running_desk(rig) as desk:
-        unseen = desk.request("nobody sees it")
-        desk.log.uncounted.add(task_id(desk.log.worker, desk.alice, unseen.request))
-        await desk.engine.accept(unseen)
-        task = await desk.ask("this one counts")
-        await desk.log.until(task, TaskState.COMPLETED)
-
-        assert desk.executor.begun == [task]
-
-
 async def ends_silently(_: Execution) -> None:
     return
 

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from postroom.a2a.messages import text_message
 from postroom.a2a.records import TaskRecord
 from postroom.a2a.tasks import status_text
 from postroom.bus.port import Stored
 from postroom.errors import LostUpdate, StreamFull
 from postroom.protocol import subjects
-from postroom.protocol.envelope import TaskRequest
+from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.receipts import State
 from postroom.protocol.tasks import TaskState, chain_headers, task_id
 from postroom.store import tasks
@@ -364,3 +365,18 @@ async def test_what_is_listed_of_a_task_needs_no_snapshot(tmp_path: Path):
         await conversation(desk)
         (asking,) = await desk.database.read(tasks.interrupted)
         assert asking.said == "which?"
+
+
+@pytest.mark.requirement("task-hopeless-ended")
+async def test_a_task_for_nobody_under_an_id_that_was_used_before_has_failed(tmp_path: Path):
+    async with open_desk(tmp_path) as desk:
+        ann, bob = await desk.worker("ann"), await desk.worker("bob")
+        first = await desk.ask(ann, bob.uid)
+        nobody = "e" * 32
+        message = text_message(first.request, "do it")
+        again = Envelope(first.request, nobody, message, 1000.0, request=TaskRequest())
+        await ann.store(nobody, again.encode())
+        named = task_id(nobody, ann.uid, first.request)
+        row = await desk.final(named)
+        assert (row.state, row.said) == ("failed", f"never reached {nobody}: no such recipient")
+        assert not (await desk.task(first.id, 0)).final

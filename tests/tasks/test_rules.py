@@ -58,6 +58,16 @@ def test_a_request_makes_a_task_that_nobody_has_taken():
     ]
 
 
+def test_an_id_that_its_sender_uses_toward_another_worker_makes_a_task_that_is_seen_too():
+    with Rows() as rows:
+        asks = envelope("m", request=TaskRequest())
+        fold_all(rows.connection, inbox(1, asks))
+        fold_all(rows.connection, inbox(2, replace(asks, to=EVE), to=EVE))
+        fold_all(rows.connection, inbox(3, asks))
+        found = tasks.list_tasks(rows.connection, limit=10)
+    assert [(row.worker, row.requested_seq) for row in found] == [(EVE, 2), (BOB, 1)]
+
+
 def test_a_context_of_the_message_is_the_tasks():
     with Rows() as rows:
         message = text_message("m", "x", context_id="talk")
@@ -82,11 +92,9 @@ def test_what_asks_for_no_task_makes_none(record: tuple[str, Message]):
         assert tasks.list_tasks(rows.connection, limit=9) == []
 
 
-def test_the_same_request_again_makes_no_second_task_also_not_of_another_worker():
+def test_the_same_request_again_makes_no_second_task():
     with asked() as rows:
         fold_all(rows.connection, request(2))
-        asks = envelope("m", to=EVE, request=TaskRequest())
-        fold_all(rows.connection, inbox(3, asks, to=EVE))
         assert [task.id for task in tasks.list_tasks(rows.connection, limit=9)] == [TASK]
 
 

@@ -148,17 +148,15 @@ class TaskEngine:
             return
         record = self._first(new, ask)
         try:
-            await self._log.append(record, 0)
+            sequence = await self._log.append(record, 0)
         except MessageTooLarge as error:
             record = self._refused(replace(record, task=_without_text(record.task)), error.message)
-            await self._log.append(record, 0)
+            sequence = await self._log.append(record, 0)
         except LostUpdate:
             await self._adopt(new)
             return
         if not record.state.terminal:
-            # What it holds is asked for in its turn: a request that does not count, since its sender has used
-            # its id before, is no task, and nobody could see or end what is done for it.
-            self._queue(Waiting(new))
+            self._queue(Waiting(new, StoredTask(record, sequence)))
 
     def _first(self, new: str, ask: Ask) -> TaskRecord:
         task = tasks.new_task(new, context_of(ask.message) or new, ask.message, self._now())

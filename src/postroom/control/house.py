@@ -38,7 +38,8 @@ from postroom.identity.trust import Trust
 from postroom.observe import get_logger
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.sandbox.canary import Roost
-from postroom.settings import Settings, folder_for_sockets
+from postroom.sandbox.policy import folder_for_sockets
+from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.store.workers import RUNNING
 from postroom.tasks.office import TaskOffice

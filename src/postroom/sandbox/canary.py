@@ -17,9 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
 
-from postroom.sandbox.policy import home
+from postroom.sandbox.policy import folder_for_sockets, home
 from postroom.sandbox.selftest import Canaries, start_time
-from postroom.settings import folder_for_sockets
 
 # Addresses for documentation (RFC 5737, RFC 3849): connecting a datagram socket to one sends nothing
 # and tells which of our own addresses the machine would use for the outside.

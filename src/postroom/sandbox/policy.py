@@ -7,7 +7,9 @@ folder would bring foreign sockets along, which no network namespace covers.
 
 from __future__ import annotations
 
+import os
 import posixpath
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -148,3 +150,13 @@ def _refuse_inside(path: Path, writable: list[Path], what: str) -> None:
     for folder in writable:
         if path.is_relative_to(folder):
             raise InvalidInput(f"{what} {path} lies inside {folder}, which the sandbox can write")
+
+
+SHORT_PATH = 48
+"""Bytes of a folder's path under which the path of a socket, which has 107 at most, is short enough."""
+
+
+def folder_for_sockets() -> str:
+    """Folder for temporary folders with unix sockets: the usual one, unless its path is too long for that."""
+    usual = tempfile.gettempdir()
+    return usual if len(os.fsencode(usual)) <= SHORT_PATH else "/tmp"  # noqa: S108

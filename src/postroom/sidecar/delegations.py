@@ -46,6 +46,8 @@ _log = get_logger(__name__)
 class Untold(PostroomError):
     """There is no agent to read the news; a later start of the worker has one. Internal to the sidecar."""
 
+    code = "untold"
+
 
 @dataclass(slots=True)
 class _Delegation:

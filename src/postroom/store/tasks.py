@@ -156,10 +156,14 @@ _UNDELIVERED = (
     .limit(BATCH)
 )
 _UNDELIVERED_AMONG = _UNDELIVERED.where(_AMONG)
+_NOBODY = or_(agents.c.uid.is_(None), agents.c.retired_at.is_not(None))
 _MISDIRECTED = (
     select(*_ROW)
-    .join(agents, agents.c.uid == a2a_tasks.c.worker)
-    .where(_UNTAKEN, _PAST, agents.c.kind == "human")
+    .outerjoin(agents, agents.c.uid == a2a_tasks.c.worker)
+    .outerjoin(messages, messages.c.seq == a2a_tasks.c.requested_seq)
+    .where(_UNTAKEN, _PAST)
+    # Where there is a message, its own end says that nobody is there.
+    .where(or_(agents.c.kind == "human", and_(messages.c.seq.is_(None), _NOBODY)))
     .order_by(a2a_tasks.c.requested_seq)
     .limit(BATCH)
 )
@@ -341,7 +345,10 @@ def undelivered_dead(
 def misdirected(
     connection: Connection, after: int = 0, *, seqs: Collection[int] | None = None
 ) -> list[TaskRow]:
-    """Tasks that nobody has taken and that were given to somebody who takes none: a person. Arguments as above."""
+    """Tasks that nobody has taken and that nobody will: given to a person, or to nobody by a message that is a copy.
+
+    Arguments as above.
+    """
     if seqs is None:
         return all_of(connection, TaskRow, _MISDIRECTED, after=after)
     return all_of(connection, TaskRow, _MISDIRECTED_AMONG, after=after, seqs=list(seqs))

@@ -20,7 +20,7 @@ from postroom.folding.fold import After
 from postroom.observe import get_logger
 from postroom.protocol import priority, subjects
 from postroom.protocol.priority import Update
-from postroom.protocol.receipts import Receipt, State
+from postroom.protocol.receipts import Reason, Receipt, State
 from postroom.protocol.tasks import TaskState
 from postroom.protocol.text import one_line
 from postroom.store import agents, records, tasks
@@ -181,8 +181,13 @@ class TaskClerk:
 
     async def _reject(self, rows: Iterable[TaskRow]) -> None:
         for row in rows:
-            why = f"{await self._name(row.worker)} is a person, and tasks are for agents"
-            await self._end(row, TaskState.REJECTED, why)
+            agent = await self._database.read(partial(agents.agent_by_uid, uid=row.worker))
+            if agent is not None and agent.kind == "human":
+                why = f"@{agent.nick} is a person, and tasks are for agents"
+                await self._end(row, TaskState.REJECTED, why)
+            else:
+                why = f"never reached {_shown(agent, row.worker)}: {Reason.NO_SUCH_RECIPIENT.value}"
+                await self._end(row, TaskState.FAILED, why)
 
     async def _end(self, row: TaskRow, state: TaskState, why: str) -> None:
         if self._ended.get(row.id) == row.seq:

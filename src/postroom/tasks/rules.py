@@ -10,6 +10,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from postroom.a2a.messages import context_of, text_of
 from postroom.a2a.records import MAX_TASK_BYTES, TaskRecord
 from postroom.a2a.tasks import new_task, state_of, status_text
 from postroom.bus.port import Message
@@ -17,6 +18,7 @@ from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.folding.changes import Change
 from postroom.folding.fold import Order
 from postroom.folding.rules import Rule
+from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import UID
 from postroom.protocol.tasks import (
@@ -27,7 +29,7 @@ from postroom.protocol.tasks import (
     parse_task_subject,
     task_id,
 )
-from postroom.store import messages, tasks
+from postroom.store import tasks
 from postroom.store.database import Connection
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 
@@ -44,23 +46,27 @@ def may_request(record: Message) -> bool:
 
 
 def fold_request(connection: Connection, record: Message) -> list[Change]:
-    """A record of INBOX: if it asks for a task, that is there from now on. Comes behind mail's own rule."""
+    """A record of INBOX: if it asks for a task, that is there from now on.
+
+    Also where its sender has used the message's id before, toward somebody else: for mail that is a copy, but the
+    worker takes it, and what a worker works on must be seen.
+    """
     if not may_request(record):
         return []
-    message = messages.message_at(connection, record.sequence)
     try:
+        said = subjects.parse(record.subject)
         envelope = Envelope.decode(record.payload)
-    except ProtocolViolation:
+    except (InvalidInput, ProtocolViolation):
         return []
-    if message is None or message.id != envelope.id or envelope.request is None:
-        return []  # for mail it is a copy, or no message
-    worker, requester = message.recipient, message.sender
+    worker, requester = said.recipient, said.sender
+    if envelope.request is None or envelope.to != worker:
+        return []
     if UID.fullmatch(worker) is None or UID.fullmatch(requester) is None:
         return []
-    named = task_id(worker, requester, message.id)
-    context = message.context_id or named
+    named = task_id(worker, requester, envelope.id)
+    context = context_of(envelope.message) or named
     try:
-        task = new_task(named, context, json.loads(message.message), message.stored_at)
+        task = new_task(named, context, envelope.message, record.timestamp)
         snapshot = json.dumps(task, separators=(",", ":"), ensure_ascii=False)
     except RecursionError:
         return []  # nested so deep that no record of it could be stored either
@@ -68,15 +74,15 @@ def fold_request(connection: Connection, record: Message) -> list[Change]:
         id=named,
         worker=worker,
         requester=requester,
-        request=message.id,
-        requested_seq=message.seq,
+        request=envelope.id,
+        requested_seq=record.sequence,
         context_id=context,
         skill=envelope.request.skill,
         stream=envelope.request.stream,
-        text=message.text,
+        text=text_of(envelope.message),
         snapshot=snapshot,
-        created_at=message.stored_at,
-        updated_at=message.stored_at,
+        created_at=record.timestamp,
+        updated_at=record.timestamp,
     )
     return [_change(row)] if tasks.insert_task(connection, row) else []
 
