@@ -91,6 +91,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "task-answer-resumes": "Answering a question resumes the same task.",
         "task-refused-when-not-offered": "Work that a worker's card does not offer is rejected, with the reason.",
         "worker-uplink-alone": "A worker whose template has no [sidecar] has card, inbox and tasks, but no events.",
+        "task-skill-delegated-once": "What is delegated by skill again under one key goes to the same agent again.",
         "task-reaches-agent": "A task is handed to the worker's agent, and what it says of it is stored.",
         "task-cancel-kills": "An agent that does not stop working on a canceled task within its grace is killed.",
         "task-agent-delegates": "An agent asks another for a task, and is told what became of it.",

@@ -283,10 +283,11 @@ async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
             hindrance=lambda uid: hindered.get(uid, ""),
         )
         pages = YellowPages(room.directory, cards.as_workers, cards.registry)
-        verbs = TaskVerbs(office, database, cards.as_workers, partial(_tasks_folded, room))
+        dispatch = Dispatch(office, requests, room.directory, pages)
+        folded = partial(_tasks_folded, room)
+        verbs = TaskVerbs(office, database, cards.as_workers, folded, dispatch.choose)
         settings = Settings(state=folder)
         services = AgentServices(room, settings, rig.trust, pages, verbs)
-        dispatch = Dispatch(office, requests, room.directory, pages)
         context = _context(rig, room, cards, office, dispatch, pages)
         headers = {"Authorization": f"Bearer {KEY}"}
         await services.open()

@@ -16,6 +16,7 @@ from postroom.protocol.presence import WorkerState
 from postroom.protocol.streams import BY_NAME
 from postroom.protocol.tasks import TaskState, task_id
 from postroom.store import tasks as store
+from postroom.tasks.requests import request_key
 from tests.control.taskroom import task_room
 
 pytestmark = pytest.mark.anyio
@@ -137,6 +138,26 @@ async def test_a_task_for_a_skill_goes_to_who_is_online_and_has_the_least_to_do(
         assert offline["worker"]["nick"] == "aaron"
 
 
+@pytest.mark.requirement("task-skill-delegated-once")
+async def test_an_agent_is_given_another_that_has_the_skill_and_works_and_again_for_its_key(
+    tmp_path: Path,
+):
+    async with task_room(tmp_path) as room:
+        bob, zoe = await room.worker("bob", "write"), await room.worker("zoe", "write")
+        yan = await room.worker("yan", "write")
+        for worker in (bob, zoe, yan):
+            await room.online(worker)
+        room.hindered[zoe.uid] = "has failed"
+
+        first = await bob.ask("choose", skill="write", key="k")
+        await room.post("", to="@yan", text="now it has more to do than zoe")
+        again = await bob.ask("choose", skill="write", key="k")
+        nobody = await bob.ask("choose", skill="fly", key="k2")
+
+        assert (first["nick"], again) == ("yan", first)
+        assert nobody["error"]["code"] == "not-found"
+
+
 @pytest.mark.requirement("task-key-once")
 async def test_the_same_key_is_the_same_task_also_when_another_worker_has_less_to_do(
     tmp_path: Path,
@@ -161,8 +182,9 @@ async def test_a_key_is_known_after_a_restart(tmp_path: Path):
         view = await room.delegate("@bob", key="k")
 
         requests = room.office._requests
-        found = await requests.given(room.owner.uid, "k", [alice.uid, bob.uid])
-        nobody = await requests.given(room.owner.uid, "k", [alice.uid])
+        key = request_key("k")
+        found = await requests.given(room.owner.uid, key, [alice.uid, bob.uid])
+        nobody = await requests.given(room.owner.uid, key, [alice.uid])
 
         assert (found, nobody) == (view["worker"]["uid"], "")
 

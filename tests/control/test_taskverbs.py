@@ -187,7 +187,7 @@ async def test_an_agent_that_asks_without_end_leaves_room_for_others(tmp_path: P
         assert len(answers) - len(refused) == 8
 
 
-async def test_a_request_under_an_id_that_was_used_before_is_no_task_for_anybody(tmp_path: Path):
+async def test_a_request_under_an_id_that_was_used_before_is_a_task_that_is_seen(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice, eve = await room.worker("alice"), await room.worker("eve")
         made = secrets.token_hex(16)
@@ -208,9 +208,10 @@ async def test_a_request_under_an_id_that_was_used_before_is_no_task_for_anybody
         headers = chain_headers(alice.uid, task, 0)
         await alice.bus.publish(first.subject(alice.uid), first.encode(), metadata=headers)
 
-        # So a sidecar, which asks before it works on it, leaves it.
         answer = await alice.ask("get", task=task, fresh=True)
-        assert answer["error"]["code"] == "not-found"
+        listed = (await room.api.get("/v1/tasks", params={"worker": alice.uid})).json()
+        assert (answer["state"], answer["requester"]) == ("submitted", eve.uid)
+        assert [view["id"] for view in listed["tasks"]] == [task]
 
 
 async def test_a_question_that_python_cannot_read_is_answered(tmp_path: Path):

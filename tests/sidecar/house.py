@@ -78,6 +78,7 @@ class House:
     renewals: list[float] = field(default_factory=list)
     finds: list[dict[str, Any]] = field(default_factory=list)
     asked: list[tuple[str, ...]] = field(default_factory=list)
+    chosen: list[tuple[str, str]] = field(default_factory=list)
     ledger: Log = field(init=False)
     """What the control plane knows of tasks: those of the worker, and of alice when the worker asks her."""
 
@@ -386,6 +387,9 @@ async def _tasks(found: House, verb: str, asked: dict[str, Any]) -> bytes:
                 state = stored.record.state.value
                 entries.append({"id": task, "requested": number, "state": state, "free": True})
         return json.dumps({"tasks": entries, "more": False}).encode()
+    if verb == "choose":
+        found.chosen.append((asked["skill"], asked["key"]))
+        return json.dumps({"uid": found.alice.uid, "nick": "alice", "kind": "worker"}).encode()
     try:
         stored = await found.ledger.get(str(asked.get("task", "")))
     except NotFound as error:

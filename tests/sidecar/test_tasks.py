@@ -10,6 +10,7 @@ from postroom.protocol.envelope import Envelope
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.priority import Cancel, Input, Update
 from postroom.protocol.tasks import TaskState, task_id
+from postroom.sidecar.operations import MANY
 from tests.sidecar.house import House
 
 pytestmark = pytest.mark.anyio
@@ -390,3 +391,56 @@ async def test_news_that_come_again_are_not_done_with_before_the_agent_has_read_
         fifo.open("w").close()
         await home.pending("PRIORITY", (0, 0))
         assert home.posts() == ["soup"]
+
+
+@pytest.mark.requirement("task-skill-delegated-once")
+async def test_who_delegates_by_skill_again_after_a_crash_asks_under_the_same_key(
+    home: House,
+) -> None:
+    program = """
+    for line in lines():
+        if line["type"] == "task":
+            say(type="delegate", skill="cook", text="soup")
+        if line["type"] == "delegated" and not os.path.exists("once"):
+            open("once", "w").close()
+            os._exit(9)
+        if line["type"] == "delegated":
+            say(type="complete", text="done")
+    """
+    async with home.sidecar(program):
+        await home.task(await home.request("dinner"), TaskState.COMPLETED)
+
+        first, second = home.chosen
+        assert first == second
+        assert first[0] == "cook"
+        assert len({envelope.id for envelope in home.to_alice()}) == 1
+
+
+async def test_an_agent_whose_every_line_is_refused_is_read_slowly(home: House) -> None:
+    program = """
+    say(type="complete", text="x")
+    for line in lines():
+        if line["type"] == "error":
+            say(type="complete", text="x")
+        if line["type"] == "message":
+            say(type="reply", to=line["id"], text="here")
+    """
+    async with home.sidecar(program):
+        asked = await home.write("are you there?", expects_reply=True)
+        await home.seen(asked)
+
+        assert home.log().count("action refused") <= MANY
+
+
+async def test_a_result_that_was_left_out_is_told_at_the_end(home: House) -> None:
+    program = """
+    for line in lines():
+        if line["type"] == "task":
+            say(type="artifact", text="x" * 500_000)
+            say(type="complete", text="done")
+    """
+    async with home.sidecar(program):
+        ended = await home.task(await home.request("do it"), TaskState.COMPLETED)
+
+        said = status_text(ended.task)
+        assert said == "done (artifacts left out, since they are too large: 1)"

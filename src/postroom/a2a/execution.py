@@ -33,6 +33,7 @@ class Execution:
         canceling: somebody wants it to end.
         settled: the task waits for an answer, or has ended.
         lost: another writer has taken it away.
+        left_out: results that were refused, since they are too large.
     """
 
     record: TaskRecord
@@ -44,6 +45,7 @@ class Execution:
     cancel_reason: str = ""
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     lost: bool = False
+    left_out: int = 0
     now: Callable[[], float] = time.time
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from postroom.control.yellowpages import YellowPages
 from postroom.errors import InvalidInput, NotFound, StreamFull
 from postroom.mail.directory import Directory
+from postroom.protocol.text import one_line
 from postroom.store.agents import Agent
 from postroom.tasks.office import TaskOffice
-from postroom.tasks.requests import Requests
+from postroom.tasks.requests import Requests, request_key
 from postroom.tasks.views import TaskView
 
 MAX_CHOSEN = 1024
@@ -54,22 +55,37 @@ class Dispatch:
         """
         if not (to or skill):
             raise InvalidInput("a task is for somebody", remedy="name an agent or a skill")
-        worker = await (self._directory.resolve(to) if to else self._choose(requester, skill, key))
+        named = request_key(key)
+        worker = await (self._directory.resolve(to) if to else self.choose(requester, skill, named))
         try:
             return await self._office.delegate(
                 requester, worker, text, skill=skill, key=key, context=context
             )
         except StreamFull:
-            self._chosen.pop((requester, key), None)  # nothing was asked: another one may have room
+            self._chosen.pop(
+                (requester, named), None
+            )  # nothing was asked: another one may have room
             raise
 
-    async def _choose(self, requester: str, skill: str, key: str) -> Agent:
+    async def choose(self, requester: str, skill: str, key: str) -> Agent:
+        """Who is to do for `requester` what `skill` is wanted for: whoever works, is online and has the least to do.
+
+        Args:
+            requester: uid; it is not chosen itself.
+            skill: id of a skill on the other's card.
+            key: from which the requester makes the id of its message: what was asked under it goes to the same agent
+                again. "" for none.
+
+        Raises:
+            NotFound: no other agent has the skill.
+        """
         if key and (given := await self._given(requester, key)) is not None:
             return given
-        having = await self._pages.having(skill)
+        having = [found for found in await self._pages.having(skill) if found[0].uid != requester]
         if not having:
             raise NotFound(
-                f"no agent has the skill {skill!r}", remedy="postroom agents lists skills"
+                f"no other agent has the skill {one_line(skill, 80)!r}",
+                remedy="postroom agents lists skills",
             )
         counts = await self._office.open_counts()
         worker, _ = min(

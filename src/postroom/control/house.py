@@ -101,7 +101,9 @@ class House:
             running=workers.running,
             hindrance=partial(_hindrance, workers, presence),
         )
-        verbs = TaskVerbs(tasks, room.database, workers, partial(_tasks_folded, room))
+        dispatch = Dispatch(tasks, requests, room.directory, pages)
+        folded = partial(_tasks_folded, room)
+        verbs = TaskVerbs(tasks, room.database, workers, folded, dispatch.choose)
         services = AgentServices(room, settings, trust, pages, verbs)
         await services.open()
         stack.push_async_callback(services.close)
@@ -111,7 +113,7 @@ class House:
             return Context(
                 room=room,
                 tasks=tasks,
-                dispatch=Dispatch(tasks, requests, room.directory, pages),
+                dispatch=dispatch,
                 gate=Gate(digest(key), room.database),
                 workers=workers,
                 roster=Roster(workers, presence, room.admin, tasks),

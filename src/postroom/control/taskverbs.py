@@ -11,9 +11,11 @@ from functools import partial
 from typing import Any, Protocol
 
 from postroom.errors import Conflict, InvalidInput, NotFound, RequestTimeout
+from postroom.protocol.envelope import MAX_SKILL
 from postroom.protocol.priority import MAX_REASON
 from postroom.protocol.text import one_line
 from postroom.store import tasks as store
+from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.tasks import TaskHead, TaskRow
 from postroom.tasks.office import TaskOffice
@@ -34,11 +36,17 @@ CANCEL_WAIT = 2.0
 MAX_ANSWER = 900 * 1024
 """Bytes of an answer: a message of the bus has 1 MiB."""
 
+MAX_KEY = 1000
+"""Characters of a key."""
+
 MAX_TEXT = 2000
 """Characters of a text that an answer which would be too long still shows of it."""
 
 Caught = Callable[[], Awaitable[None]]
 """Returns when all that is in INBOX and TASKS now is folded; raises `TimeoutError` if that takes too long."""
+
+Choose = Callable[[str, str, str], Awaitable[Agent]]
+"""`Dispatch.choose`."""
 
 TaskVerb = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 """Takes the asker's uid and what it asked; returns the answer."""
@@ -59,19 +67,27 @@ class TaskVerbs:
         database: the projection.
         workers: which starts live.
         caught_up: waits for the fold.
+        choose: says who is to do what a skill is wanted for.
     """
 
     def __init__(
-        self, office: TaskOffice, database: Database, workers: Lives, caught_up: Caught
+        self,
+        office: TaskOffice,
+        database: Database,
+        workers: Lives,
+        caught_up: Caught,
+        choose: Choose,
     ) -> None:
         self._office = office
         self._database = database
         self._workers = workers
         self._caught_up = caught_up
+        self._choose = choose
         self.verbs: dict[str, TaskVerb] = {
             "open": self.open,
             "get": self.get,
             "list": self.listed,
+            "choose": self.choose,
             "cancel": self.cancel,
             "answer": self.answer,
         }
@@ -121,6 +137,14 @@ class TaskVerbs:
         newest = sorted(found.values(), key=lambda view: view.requested, reverse=True)[:limit]
         share = MAX_ANSWER // limit
         return {"tasks": [_fitting(view.as_json(), share) for view in newest]}
+
+    async def choose(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """Another agent that has a skill; the same one again for the same key."""
+        skill, key = _text(asked, "skill"), _text(asked, "key")
+        if not 0 < len(skill) <= MAX_SKILL or len(key) > MAX_KEY:
+            raise InvalidInput("a skill has a name, and a name or a key has an end")
+        agent = await self._choose(asker, skill, key)
+        return {"uid": agent.uid, "nick": agent.nick, "kind": agent.kind}
 
     async def cancel(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
         """End a task that the asker asked for."""

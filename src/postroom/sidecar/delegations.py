@@ -18,7 +18,6 @@ from postroom.errors import (
     BusDisconnected,
     InvalidInput,
     NoResponders,
-    NotFound,
     PostroomError,
     RequestTimeout,
 )
@@ -81,30 +80,32 @@ class Delegations:
         self._known: OrderedDict[str, _Delegation] = OrderedDict()
         self._untold = 0
 
-    async def recipient(self, action: Delegate) -> Sender:
-        """Who is to do it: the one that is named, or one that has the skill, online before offline.
+    async def recipient(self, address: str) -> Sender:
+        """The agent at `@nick` or a uid.
 
         Raises:
-            InvalidInput: neither is named.
+            InvalidInput: it is a person.
+            UnknownRecipient: there is none.
+            PostroomError: the control plane did not answer.
+        """
+        found = await self._directory.describe(await self._directory.uid_of(address))
+        if found.kind == "human":
+            raise InvalidInput(
+                f"@{found.nick} is a person, and tasks are for agents", remedy="send a message"
+            )
+        return found
+
+    async def chosen(self, skill: str, key: Key) -> Sender:
+        """Another agent that has the skill; the same one again under the same key.
+
+        Raises:
+            InvalidInput: no skill is named.
             NotFound: there is nobody.
             PostroomError: the control plane did not answer.
         """
-        if action.to:
-            return await self._directory.describe(await self._directory.uid_of(action.to))
-        if not action.skill:
+        if not skill:
             raise InvalidInput("a task needs somebody to do it", remedy="name an agent or a skill")
-        found = [
-            entry
-            for entry in await self._directory.find(action.skill)
-            if entry.get("uid") != self._own
-        ]
-        if not found:
-            raise NotFound(
-                f"no other agent has the skill {action.skill[:80]!r}",
-                remedy="postroom-agent agents lists skills",
-            )
-        chosen = next((entry for entry in found if entry.get("online")), found[0])
-        return Sender(str(chosen["uid"]), str(chosen["nick"]), str(chosen.get("kind", "worker")))
+        return await self._ledger.choose(skill, key.text)
 
     async def delegate(self, action: Delegate, worker: Sender, key: Key) -> Delegated:
         """Ask `worker` for a task; returns when the request is on disk.

@@ -9,6 +9,7 @@ from postroom.a2a.records import TaskRecord
 from postroom.a2a.tasklog import StoredTask
 from postroom.errors import ProtocolViolation
 from postroom.protocol.tasks import TaskState
+from postroom.sidecar.adapters import Sender
 from postroom.sidecar.wire import Wire, ask_control
 
 MOST = 200
@@ -81,6 +82,15 @@ class Ledger:
         """Tasks of this worker (`worker`), those that it asked for (`requester`), or both (""), newest first."""
         answer = await self._ask("tasks.list", {"role": role, "open": open_only, "limit": MOST})
         return list(answer["tasks"])
+
+    async def choose(self, skill: str, key: str) -> Sender:
+        """Another agent that has the skill; the same one again for what was asked under the same key.
+
+        Raises:
+            NotFound: there is none.
+        """
+        answer = await self._ask("tasks.choose", {"skill": skill, "key": key})
+        return Sender(str(answer["uid"]), str(answer["nick"]), str(answer["kind"]))
 
     async def cancel(self, task_id: str, reason: str) -> dict[str, Any]:
         """End a task that this worker asked for; returns its view.

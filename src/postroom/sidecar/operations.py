@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,12 @@ from postroom.sidecar.program import ProgramExecutor
 from postroom.sidecar.session import Session, log_output
 from postroom.sidecar.status import Status
 
+MANY = 20
+"""Refused lines in a row from which on the agent is read more slowly, and they are not logged any more."""
+
+PAUSE = 0.25
+"""Seconds between two of them."""
+
 _STATES: dict[type[TaskAction], TaskState] = {
     Progress: TaskState.WORKING,
     Complete: TaskState.COMPLETED,
@@ -84,6 +91,7 @@ class Operations:
         self._program = desk.program
         self._delegations = desk.delegations
         self._ledger = desk.ledger
+        self._refusals = 0
 
     async def send(self, action: Send) -> str:
         """Send a message; returns its id once it is on disk.
@@ -147,8 +155,13 @@ class Operations:
         Raises:
             PostroomError: it was not accepted, or that is not known.
         """
-        worker = await self._delegations.recipient(action)
-        key = self._key("delegate", action.key, worker.uid, action.text)
+        if action.to:
+            worker = await self._delegations.recipient(action.to)
+            key = self._key("delegate", action.key, worker.uid, action.text)
+        else:
+            # What is done again after a crash goes to whom it went before, whoever has the least to do by then.
+            key = self._key("delegate", action.key, f"skill:{action.skill}", action.text)
+            worker = await self._delegations.chosen(action.skill, key)
         return await self._delegations.delegate(action, worker, key)
 
     async def on_task(self, action: TaskAction) -> None:
@@ -162,11 +175,19 @@ class Operations:
         execution = self._engine.execution(action.task)
         if isinstance(action, Artifact):
             artifact = text_artifact(action.id or action.name or "result", action.text, action.name)
-            await execution.result(artifact, append=action.append, last=action.last)
+            try:
+                await execution.result(artifact, append=action.append, last=action.last)
+            except MessageTooLarge:
+                execution.left_out += 1
+                raise
         else:
             text = action.text
             if isinstance(action, Canceled):
                 text = text or execution.cancel_reason
+            if isinstance(action, Complete) and execution.left_out:
+                text = (
+                    f"{text} (artifacts left out, since they are too large: {execution.left_out})"
+                )
             await self._say(execution, _STATES[type(action)], text)
 
     async def _say(self, execution: Execution, state: TaskState, text: str) -> None:
@@ -251,11 +272,19 @@ class Operations:
     # ── host of the agent's runs ────────────────────────────────────────────────────────────────────
 
     async def act(self, session: Session, action: Action) -> None:
-        """Carry out one action and tell the agent how it went."""
+        """Carry out one action and tell the agent how it went.
+
+        An agent whose every line is refused is read more slowly: one that answers each error with another line that
+        is refused would go on as fast as the machine is.
+        """
         try:
             answer = await self._perform(session, action)
+            self._refusals = 0
         except PostroomError as error:
-            answer = _error(action, error)
+            answer = _error(action, error, log=self._refusals < MANY)
+            self._refusals += 1
+            if self._refusals > MANY:
+                await asyncio.sleep(PAUSE)
             if isinstance(action, Reply | Seen):
                 # An agent that does not read its errors thinks that it is done with the message.
                 await self._inbox.give_back(action.to if isinstance(action, Reply) else action.id)
@@ -317,9 +346,10 @@ def _delegated(action: Delegate, done: Delegated) -> dict[str, Any]:
     return {"type": "delegated", "ref": ref, "id": done.id, "task": done.task, "to": to}
 
 
-def _error(action: Action, error: PostroomError) -> dict[str, Any]:
+def _error(action: Action, error: PostroomError, *, log: bool) -> dict[str, Any]:
     ref = getattr(action, "ref", None)
     if ref is None:
         ref = getattr(action, "key", None) or None
-    log_output("action refused", str(error))
+    if log:
+        log_output("action refused", str(error))
     return {"type": "error", "ref": ref, "code": error.code, "detail": one_line(error.message, 500)}

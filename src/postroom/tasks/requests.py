@@ -120,7 +120,7 @@ class Requests:
             secret=secret,
             recipient=worker.uid,
             subject=subjects.inbox(worker.uid, requester),
-            key=_key(key),
+            key=request_key(key),
             envelope=envelope,
             earlier=earlier,
             new_key=self._new_key,
@@ -128,9 +128,9 @@ class Requests:
         return _untaken(done.envelope, requester, done.sequence, request)
 
     async def given(self, requester: str, key: str, workers: Iterable[str]) -> str:
-        """The one of `workers` whom `requester` has given a task with that idempotency key, "" if none."""
+        """The one of `workers` whom `requester` has given a task under that key of its message ids, "" if none."""
         secret = await self._secret(requester)
-        made = {worker: message_id(secret, worker, _key(key)) for worker in workers}
+        made = {worker: message_id(secret, worker, key) for worker in workers}
 
         def find(connection: Connection) -> str:
             for worker, request in made.items():
@@ -153,7 +153,7 @@ class Requests:
         return secret
 
 
-def _key(key: str) -> str:
+def request_key(key: str) -> str:
     """The key of a request: a message that was sent with the same key is another one."""
     return f"task\0{key}" if key else ""
 
