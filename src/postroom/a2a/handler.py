@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import aclosing, contextmanager
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 from a2a import types
@@ -266,7 +267,8 @@ def _requester(params: translate.Proto, context: ServerCallContext) -> str:
 def _query(params: types.ListTasksRequest) -> TaskQuery:
     since = 0.0
     if params.HasField("status_timestamp_after"):
-        since = params.status_timestamp_after.ToNanoseconds() / 1e9
+        # The way that the times of tasks are read, or a last bit would tell an instant from itself.
+        since = params.status_timestamp_after.ToDatetime(tzinfo=UTC).timestamp()
     return TaskQuery(
         context=params.context_id,
         state=translate.state_of(params.status),
