@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING
 
@@ -75,6 +76,11 @@ class TaskRequestHandler(_RequestHandler):
         """Ask for a task or answer one; yields the Task, then its changes until it has ended or asks."""
         requester = _requester(params, context)
         version, told = await self._send(params, requester)
+        if version.sequence and not params.message.task_id:
+            async with aclosing(self._replayed(version, params, requester)) as replayed:
+                async for update in replayed:
+                    yield update
+            return
         if not told:
             before = version.sequence
             version = await self._resumed(version, requester)
@@ -87,6 +93,22 @@ class TaskRequestHandler(_RequestHandler):
                 for update in _updates(change):
                     yield update
                 if change.settled:
+                    return
+
+    async def _replayed(
+        self, version: TaskVersion, params: types.SendMessageRequest, requester: str
+    ) -> AsyncGenerator[translate.Update | types.Task]:
+        """A task from its first change on, so that each stream of it shows the same, however soon it was begun."""
+        first = True
+        async with aclosing(self._changes(replace(version, sequence=0), requester)) as changes:
+            async for change in changes:
+                if first:
+                    yield apply_history_length(translate.to_task(change.task), params.configuration)
+                else:
+                    for update in _updates(change):
+                        yield update
+                first = False
+                if change.settled and change.sequence >= version.sequence:
                     return
 
     async def _send(
