@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.control.inward import MAX_ANSWER_BYTES, MAX_CARD_BYTES, SOCKET, fetch_card
+from postroom.a2a.cards import SERVER_SOCKET
+from postroom.control.inward import MAX_ANSWER_BYTES, MAX_CARD_BYTES, fetch_card
 from postroom.errors import Conflict, PostroomError, ProtocolViolation, RequestTimeout
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("inward-socket-itself")]
@@ -47,7 +48,7 @@ async def listening(folder: Path, answer: bytes | Answerer) -> AsyncGenerator[li
 
     # By a short name: the folder may be deeper than the address of a socket may be long.
     descriptor = os.open(folder, os.O_PATH)
-    server = await asyncio.start_unix_server(serve, f"/proc/self/fd/{descriptor}/{SOCKET}")
+    server = await asyncio.start_unix_server(serve, f"/proc/self/fd/{descriptor}/{SERVER_SOCKET}")
     try:
         yield asked
     finally:
@@ -80,7 +81,7 @@ async def test_a_folder_deeper_than_the_address_of_a_socket_may_be_long(tmp_path
 async def test_a_socket_of_another_kind_is_refused(tmp_path: Path):
     with closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as other:
         descriptor = os.open(tmp_path, os.O_PATH)
-        other.bind(f"/proc/self/fd/{descriptor}/{SOCKET}")
+        other.bind(f"/proc/self/fd/{descriptor}/{SERVER_SOCKET}")
         os.close(descriptor)
         assert isinstance(await refusal(tmp_path), ProtocolViolation)
 
@@ -89,7 +90,7 @@ async def test_a_link_to_a_socket_is_not_followed(tmp_path: Path):
     folder = tmp_path / "worker"
     folder.mkdir()
     async with listening(tmp_path / "private", whole(b"{}")) as asked:
-        (folder / SOCKET).symlink_to(tmp_path / "private" / SOCKET)
+        (folder / SERVER_SOCKET).symlink_to(tmp_path / "private" / SERVER_SOCKET)
         assert isinstance(await refusal(folder), ProtocolViolation)
     assert asked == []
 
@@ -103,7 +104,7 @@ async def test_a_link_in_the_place_of_the_folder_is_not_followed(tmp_path: Path)
 
 @pytest.mark.parametrize("kind", ["file", "fifo", "folder"])
 async def test_what_is_no_socket_is_not_read(tmp_path: Path, kind: str):
-    place = tmp_path / SOCKET
+    place = tmp_path / SERVER_SOCKET
     match kind:
         case "file":
             place.write_text("{}")
@@ -122,16 +123,16 @@ async def test_an_absent_socket_or_folder_is_a_worker_that_does_not_listen(tmp_p
 
 async def test_a_socket_that_nobody_listens_on_is_a_worker_that_does_not_listen(tmp_path: Path):
     with socket.socket(socket.AF_UNIX) as left:
-        left.bind(str(tmp_path / SOCKET))
+        left.bind(str(tmp_path / SERVER_SOCKET))
 
     assert isinstance(await refusal(tmp_path), Conflict)
 
 
 async def test_a_full_queue_is_not_waited_for(tmp_path: Path):
     with socket.socket(socket.AF_UNIX) as deaf, socket.socket(socket.AF_UNIX) as waiting:
-        deaf.bind(str(tmp_path / SOCKET))
+        deaf.bind(str(tmp_path / SERVER_SOCKET))
         deaf.listen(0)
-        waiting.connect(str(tmp_path / SOCKET))
+        waiting.connect(str(tmp_path / SERVER_SOCKET))
 
         assert isinstance(await refusal(tmp_path), Conflict)
 

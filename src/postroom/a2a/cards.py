@@ -25,6 +25,12 @@ PROTOCOL_VERSION = "1.0"
 SENDER_TOKEN = "urn:postroom:a2a:sender-token:1"
 """Extension: who calls the card's address appends its own uid to it, as the last token of the subject."""
 
+CARD_PATH = "/.well-known/agent-card.json"
+"""Where an A2A server shows its card (A2A 1.0)."""
+
+SERVER_SOCKET = "a2a.sock"
+"""Name, in a worker's state folder, of the socket of its own A2A server."""
+
 MAX_CARD_BYTES = 32 * 1024
 MAX_SKILLS = 64
 MAX_WORD = 128

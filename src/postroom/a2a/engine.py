@@ -19,9 +19,15 @@ from postroom.a2a.backlog import Backlog, Waiting
 from postroom.a2a.execution import Execution, Executor
 from postroom.a2a.messages import context_of
 from postroom.a2a.records import TaskRecord
-from postroom.a2a.tasklog import AttemptLost, ExecutorGone, StoredTask, TaskLog, TaskSource
+from postroom.a2a.tasklog import (
+    PATIENCE,
+    AttemptLost,
+    ExecutorGone,
+    StoredTask,
+    TaskLog,
+    TaskSource,
+)
 from postroom.a2a.tasks import Event, Message
-from postroom.client.retry import RetryPolicy
 from postroom.errors import (
     Conflict,
     LostUpdate,
@@ -39,8 +45,6 @@ SKILL = "urn:postroom:a2a:skill:1"
 """Key in the metadata of a task: id of the skill that its request named."""
 
 CANCEL_TRIES = 5
-
-PATIENCE = RetryPolicy(base=0.2, cap=3.0)
 
 _log = get_logger(__name__)
 
@@ -98,7 +102,6 @@ class TaskEngine:
         self._now = now
         self._backlog = Backlog()
         self._executions: dict[str, Execution] = {}
-        self._finished: dict[str, asyncio.Event] = {}
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -216,10 +219,9 @@ class TaskEngine:
     async def _interrupt(self, execution: Execution, reason: str) -> None:
         execution.canceling = True
         execution.cancel_reason = reason
-        finished = self._finished[execution.id]
         note = await self._executor.cancel(execution)
         execution.cancel_reason = note or execution.cancel_reason
-        await finished.wait()
+        await execution.finished.wait()
 
     async def answer(self, task: str, by: str, message: Message) -> None:
         """Give a task what it waits for; on return that is stored. A task that waits for nothing stays as it is.
@@ -298,7 +300,6 @@ class TaskEngine:
             stored.record, stored.sequence, self._write, heard=waiting.heard, now=self._now
         )
         self._executions[waiting.id] = execution
-        finished = self._finished[waiting.id] = asyncio.Event()
         self._idle.clear()
         self._changed()
         try:
@@ -308,8 +309,8 @@ class TaskEngine:
         except LostUpdate as error:
             _log.warning("task %s is somebody else's now: %s", waiting.id, error)
         finally:
-            del self._executions[waiting.id], self._finished[waiting.id]
-            finished.set()
+            del self._executions[waiting.id]
+            execution.finished.set()
             if not self._executions:
                 self._idle.set()
             self._changed()

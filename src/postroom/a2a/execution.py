@@ -32,6 +32,7 @@ class Execution:
         begun: that the attempt begins is stored; before, nothing can be said of it.
         canceling: somebody wants it to end.
         settled: the task waits for an answer, or has ended.
+        finished: nobody works on it any more; what was said of it last is stored.
         lost: another writer has taken it away.
         left_out: results that were refused, since they are too large.
     """
@@ -44,6 +45,7 @@ class Execution:
     canceling: bool = False
     cancel_reason: str = ""
     settled: asyncio.Event = field(default_factory=asyncio.Event)
+    finished: asyncio.Event = field(default_factory=asyncio.Event)
     lost: bool = False
     left_out: int = 0
     now: Callable[[], float] = time.time

@@ -51,9 +51,10 @@ def state_of(task: Task) -> TaskState:
         raise InvalidInput(str(error)) from error
 
 
-def status_text(task: Task) -> str:
-    """What the agent said with the present state, "" if nothing."""
-    message = task["status"].get("message")
+def status_text(holder: Task) -> str:
+    """What the agent said with the state of a task, or of a status update of one; "" if nothing."""
+    status = holder.get("status")
+    message = status.get("message") if isinstance(status, dict) else None
     return text_of(message) if isinstance(message, dict) else ""
 
 

@@ -18,13 +18,9 @@ from pathlib import Path
 
 import h11
 
+from postroom.a2a.cards import CARD_PATH, SERVER_SOCKET
 from postroom.errors import Conflict, EnvironmentFault, ProtocolViolation, RequestTimeout
 from postroom.protocol.records import read_record
-
-SOCKET = "a2a.sock"
-"""Name of the socket in a worker's state folder."""
-
-CARD_PATH = "/.well-known/agent-card.json"
 
 TIMEOUT = 5.0
 """Seconds for the whole exchange."""
@@ -75,7 +71,9 @@ def _connected(folder: Path) -> Generator[socket.socket]:
     except NotADirectoryError as error:
         raise ProtocolViolation("the worker's state folder is no folder") from error
     except OSError as error:  # a socket of another kind, a folder or a socket that is closed to us
-        raise ProtocolViolation(f"{SOCKET} cannot be connected to: {error.strerror}") from error
+        raise ProtocolViolation(
+            f"{SERVER_SOCKET} cannot be connected to: {error.strerror}"
+        ) from error
     finally:
         connection.close()
 
@@ -85,12 +83,12 @@ def _opened(folder: Path) -> Generator[int]:
     """A descriptor of the socket itself, whatever its name is made to mean later."""
     parent = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        found = os.open(SOCKET, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        found = os.open(SERVER_SOCKET, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     finally:
         os.close(parent)
     try:
         if not stat.S_ISSOCK(os.fstat(found).st_mode):
-            raise ProtocolViolation(f"{SOCKET} in the worker's state folder is no socket")
+            raise ProtocolViolation(f"{SERVER_SOCKET} in the worker's state folder is no socket")
         yield found
     finally:
         os.close(found)

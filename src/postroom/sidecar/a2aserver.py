@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from postroom.a2a.cards import SENDER_TOKEN, Card
+from postroom.a2a.cards import CARD_PATH, SENDER_TOKEN, Card
 from postroom.a2a.messages import context_of
 from postroom.errors import Conflict, Forbidden, NotFound, PostroomError
 from postroom.protocol.tasks import TaskState
@@ -29,7 +29,7 @@ from postroom.sidecar.adapters import AnswerTask, CancelTask, Delegate, Delegate
 from postroom.sidecar.httpd import Answer, Request
 from postroom.sidecar.jsonrpc import Code, RpcError, id_of, read_call, read_json, refusal, result
 
-CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+CARD_PATHS = (CARD_PATH, "/.well-known/agent.json")
 """Where A2A 1.0 looks for a card, and where its versions before 0.3 did."""
 
 ENDPOINT = "/a2a"

@@ -37,9 +37,6 @@ from postroom.sidecar.wire import Wire
 JOURNAL = "confirmed"
 """Name of the journal in the state folder."""
 
-A2A_SOCKET = "a2a.sock"
-"""Name of the A2A server's socket there."""
-
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from postroom.a2a.messages import text_of
 from postroom.a2a.tasklog import StoredTask
-from postroom.a2a.tasks import artifacts_of
+from postroom.a2a.tasks import artifacts_of, status_text
 from postroom.errors import (
     BusDisconnected,
     InvalidInput,
@@ -24,7 +23,7 @@ from postroom.errors import (
 from postroom.observe import get_logger
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.priority import Update
-from postroom.protocol.tasks import task_id
+from postroom.protocol.tasks import INTERRUPTED, task_id
 from postroom.sidecar.adapters import Delegate, Delegated, Sender
 from postroom.sidecar.agent import Agent, AgentGone
 from postroom.sidecar.directory import Directory
@@ -207,7 +206,7 @@ class Delegations:
             news = self._remember(task).news
             view = await self._ledger.view(task)
             left = end - asyncio.get_running_loop().time()
-            if not wait or view["final"] or view["state"] in _ASKING or left <= 0:
+            if not wait or view["final"] or view["state"] in INTERRUPTED or left <= 0:
                 return view
             try:
                 async with asyncio.timeout(left):
@@ -221,9 +220,6 @@ class Delegations:
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
         return known
-
-
-_ASKING = ("input-required", "auth-required")
 
 
 def _news(update: Update, worker: Sender, ref: Any) -> dict[str, Any]:
@@ -243,18 +239,13 @@ def _news(update: Update, worker: Sender, ref: Any) -> dict[str, Any]:
         "artifact": None,
     }
     if isinstance(task, dict):
-        record["text"] = _text(task.get("status"))
+        record["text"] = status_text(task)
         record["artifacts"] = artifacts_of(task)
     elif isinstance(event.get("statusUpdate"), dict):
-        record["text"] = _text(event["statusUpdate"].get("status"))
+        record["text"] = status_text(event["statusUpdate"])
     elif isinstance(event.get("artifactUpdate"), dict):
         record["artifact"] = _piece(event["artifactUpdate"])
     return record
-
-
-def _text(status: object) -> str:
-    message = status.get("message") if isinstance(status, dict) else None
-    return text_of(message) if isinstance(message, dict) else ""
 
 
 def _piece(update: dict[str, Any]) -> dict[str, Any]:

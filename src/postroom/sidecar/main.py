@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from postroom.a2a.cards import SERVER_SOCKET
 from postroom.bus.nats import NatsBus
 from postroom.bus.port import Subscription
 from postroom.errors import (
@@ -22,7 +23,7 @@ from postroom.identity.nkeys import KeyPair
 from postroom.observe import get_logger, to_stderr
 from postroom.protocol.preface import Preface
 from postroom.protocol.presence import WorkerState
-from postroom.sidecar.compose import A2A_SOCKET, Sidecar, compose
+from postroom.sidecar.compose import Sidecar, compose
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig, load
 from postroom.sidecar.control_client import ControlClient
 from postroom.sidecar.door import Door
@@ -80,7 +81,7 @@ class Worker:
             if self._wall.breached:
                 return await self._refuse(sidecar, control)
             server.answer_with(sidecar.api.handle)
-            server.also_at(self._config.state / A2A_SOCKET, sidecar.a2a.handle)
+            server.also_at(self._config.state / SERVER_SOCKET, sidecar.a2a.handle)
             await stack.enter_async_context(server)
             await self._live(sidecar, bus, control)
         return 0

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable
 
-from postroom.a2a.messages import ROLE_USER, text_message, text_of
+from postroom.a2a.messages import ROLE_USER, context_of, text_message, text_of
 from postroom.a2a.records import TaskRecord
 from postroom.a2a.tasks import new_task
 from postroom.bus.port import BusAdmin, MessageBusProvider
@@ -161,7 +161,7 @@ def request_key(key: str) -> str:
 def _first(envelope: Envelope, requester: str) -> TaskRecord:
     """The first record of the task that the request makes."""
     task = task_id(envelope.to, requester, envelope.id)
-    context = str(envelope.message.get("contextId") or task)
+    context = context_of(envelope.message) or task
     snapshot = new_task(task, context, envelope.message, envelope.sent_at)
     return TaskRecord(snapshot, envelope.id, requester)
 

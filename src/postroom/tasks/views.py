@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from postroom.a2a.messages import text_of
 from postroom.a2a.tasks import answer_in, artifacts_of, status_text
 from postroom.protocol.tasks import TaskState
 from postroom.protocol.text import one_line
@@ -223,7 +222,7 @@ def _event(row: TaskEventRow, task: TaskRow) -> TaskEvent:
         text, artifact = _artifact(update)
     elif isinstance(update := event.get("statusUpdate"), dict):
         kind = "status"
-        text = _message_of(update.get("status"))
+        text = status_text(update)
     elif row.seq == task.seq:  # the task itself is the event
         text = status_text(json.loads(task.snapshot))
     state = TaskState(row.state)
@@ -240,8 +239,3 @@ def _artifact(update: dict[str, Any]) -> tuple[str, Piece | None]:
     (shown,) = artifacts_of({"artifacts": [artifact]})
     append, last = update.get("append") is True, update.get("lastChunk") is True
     return shown["text"], Piece(shown["id"], shown["name"], append, last)
-
-
-def _message_of(status: object) -> str:
-    message = status.get("message") if isinstance(status, dict) else None
-    return text_of(message) if isinstance(message, dict) else ""
