@@ -247,7 +247,7 @@ MESSAGE = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}
         ({"method": "Dance"}, -32601),
         ({"jsonrpc": "1.0"}, -32600),
         ({"id": True}, -32600),
-        ({"params": [1]}, -32600),
+        ({"params": [1]}, -32602),
         ({"params": {}}, -32602),
         ({"params": {"message": MESSAGE | {"messageId": ""}}}, -32602),
         ({"params": {"message": MESSAGE | {"role": "user"}}}, -32602),

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.a2a.messages import text_of
+from postroom.a2a.rpc import Code, RpcError
 from postroom.errors import ProtocolViolation
 from postroom.protocol.tasks import TaskState
 from postroom.protocol.times import parse_time
-from postroom.sidecar.jsonrpc import Code, RpcError
 
 MAX_PAGE = 100
 PAGE = 50

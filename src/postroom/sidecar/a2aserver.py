@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from postroom.a2a.cards import CARD_PATH, SENDER_TOKEN, Card
 from postroom.a2a.messages import context_of
+from postroom.a2a.rpc import Code, RpcError, id_of, read_call, read_json, refusal, result
 from postroom.errors import Conflict, Forbidden, NotFound, PostroomError
 from postroom.protocol.tasks import TaskState
 from postroom.sidecar.a2aparams import (
@@ -27,7 +28,6 @@ from postroom.sidecar.a2aparams import (
 )
 from postroom.sidecar.adapters import AnswerTask, CancelTask, Delegate, Delegated
 from postroom.sidecar.httpd import Answer, Request
-from postroom.sidecar.jsonrpc import Code, RpcError, id_of, read_call, read_json, refusal, result
 
 CARD_PATHS = (CARD_PATH, "/.well-known/agent.json")
 """Where A2A 1.0 looks for a card, and where its versions before 0.3 did."""

@@ -1,0 +1,118 @@
+"""The connection that the binding needs: the few methods of nats-py's client that it calls, and nothing else of it.
+
+A connected `nats.aio.client.Client` is a `Connection` as it is. A faster client needs only these methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+from postroom.errors import ProtocolViolation
+
+NO_RESPONDERS = "503"
+
+
+class Frame(Protocol):
+    """A message as it was received."""
+
+    @property
+    def subject(self) -> str:
+        """It was published to."""
+        ...
+
+    @property
+    def reply(self) -> str:
+        """Subject for an answer, "" if none is wanted."""
+        ...
+
+    @property
+    def data(self) -> bytes:
+        """The payload."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str] | None:
+        """NATS headers; a status of the server is the header `Status`."""
+        ...
+
+
+class Subscription(Protocol):
+    """Interest in a subject."""
+
+    async def unsubscribe(self) -> None:
+        """End it at once."""
+        ...
+
+
+Arrived = Callable[..., Awaitable[None]]
+"""`async def arrived(frame: Frame) -> None`; called for one frame of a subscription after the other."""
+
+
+class Connection(Protocol):
+    """An open connection to a NATS server."""
+
+    @property
+    def max_payload(self) -> int:
+        """Bytes that headers and payload of one message may have, as the server says."""
+        ...
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is over for good."""
+        ...
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it is up now."""
+        ...
+
+    def new_inbox(self) -> str:
+        """A subject that nobody else has, under a prefix that this connection may subscribe."""
+        ...
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        reply: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        """Send; waits while too much is unsent."""
+        ...
+
+    async def subscribe(
+        self, subject: str, queue: str = "", cb: Arrived | None = None
+    ) -> Subscription:
+        """Receive what is published from now on."""
+        ...
+
+    async def flush(self, timeout: int = 10) -> None:
+        """Return when the server has worked through everything that was sent."""
+        ...
+
+
+def status_of(frame: Frame) -> str:
+    """The status that the server sent in place of a message ("503": nobody listens), "" for any other frame.
+
+    Only a frame without payload and without reply subject is one: a peer may write the header, too.
+    """
+    if frame.data or not frame.headers or frame.reply:
+        return ""
+    return frame.headers.get("Status", "")
+
+
+def size_of(payload: bytes, headers: Mapping[str, str] | None) -> int:
+    """Bytes that count against `max_payload`.
+
+    Raises:
+        ProtocolViolation: a header would break out of its line.
+    """
+    size = len(payload)
+    if headers:
+        for name, value in headers.items():
+            if "\r" in value or "\n" in value:
+                raise ProtocolViolation(f"the header {name} is not one line")
+            size += len(name) + len(value.encode()) + 4
+        size += 14
+    return size

@@ -1,0 +1,69 @@
+"""NATS headers by which two peers of this binding do better than the frames alone allow. Pure.
+
+Each is optional and none changes a frame, so a peer that does not know them sees nothing of them
+(docs/binding.md, Extensions in headers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+DEADLINE = "A2A-Deadline"
+"""Of a request: milliseconds since the epoch after which nobody waits for the answer."""
+
+STREAM = "A2A-Stream"
+"""Of a request for a stream: what the client can take, as `Flow` writes it. Without it a server sends only frames."""
+
+SEQUENCE = "A2A-Sequence"
+"""Of each frame of a stream: 1, 2, 3, ... A gap means that a frame was lost."""
+
+BEAT = "A2A-Beat"
+"""Of an empty message in a stream, to a client that sent `STREAM`: the server is at it. Value: the last sequence."""
+
+LANE = "A2A-Lane"
+"""Of a stored response: subject on which this server takes calls that must overtake others (get, cancel, ...)."""
+
+CONTENT = "urn:postroom:a2a:large-content:1"
+"""Extension (service parameter `A2A-Extensions`): the client can fetch parts that are sent by reference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What a client takes of a stream.
+
+    Attributes:
+        window: frames that may be unacknowledged; 0 for any number.
+        beat: seconds after which the server says that it is still there; 0 for never.
+    """
+
+    window: int = 0
+    beat: float = 0.0
+
+    def header(self) -> str:
+        """As the value of `STREAM`: `window=32;beat=10`."""
+        return f"window={self.window};beat={self.beat:g}"
+
+    @classmethod
+    def read(cls, value: str) -> Flow:
+        """What a header says; what cannot be read is taken as not said."""
+        said = dict(part.strip().partition("=")[::2] for part in value.split(";"))
+        return cls(int(_number(said.get("window", ""))), _number(said.get("beat", "")))
+
+
+def deadline_of(headers: Mapping[str, str] | None) -> float:
+    """The deadline that a request states, seconds since the epoch; 0 for none."""
+    return _number((headers or {}).get(DEADLINE, "")) / 1000
+
+
+def sequence_of(headers: Mapping[str, str] | None) -> int:
+    """The number of a frame in its stream; 0 where the peer does not count."""
+    return int(_number((headers or {}).get(SEQUENCE, "")))
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        return 0.0
+    return number if 0 <= number < 2**53 else 0.0
