@@ -18,7 +18,8 @@ The tree says whose fault it is, so that a caller can decide without reading tex
     ├── PeerError                  the other side broke a rule or did not answer
     │   ├── ProtocolViolation
     │   ├── NoResponders
-    │   └── RequestTimeout
+    │   ├── RequestTimeout
+    │   └── StreamBroken
     ├── Refused                    a bound was reached: nothing was accepted, retry later
     │   ├── StreamFull
     │   └── LostUpdate
@@ -155,6 +156,12 @@ class RequestTimeout(PeerError):
     """No answer came within the deadline; whether it was acted on is unknown."""
 
     code = "request-timeout"
+
+
+class StreamBroken(PeerError):
+    """A stream of answers has a gap or fell silent; what was lost is unknown."""
+
+    code = "stream-broken"
 
 
 class Refused(PostroomError):

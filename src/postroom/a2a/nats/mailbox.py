@@ -1,0 +1,218 @@
+"""Answers of a connection: one wildcard subscription, and a token for each call or stream that waits.
+
+A frame for a token that nobody waits for is dropped and counted, so that a late answer cannot reach another call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from nats import errors as nats_errors
+
+from postroom.a2a.nats.connection import Connection, Frame, Subscription, size_of
+from postroom.errors import (
+    BusDisconnected,
+    InvalidInput,
+    MessageTooLarge,
+    Refused,
+    RequestTimeout,
+    StreamBroken,
+)
+
+MAX_WAITING = 16_384
+"""Calls and streams of one mailbox that may wait at a time."""
+
+MAX_UNREAD = 1024
+"""Frames of one stream that may lie unread; a peer that sends more than it was allowed ends the stream."""
+
+NewInbox = Callable[[str], str]
+"""Prefix of the subjects on which answers of a peer are received; the argument is the subject that the peer serves."""
+
+
+class Mailbox:
+    """The answers of one connection.
+
+    Args:
+        connection: that receives them.
+        prefix: of the reply subjects, without the last token; "" for a new inbox of the connection.
+    """
+
+    def __init__(self, connection: Connection, *, prefix: str = "") -> None:
+        self.connection = connection
+        self.prefix = prefix or connection.new_inbox()
+        self.late = 0
+        self._waiting: dict[str, Callable[[Frame], None]] = {}
+        self._subscription: Subscription | None = None
+        self._opening: asyncio.Lock = asyncio.Lock()
+        self._stem = secrets.token_hex(6)
+        self._count = 0
+
+    async def open(self) -> None:
+        """Subscribe; done already, nothing happens."""
+        if self._subscription is None:
+            async with self._opening:
+                if self._subscription is None:
+                    self._subscription = await self.connection.subscribe(
+                        f"{self.prefix}.*", cb=self._arrived
+                    )
+
+    async def close(self) -> None:
+        """End the subscription; what still waits runs into its deadline."""
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None and not self.connection.is_closed:
+            with suppress(nats_errors.Error, OSError):  # the connection is on its way out
+                await subscription.unsubscribe()
+
+    def token(self, arrived: Callable[[Frame], None]) -> str:
+        """A new reply subject; `arrived` is called with each frame that comes for it, until `forget`.
+
+        The stem cannot be guessed, so nobody answers a call that it did not see.
+
+        Raises:
+            Refused: too much waits.
+        """
+        if len(self._waiting) >= MAX_WAITING:
+            raise Refused("too many calls wait for answers on this connection")
+        self._count += 1
+        reply = f"{self.prefix}.{self._stem}{self._count:x}"
+        self._waiting[reply] = arrived
+        return reply
+
+    def forget(self, reply: str) -> None:
+        """What comes for `reply` from now on is dropped."""
+        self._waiting.pop(reply, None)
+
+    async def _arrived(self, frame: Frame) -> None:
+        arrived = self._waiting.get(frame.subject)
+        if arrived is None:
+            self.late += 1
+        else:
+            arrived(frame)
+
+    async def ask(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        timeout: float,
+        headers: dict[str, str] | None = None,
+    ) -> Frame:
+        """Publish, and wait for one answer; a status of the server ("503") is an answer as well.
+
+        Args:
+            subject: to publish to.
+            payload: bytes.
+            timeout: seconds.
+            headers: NATS headers.
+
+        Raises:
+            RequestTimeout: no answer in time; it may have been acted on.
+            As `send`.
+        """
+        if self._subscription is None:
+            await self.open()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Frame] = loop.create_future()
+
+        def arrived(frame: Frame) -> None:
+            if not answer.done():
+                answer.set_result(frame)
+
+        reply = self.token(arrived)
+        # A handle of the loop's clock costs a fraction of `asyncio.timeout`, and this is the hot path.
+        alarm = loop.call_later(timeout, _give_up, answer)
+        try:
+            await self.send(subject, payload, reply=reply, headers=headers)
+            return await answer
+        finally:
+            alarm.cancel()
+            self._waiting.pop(reply, None)
+
+    async def send(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        reply: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        """Publish.
+
+        Raises:
+            MessageTooLarge: over the server's limit; nothing was sent.
+            BusDisconnected: there is no connection, or too much waits for it to come back.
+            InvalidInput: the subject or a header is malformed.
+        """
+        connection = self.connection
+        if len(payload) + 512 > connection.max_payload or headers:
+            size = size_of(payload, headers)
+            if size > connection.max_payload:
+                raise MessageTooLarge(
+                    f"the message has {size} bytes, the server's limit is {connection.max_payload}"
+                )
+        try:
+            await connection.publish(subject, payload, reply, headers)
+        except nats_errors.MaxPayloadError as error:
+            raise MessageTooLarge(
+                f"the message is over the server's limit of {connection.max_payload} bytes"
+            ) from error
+        except (nats_errors.BadSubjectError, nats_errors.BadHeaderError) as error:
+            raise InvalidInput(f"{subject!r} cannot be published: {error}") from error
+        except (nats_errors.Error, OSError) as error:
+            raise BusDisconnected(f"the NATS connection takes nothing: {error}") from error
+
+
+def _give_up(answer: asyncio.Future[Frame]) -> None:
+    if not answer.done():
+        answer.set_exception(RequestTimeout("no answer came in time"))
+
+
+class FrameQueue:
+    """Frames of one stream, in order, read by one reader; bounded.
+
+    Use `put` as the `arrived` of a mailbox token.
+    """
+
+    def __init__(self, limit: int = MAX_UNREAD) -> None:
+        self._limit = limit
+        self._frames: deque[Frame] = deque()
+        self._overrun = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def put(self, frame: Frame) -> None:
+        """Take a frame; the one too many marks the stream as broken."""
+        if len(self._frames) >= self._limit:
+            self._overrun = True
+        else:
+            self._frames.append(frame)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def get(self, timeout: float) -> Frame:
+        """The next frame.
+
+        Raises:
+            StreamBroken: more came than may lie unread.
+            RequestTimeout: none within `timeout` seconds.
+        """
+        if not self._frames:
+            if self._overrun:
+                raise StreamBroken(f"more than {self._limit} frames of a stream lay unread")
+            loop = asyncio.get_running_loop()
+            self._waiter = waiter = loop.create_future()
+            alarm = loop.call_later(timeout, _expire, waiter)
+            try:
+                await waiter
+            finally:
+                alarm.cancel()
+                self._waiter = None
+        return self._frames.popleft()
+
+
+def _expire(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_exception(RequestTimeout("nothing came in time"))
