@@ -1,0 +1,161 @@
+"""Claims: who began a request, stored before it is begun, so that no second process begins it (docs/binding.md).
+
+A claim is one record of a KV bucket, made only if there is none. It names where its owner can be asked about the
+request; an owner that nobody can reach is gone, and what it began is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from enum import Enum
+
+from postroom.a2a.nats.connection import NO_RESPONDERS, Frame, status_of
+from postroom.a2a.nats.durable.pulling import Place
+from postroom.a2a.nats.jetstream import LAST_SUBJECT_SEQUENCE, JetStream
+from postroom.errors import (
+    BusDisconnected,
+    InvalidInput,
+    LostUpdate,
+    NoResponders,
+    NotFound,
+    PostroomError,
+    RequestTimeout,
+)
+
+DONE_KEPT = 65_536
+"""Requests that a process remembers as done. A killed nats-server hands over again what was done just before."""
+
+ASK_TIMEOUT = 2.0
+"""Seconds for an owner's answer."""
+
+
+class Claim(Enum):
+    """What became of the attempt to claim a request."""
+
+    OURS = "ours"
+    """It may be begun, by us alone."""
+
+    HELD = "held"
+    """Another process works on it."""
+
+    DONE = "done"
+    """Another process has answered it."""
+
+    LOST = "lost"
+    """Another process began it and is gone."""
+
+
+class Claims:
+    """The claims of one server.
+
+    Args:
+        js: JetStream.
+        bucket: of the claims.
+        held: whether we work on the request of a key.
+        grace: seconds for which an owner that cannot be reached may be on its way back to the NATS server.
+    """
+
+    def __init__(
+        self, js: JetStream, bucket: str, held: Callable[[str], bool], *, grace: float
+    ) -> None:
+        self._js = js
+        self._bucket = bucket
+        self._held = held
+        self._grace = grace
+        self._done: OrderedDict[str, None] = OrderedDict()
+        self._address = ""
+
+    async def open(self) -> None:
+        """Answer what others ask about what we began."""
+        await self._js.mailbox.open()
+        self._address = self._js.mailbox.token(self._asked)
+        self._answering: set[asyncio.Task[None]] = set()
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._js.mailbox.forget(self._address)
+
+    def done(self, place: Place) -> None:
+        """The request has been answered."""
+        self._done[place.key] = None
+        if len(self._done) > DONE_KEPT:
+            self._done.popitem(last=False)
+
+    def is_done(self, place: Place) -> bool:
+        """Whether we answered it, as far as we remember."""
+        return place.key in self._done
+
+    async def take(self, place: Place) -> Claim:
+        """Claim a request; returns when the claim is stored, or somebody else's was found.
+
+        Raises:
+            NoResponders, Refused: the bucket takes nothing.
+            BusDisconnected, RequestTimeout: the log does not answer; nothing may be begun.
+        """
+        subject = f"$KV.{self._bucket}.{place.key}"
+        record = {"owner": self._address, "at": int(time.time() * 1000)}
+        body = json.dumps(record, separators=(",", ":")).encode()
+        try:
+            await self._js.publish(subject, body, headers={LAST_SUBJECT_SEQUENCE: "0"})
+        except (LostUpdate, RequestTimeout, BusDisconnected):
+            # In the latter two cases it may be stored all the same.
+            owner = await self._owner(subject)
+            if owner is None:
+                raise
+            return Claim.OURS if owner == self._address else await self._ask(owner, place)
+        return Claim.OURS
+
+    async def _owner(self, subject: str) -> str | None:
+        """Who made the claim; None for nobody."""
+        try:
+            answer = await self._js.api(
+                f"STREAM.MSG.GET.KV_{self._bucket}", {"last_by_subj": subject}
+            )
+        except NotFound:
+            return None
+        try:
+            owner = json.loads(base64.b64decode(answer["message"]["data"]))["owner"]
+        except (KeyError, TypeError, ValueError):
+            return ""  # a record that we do not understand is a claim all the same
+        return owner if isinstance(owner, str) else ""
+
+    async def _ask(self, owner: str, place: Place) -> Claim:
+        """What the owner of a claim says of it."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + self._grace
+        while True:
+            try:
+                frame = await self._js.mailbox.ask(
+                    owner, place.key.encode(), timeout=ASK_TIMEOUT
+                )
+            except RequestTimeout:
+                return Claim.LOST
+            except InvalidInput:
+                return Claim.LOST  # it left no address
+            if status_of(frame) != NO_RESPONDERS:
+                said = frame.data
+                return Claim.HELD if said == b"held" else Claim.DONE if said == b"done" else Claim.LOST
+            if loop.time() >= give_up:
+                return Claim.LOST
+            # After a restart of the NATS server its clients come back one after the other.
+            await asyncio.sleep(min(0.5, self._grace / 4))
+
+    def _asked(self, frame: Frame) -> None:
+        """Another process found our claim."""
+        key = frame.data.decode(errors="replace")
+        said = b"held" if self._held(key) else b"done" if key in self._done else b""
+        if frame.reply:
+            task = asyncio.get_running_loop().create_task(self._answer(frame.reply, said or b"lost"))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+
+    async def _answer(self, reply: str, said: bytes) -> None:
+        try:
+            await self._js.mailbox.send(reply, said)
+        except (PostroomError, NoResponders):
+            return  # who asked hears nothing, and asks again
