@@ -44,6 +44,10 @@ class Subscription(Protocol):
         """End it at once."""
         ...
 
+    async def drain(self) -> None:
+        """End it when what the server has sent already was handled."""
+        ...
+
 
 Arrived = Callable[..., Awaitable[None]]
 """`async def arrived(frame: Frame) -> None`; called for one frame of a subscription after the other."""

@@ -67,10 +67,14 @@ class Mailbox:
             with suppress(nats_errors.Error, OSError):  # the connection is on its way out
                 await subscription.unsubscribe()
 
-    def token(self, arrived: Callable[[Frame], None]) -> str:
+    def token(self, arrived: Callable[[Frame], None], *, prefix: str = "") -> str:
         """A new reply subject; `arrived` is called with each frame that comes for it, until `forget`.
 
         The stem cannot be guessed, so nobody answers a call that it did not see.
+
+        Args:
+            arrived: takes the frames.
+            prefix: of this subject, where the mailbox's own has a wildcard.
 
         Raises:
             Refused: too much waits.
@@ -78,7 +82,7 @@ class Mailbox:
         if len(self._waiting) >= MAX_WAITING:
             raise Refused("too many calls wait for answers on this connection")
         self._count += 1
-        reply = f"{self.prefix}.{self._stem}{self._count:x}"
+        reply = f"{prefix or self.prefix}.{self._stem}{self._count:x}"
         self._waiting[reply] = arrived
         return reply
 

@@ -1,0 +1,242 @@
+"""Serving A2A over core NATS: frames of one subject in, answers and streams out (docs/binding.md, Streams and Limits).
+
+Every call is one supervised task. Whatever happens to it (an error, a deadline, the end of the server), its caller is
+answered; only a message that nobody could be answered for is ignored, and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from nats import errors as nats_errors
+
+from postroom.a2a.nats.connection import Connection, Frame, Subscription
+from postroom.a2a.nats.frames import BadRequest, Request, decode_request, encode_error
+from postroom.a2a.nats.headers import STREAM, Flow, deadline_of
+from postroom.a2a.nats.mailbox import Mailbox, NewInbox
+from postroom.a2a.nats.runs import Run, Site, ending
+from postroom.a2a.nats.subjects import queue_group
+from postroom.a2a.operations import Call, Operations
+from postroom.a2a.rpc import Code, RpcError
+from postroom.errors import BusDisconnected
+from postroom.observe import get_logger
+
+CONCURRENCY = 64
+"""Calls that run at a time unless the server is told otherwise."""
+
+SPARE = 16
+"""Calls beyond that which neither begin work nor stream (get, cancel, ...), so that they overtake."""
+
+DRAIN = 10.0
+"""Seconds that running calls get when the server ends."""
+
+STALL = 60.0
+"""Seconds that a client may leave the full window of a stream unacknowledged."""
+
+_GRACE = 2.0
+"""Seconds that a cancelled call gets to clean up."""
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatistics:
+    """Counts of one server since its start.
+
+    Attributes:
+        running: calls at this moment.
+        answered: calls that were answered, be it with an error.
+        refused: calls that were answered with SERVER_BUSY.
+        ignored: messages that nobody could be answered for.
+        lost: answers that the connection did not take.
+    """
+
+    running: int
+    answered: int
+    refused: int
+    ignored: int
+    lost: int
+
+
+class CoreServer:
+    """The server of one agent's subject: `async with CoreServer(...)` takes calls until the block ends.
+
+    Args:
+        connection: open; of nats-py, or anything like it.
+        subject: to serve; it may have wildcards.
+        operations: of the agent.
+        queue: queue group, so that of several replicas one gets each call; None for the subject's own, "" for none.
+        concurrency: calls that run at a time; one more is answered with SERVER_BUSY.
+        spare: calls beyond these that neither begin work nor stream.
+        admit: gives the caller of a frame ("" if unknown), or None to ignore it; default: everybody is unknown.
+        drain: seconds that running calls get when the server ends, before they are cancelled.
+        stall: seconds that a client may leave the full window of a stream unacknowledged.
+        inbox: prefix of the subjects on which a caller acknowledges streams, called with the caller, and with "*" for
+            what the server subscribes; None for an inbox of the connection.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        subject: str,
+        operations: Operations,
+        *,
+        queue: str | None = None,
+        concurrency: int = CONCURRENCY,
+        spare: int = SPARE,
+        admit: Callable[[Frame], str | None] = lambda _: "",
+        drain: float = DRAIN,
+        stall: float = STALL,
+        inbox: NewInbox | None = None,
+    ) -> None:
+        self.subject = subject
+        self.queue = queue_group(subject) if queue is None else queue
+        self._connection = connection
+        self._operations = operations
+        self._concurrency = concurrency
+        self._spare = spare
+        self._admit = admit
+        self._drain = drain
+        self._mailbox = Mailbox(connection, prefix=inbox("*") if inbox else "")
+        self._site = Site(subject, operations, self._mailbox, stall, inbox)
+        self._subscription: Subscription | None = None
+        self._running: dict[asyncio.Task[None], Run] = {}
+        self._refused = 0
+        self._ignored = 0
+
+    async def __aenter__(self) -> Self:
+        """Take calls; returns when the NATS server has the subscription.
+
+        Raises:
+            BusDisconnected: it is not reached.
+        """
+        try:
+            await self._mailbox.open()
+            self._subscription = await self._connection.subscribe(
+                self.subject, queue=self.queue, cb=self._arrived
+            )
+            await self._connection.flush()
+        except (nats_errors.Error, OSError) as error:
+            raise BusDisconnected(f"{self.subject} cannot be subscribed: {error}") from error
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Drain."""
+        await self.drain()
+
+    def statistics(self) -> ServerStatistics:
+        """The counts."""
+        site = self._site
+        return ServerStatistics(
+            len(self._running), site.answered, self._refused, self._ignored, site.lost
+        )
+
+    async def _arrived(self, frame: Frame) -> None:
+        caller = self._admit(frame)
+        if caller is None or not frame.reply:
+            self._ignore(frame)
+            return
+        try:
+            request = decode_request(frame.data)
+        except BadRequest as bad:
+            call = Call(bad.id, "", binary=bad.binary)
+            error = encode_error(bad.id, bad.error, binary=bad.binary)
+            await self._site.answer(call, frame.reply, error)
+            return
+        call = _call(request, frame, caller)
+        flow = _flow(frame) if self._operations.streams(call.method) else None
+        run = Run(self._site, call, frame.reply, flow)
+        if self._full(run):
+            self._refused += 1
+            await run.conclude(b"", _busy())
+            return
+        run.task = task = asyncio.create_task(run.perform())
+        self._running[task] = run
+        task.add_done_callback(self._done)
+
+    def _full(self, run: Run) -> bool:
+        running = len(self._running)
+        if running < self._concurrency:
+            return False
+        light = run.flow is None and not self._operations.begins(run.call.method)
+        return not light or running >= self._concurrency + self._spare
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        run = self._running.pop(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s: %s broke", self.subject, run.call.method, exc_info=error)
+
+    def _ignore(self, frame: Frame) -> None:
+        self._ignored += 1
+        if self._ignored.bit_count() == 1:  # 1, 2, 4, 8, ...: a flood must not fill the log
+            _log.warning(
+                "%s: ignored a message on %s that nobody can be answered for (%d so far)",
+                self.subject,
+                frame.subject,
+                self._ignored,
+            )
+
+    async def drain(self) -> None:
+        """Take no more calls, finish what runs, cancel what does not finish in time, and flush.
+
+        What is cancelled is answered with an error. The connection stays open.
+        """
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            await self._leave(subscription)
+        await self._finish(self._drain)
+        for run in self._running.values():
+            run.stop(ending())
+        await self._finish(_GRACE)
+        for run in tuple(self._running.values()):
+            _log.error("%s: %s goes on though cancelled", self.subject, run.call.method)
+            await run.conclude(b"", ending())
+        await self._mailbox.close()
+        if self._connection.is_connected:
+            with suppress(nats_errors.Error, OSError):
+                await self._connection.flush()
+
+    async def _leave(self, subscription: Subscription) -> None:
+        """Unsubscribe; what the NATS server has sent already is still taken."""
+        try:
+            if self._connection.is_connected:
+                async with asyncio.timeout(self._drain):
+                    await subscription.drain()
+            elif not self._connection.is_closed:
+                await subscription.unsubscribe()
+        except (nats_errors.Error, OSError, TimeoutError) as error:
+            _log.warning("%s: the subscription did not end well: %s", self.subject, error)
+
+    async def _finish(self, seconds: float) -> None:
+        if self._running:
+            await asyncio.wait(tuple(self._running), timeout=seconds)
+
+
+def _call(request: Request, frame: Frame, caller: str) -> Call:
+    return Call(
+        request.id,
+        request.method,
+        request.params,
+        request.binary,
+        request.parameters,
+        caller,
+        deadline=request.deadline or (deadline_of(frame.headers) if frame.headers else 0.0),
+    )
+
+
+def _flow(frame: Frame) -> Flow:
+    return Flow.read(frame.headers[STREAM]) if frame.headers and STREAM in frame.headers else Flow()
+
+
+def _busy() -> RpcError:
+    return RpcError(Code.SERVER_BUSY, "the agent has as many calls as it takes, try again later")
