@@ -46,8 +46,14 @@ class Claim(Enum):
     DONE = "done"
     """Another process has answered it."""
 
+    SILENT = "silent"
+    """Another process began it, is there, and says nothing about it."""
+
     LOST = "lost"
     """Another process began it and is gone."""
+
+
+_SAID = {b"held": Claim.HELD, b"done": Claim.DONE}
 
 
 class Claims:
@@ -130,16 +136,13 @@ class Claims:
         give_up = loop.time() + self._grace
         while True:
             try:
-                frame = await self._js.mailbox.ask(
-                    owner, place.key.encode(), timeout=ASK_TIMEOUT
-                )
+                frame = await self._js.mailbox.ask(owner, place.key.encode(), timeout=ASK_TIMEOUT)
             except RequestTimeout:
-                return Claim.LOST
+                return Claim.SILENT
             except InvalidInput:
                 return Claim.LOST  # it left no address
             if status_of(frame) != NO_RESPONDERS:
-                said = frame.data
-                return Claim.HELD if said == b"held" else Claim.DONE if said == b"done" else Claim.LOST
+                return _SAID.get(frame.data, Claim.LOST)
             if loop.time() >= give_up:
                 return Claim.LOST
             # After a restart of the NATS server its clients come back one after the other.
@@ -150,7 +153,9 @@ class Claims:
         key = frame.data.decode(errors="replace")
         said = b"held" if self._held(key) else b"done" if key in self._done else b""
         if frame.reply:
-            task = asyncio.get_running_loop().create_task(self._answer(frame.reply, said or b"lost"))
+            task = asyncio.get_running_loop().create_task(
+                self._answer(frame.reply, said or b"lost")
+            )
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
 

@@ -8,21 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from postroom.a2a.nats.jetstream import JetStream, covers
-from postroom.a2a.nats.subjects import token
+from postroom.a2a.nats.subjects import MAX_DURABLE, check_subject, queue_group
 from postroom.errors import (
     EnvironmentFault,
-    InvalidInput,
     NoResponders,
     NotFound,
     Refused,
     RequestTimeout,
 )
 
-NAME_LIMIT = 128
-"""Characters of a durable's name, after which peers cut it."""
-
 _AGENT = re.compile(r"([^.*>\s]+)\.agent\.[^.*>\s]+\.requests")
-_LITERAL = re.compile(r"[^.*>\s]+(\.[^.*>\s]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +80,7 @@ class Streams:
             "max_msgs_per_subject": self.per_client,
             "discard": "old",
         }
-        subjects = [response_subject(namespace, "*")]
+        subjects = [response_pattern(namespace)]
         await self._ensure(js, self.responses, subjects, subject or subjects[0], settings)
 
     async def ensure_claims(self, js: JetStream) -> None:
@@ -180,14 +175,7 @@ def namespace_of(subject: str) -> str:
     Raises:
         InvalidInput: it is no subject that requests can be sent to.
     """
-    if not is_literal(subject):
-        raise InvalidInput(f"{subject!r} is no subject without wildcards")
-    return subject.split(".", 1)[0]
-
-
-def is_literal(subject: str) -> bool:
-    """Whether one can publish to it."""
-    return _LITERAL.fullmatch(subject) is not None
+    return check_subject(subject).split(".", 1)[0]
 
 
 def request_subjects(subject: str) -> list[str]:
@@ -202,9 +190,9 @@ def lane_of(subject: str) -> str:
     return f"{subject}.control"
 
 
-def response_subject(namespace: str, client: str) -> str:
-    """Where the answers to a client are stored."""
-    return f"{namespace}.client.{client}.responses"
+def response_pattern(namespace: str) -> str:
+    """Where the answers to all clients of a namespace are stored."""
+    return f"{namespace}.client.*.responses"
 
 
 def dead_letter_subject(subject: str) -> str:
@@ -214,9 +202,9 @@ def dead_letter_subject(subject: str) -> str:
 
 def durable_name(subject: str) -> str:
     """The durable that all servers of an agent share, those of other makers too."""
-    return token(f"{subject}_server")[:NAME_LIMIT]
+    return queue_group(subject)
 
 
 def lane_durable_name(durable: str) -> str:
     """The durable of the lane beside `durable`."""
-    return f"{durable[: NAME_LIMIT - 8]}_control"
+    return f"{durable[: MAX_DURABLE - 8]}_control"

@@ -1,0 +1,179 @@
+"""One stored request in a server: what it asks for, whether it may be done, and what it is answered with. Pure."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from postroom.a2a.nats.durable.pulling import Delivery, Place
+from postroom.a2a.nats.frames import (
+    BINARY,
+    BadRequest,
+    Request,
+    decode_request,
+    encode_complete,
+    encode_error,
+    encode_result,
+    encode_stream_frame,
+)
+from postroom.a2a.nats.headers import deadline_of
+from postroom.a2a.nats.jetstream import covers
+from postroom.a2a.nats.jsjson import loads
+from postroom.a2a.nats.subjects import check_subject
+from postroom.a2a.operations import Call, Operations
+from postroom.a2a.rpc import Code, RpcError
+from postroom.errors import InvalidInput, PostroomError
+
+_TASKS = uuid.UUID("3f0d8f0a-4a0e-5c6b-9a53-5d2c1f6f2a11")
+
+
+class Rejected(PostroomError):
+    """A request that nobody may be answered for; the text is the reason that the log is told."""
+
+    code = "rejected"
+
+
+@dataclass(slots=True)
+class Job:
+    """A request that we hold.
+
+    Attributes:
+        delivery: the latest of it.
+        call: what it asks for.
+        response_subject: where its answer is stored.
+        streams: whether the answer is a stream.
+        begins: whether it may begin work.
+        error: it is answered with this and not performed.
+        begun: whether it was claimed or performed.
+        finished: whether it was performed, so that it takes no room any more.
+        task: that works on it.
+    """
+
+    delivery: Delivery
+    call: Call
+    response_subject: str
+    streams: bool = False
+    begins: bool = False
+    error: RpcError | None = None
+    begun: bool = False
+    finished: bool = False
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def place(self) -> Place:
+        """Where the request lies."""
+        return self.delivery.place
+
+    def result(self, result: bytes) -> bytes:
+        """The frame of a result."""
+        call = self.call
+        response = encode_result(call.id, result, binary=call.binary)
+        return encode_stream_frame(response, binary=call.binary)
+
+    def refusal(self, error: RpcError) -> bytes:
+        """The frame of an error."""
+        call = self.call
+        response = encode_error(call.id, error, binary=call.binary)
+        return encode_stream_frame(response, binary=call.binary)
+
+    def complete(self) -> bytes:
+        """The last frame of a stream."""
+        return encode_complete(self.call.id, binary=self.call.binary)
+
+
+def read_job(
+    delivery: Delivery,
+    operations: Operations,
+    *,
+    patterns: Sequence[str],
+    abandon_after: float,
+    caller: str,
+    now: float,
+) -> Job:
+    """The job that a delivery is.
+
+    Args:
+        delivery: of the request.
+        operations: of the agent.
+        patterns: of the subjects that answers may go to.
+        abandon_after: seconds after which a request without a deadline is taken as abandoned.
+        caller: who sent it.
+        now: seconds since the epoch.
+
+    Raises:
+        Rejected: it may not be performed, and there is nowhere to say so.
+    """
+    frame, place = delivery.frame, delivery.place
+    try:
+        request = decode_request(frame.data)
+    except BadRequest as bad:
+        subject = _response_subject(frame.data)
+        check_response_subject(subject, patterns)
+        return Job(delivery, Call(bad.id, "", binary=bad.binary), subject, error=bad.error)
+    check_response_subject(request.response_subject, patterns)
+    deadline = request.deadline or (deadline_of(frame.headers) if frame.headers else 0.0)
+    late = now - (deadline or place.stamp / 1e9 + abandon_after)
+    if late > 0:
+        raise Rejected(f"the request expired {late:.1f} s ago")
+    method = request.method
+    begins, streams = operations.begins(method), operations.streams(method)
+    # What streams has its caller's ear from the first frame on; a deadline is about beginning it.
+    call = _call(request, caller, 0.0 if streams else deadline)
+    if begins:
+        call.task_id = task_id_of(place)
+    return Job(delivery, call, request.response_subject, streams, begins)
+
+
+def task_id_of(place: Place) -> str:
+    """The id of the task that a request begins: the same for each delivery of it."""
+    return str(uuid.uuid5(_TASKS, place.key))
+
+
+def check_response_subject(subject: str, patterns: Sequence[str]) -> None:
+    """Let nobody have an answer stored where it is none: in a bucket, in a stream of requests.
+
+    Raises:
+        Rejected: the subject is not one for answers.
+    """
+    if not subject:
+        raise Rejected("the request names no response subject")
+    try:
+        check_subject(subject)
+    except InvalidInput:
+        raise Rejected("the response subject is no subject") from None
+    if not any(covers(pattern, subject) for pattern in patterns):
+        raise Rejected(f"the response subject {subject[:100]} is not one for answers")
+
+
+def lost_error(call: Call) -> RpcError:
+    """What a request is answered with that a process began and did not end."""
+    return RpcError(
+        Code.INTERNAL_ERROR,
+        "the server ended while it worked on this request; it was not begun again",
+        taskId=call.task_id,
+    )
+
+
+def _call(request: Request, caller: str, deadline: float) -> Call:
+    return Call(
+        request.id,
+        request.method,
+        request.params,
+        request.binary,
+        request.parameters,
+        caller,
+        deadline=deadline,
+    )
+
+
+def _response_subject(payload: bytes) -> str:
+    """Where to answer a payload that is no request; "" where it does not say."""
+    text = payload[1:].partition(b"\n")[0] if payload.startswith(BINARY) else payload
+    try:
+        value = loads(text)
+    except ValueError:
+        return ""
+    subject = value.get("responseSubject") if isinstance(value, dict) else None
+    return subject if isinstance(subject, str) else ""

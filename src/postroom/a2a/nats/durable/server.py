@@ -1,0 +1,460 @@
+"""Serving A2A over JetStream: stored requests in, stored answers out (docs/binding.md, Durable requests)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from nats import errors as nats_errors
+
+from postroom.a2a.nats.connection import Connection, Frame
+from postroom.a2a.nats.durable.answers import Answers
+from postroom.a2a.nats.durable.claims import Claims
+from postroom.a2a.nats.durable.jobs import Job, Rejected, lost_error, read_job
+from postroom.a2a.nats.durable.performing import Lost, Performer
+from postroom.a2a.nats.durable.pulling import WORKING, Delivery, PullLoop
+from postroom.a2a.nats.durable.streams import (
+    Streams,
+    durable_name,
+    lane_durable_name,
+    lane_of,
+    namespace_of,
+    response_pattern,
+    subjects_of,
+)
+from postroom.a2a.nats.jetstream import JetStream, covers
+from postroom.a2a.nats.mailbox import Mailbox
+from postroom.a2a.operations import Call, Operations
+from postroom.a2a.rpc import RpcError
+from postroom.errors import BusDisconnected, Conflict, EnvironmentFault, NotFound, PostroomError
+from postroom.observe import get_logger
+
+CONCURRENCY = 16
+"""Requests that are worked on at a time, unless the server is told otherwise."""
+
+SURPLUS = 4
+"""Requests that may be held beyond that, so that a get or a cancel behind a full house still comes through."""
+
+QUICK = 16
+"""Calls at a time that neither begin work nor stream (get, cancel, ...)."""
+
+WATCHING = 64
+"""Streams at a time that begin no work (subscribe)."""
+
+UNSENT = 256
+"""Requests that may be held because their answers cannot be stored yet."""
+
+ACK_WAIT = 30.0
+"""Seconds after which another server gets a request whose server does not say that it is at it."""
+
+ABANDON_AFTER = 300.0
+"""Seconds after which a request without a deadline is not begun any more."""
+
+MAX_DELIVER = 5
+"""Times that a request is handed out, or its answer refused, before it is given up."""
+
+DRAIN = 10.0
+"""Seconds that running requests get when the server ends."""
+
+LAST_WORDS = 5.0
+"""Seconds in which what was cancelled then has to be answered."""
+
+GRACE = 5.0
+"""Seconds for which the owner of a claim may be on its way back to a restarted NATS server."""
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DurableStatistics:
+    """Counts of one server since its start.
+
+    Attributes:
+        held: requests at this moment.
+        answered: requests whose answer is stored.
+        rejected: requests that were not performed and not answered: expired, or nobody to answer.
+        lost: requests that another process had begun.
+        dead: requests that were given up.
+        refused_answers: times that a stream did not take an answer.
+        pulls: requests for work.
+    """
+
+    held: int
+    answered: int
+    rejected: int
+    lost: int
+    dead: int
+    refused_answers: int
+    pulls: int
+
+
+class DurableServer:
+    """The server of one agent's stored requests: `async with DurableServer(...)` works until the block ends.
+
+    Args:
+        connection: open; of nats-py, or anything like it.
+        subject: of the requests, as `a2a.agent.echo.requests`.
+        operations: of the agent.
+        durable: name of the consumer that the replicas share; "" for the subject's own.
+        streams: names and settings of the streams.
+        response_subjects: patterns of the subjects that answers may go to; default: of the clients of the namespace.
+        concurrency: requests that are worked on at a time.
+        lane: take get, cancel and the like on a subject of their own as well, and say so in answers.
+        ack_wait: seconds, of a durable that is made here.
+        abandon_after: seconds after which a request without a deadline is not begun; also how far back a durable begins
+            that is made here.
+        deliver: where a durable begins that is made here: "recent" requests, or "all", as a server of another
+            maker wants it that joins later (old ones are then looked at, and not performed).
+        max_deliver: times that a request is handed out, or its answer refused, before it is given up.
+        lost: what a call is answered with that a process began and did not end; None for an error.
+        admit: gives the caller of a request ("" if unknown), or None to reject it.
+        drain: seconds that running requests get when the server ends, before they are cancelled.
+        grace: seconds for which the owner of a claim may be on its way back to a restarted NATS server.
+        prefix: of JetStream's API.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        subject: str,
+        operations: Operations,
+        *,
+        durable: str = "",
+        streams: Streams | None = None,
+        response_subjects: Sequence[str] = (),
+        concurrency: int = CONCURRENCY,
+        lane: bool = True,
+        ack_wait: float = ACK_WAIT,
+        abandon_after: float = ABANDON_AFTER,
+        deliver: Literal["recent", "all"] = "recent",
+        max_deliver: int = MAX_DELIVER,
+        lost: Lost | None = None,
+        admit: Callable[[Frame], str | None] = lambda _: "",
+        drain: float = DRAIN,
+        grace: float = GRACE,
+        prefix: str = "$JS.API",
+    ) -> None:
+        self.subject = subject
+        self.namespace = namespace_of(subject)
+        self.durable = durable or durable_name(subject)
+        self.streams = streams or Streams()
+        self._patterns = tuple(response_subjects) or (response_pattern(self.namespace),)
+        self._connection = connection
+        self._operations = operations
+        self._lane = lane
+        self._ack_wait = ack_wait
+        self._abandon_after = abandon_after
+        self._deliver = deliver
+        self._admit = admit
+        self._drain = drain
+        self._js = JetStream(Mailbox(connection), prefix=prefix)
+        self._held: dict[str, Job] = {}
+        self._last: dict[str, int] = {}
+        self._stored: list[str] = []
+        self._loops: list[PullLoop] = []
+        self._running: set[asyncio.Task[None]] = set()
+        self._keepers: list[asyncio.Task[None]] = []
+        self._ending = False
+        self._counted = dict.fromkeys((self.durable, lane_durable_name(self.durable)), 0)
+        self._concurrency = concurrency
+        self._performer = Performer(
+            js=self._js,
+            operations=operations,
+            claims=Claims(self._js, self.streams.claims, self._held.__contains__, grace=grace),
+            answers=Answers(self._js, "", max_deliver, self._repair),
+            lost=lost or _lost,
+            answerable=self._answerable,
+            slots=asyncio.Semaphore(concurrency),
+            quick=asyncio.Semaphore(QUICK),
+            watching=asyncio.Semaphore(WATCHING),
+            max_deliver=max_deliver,
+            retry=ack_wait,
+            released=self._released,
+            repair=self._repair,
+        )
+
+    # ── life ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def __aenter__(self) -> Self:
+        """See to streams and durables, and begin to work.
+
+        Raises:
+            EnvironmentFault: a stream lacks something, or JetStream is off; the message says what.
+            BusDisconnected: the NATS server is not reached.
+        """
+        try:
+            await self._js.mailbox.open()
+            await self._performer.claims.open()
+            await self._provide()
+        except (nats_errors.Error, OSError) as error:
+            await self._js.mailbox.close()
+            raise BusDisconnected(f"{self.subject} cannot be served: {error}") from error
+        except BaseException:
+            await self._js.mailbox.close()
+            raise
+        self._keepers = [self._spawn(loop.run(), f"pull {loop.durable}") for loop in self._loops]
+        self._keepers.append(self._spawn(self._beat(), "beat"))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Drain."""
+        await self.drain()
+
+    def statistics(self) -> DurableStatistics:
+        """The counts."""
+        counts = self._performer.counts
+        return DurableStatistics(
+            len(self._held),
+            counts.answered,
+            counts.rejected,
+            counts.lost,
+            counts.dead,
+            self._performer.answers.failures,
+            sum(loop.counters.pulls for loop in self._loops),
+        )
+
+    async def drain(self) -> None:
+        """Ask for no more, give back what was not begun, finish what was, and flush.
+
+        What does not finish in time is cancelled and answered as lost. The connection stays open.
+        """
+        self._ending = self._performer.drained = True
+        for loop in self._loops:
+            loop.stop()
+        for job in tuple(self._held.values()):
+            if not job.begun and job.task is not None:
+                job.task.cancel()
+        await self._finish(self._drain)
+        for job in tuple(self._held.values()):
+            if job.task is not None:
+                job.task.cancel()
+        await self._finish(LAST_WORDS)
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        for loop in self._loops:
+            await loop.close()
+        self._performer.claims.close()
+        await self._js.mailbox.close()
+        if self._connection.is_connected:
+            with suppress(nats_errors.Error, OSError):
+                await self._connection.flush()
+
+    async def _finish(self, seconds: float) -> None:
+        if tasks := self._running.difference(self._keepers):
+            await asyncio.wait(tasks, timeout=seconds)
+
+    def _spawn(self, work: Any, name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=f"{self.subject}: {name}")
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s broke", task.get_name(), exc_info=error)
+
+    # ── streams and durables ─────────────────────────────────────────────────────────────────────────
+
+    async def _provide(self) -> None:
+        streams, js = self.streams, self._js
+        await streams.ensure_requests(js, self.subject)
+        await streams.ensure_responses(js, self.namespace)
+        await streams.ensure_claims(js)
+        self._stored = await subjects_of(js, streams.responses)
+        self._add_loop(self.durable, self.subject)
+        lane = lane_of(self.subject)
+        there = await subjects_of(js, streams.requests)
+        if self._lane and any(covers(have, lane) for have in there):
+            self._performer.answers.lane = lane
+            self._add_loop(lane_durable_name(self.durable), lane)
+        for loop in self._loops:
+            await loop.ensure()
+
+    def _add_loop(self, durable: str, subject: str) -> None:
+        async def ensure() -> None:
+            await self._ensure(durable, subject)
+
+        def take(delivery: Delivery) -> None:
+            self._take(delivery, durable)
+
+        def room() -> int:
+            return self._room(durable)
+
+        stream = self.streams.requests
+        self._loops.append(PullLoop(self._js, stream, durable, take, room, ensure))
+
+    async def _ensure(self, durable: str, subject: str) -> None:
+        """The durable is there. One that was deleted goes on behind what we know to be dealt with."""
+        stream = self.streams.requests
+        config: dict[str, Any] = {
+            "ack_policy": "explicit",
+            "ack_wait": int(self._ack_wait * 1e9),
+            "filter_subject": subject,
+            "max_deliver": -1,
+        }
+        last = self._last.get(durable, 0)
+        if last and await self._is_gone(stream, last):
+            last = 0
+        if last:
+            held = [job.place.sequence for job in self._held.values()]
+            config |= {
+                "deliver_policy": "by_start_sequence",
+                "opt_start_seq": min([*held, last + 1]),
+            }
+        elif self._deliver == "all":
+            config["deliver_policy"] = "all"
+        else:
+            start = datetime.fromtimestamp(time.time() - self._abandon_after, UTC)
+            config |= {"deliver_policy": "by_start_time", "opt_start_time": start.isoformat()}
+        try:
+            there = await self._js.ensure_consumer(stream, durable, config)
+        except Conflict:  # a replica was quicker
+            there = await self._js.ensure_consumer(stream, durable, config)
+        except NotFound:  # the stream is gone
+            await self.streams.ensure_requests(self._js, self.subject)
+            there = await self._js.ensure_consumer(stream, durable, config)
+        if there.get("filter_subject") != subject:
+            raise EnvironmentFault(
+                f"the durable {durable} of the stream {stream} is not for {subject} but for "
+                f"{there.get('filter_subject') or 'several subjects'}",
+                remedy="name another durable",
+            )
+        self._ack_wait = min(self._ack_wait, int(there.get("ack_wait", 30e9)) / 1e9)
+
+    async def _repair(self) -> None:
+        """The streams beside that of the requests are there."""
+        if not self.streams.create:
+            return
+        try:
+            await self.streams.ensure_responses(self._js, self.namespace)
+            await self.streams.ensure_claims(self._js)
+        except PostroomError as error:
+            _log.warning("%s: %s", self.subject, error)
+
+    async def _is_gone(self, stream: str, last: int) -> bool:
+        """Whether the stream was deleted and made again, so that it counts anew."""
+        try:
+            state = (await self._js.api(f"STREAM.INFO.{stream}"))["state"]
+        except NotFound:
+            # It is made as at the start, or the fault is told.
+            await self.streams.ensure_requests(self._js, self.subject)
+            return True
+        return int(state.get("last_seq", 0)) < last
+
+    async def _answerable(self, subject: str) -> bool:
+        """Whether a stream stores the answer, asked before anything is performed."""
+        if any(covers(have, subject) for have in self._stored):
+            return True
+        try:
+            found = await self._js.api("STREAM.NAMES", {"subject": subject})
+        except PostroomError:
+            return True  # it is seen when the answer is stored
+        if not found.get("streams"):
+            return False
+        if len(self._stored) < 1000:
+            self._stored.append(subject)
+        return True
+
+    # ── requests ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _room(self, durable: str) -> int:
+        if self._ending or len(self._held) > self._concurrency + UNSENT:
+            return 0
+        bound = self._concurrency + SURPLUS if durable == self.durable else QUICK
+        return bound - self._counted[durable]
+
+    def _released(self, job: Job) -> None:
+        self._counted[job.delivery.consumer] -= 1
+        for loop in self._loops:
+            loop.changed()
+
+    def _take(self, delivery: Delivery, durable: str) -> None:
+        place = delivery.place
+        self._last[durable] = max(self._last.get(durable, 0), place.sequence)
+        known = self._held.get(place.key)
+        if known is not None:
+            known.delivery = (
+                delivery  # it was too long without a beat; the next one is for this delivery
+            )
+        elif self._performer.claims.is_done(place):
+            self._spawn(self._performer.acknowledge(delivery), "acknowledge again")
+        elif self._ending:
+            self._spawn(self._performer.give_back(delivery), "give back")
+        else:
+            self._accept(delivery, durable)
+
+    def _accept(self, delivery: Delivery, durable: str) -> None:
+        caller = self._admit(delivery.frame)
+        try:
+            if caller is None:
+                raise Rejected("the sender is not admitted")
+            job = read_job(
+                delivery,
+                self._operations,
+                patterns=self._patterns,
+                abandon_after=self._abandon_after,
+                caller=caller,
+                now=time.time(),
+            )
+        except Rejected as reason:
+            self._log_rejected(delivery, reason)
+            self._spawn(self._performer.reject(delivery, str(reason)), "reject")
+            return
+        self._held[job.place.key] = job
+        self._counted[durable] += 1
+        job.task = self._spawn(self._perform(job), job.call.method)
+
+    async def _perform(self, job: Job) -> None:
+        try:
+            await self._performer.perform(job)
+        except asyncio.CancelledError:
+            if not self._ending:
+                raise
+            await self._leave(job)
+        finally:
+            del self._held[job.place.key]
+
+    async def _leave(self, job: Job) -> None:
+        """The server ends before the job did."""
+        if job.begun and job.begins:
+            await self._performer.lose(job)
+        else:
+            await self._performer.give_back(job.delivery)
+
+    def _log_rejected(self, delivery: Delivery, reason: Rejected) -> None:
+        rejected = self._performer.counts.rejected + 1
+        if rejected.bit_count() == 1:  # 1, 2, 4, 8, ...: a flood must not fill the log
+            _log.warning(
+                "%s: rejected request %s: %s (%d so far)",
+                self.subject,
+                delivery.place.key,
+                reason,
+                rejected,
+            )
+
+    async def _beat(self) -> None:
+        """Say of everything held that we are at it."""
+        while True:
+            await asyncio.sleep(self._ack_wait / 3)
+            if not self._connection.is_connected:
+                continue
+            for job in tuple(self._held.values()):
+                with suppress(PostroomError):  # the next beat is as good
+                    await self._js.mailbox.send(job.delivery.reply, WORKING)
+
+
+async def _lost(call: Call) -> bytes | RpcError:
+    return lost_error(call)

@@ -1,0 +1,157 @@
+"""An agent without the SDK for tests of the durable binding, and the two ends of it on a server of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nats
+from nats.aio.client import Client
+
+from postroom.a2a.nats.calling import new_id
+from postroom.a2a.nats.durable.client import DurableCaller
+from postroom.a2a.nats.durable.server import DurableServer
+from postroom.a2a.nats.frames import Request, Response
+from postroom.a2a.nats.jetstream import JetStream
+from postroom.a2a.nats.mailbox import Mailbox
+from postroom.a2a.operations import Call
+from postroom.a2a.rpc import Code, RpcError
+from tests.rig import open_server
+
+SUBJECT = "a2a.agent.echo.requests"
+BEGINS = frozenset({"message/send", "message/stream", "SendMessage", "SendStreamingMessage"})
+STREAMS = frozenset({"message/stream", "tasks/resubscribe", "SendStreamingMessage"})
+
+
+@dataclass
+class Agent:
+    """Operations that do what a test tells them by the text of the message.
+
+    `echo ...` answers at once; `hold` waits for `release`; `count N` streams N numbers; `fail` breaks; `big` answers
+    with 2 MB. A cancel sets `cancelled` and releases what is held.
+    """
+
+    begun: list[str] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    release: asyncio.Event = field(default_factory=asyncio.Event)
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    running: int = 0
+    most: int = 0
+
+    def streams(self, method: str) -> bool:
+        return method in STREAMS
+
+    def begins(self, method: str) -> bool:
+        return method in BEGINS
+
+    async def answer(self, call: Call) -> bytes:
+        self.calls.append(call)
+        if call.method == "tasks/cancel":
+            self.cancelled.set()
+            self.release.set()
+            return b'{"cancelled":true}'
+        if call.method == "tasks/get":
+            return json.dumps({"id": call.params["id"]}).encode()
+        if call.method not in BEGINS:
+            raise RpcError(Code.METHOD_NOT_FOUND, f"Method not found: {call.method}")
+        text = text_of(call)
+        async with self._begin(text):
+            if text.startswith("hold"):
+                await self.release.wait()
+            if text == "fail":
+                raise RuntimeError("a secret of the agent")
+            if text == "big":
+                return json.dumps("x" * 2_000_000).encode()
+            return json.dumps({"echo": text}).encode()
+
+    async def stream(self, call: Call) -> AsyncGenerator[bytes, None]:
+        self.calls.append(call)
+        text = text_of(call)
+        async with self._begin(text):
+            if text.startswith("count"):
+                for number in range(int(text.split()[1])):
+                    yield str(number).encode()
+            if text == "hold":
+                yield b'"first"'
+                await self.release.wait()
+                yield b'"last"'
+            if text == "fail":
+                yield b'"first"'
+                raise RuntimeError("a secret of the agent")
+
+    @asynccontextmanager
+    async def _begin(self, text: str) -> AsyncGenerator[None]:
+        self.begun.append(text)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self.started.set()
+        try:
+            yield
+        finally:
+            self.running -= 1
+
+
+def text_of(call: Call) -> str:
+    return call.params["message"]["parts"][0]["text"]
+
+
+def message(text: str) -> dict[str, Any]:
+    part = {"kind": "text", "text": text}
+    return {"message": {"kind": "message", "role": "user", "messageId": new_id(), "parts": [part]}}
+
+
+def send(text: str, method: str = "message/send") -> Request:
+    return Request(new_id(), method, message(text))
+
+
+async def ask(caller: DurableCaller, text: str, timeout: float = 10.0) -> Any:
+    """The result of a call that must go well."""
+    response = await caller.call(send(text), timeout=timeout)
+    assert response.error is None, response.error
+    return response.result
+
+
+async def collect(caller: DurableCaller, request: Request, timeout: float = 10.0) -> list[Response]:
+    return [response async for response in caller.stream(request, timeout=timeout)]
+
+
+@dataclass
+class Desk:
+    """A nats-server of the test's own, and what the test opens on it."""
+
+    url: str
+    stack: AsyncExitStack
+
+    async def connect(self, **options: Any) -> Client:
+        options = {"reconnect_time_wait": 0.05, "max_reconnect_attempts": -1, **options}
+        client = await nats.connect(self.url, error_cb=_quiet, **options)
+        self.stack.push_async_callback(client.close)
+        return client
+
+    async def jetstream(self) -> JetStream:
+        return JetStream(Mailbox(await self.connect()))
+
+    async def serve(self, agent: Agent, subject: str = SUBJECT, **options: Any) -> DurableServer:
+        server = DurableServer(await self.connect(), subject, agent, **{"drain": 2.0, **options})
+        return await self.stack.enter_async_context(server)
+
+    async def caller(self, subject: str = SUBJECT, **options: Any) -> DurableCaller:
+        caller = DurableCaller(await self.connect(), subject, **options)
+        self.stack.push_async_callback(caller.close)
+        return caller
+
+
+async def _quiet(_: Exception) -> None:
+    """A test ends servers on purpose."""
+
+
+@asynccontextmanager
+async def open_desk(folder: Path) -> AsyncGenerator[Desk]:
+    async with open_server(folder) as url, AsyncExitStack() as stack:
+        yield Desk(url, stack)
