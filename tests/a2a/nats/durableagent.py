@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import signal
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,9 +21,11 @@ from postroom.a2a.nats.durable.server import DurableServer
 from postroom.a2a.nats.frames import Request, Response
 from postroom.a2a.nats.jetstream import JetStream
 from postroom.a2a.nats.mailbox import Mailbox
-from postroom.a2a.operations import Call
+from postroom.a2a.operations import Call, Operations
 from postroom.a2a.rpc import Code, RpcError
-from tests.rig import open_server
+from postroom.bus.parent_death import die_with_parent
+from postroom.bus.server_binary import find_binary
+from postroom.errors import NotFound
 
 SUBJECT = "a2a.agent.echo.requests"
 BEGINS = frozenset({"message/send", "message/stream", "SendMessage", "SendStreamingMessage"})
@@ -121,23 +125,64 @@ async def collect(caller: DurableCaller, request: Request, timeout: float = 10.0
     return [response async for response in caller.stream(request, timeout=timeout)]
 
 
+class Server:
+    """A nats-server of the test's own that can be ended and started again on its port and its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = -1
+        self._process: asyncio.subprocess.Process | None = None
+        self.url = ""
+
+    async def start(self, *options: str) -> None:
+        for old in self._folder.glob("*.ports"):
+            old.unlink()
+        arguments = ("--addr", "127.0.0.1", "--port", str(self._port), "--store_dir", self._folder)
+        self._process = await asyncio.create_subprocess_exec(
+            find_binary(),
+            *arguments,
+            *(options or ("--jetstream",)),
+            "--ports_file_dir",
+            self._folder,
+            stderr=asyncio.subprocess.DEVNULL,
+            preexec_fn=die_with_parent(signal.SIGKILL),
+        )
+        async with asyncio.timeout(10):
+            # The server gives no other sign.
+            while not (files := list(self._folder.glob("*.ports"))) or not files[0].read_text():
+                await asyncio.sleep(0.005)
+        self.url = json.loads(files[0].read_text())["nats"][0]
+        self._port = int(self.url.rsplit(":", 1)[1])
+
+    async def stop(self, *, kill: bool = False) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+            await self._process.wait()
+
+    async def restart(self, *, kill: bool = False) -> None:
+        await self.stop(kill=kill)
+        await self.start()
+
+
 @dataclass
 class Desk:
     """A nats-server of the test's own, and what the test opens on it."""
 
-    url: str
+    server: Server
     stack: AsyncExitStack
 
     async def connect(self, **options: Any) -> Client:
         options = {"reconnect_time_wait": 0.05, "max_reconnect_attempts": -1, **options}
-        client = await nats.connect(self.url, error_cb=_quiet, **options)
+        client = await nats.connect(self.server.url, error_cb=_quiet, **options)
         self.stack.push_async_callback(client.close)
         return client
 
     async def jetstream(self) -> JetStream:
         return JetStream(Mailbox(await self.connect()))
 
-    async def serve(self, agent: Agent, subject: str = SUBJECT, **options: Any) -> DurableServer:
+    async def serve(
+        self, agent: Operations, subject: str = SUBJECT, **options: Any
+    ) -> DurableServer:
         server = DurableServer(await self.connect(), subject, agent, **{"drain": 2.0, **options})
         return await self.stack.enter_async_context(server)
 
@@ -152,6 +197,26 @@ async def _quiet(_: Exception) -> None:
 
 
 @asynccontextmanager
-async def open_desk(folder: Path) -> AsyncGenerator[Desk]:
-    async with open_server(folder) as url, AsyncExitStack() as stack:
-        yield Desk(url, stack)
+async def open_desk(folder: Path, *options: str) -> AsyncGenerator[Desk]:
+    server = Server(folder)
+    await server.start(*options)
+    try:
+        async with AsyncExitStack() as stack:
+            yield Desk(server, stack)
+    finally:
+        await server.stop(kill=True)
+
+
+async def frames_of(js: JetStream, subject: str, stream: str = "A2A_RESPONSES") -> list[bytes]:
+    """What a stream has on a subject, in order."""
+    found: list[bytes] = []
+    sequence = 1
+    while True:
+        try:
+            answer = await js.api(
+                f"STREAM.MSG.GET.{stream}", {"seq": sequence, "next_by_subj": subject}
+            )
+        except NotFound:
+            return found
+        found.append(base64.b64decode(answer["message"].get("data", "")))
+        sequence = answer["message"]["seq"] + 1

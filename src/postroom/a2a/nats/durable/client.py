@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 
 from postroom.a2a.nats.connection import Connection
 from postroom.a2a.nats.durable.responses import Answered, Responses, StreamQueue
@@ -184,7 +183,17 @@ class DurableCaller:
         left = until - asyncio.get_running_loop().time()
         deadline = request.deadline or time.time() + left
         subject = self.responses.subject
-        payload = encode_request(replace(request, response_subject=subject, deadline=deadline))
+        payload = encode_request(
+            Request(
+                request.id,
+                request.method,
+                request.params,
+                request.binary,
+                request.parameters,
+                subject,
+                deadline,
+            )
+        )
         headers = {
             MSG_ID: f"{self.client}:{request.id}",
             DEADLINE: str(int(deadline * 1000)),

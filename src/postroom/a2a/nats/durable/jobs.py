@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha1
 
 from postroom.a2a.nats.durable.pulling import Delivery, Place
 from postroom.a2a.nats.frames import (
@@ -128,7 +129,10 @@ def read_job(
 
 def task_id_of(place: Place) -> str:
     """The id of the task that a request begins: the same for each delivery of it."""
-    return str(uuid.uuid5(_TASKS, place.key))
+    # The same as `uuid.uuid5`, at a fraction of its price.
+    digest = sha1(_TASKS.bytes + place.key.encode(), usedforsecurity=False).hexdigest()
+    variant = "89ab"[int(digest[16], 16) & 3]
+    return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
 
 
 def check_response_subject(subject: str, patterns: Sequence[str]) -> None:

@@ -52,16 +52,13 @@ class Place:
         sequence: in it.
         stamp: nanoseconds since the epoch at which it was stored. A stream that was deleted and made again counts
             from 1 again, so the sequence alone does not name a message.
+        key: all three, as the end of a subject.
     """
 
     stream: str
     sequence: int
     stamp: int
-
-    @property
-    def key(self) -> str:
-        """As one token after another."""
-        return f"{self.stream}.{self.sequence}.{self.stamp}"
+    key: str
 
 
 @dataclass(slots=True)
@@ -96,9 +93,8 @@ def delivery_of(frame: Frame) -> Delivery | None:
         attempt, sequence, number, stamp = map(int, tokens[4:8])
     except ValueError:
         return None
-    return Delivery(
-        frame, frame.reply, Place(tokens[2], sequence, stamp), tokens[3], attempt, number
-    )
+    place = Place(tokens[2], sequence, stamp, f"{tokens[2]}.{sequence}.{stamp}")
+    return Delivery(frame, frame.reply, place, tokens[3], attempt, number)
 
 
 @dataclass(slots=True)

@@ -377,9 +377,11 @@ class DurableServer:
         return bound - self._counted[durable]
 
     def _released(self, job: Job) -> None:
-        self._counted[job.delivery.consumer] -= 1
+        durable = job.delivery.consumer
+        self._counted[durable] -= 1
         for loop in self._loops:
-            loop.changed()
+            if loop.durable == durable:
+                loop.changed()
 
     def _take(self, delivery: Delivery, durable: str) -> None:
         place = delivery.place
