@@ -124,7 +124,7 @@ class Responses:
         self._subscription: Subscription | None = None
         self._inbox = ""
         self._consumer = ""
-        self._last = 0  # sequence in the stream of the last answer that was read
+        self._last = -1  # sequence in the stream of the last answer that was read
         self._delivered = 0  # its number in the consumer
         self._heard = 0.0
         self._broken = asyncio.Event()
@@ -253,7 +253,7 @@ class Responses:
         stream = self.streams.responses
         state = (await self.js.api(f"STREAM.INFO.{stream}"))["state"]
         end = int(state.get("last_seq", 0))
-        if not self._last:
+        if self._last < 0:
             self._last = end
         elif end < self._last:
             self._last = 0  # the stream was deleted and made again: all in it is new
