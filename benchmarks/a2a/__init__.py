@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 def run(sheet: Sheet, *, quick: bool) -> None:
     """Measure; takes about ten minutes, and one more the first time."""
-    from benchmarks.a2a.comparison import run as compare  # noqa: PLC0415
+    from benchmarks.a2a.comparison import run as compare
 
     compare(sheet, quick=quick)
 
 
 def table(result: dict[str, Any]) -> str:
     """The result for a terminal."""
-    from benchmarks.a2a.layout import table as lay_out  # noqa: PLC0415
+    from benchmarks.a2a.layout import table as lay_out
 
     return lay_out(result)
 
 
 def plot(result: dict[str, Any]) -> str:
     """The result as SVG."""
-    from benchmarks.a2a.plot import plot as draw  # noqa: PLC0415
+    from benchmarks.a2a.plot import plot as draw
 
     return draw(result)

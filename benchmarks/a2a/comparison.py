@@ -9,25 +9,26 @@ from pathlib import Path
 
 from benchmarks.a2a import targets
 from benchmarks.a2a.environment import MAIN, SLIM, Environments
+from benchmarks.a2a.peers.load import LEAST
 from benchmarks.a2a.rounds import FULL, QUICK, Rounds
 from benchmarks.report import Sheet
 
 NOTES = (
-    "calls: per second, from the first call's begin to the last one's end. Servers and clients are processes of their "
-    "own, all on uvloop; one client process makes all calls of a turn.",
-    "The agent answers at once with the text that it was sent. Task: completed, with an artifact. stream: Task, "
-    "working, artifact, completed.",
-    "product: each with the handler and the client that it comes with. The SDK's: DefaultRequestHandler with the "
-    "in-memory store, tracing as it is by default (no provider).",
+    "calls: per second, from the begin of the first to the end of the last; one client process makes all of a turn.",
+    "Servers and clients are processes of their own, all on uvloop.",
+    "The agent answers at once with the text that it was sent; a Task is completed and has it as an artifact.",
+    "stream: Task, working, artifact, completed.",
+    "product: each with the handler and the client that it comes with.",
+    "SDK: its DefaultRequestHandler with the store in memory; tracing as it is by default, without a provider.",
     "trivial: one RequestHandler that answers directly, the same behind each transport.",
     "bare: bytes built once, one kept-alive connection for each call under way; the answer is not parsed.",
-    "floors: frames of the size of a JSON-RPC call. Two publishes: one after the other, acknowledged, stored in a file "
-    "(what a durable call and its answer store); nobody receives them.",
-    "SLIM: slima2a with a node in a process of its own (CPU bus), end-to-end encrypted; it asks for another SDK.",
+    "floors: frames of the size of a JSON-RPC call, by nats-py alone.",
+    "two publishes: acknowledged, one after the other, stored in a file: what a durable call and its answer store.",
+    "SLIM: slima2a with a node in a process of its own (bus), end-to-end encrypted; it asks for another SDK.",
     "Synadia agents speak another protocol: a prompt and chunks of text, no tasks; Message is one chunk, stream four.",
-    "CPU: µs of processor time per call; bus is nats-server. It shares the cores with both peers.",
+    "client, server, bus: µs of processor time per call; bus is nats-server. All share the cores.",
+    f"A turn begins no call after its time, but makes {LEAST} a place; p99 of fewer than 100 calls is the slowest.",
     "RSS grown: after the rounds, while so many more calls were made.",
-    "A turn begins no call after its time; the p99 of fewer than 100 calls is the slowest of them.",
 )
 
 _PACKAGES = {
@@ -64,7 +65,7 @@ print(", ".join(f"{name} {found[name]}" for name in sys.argv[1:] if name in foun
 def _versions(python: Path, packages: tuple[str, ...]) -> str:
     if not python.exists():
         return ""
-    asked = subprocess.run(  # noqa: S603
+    asked = subprocess.run(
         [python, "-c", _ASK, *packages], capture_output=True, text=True, check=True, timeout=60
     )
     return asked.stdout.strip()

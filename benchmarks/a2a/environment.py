@@ -83,7 +83,7 @@ def _file(path: Path) -> str:
 
 
 def _install(python: Path, *arguments: str) -> None:
-    subprocess.run(  # noqa: S603
+    subprocess.run(
         [python, *_PIP, *arguments],
         check=True,
         capture_output=True,

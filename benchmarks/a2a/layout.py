@@ -75,12 +75,12 @@ def table(result: dict[str, Any]) -> str:
     lines = [head, ""]
     for work in grid.works:
         lines += [*_block(grid, work), ""]
-    return "\n".join([*lines, tail])
+    return "\n".join([*lines, tail.lstrip("\n")])
 
 
 def _block(grid: Grid, work: str) -> list[str]:
     counts = grid.concurrencies(work)
-    busy = max((each for each in counts if each <= 16), default=counts[0])  # noqa: PLR2004 - where most are not queueing
+    busy = max((each for each in counts if each <= 16), default=counts[0])
     columns = [(RATE, each) for each in counts]
     columns += [(each, count) for each in (P50, P99) for count in counts]
     if any(grid.value(work, counts[0], each, FIRST_P50) is not None for each in grid.contenders):

@@ -22,7 +22,8 @@ _OURS = ("NATS,", "NATS+JS,", "NATS binary,")
 
 _STYLE = """\
 .page { fill: #ffffff } text { fill: #1f2328; font: 12px system-ui, sans-serif }
-.title { font-size: 15px; font-weight: 600 } .group { font-weight: 600 } .quiet { fill: #656d76 } .end { text-anchor: end }
+.title { font-size: 15px; font-weight: 600 } .group { font-weight: 600 }
+.quiet { fill: #656d76 } .end { text-anchor: end }
 .other { fill: #8c959f } .ours { fill: #0969da }
 .client { fill: #0969da } .server { fill: #bf8700 } .bus { fill: #8c959f }
 @media (prefers-color-scheme: dark) {

@@ -3,6 +3,7 @@
 The first word of the text says how: `message` with a Message, `task` with a completed Task, `stream` with a Task, a
 status, an artifact and the completed status.
 """
+# ruff: noqa: ARG002 - the SDK's interfaces, of which an agent that answers at once needs little
 
 from __future__ import annotations
 
@@ -108,6 +109,7 @@ class TrivialHandler(RequestHandler):
     async def on_subscribe_to_task(
         self, params: object, context: ServerCallContext
     ) -> AsyncGenerator[Event]:
+        """Never asked for."""
         raise UnsupportedOperationError
         yield  # makes it a generator
 

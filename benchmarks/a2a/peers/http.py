@@ -25,10 +25,8 @@ async def serve(options: Options) -> AsyncGenerator[str]:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         binding = BINDINGS[options.kind]
         handler = agent.handler(options.handler, agent.card(binding, url))
-        if binding == "JSONRPC":
-            routes = create_jsonrpc_routes(handler, "/")
-        else:
-            routes = create_rest_routes(handler)
+        rpc = binding == "JSONRPC"
+        routes = create_jsonrpc_routes(handler, "/") if rpc else create_rest_routes(handler)
         # Long enough that no connection is cut between two turns of its client.
         config = uvicorn.Config(
             Starlette(routes=routes), log_level="warning", access_log=False, timeout_keep_alive=900

@@ -8,16 +8,16 @@ import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-import slim_bindings  # ty: ignore[unresolved-import]
+import slim_bindings  # ty: ignore[import-not-found]
 from a2a.client import ClientFactory
-from slima2a import initialize_slim_service, setup_slim_client  # ty: ignore[unresolved-import]
-from slima2a.client_transport import (  # ty: ignore[unresolved-import]
+from slima2a import initialize_slim_service, setup_slim_client  # ty: ignore[import-not-found]
+from slima2a.client_transport import (  # ty: ignore[import-not-found]
     ClientConfig,
     MultiAgentClientFactory,
     slimrpc_channel_factory,
 )
-from slima2a.handler import SRPCHandler  # ty: ignore[unresolved-import]
-from slima2a.types.v1.a2a_pb2_slimrpc import (  # ty: ignore[unresolved-import]
+from slima2a.handler import SRPCHandler  # ty: ignore[import-not-found]
+from slima2a.types.v1.a2a_pb2_slimrpc import (  # ty: ignore[import-not-found]
     add_A2AServiceServicer_to_server,
 )
 
@@ -25,7 +25,7 @@ from benchmarks.a2a.peers import agent
 from benchmarks.a2a.peers.kinds import Caller, Options
 from benchmarks.a2a.peers.sdk import connected
 
-SECRET = "a-secret-for-this-benchmark-alone"  # noqa: S105 - of a node on the loopback interface
+SECRET = "a-secret-for-this-benchmark-alone"
 BINDING = "slimrpc"
 
 

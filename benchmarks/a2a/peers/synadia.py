@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from time import perf_counter
 
 import nats
-from synadia_ai.agent_service import (  # ty: ignore[unresolved-import]
+from synadia_ai.agent_service import (  # ty: ignore[import-not-found]
     AgentService,
     PromptStream,
 )
-from synadia_ai.agents import (  # ty: ignore[unresolved-import]
+from synadia_ai.agents import (  # ty: ignore[import-not-found]
     Agent,
     Agents,
     Envelope,
