@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from benchmarks.a2a import targets
+from benchmarks.a2a import alone, targets
 from benchmarks.a2a.environment import MAIN, SLIM, Environments
 from benchmarks.a2a.peers.load import LEAST
 from benchmarks.a2a.rounds import FULL, QUICK, Rounds
@@ -28,6 +28,7 @@ NOTES = (
     "Synadia agents speak another protocol: a prompt and chunks of text, no tasks; Message is one chunk, stream four.",
     "client, server, bus: µs of processor time per call; bus is nats-server. All share the cores.",
     f"A turn begins no call after its time, but makes {LEAST} a place; p99 of fewer than 100 calls is the slowest.",
+    "handler alone: processor time of one call in the handler's process, one after the other, its agent included.",
     "RSS grown: after the rounds, while so many more calls were made.",
 )
 
@@ -44,7 +45,8 @@ def run(sheet: Sheet, *, quick: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="postroom-a2a-") as folder:
         rounds = Rounds(sheet, QUICK if quick else FULL, environments, Path(folder))
         asyncio.run(rounds.run())
-    targets.tell(sheet, rounds.findings)
+        targets.tell(sheet, rounds.findings)
+        asyncio.run(alone.measure(sheet, environments.python(MAIN), Path(folder), quick=quick))
     for text in NOTES:
         sheet.note(text)
     for environment, packages in _PACKAGES.items():

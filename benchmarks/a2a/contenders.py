@@ -96,7 +96,10 @@ CONTENDERS = (
         bus="nats",
         works=("message", "stream"),
     ),
-    *(Contender(kind, "sdk", f"{name}, SDK", SDK, bus="nats") for kind, name in _OURS),
+    *(
+        Contender(kind, "sdk", f"{name}, SDK", SDK, bus="nats", works=_UNARY)
+        for kind, name in (_OURS[0], _OURS[2])
+    ),
     Contender("jsonrpc-bare", "sdk", "JSON-RPC bare client, SDK", SDK, works=_UNARY),
     *(Contender(kind, "trivial", f"{name}, trivial", TRIVIAL, bus="nats") for kind, name in _OURS),
     *(

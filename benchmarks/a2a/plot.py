@@ -72,12 +72,12 @@ class _Drawing:
         left, right = _columns()
         self._text(left, self._y, "calls/s", "group")
         self._text(right, self._y, "CPU per call, µs:", "group")
-        x = right + 116.0
+        x = right + 110.0
         for part in PARTS:
             name = part.removeprefix("CPU ")
             self._bar(x, self._y - 10, 11, 11, name)
-            self._text(x + 16, self._y, {"bus": "nats-server or node"}.get(name, name))
-            x += 70
+            self._text(x + 16, self._y, {"bus": "server between"}.get(name, name))
+            x += 66
 
     def _group(self, group: str, titles: Sequence[str]) -> None:
         left, right = _columns()
