@@ -350,6 +350,7 @@ def _context(
     office: TaskOffice,
     dispatch: Dispatch,
     pages: YellowPages,
+    blobs: BlobOffice,
 ) -> Context:
     announcement = Announcement(
         url="", pid=1, token="", nats_url="", nats_pid=1, started_at=0.0, version="", state=""

@@ -250,8 +250,7 @@ def _charge(size: int) -> int:
 
 async def _in_thread(work: Callable[..., T], *arguments: Any) -> T:
     """Run blocking work to its end, also where who waits for it is cancelled: it uses a descriptor."""
-    call: Callable[[], T] = partial(work, *arguments)
-    running: asyncio.Future[T] = asyncio.ensure_future(asyncio.to_thread(_typed, call))
+    running = asyncio.get_running_loop().run_in_executor(None, partial(_typed, work, *arguments))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -259,9 +258,9 @@ async def _in_thread(work: Callable[..., T], *arguments: Any) -> T:
         raise
 
 
-def _typed(call: Callable[[], T]) -> T:
+def _typed(work: Callable[..., T], *arguments: Any) -> T:
     with typed_faults():
-        return call()
+        return work(*arguments)
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 
 from sqlalchemy import (
-    Connection,
     ColumnElement,
+    Connection,
     and_,
     delete,
     exists,
