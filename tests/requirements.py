@@ -75,7 +75,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "blob-kept-by-hash": "What is uploaded is kept once under its SHA-256, and is given back as it was.",
         "blob-hash-checked": "An upload with another hash than it names is refused, and nothing is left of it.",
         "blob-partial-gone": "Of an upload that did not end nothing is left, also after SIGKILL.",
-        "blob-bounds-refused": "A blob for which there is no room is refused with the reason, and nothing is left of it.",
+        "blob-bounds-refused": "A blob for which there is no room is refused, and nothing is left of it.",
         "blob-readers-named": "A blob is read by its uploader, the operator, and those whom a reader has named it.",
         "blob-hash-worthless": "Who knows only a blob's hash can neither read it nor find out that it is there.",
         "blob-unnamed-removed": "A blob that nothing names is removed a week after its last upload.",

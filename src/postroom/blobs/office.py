@@ -103,8 +103,8 @@ class BlobOffice:
         *,
         expected: str = "",
         size: int = 0,
-    ) -> tuple[BlobRow, bool]:
-        """Store a blob; returns it, and whether its content is new. It is on disk then, and the caller may read it.
+    ) -> BlobRow:
+        """Store a blob; it is on disk when this returns, and the caller may read it.
 
         Args:
             chunks: the content.
@@ -129,16 +129,14 @@ class BlobOffice:
                     )
                 return await self._keep(draft, found, caller, media_type)
 
-    async def _keep(
-        self, draft: Draft, sha256: str, caller: str, media_type: str
-    ) -> tuple[BlobRow, bool]:
+    async def _keep(self, draft: Draft, sha256: str, caller: str, media_type: str) -> BlobRow:
         now = self._clock()
         row = BlobRow(sha256, draft.size, media_type, created_at=now, touched_at=now)
         async with self._turn:
             new = await draft.keep(sha256)
             try:
                 stored = partial(rows.store_blob, row=row, reader=caller)
-                return await self._database.write(stored), new
+                return await self._database.write(stored)
             except RequestTimeout:
                 raise  # it may be committed; if not, the next start removes the content
             except PostroomError:

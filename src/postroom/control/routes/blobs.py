@@ -39,7 +39,7 @@ def router(context: Context) -> APIRouter:
     async def put(sha256: str, request: Request, uid: str = caller) -> Response:
         check_sha256(sha256)
         if (row := await blobs.there(sha256, uid)) is not None:
-            return JSONResponse(_shown(row))
+            return JSONResponse(_stored(row))
         return await take(request, uid, sha256)
 
     @routes.post("")
@@ -51,12 +51,10 @@ def router(context: Context) -> APIRouter:
         announced = request.headers.get("content-length", "")
         size = int(announced) if announced.isdecimal() else 0
         try:
-            row, new = await blobs.take(
-                request.stream(), uid, media_type, expected=expected, size=size
-            )
+            row = await blobs.take(request.stream(), uid, media_type, expected=expected, size=size)
         except ClientDisconnect as error:
             raise PeerError("the upload ended before its end") from error
-        return JSONResponse(_shown(row), 201 if new else 200)
+        return JSONResponse(_stored(row), 201)
 
     @routes.get("/{sha256}")
     @routes.head("/{sha256}")
@@ -83,6 +81,11 @@ def operator_router(context: Context) -> APIRouter:
         await context.blobs.remove(check_sha256(sha256))
 
     return routes
+
+
+def _stored(row: BlobRow) -> dict[str, Any]:
+    # Nothing that says whether somebody else had it before.
+    return {"url": blob_url(row.sha256), "sha256": row.sha256, "size": row.size}
 
 
 def _shown(row: BlobRow) -> dict[str, Any]:
