@@ -285,7 +285,7 @@ async def test_an_artifact_passes_a_blob_on_to_who_asked_for_the_task(tmp_path: 
         assert artifact["files"] == [
             {
                 "url": blob_url(NAME),
-                "media_type": "application/pdf",
+                "mediaType": "application/pdf",
                 "filename": "a b.pdf",
                 "size": len(CONTENT),
             }

@@ -46,14 +46,14 @@ def texts_of(holder: dict[str, Any]) -> list[str]:
 
 
 def files_of(holder: dict[str, Any]) -> list[dict[str, str]]:
-    """The parts of a Message or an Artifact that are named by a URL, as `{"url", "media_type", "filename"}`."""
+    """The parts of a Message or an Artifact that are named by a URL, as `{"url", "mediaType", "filename"}`."""
     parts = holder.get("parts")
     if not isinstance(parts, list):
         return []
     return [
         {
             "url": part["url"],
-            "media_type": _word(part, "mediaType"),
+            "mediaType": _word(part, "mediaType"),
             "filename": _word(part, "filename"),
         }
         for part in parts
