@@ -113,8 +113,9 @@ async def _send(line: _Line, chunks: AsyncIterable[bytes], digest: Any) -> h11.R
         for task in (sending, answering):
             task.cancel()
         await asyncio.wait({sending, answering})
-        if not sending.cancelled():
-            sending.exception()  # the answer says more
+        for task in (sending, answering):
+            if not task.cancelled():
+                task.exception()  # whatever else went wrong says less
     if isinstance(head, h11.InformationalResponse):
         raise ProtocolViolation("the control plane goes on asking")
     return head
