@@ -20,7 +20,7 @@ class BlobCalls(Calls):
     """Content that is too large for messages, as their operator. Nothing of it is held in memory."""
 
     def put_blob(self, content: BinaryIO, media_type: str) -> str:
-        """Store a content; its URL, when it is on disk. What is there already is not sent again.
+        """Store a content; its URL, when it is on disk.
 
         Every agent that is told the URL may read it.
         """
