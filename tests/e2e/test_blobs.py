@@ -104,7 +104,6 @@ def test_a_large_artifact_reaches_another_worker_and_the_person(room: PostRoom):
     url = f"blob:sha256:{hashlib.sha256(content).hexdigest()}"
     assert result.strip() == url
     assert (fetched / "got.bin").read_bytes() == content
-    (task, _) = room.json("task", "list", "--all")["tasks"]
     (task,) = [
         t for t in room.json("task", "list", "--all")["tasks"] if t["worker"]["nick"] == "fetcher"
     ]

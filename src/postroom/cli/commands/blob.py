@@ -103,12 +103,16 @@ def list_(limit: int, as_json: bool) -> None:
 
 @command.command("remove")
 @click.argument("url")
+@json_option
 @state_option()
-def remove(url: str) -> None:
+def remove(url: str, as_json: bool) -> None:
     """Remove the content that URL names; who was told the URL cannot fetch it any more."""
     with connect() as client:
         client.remove_blob(url)
-    click.echo("removed")
+    if as_json:
+        print_json({"removed": url})
+    else:
+        click.echo("removed")
 
 
 def _fetch(client: Client, url: str, target: BinaryIO) -> None:
