@@ -174,8 +174,8 @@ def write_message(message: types.Message) -> Record:
 def read_message(value: Any) -> types.Message:
     """A message."""
     said = record(value)
-    role = said.get("role")
-    if role is not None and role not in _ROLES:
+    role = text(said, "role")
+    if role and role not in _ROLES:
         raise Malformed("role", "has to be 'user' or 'agent'")
     message = types.Message(
         message_id=text(said, "messageId"),
