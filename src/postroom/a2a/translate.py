@@ -1,4 +1,4 @@
-"""Between the SDK's protobuf types and A2A JSON: the one place that knows protobuf.
+"""Between the SDK's protobuf types and A2A JSON as tasks are stored (calls: `postroom.a2a.translation`).
 
 Everything else of Postroom holds A2A objects as JSON, as they are stored and sent.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,3 +82,12 @@ def test_details_that_are_not_all_ours_are_kept():
     error = a2a_error(RpcError.read({"code": -32001, "message": "m", "data": details}))
     assert isinstance(error, TaskNotFoundError)
     assert error.data == details
+
+
+def test_data_that_is_no_json_is_told_as_text():
+    loop: dict[str, Any] = {}
+    loop["loop"] = loop
+    raised = TaskNotFoundError("gone", {"at": Path("here"), ("a", "b"): 1})
+    assert rpc_error(raised, V03).document()["data"] == {"at": "here"}
+    assert rpc_error(raised, V10).document()["data"][0]["metadata"] == {"at": "here"}
+    assert "data" not in rpc_error(TaskNotFoundError("gone", loop), V03).document()

@@ -13,7 +13,7 @@ from a2a import types
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from postroom.a2a.rpc import Code, RpcError
-from postroom.a2a.translation.reading import Malformed, Record, each, mapping, record, text, texts
+from postroom.a2a.translation.reading import Malformed, Record, listed, mapping, record, text, texts
 
 DEFAULT_TRANSPORT = "JSONRPC"
 """Of a card that names none."""
@@ -160,7 +160,7 @@ def read_card(value: Any) -> types.AgentCard:
     """
     said = record(value, "it")
     capabilities = {**record(said.get("capabilities") or {}, "capabilities")}
-    capabilities["extensions"] = each(capabilities, "extensions", _without_empty("params"))
+    capabilities["extensions"] = listed(capabilities, "extensions", _without_empty("params"))
     extended = said.get("supportsAuthenticatedExtendedCard")
     if extended is not None:
         capabilities["extendedAgentCard"] = extended
@@ -171,14 +171,14 @@ def read_card(value: Any) -> types.AgentCard:
     }
     schemes = mapping(said, "securitySchemes", _read_scheme)
     card = {name: said[name] for name in _PLAIN if said.get(name)} | {
-        "supportedInterfaces": [first, *each(said, "additionalInterfaces", _read_interface)],
+        "supportedInterfaces": [first, *listed(said, "additionalInterfaces", _read_interface)],
         "capabilities": capabilities,
         "securitySchemes": {name: scheme for name, scheme in schemes.items() if scheme},
-        "securityRequirements": each(said, "security", _read_requirement),
+        "securityRequirements": listed(said, "security", _read_requirement),
         "defaultInputModes": texts(said, "defaultInputModes"),
         "defaultOutputModes": texts(said, "defaultOutputModes"),
-        "skills": each(said, "skills", _read_skill),
-        "signatures": each(said, "signatures", _without_empty("header")),
+        "skills": listed(said, "skills", _read_skill),
+        "signatures": listed(said, "signatures", _without_empty("header")),
     }
     try:
         return ParseDict(card, types.AgentCard(), ignore_unknown_fields=True)
@@ -228,4 +228,4 @@ def _read_requirement(value: Any) -> Record:
 
 def _read_skill(value: Any) -> Record:
     said = record(value)
-    return {**said, "securityRequirements": each(said, "security", _read_requirement)}
+    return {**said, "securityRequirements": listed(said, "security", _read_requirement)}

@@ -90,7 +90,7 @@ def count(holder: Record, name: str) -> int | None:
     return value
 
 
-def each(holder: Record, name: str, read: Callable[[Any], _T]) -> list[_T]:
+def listed(holder: Record, name: str, read: Callable[[Any], _T]) -> list[_T]:
     """What `read` makes of each value of a list; empty where there is none."""
     values = holder.get(name)
     if values is None:
@@ -108,7 +108,7 @@ def each(holder: Record, name: str, read: Callable[[Any], _T]) -> list[_T]:
 
 def texts(holder: Record, name: str) -> list[str]:
     """A list of texts."""
-    return each(holder, name, _text)
+    return listed(holder, name, _text)
 
 
 def _text(value: Any) -> str:
