@@ -236,6 +236,8 @@ def test_operation_that_the_version_does_not_have_is_refused():
         ("GetExtendedAgentCard", "card"),
         ("GetExtendedAgentCard", {"capabilities": {"streaming": "yes"}}),
         ("GetExtendedAgentCard", {"security": [{"a": "b"}]}),
+        ("GetExtendedAgentCard", {"provider": "\ud800"}),
+        ("GetExtendedAgentCard", {"securitySchemes": {"\ud800": {"type": "mutualTLS"}}}),
     ],
 )
 def test_result_that_is_none_breaks_the_protocol(name: str, value: Any):

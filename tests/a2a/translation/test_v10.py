@@ -10,9 +10,10 @@ from a2a.server.routes.common import serialize_list_tasks_response
 from google.protobuf.json_format import MessageToDict
 from hypothesis import given, settings
 
+from postroom.a2a import translate
 from postroom.a2a.rpc import Code, RpcError
 from postroom.a2a.translation import OPERATIONS, V03, V10, operation_of
-from postroom.errors import ProtocolViolation
+from postroom.errors import InvalidInput, ProtocolViolation
 from tests.a2a.translation import objects
 
 SEND = OPERATIONS["SendMessage"]
@@ -64,6 +65,7 @@ def test_unknown_members_are_ignored():
         ({"message": {"parts": [{"text": "a", "url": "b"}]}}, "Part"),
         ({"metadata": {"a": "\ud800"}}, "metadata"),
         ({"tenant": 1}, "tenant"),
+        ({"\ud800": 1}, "half of a character"),
     ],
 )
 def test_wrong_member_is_named(params: Any, member: str):
@@ -76,3 +78,9 @@ def test_wrong_member_is_named(params: Any, member: str):
 def test_result_that_is_none_breaks_the_protocol(value: Any):
     with pytest.raises(ProtocolViolation, match="SendMessage"):
         V10.read_result(SEND, value)
+
+
+@pytest.mark.parametrize("stored", [{"\ud800": 1}, {"parts": [{"text": "\ud800"}]}, {"role": []}])
+def test_stored_message_that_is_none_is_refused(stored: Any):
+    with pytest.raises(InvalidInput):
+        translate.to_message(stored)

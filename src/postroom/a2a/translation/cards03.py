@@ -10,10 +10,20 @@ from collections.abc import Callable
 from typing import Any
 
 from a2a import types
-from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.json_format import MessageToDict, ParseDict
 
 from postroom.a2a.rpc import Code, RpcError
-from postroom.a2a.translation.reading import Malformed, Record, listed, mapping, record, text, texts
+from postroom.a2a.translation.reading import (
+    UNREADABLE,
+    Malformed,
+    Record,
+    listed,
+    mapping,
+    reason,
+    record,
+    text,
+    texts,
+)
 
 DEFAULT_TRANSPORT = "JSONRPC"
 """Of a card that names none."""
@@ -182,8 +192,8 @@ def read_card(value: Any) -> types.AgentCard:
     }
     try:
         return ParseDict(card, types.AgentCard(), ignore_unknown_fields=True)
-    except (ParseError, ValueError, RecursionError) as error:
-        raise Malformed("the card", f"cannot be taken: {error}") from error
+    except UNREADABLE as error:
+        raise Malformed("the card", f"cannot be taken: {reason(error)}") from error
 
 
 def _without_empty(name: str) -> Callable[[Any], Record]:

@@ -10,7 +10,17 @@ from google.protobuf.json_format import ParseDict, ParseError
 Record = dict[str, Any]
 _T = TypeVar("_T")
 
+UNREADABLE = (ParseError, ValueError, RecursionError, SystemError)
+"""What protobuf's reader raises for JSON that it cannot take."""
+
 _INT32 = 2**31
+
+
+def reason(error: Exception) -> str:
+    """What is wrong, by one of the `UNREADABLE`."""
+    if isinstance(error, SystemError):  # so protobuf takes a name that is no Unicode
+        return "the name of a member holds half of a character"
+    return str(error)
 
 
 class Malformed(Exception):
@@ -155,5 +165,5 @@ def free(value: Any, name: str, into: Any) -> None:
     """Put any JSON into `into`, a Struct or a Value."""
     try:
         ParseDict(value, into)
-    except (ParseError, ValueError, RecursionError) as error:
-        raise Malformed(name, f"cannot be taken: {error}") from error
+    except UNREADABLE as error:
+        raise Malformed(name, f"cannot be taken: {reason(error)}") from error
