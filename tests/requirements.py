@@ -519,6 +519,19 @@ _LISTED: dict[str, dict[str, str]] = {
         "cli-port-taken-told": "A taken port is named.",
         "cli-up-fault-told": "A fault while a post room opens is one line with its remedy.",
     },
+    "docs/binding.md#operations": {
+        "translation-wire-bytes": "What a TypeScript peer of A2A 0.3 writes is what we write, byte for byte.",
+        "translation-legacy-equal": "A2A 0.3 is translated as the SDK does it, save what is said to differ.",
+        "translation-params-named": "What is wrong in parameters is refused with the member's name.",
+        "operations-both-versions": "An SDK handler answers every operation in A2A 1.0, in 0.3 and in protobuf.",
+        "operations-version-refused": "A call that states another major version than its method's is refused.",
+        "operations-context-told": "A handler is told service parameters, extensions, tenant, caller and task id.",
+        "operations-stream-closed": "A stream that its consumer leaves is closed at the handler.",
+    },
+    "docs/binding.md#errors": {
+        "errors-rpc-lossless": "An error keeps code, message and data from the handler to the client.",
+        "errors-rpc-unforeseen": "An unforeseen exception is answered as an internal error without its text.",
+    },
     "NO_COLOR": {
         "cli-colour-off": "NO_COLOR, a dumb terminal or a pipe turn colours off.",
     },

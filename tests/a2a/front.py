@@ -38,11 +38,12 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from postroom.a2a.engine import Ask, TaskEngine
-from postroom.a2a.executors import Requester, SdkExecutor
+from postroom.a2a.executors import SdkExecutor
 from postroom.a2a.handler import TaskRequestHandler
 from postroom.a2a.messages import context_of
 from postroom.a2a.service import TaskPage, TaskQuery, TaskVersion
 from postroom.a2a.tasklog import TaskLog
+from postroom.a2a.users import Requester
 from postroom.bus.nats import NatsBus
 from postroom.errors import (
     BusDisconnected,

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from a2a import types
-from a2a.auth.user import User
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.context import ServerCallContext
 from a2a.server.events import Event as SdkEvent
@@ -22,6 +21,7 @@ from postroom.a2a import tasks, translate
 from postroom.a2a.execution import Execution
 from postroom.a2a.tasklog import AttemptLost
 from postroom.a2a.tasks import Event
+from postroom.a2a.users import Requester
 from postroom.errors import Conflict, InvalidInput, LostUpdate, MessageTooLarge
 from postroom.observe import get_logger
 from postroom.protocol.tasks import TaskState
@@ -40,23 +40,6 @@ ATTEMPT = "postroom.attempt"
 """Key in the state of the call context: how many times the task was begun, with this one."""
 
 _log = get_logger(__name__)
-
-
-class Requester(User):
-    """Who asked for the task, as the server has checked it."""
-
-    def __init__(self, uid: str) -> None:
-        self._uid = uid
-
-    @property
-    def is_authenticated(self) -> bool:
-        """Always: the bus knows no other senders."""
-        return True
-
-    @property
-    def user_name(self) -> str:
-        """Its uid."""
-        return self._uid
 
 
 class ExecutionQueue(EventQueue):

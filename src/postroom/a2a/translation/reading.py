@@ -1,0 +1,169 @@
+"""Reading members of JSON objects that a peer wrote: absent or null is empty, a wrong type is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from google.protobuf.json_format import ParseDict, ParseError
+
+Record = dict[str, Any]
+_T = TypeVar("_T")
+
+UNREADABLE = (ParseError, ValueError, RecursionError, SystemError)
+"""What protobuf's reader raises for JSON that it cannot take."""
+
+_INT32 = 2**31
+
+
+def reason(error: Exception) -> str:
+    """What is wrong, by one of the `UNREADABLE`."""
+    if isinstance(error, SystemError):  # so protobuf takes a name that is no Unicode
+        return "the name of a member holds half of a character"
+    return str(error)
+
+
+class Malformed(Exception):
+    """A member is not what it has to be.
+
+    Args:
+        member: its name; the readers of what is around it put their own before it.
+        rule: what it has to be.
+    """
+
+    def __init__(self, member: str, rule: str) -> None:
+        super().__init__(member, rule)
+        self.member = member
+        self.rule = rule
+
+    def inside(self, holder: str) -> Malformed:
+        """The same, said of a member of `holder`."""
+        mark = "" if self.member.startswith("[") or not self.member else "."
+        self.member = f"{holder}{mark}{self.member}"
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.member} {self.rule}"
+
+
+def record(value: Any, name: str = "") -> Record:
+    """`value`, which has to be an object."""
+    if not isinstance(value, dict):
+        raise Malformed(name, "has to be an object")
+    return value
+
+
+def text(holder: Record, name: str) -> str:
+    """A text member; "" where there is none."""
+    value = holder.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Malformed(name, "has to be a text")
+    _check(value, name)
+    return value
+
+
+def _check(value: str, name: str) -> None:
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise Malformed(name, "holds half of a character") from error
+
+
+def needed(holder: Record, name: str) -> str:
+    """A text member that has to be there."""
+    value = text(holder, name)
+    if not value:
+        raise Malformed(name, "is required")
+    return value
+
+
+def flag(holder: Record, name: str) -> bool | None:
+    """A member that is true or false; None where there is none."""
+    value = holder.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise Malformed(name, "has to be true or false")
+    return value
+
+
+def count(holder: Record, name: str) -> int | None:
+    """A whole number of 32 bits; None where there is none."""
+    value = holder.get(name)
+    if value is None:
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not -_INT32 <= value < _INT32:
+        raise Malformed(name, "has to be a whole number")
+    return value
+
+
+def listed(holder: Record, name: str, read: Callable[[Any], _T]) -> list[_T]:
+    """What `read` makes of each value of a list; empty where there is none."""
+    values = holder.get(name)
+    if values is None:
+        return []
+    if not isinstance(values, list):
+        raise Malformed(name, "has to be a list")
+    found = []
+    for value in values:
+        try:
+            found.append(read(value))
+        except Malformed as error:
+            raise error.inside(f"{name}[{len(found)}]") from None
+    return found
+
+
+def texts(holder: Record, name: str) -> list[str]:
+    """A list of texts."""
+    return listed(holder, name, _text)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Malformed("", "has to be a text")
+    _check(value, "")
+    return value
+
+
+def within(holder: Record, name: str, read: Callable[[Record], _T]) -> _T | None:
+    """What `read` makes of a member that is an object; None where there is none."""
+    value = holder.get(name)
+    if value is None:
+        return None
+    try:
+        return read(record(value))
+    except Malformed as error:
+        raise error.inside(name) from None
+
+
+def mapping(holder: Record, name: str, read: Callable[[Any], _T]) -> dict[str, _T]:
+    """What `read` makes of each value of a member whose names are free."""
+    found = {}
+    for key, value in record(holder.get(name) or {}, name).items():
+        _check(key, name)
+        try:
+            found[key] = read(value)
+        except Malformed as error:
+            raise error.inside(f"{name}.{key}") from None
+    return found
+
+
+def struct(holder: Record, name: str, into: Any, *, keep_empty: bool = False) -> None:
+    """Put a free object into `into`; nothing where there is none, or an empty one unless `keep_empty`."""
+    value = holder.get(name)
+    if value is None:
+        return
+    record(value, name)
+    if value or keep_empty:
+        free(value, name, into)
+
+
+def free(value: Any, name: str, into: Any) -> None:
+    """Put any JSON into `into`, a Struct or a Value."""
+    try:
+        ParseDict(value, into)
+    except UNREADABLE as error:
+        raise Malformed(name, f"cannot be taken: {reason(error)}") from error
