@@ -71,6 +71,17 @@ _LISTED: dict[str, dict[str, str]] = {
         "package-lock-current": "The pinned versions satisfy pyproject.toml, and base and dev pin the same ones.",
         "package-footprint-bounded": "The base install stays under 75 packages and 180 MB.",
     },
+    "docs/architecture.md#blobs": {
+        "blob-kept-by-hash": "What is uploaded is kept once under its SHA-256, and is given back as it was.",
+        "blob-hash-checked": "An upload with another hash than it names is refused, and nothing is left of it.",
+        "blob-partial-gone": "Of an upload that did not end nothing is left, also after SIGKILL.",
+        "blob-bounds-refused": "A blob for which there is no room is refused, and nothing is left of it.",
+        "blob-readers-named": "A blob is read by its uploader, the operator, and those whom a reader has named it.",
+        "blob-hash-worthless": "Who knows only a blob's hash can neither read it nor find out that it is there.",
+        "blob-unnamed-removed": "A blob that nothing names is removed a week after its last upload.",
+        "blob-memory-bounded": "The memory of control plane and sidecar does not grow with the size of a blob.",
+        "blob-artifact-reference": "A worker can give an artifact by reference, which who asked for the task fetches.",
+    },
     "docs/architecture.md#tasks": {
         "task-visible-at-once": "A request is a task as soon as it is folded, whether or not its worker is there.",
         "task-only-the-chain": "Of what a worker stores only the next link of a chain counts, and none behind the end.",
