@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import nats
@@ -95,7 +95,7 @@ class PlainAgent:
 
 
 @asynccontextmanager
-async def connected(url: str, **options: object) -> AsyncIterator[Client]:
+async def connected(url: str, **options: object) -> AsyncGenerator[Client]:
     """A connection of nats-py."""
     client = await nats.connect(url, **options)
     try:

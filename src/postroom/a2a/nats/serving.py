@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Self, TypedDict
 
 from nats import errors as nats_errors
 
@@ -61,6 +61,18 @@ class ServerStatistics:
     refused: int
     ignored: int
     lost: int
+
+
+class CoreOptions(TypedDict, total=False):
+    """The options of `CoreServer`, for what builds on it."""
+
+    queue: str | None
+    concurrency: int
+    spare: int
+    admit: Callable[[Frame], str | None]
+    drain: float
+    stall: float
+    inbox: NewInbox | None
 
 
 class CoreServer:
