@@ -304,7 +304,8 @@ def http_status(error: PostroomError) -> int:
 def _tree(root: type[PostroomError]) -> dict[str, type[PostroomError]]:
     found = {root.code: root}
     for child in root.__subclasses__():
-        found |= _tree(child)
+        if "code" in vars(child):  # else it is the same error in somebody else's family
+            found |= _tree(child)
     return found
 
 

@@ -96,6 +96,16 @@ class Connection(Protocol):
         ...
 
 
+async def settle(connection: Connection) -> None:
+    """Return when the server has worked through everything that was sent, subscriptions above all.
+
+    nats-py writes the PING of a flush past what its flusher has not written yet. When the PONG is there, that is
+    written too, so the second PING comes behind it.
+    """
+    await connection.flush()
+    await connection.flush()
+
+
 def status_of(frame: Frame) -> str:
     """The status that the server sent in place of a message ("503": nobody listens), "" for any other frame.
 
