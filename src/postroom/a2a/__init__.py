@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from postroom.a2a.nats.calling import Caller, CoreCaller
+    from postroom.a2a.nats.durable.client import DurableCaller
+    from postroom.a2a.nats.durable.server import DurableServer
+    from postroom.a2a.nats.durable.streams import Streams
     from postroom.a2a.nats.factory import register
-    from postroom.a2a.nats.server import NatsA2AServer, core_interfaces
+    from postroom.a2a.nats.server import (
+        JetStreamA2AServer,
+        NatsA2AServer,
+        core_interfaces,
+        durable_interfaces,
+    )
     from postroom.a2a.nats.serving import CoreServer
     from postroom.a2a.nats.subjects import core_subject, request_subject, subject_of
     from postroom.a2a.nats.transport import NatsA2ATransport
@@ -26,13 +34,18 @@ __all__ = [
     "Code",
     "CoreCaller",
     "CoreServer",
+    "DurableCaller",
+    "DurableServer",
+    "JetStreamA2AServer",
     "NatsA2AServer",
     "NatsA2ATransport",
     "Operations",
     "RpcError",
     "SdkOperations",
+    "Streams",
     "core_interfaces",
     "core_subject",
+    "durable_interfaces",
     "register",
     "request_subject",
     "subject_of",
@@ -44,13 +57,18 @@ _MODULES = {
     "Code": "rpc",
     "CoreCaller": "nats.calling",
     "CoreServer": "nats.serving",
+    "DurableCaller": "nats.durable.client",
+    "DurableServer": "nats.durable.server",
+    "JetStreamA2AServer": "nats.server",
     "NatsA2AServer": "nats.server",
     "NatsA2ATransport": "nats.transport",
     "Operations": "operations",
     "RpcError": "rpc",
     "SdkOperations": "sdk",
+    "Streams": "nats.durable.streams",
     "core_interfaces": "nats.server",
     "core_subject": "nats.subjects",
+    "durable_interfaces": "nats.server",
     "register": "nats.factory",
     "request_subject": "nats.subjects",
     "subject_of": "nats.subjects",

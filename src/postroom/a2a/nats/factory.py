@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,9 @@ from a2a.utils.constants import TransportProtocol
 
 from postroom.a2a.nats import labels
 from postroom.a2a.nats.calling import Caller, CoreCaller, reply_prefix
+from postroom.a2a.nats.durable.client import DurableCaller
+from postroom.a2a.nats.durable.responses import Responses
+from postroom.a2a.nats.durable.streams import namespace_of
 from postroom.a2a.nats.mailbox import Mailbox
 from postroom.a2a.nats.subjects import SENDER_TOKEN, subject_of
 from postroom.a2a.nats.transport import TIMEOUT, NatsA2ATransport
@@ -34,7 +36,7 @@ def register(
 ) -> ClientFactory:
     """Teach a client factory every form of this binding, over `connection`.
 
-    Clients share one subscription for their answers, which ends with the connection; closing a client leaves the
+    Clients share what receives their answers, which ends with the connection; closing a client leaves the
     connection open.
 
     Args:
@@ -57,6 +59,7 @@ def register(
     if isinstance(factory, ClientConfig):
         factory = ClientFactory(config)
     mailboxes: dict[str, Mailbox] = {}
+    responses: dict[str, Responses] = {}
 
     def core(card: types.AgentCard, subject: str) -> Caller:
         own = _sender(card, sender)
@@ -69,9 +72,11 @@ def register(
     def stored(_: types.AgentCard, subject: str) -> Caller:
         if durable is not None:
             return durable(subject)
-        # Loaded when it is wanted: most clients are either the one kind or the other.
-        module = importlib.import_module("postroom.a2a.nats.durable")
-        return module.DurableCaller(connection, subject)
+        namespace = namespace_of(subject)
+        shared = responses.get(namespace)
+        if shared is None:
+            shared = responses[namespace] = Responses(connection, namespace=namespace)
+        return DurableCaller(connection, subject, responses=shared)
 
     for label in labels.ALL:
         make = core if label in {labels.CORE, labels.CORE_BINARY} else stored

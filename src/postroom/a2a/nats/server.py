@@ -1,4 +1,4 @@
-"""An agent of the SDK on core NATS: any `RequestHandler` served on a subject, in A2A 1.0 and 0.3, JSON and protobuf."""
+"""An agent of the SDK on NATS: any `RequestHandler` served on a subject, in A2A 1.0 and 0.3, JSON and protobuf."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from a2a import types
 from a2a.auth.user import User
 
 from postroom.a2a.nats.connection import Connection
-from postroom.a2a.nats.labels import CORE, CORE_BINARY
+from postroom.a2a.nats.durable.lost import EndLostTask
+from postroom.a2a.nats.durable.server import DurableOptions, DurableServer
+from postroom.a2a.nats.labels import CORE, CORE_BINARY, DURABLE, DURABLE_BINARY
 from postroom.a2a.nats.serving import CoreOptions, CoreServer
-from postroom.a2a.nats.subjects import core_url
+from postroom.a2a.nats.subjects import core_url, durable_url
 from postroom.a2a.operations import Call
 from postroom.a2a.sdk import SdkOperations, user_of
 
@@ -49,4 +51,41 @@ def core_interfaces(subject: str) -> list[types.AgentInterface]:
         types.AgentInterface(url=url, protocol_binding=CORE_BINARY, protocol_version="1.0"),
         types.AgentInterface(url=url, protocol_binding=CORE, protocol_version="1.0"),
         types.AgentInterface(url=url, protocol_binding=CORE, protocol_version="0.3"),
+    ]
+
+
+class JetStreamA2AServer(DurableServer):
+    """The server of the stored requests of an SDK handler: `async with JetStreamA2AServer(connection, subject=..., ...)`.
+
+    A task whose process was killed is canceled as soon as another has its request, and answered as it then is.
+
+    Args:
+        connection: open; of nats-py, or anything like it.
+        subject: of the requests, for example by `request_subject("echo")`.
+        handler: of the SDK.
+        user: who calls, as the handler is told; nobody unless `admit` has proof.
+        options: as of `DurableServer`.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        subject: str,
+        handler: RequestHandler,
+        user: Callable[[Call], User] = user_of,
+        **options: Unpack[DurableOptions],
+    ) -> None:
+        operations = SdkOperations(handler, user=user)
+        options.setdefault("lost", EndLostTask(operations))
+        super().__init__(connection, subject, operations, **options)
+
+
+def durable_interfaces(subject: str) -> list[types.AgentInterface]:
+    """What the card of an agent lists that a `JetStreamA2AServer` serves on `subject`; the fastest comes first."""
+    url = durable_url(subject)
+    return [
+        types.AgentInterface(url=url, protocol_binding=DURABLE_BINARY, protocol_version="1.0"),
+        types.AgentInterface(url=url, protocol_binding=DURABLE, protocol_version="1.0"),
+        types.AgentInterface(url=url, protocol_binding=DURABLE, protocol_version="0.3"),
     ]

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypedDict
 
 from nats import errors as nats_errors
 
@@ -92,6 +92,25 @@ class DurableStatistics:
     dead: int
     refused_answers: int
     pulls: int
+
+
+class DurableOptions(TypedDict, total=False):
+    """The options of `DurableServer`, for what builds on it."""
+
+    durable: str
+    streams: Streams | None
+    response_subjects: Sequence[str]
+    concurrency: int
+    lane: bool
+    ack_wait: float
+    abandon_after: float
+    deliver: Literal["recent", "all"]
+    max_deliver: int
+    lost: Lost | None
+    admit: Callable[[Frame], str | None]
+    drain: float
+    grace: float
+    prefix: str
 
 
 class DurableServer:
