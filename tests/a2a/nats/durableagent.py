@@ -128,20 +128,21 @@ async def collect(caller: DurableCaller, request: Request, timeout: float = 10.0
 class Server:
     """A nats-server of the test's own that can be ended and started again on its port and its folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, jetstream: bool = True) -> None:
         self._folder = folder
+        self._jetstream = jetstream
         self._port = -1
         self._process: asyncio.subprocess.Process | None = None
         self.url = ""
 
-    async def start(self, *options: str) -> None:
+    async def start(self) -> None:
         for old in self._folder.glob("*.ports"):
             old.unlink()
         arguments = ("--addr", "127.0.0.1", "--port", str(self._port), "--store_dir", self._folder)
         self._process = await asyncio.create_subprocess_exec(
             find_binary(),
             *arguments,
-            *(options or ("--jetstream",)),
+            *(("--jetstream",) if self._jetstream else ()),
             "--ports_file_dir",
             self._folder,
             stderr=asyncio.subprocess.DEVNULL,
@@ -197,9 +198,9 @@ async def _quiet(_: Exception) -> None:
 
 
 @asynccontextmanager
-async def open_desk(folder: Path, *options: str) -> AsyncGenerator[Desk]:
-    server = Server(folder)
-    await server.start(*options)
+async def open_desk(folder: Path, *, jetstream: bool = True) -> AsyncGenerator[Desk]:
+    server = Server(folder, jetstream=jetstream)
+    await server.start()
     try:
         async with AsyncExitStack() as stack:
             yield Desk(server, stack)
