@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import signal
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,7 +150,7 @@ class Server:
         )
         async with asyncio.timeout(10):
             # The server gives no other sign.
-            while not (files := list(self._folder.glob("*.ports"))) or not files[0].read_text():
+            while not (files := list(self._folder.glob("*.ports"))) or not files[0].read_text():  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         self.url = json.loads(files[0].read_text())["nats"][0]
         self._port = int(self.url.rsplit(":", 1)[1])
@@ -184,7 +184,8 @@ class Desk:
     async def serve(
         self, agent: Operations, subject: str = SUBJECT, **options: Any
     ) -> DurableServer:
-        server = DurableServer(await self.connect(), subject, agent, **{"drain": 2.0, **options})
+        options = {"drain": 2.0, **options}
+        server = DurableServer(await self.connect(), subject, agent, **options)
         return await self.stack.enter_async_context(server)
 
     async def caller(self, subject: str = SUBJECT, **options: Any) -> DurableCaller:
@@ -221,3 +222,10 @@ async def frames_of(js: JetStream, subject: str, stream: str = "A2A_RESPONSES") 
             return found
         found.append(base64.b64decode(answer["message"].get("data", "")))
         sequence = answer["message"]["seq"] + 1
+
+
+async def wait_for(true: Callable[[], object]) -> None:
+    """Until something that happens in another task is so."""
+    async with asyncio.timeout(20):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)

@@ -52,7 +52,7 @@ async def main(url: str, journal: str) -> None:
     client = await nats.connect(url, reconnect_time_wait=0.05, max_reconnect_attempts=-1)
     server = DurableServer(client, SUBJECT, Journalled(journal), ack_wait=1.0, grace=0.5, drain=0.2)
     async with server:
-        print("ready", flush=True)
+        os.write(1, b"ready\n")
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     await client.close()
 

@@ -103,7 +103,7 @@ async def test_a_typescript_client_gets_the_bytes_it_knows(tmp_path: Path):
         stream = REQUEST.replace(b"message/send", b"message/stream").replace(b"hello", b"count 2")
         await js.publish(SUBJECT, stream.replace(b'"id":1', b'"id":6'))
         async with asyncio.timeout(10):
-            while len(frames := await frames_of(js, SUBJECT_A)) < 4:
+            while len(frames := await frames_of(js, SUBJECT_A)) < 4:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert frames[1:] == [
             b'{"protocol":"a2a-nats/1","kind":"response","response":{"jsonrpc":"2.0","id":6,"result":0}}',
@@ -192,5 +192,5 @@ async def test_without_jetstream_both_ends_say_so(tmp_path: Path):
 
 async def _until_stored(js: JetStream, count: int) -> None:
     async with asyncio.timeout(10):
-        while len(await frames_of(js, SUBJECT, "A2A_REQUESTS")) < count:
+        while len(await frames_of(js, SUBJECT, "A2A_REQUESTS")) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.01)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 
 from postroom.a2a.nats.durable.streams import Streams
 from postroom.a2a.nats.frames import Request, encode_request
@@ -22,6 +24,7 @@ from tests.a2a.nats.durableagent import (
     message,
     open_desk,
     send,
+    wait_for,
 )
 
 pytestmark = pytest.mark.anyio
@@ -58,7 +61,7 @@ async def test_fault_2_a_call_costs_the_client_one_publish_and_one_delivery_each
         await desk.serve(Agent())
         caller = await desk.caller()
         await ask(caller, "warm")
-        connection = caller.responses.js.mailbox.connection
+        connection = cast("Client", caller.responses.js.mailbox.connection)
         costs = []
         for _ in range(2):
             before = dict(connection.stats)
@@ -100,13 +103,9 @@ async def test_a_full_stream_of_requests_refuses_the_sender_and_loses_nothing(tm
     async with open_desk(tmp_path) as desk:
         streams = Streams(max_bytes=4096)
         caller = await desk.caller(streams=streams)
-        waiting = []
-        with pytest.raises(StreamFull):
-            for n in range(50):
-                waiting.append(asyncio.create_task(ask(caller, str(n))))
-                await caller.responses.open(SUBJECT)
-                js = caller.responses.js
-                await js.publish("a2a.agent.other.requests", frame("x"))
+        waiting = [asyncio.create_task(ask(caller, str(n))) for n in range(50)]
+        done, _ = await asyncio.wait(waiting, return_when="FIRST_EXCEPTION")
+        assert any(isinstance(task.exception(), StreamFull) for task in done)
         agent = Agent()
         await desk.serve(agent, streams=streams)
         results = await asyncio.gather(*waiting, return_exceptions=True)
@@ -273,13 +272,11 @@ async def test_fault_9_a_slow_request_is_begun_once_however_many_servers_there_a
         held = asyncio.create_task(ask(caller, "hold", 30))
         await wait_for(lambda: agents[0].begun + agents[1].begun)
         js = await desk.jetstream()
-        name = "a2a_agent_echo_requests_server"
-        began = time.monotonic()
-        while (
-            time.monotonic() < began + 1.5
-        ):  # more than two times what nobody beating would be given
-            info = await js.api(f"CONSUMER.INFO.A2A_REQUESTS.{name}")
-            await asyncio.sleep(0.05)
+        beats: asyncio.Queue[Msg] = asyncio.Queue()
+        await (await desk.connect()).subscribe("$JS.ACK.A2A_REQUESTS.>", cb=beats.put)
+        for _ in range(7):  # more than two times as long as a silent server would be given
+            assert (await asyncio.wait_for(beats.get(), 20)).data == b"+WPI"
+        info = await js.api("CONSUMER.INFO.A2A_REQUESTS.a2a_agent_echo_requests_server")
         assert info["num_redelivered"] == 0
         for agent in agents:
             agent.release.set()
@@ -303,10 +300,9 @@ async def test_fault_9_a_new_durable_replays_no_history_and_what_expired_is_not_
         late = {"A2A-Deadline": str(int(time.time() * 1000) - 1)}
         await js.publish("a2a.agent.late.requests", frame("late"), headers=late)
         await js.publish("a2a.agent.late.requests", frame("abandoned"))
-        await asyncio.sleep(0.05)
         sleeper = Agent()
         server = await desk.serve(
-            sleeper, "a2a.agent.late.requests", abandon_after=0.04, deliver="all"
+            sleeper, "a2a.agent.late.requests", abandon_after=0.0, deliver="all"
         )
         await wait_for(lambda: server.statistics().rejected == 2)
         assert (agent.begun, again.begun, sleeper.begun) == (["0", "1", "2"], [], [])
@@ -364,10 +360,3 @@ async def test_an_error_in_a_stream_is_told_with_its_code_and_the_stream_ends(tm
         assert "secret" not in responses[-1].error.message
         frames = await frames_of(await desk.jetstream(), CLIENT)
         assert json.loads(frames[-1])["kind"] == "complete"
-
-
-async def wait_for(true: Callable[[], object]) -> None:
-    """Until something that happens in another task is so."""
-    async with asyncio.timeout(20):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)

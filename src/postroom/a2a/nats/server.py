@@ -55,7 +55,7 @@ def core_interfaces(subject: str) -> list[types.AgentInterface]:
 
 
 class JetStreamA2AServer(DurableServer):
-    """The server of the stored requests of an SDK handler: `async with JetStreamA2AServer(connection, subject=..., ...)`.
+    """The server of the stored requests of an SDK handler, as `NatsA2AServer` is of its calls.
 
     A task whose process was killed is canceled as soon as another has its request, and answered as it then is.
 
