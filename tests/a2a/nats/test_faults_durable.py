@@ -13,6 +13,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from postroom.a2a.nats.durable.streams import Streams
+from postroom.a2a.nats.durable.trimming import trim
 from postroom.a2a.nats.frames import Request, encode_request
 from postroom.errors import MessageTooLarge, StreamFull
 from tests.a2a.nats.durableagent import (
@@ -113,6 +114,25 @@ async def test_a_full_stream_of_requests_refuses_the_sender_and_loses_nothing(tm
         assert stored == agent.begun
         assert stored
         assert all(isinstance(r, dict | StreamFull) for r in results)
+
+
+@pytest.mark.requirement("binding-durable-storage-bounded")
+async def test_requests_that_are_dealt_with_make_room_and_others_stay(tmp_path: Path):
+    async with open_desk(tmp_path) as desk:
+        streams = Streams(max_bytes=16_384)
+        agent = Agent()
+        await desk.serve(agent, streams=streams)
+        caller = await desk.caller(streams=streams)
+        for n in range(20):
+            await ask(caller, f"{n} {'x' * 300}")
+        held = asyncio.create_task(ask(caller, "hold"))
+        await wait_for(lambda: "hold" in agent.begun)
+        js = await desk.jetstream()
+        assert 0 < await trim(js, "A2A_REQUESTS", SUBJECT) <= 20
+        (left,) = await frames_of(js, SUBJECT, "A2A_REQUESTS")
+        assert b"hold" in left
+        agent.release.set()
+        assert await held == {"echo": "hold"}
 
 
 @pytest.mark.requirement("binding-durable-poison-survived")
