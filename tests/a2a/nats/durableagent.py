@@ -85,6 +85,9 @@ class Agent:
                 yield b'"first"'
                 await self.release.wait()
                 yield b'"last"'
+            if text == "big":
+                yield b'"first"'
+                yield json.dumps("x" * 2_000_000).encode()
             if text == "fail":
                 yield b'"first"'
                 raise RuntimeError("a secret of the agent")

@@ -353,6 +353,10 @@ async def test_fault_17_what_is_too_large_is_told_in_both_directions(tmp_path: P
         response = await caller.call(send("big"), timeout=10)
         assert response.error is not None
         assert "1048576" in response.error.message
+        events = await collect(caller, send("big", "message/stream"))
+        assert events[0].result == "first"
+        assert events[1].error is not None
+        assert "1048576" in events[1].error.message
         assert await ask(caller, "after") == {"echo": "after"}
 
 

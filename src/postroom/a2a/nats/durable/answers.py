@@ -168,12 +168,12 @@ class StreamAnswer:
         await self._settle(everything=True)
         answers, name = self._answers, self._name
         self._count += 1
-        first = await answers.store(
-            self._subject, payload, answers.headers(f"{name}:{END}", self._count)
-        )
+        # After a fault the numbers may have a gap, for which the reader must not wait.
+        number = 0 if after else self._count
+        headers = answers.headers(f"{name}:{END}", number)
+        first = await answers.store(self._subject, payload, headers)
         if after and first:
-            headers = answers.headers(f"{name}:{AFTER}", self._count + 1)
-            await answers.store(self._subject, after, headers)
+            await answers.store(self._subject, after, answers.headers(f"{name}:{AFTER}"))
 
     def close(self) -> None:
         """Wait for nothing more."""

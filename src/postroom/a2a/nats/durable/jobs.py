@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
 
@@ -88,7 +88,7 @@ def read_job(
     delivery: Delivery,
     operations: Operations,
     *,
-    patterns: Sequence[str],
+    check: Callable[[str], None],
     abandon_after: float,
     caller: str,
     now: float,
@@ -98,7 +98,7 @@ def read_job(
     Args:
         delivery: of the request.
         operations: of the agent.
-        patterns: of the subjects that answers may go to.
+        check: raises `Rejected` for a subject that answers may not go to.
         abandon_after: seconds after which a request without a deadline is taken as abandoned.
         caller: who sent it.
         now: seconds since the epoch.
@@ -111,9 +111,9 @@ def read_job(
         request = decode_request(frame.data)
     except BadRequest as bad:
         subject = _response_subject(frame.data)
-        check_response_subject(subject, patterns)
+        check(subject)
         return Job(delivery, Call(bad.id, "", binary=bad.binary), subject, error=bad.error)
-    check_response_subject(request.response_subject, patterns)
+    check(request.response_subject)
     deadline = request.deadline or (deadline_of(frame.headers) if frame.headers else 0.0)
     late = now - (deadline or place.stamp / 1e9 + abandon_after)
     if late > 0:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from postroom.a2a.nats.durable.answers import END, Answers, StreamAnswer, Undeliverable
+from postroom.a2a.nats.durable.answers import AFTER, END, Answers, StreamAnswer, Undeliverable
 from postroom.a2a.nats.durable.claims import Claim, Claims
 from postroom.a2a.nats.durable.jobs import Job, lost_error
 from postroom.a2a.nats.durable.pulling import ACK, GIVE_BACK, Delivery
@@ -218,7 +218,7 @@ class Performer:
             refusal = job.refusal(too_large(error))
             first = await answers.store(job.response_subject, refusal, headers)
         if first and job.streams:
-            after = answers.headers(f"{name}:complete")
+            after = answers.headers(f"{name}:{AFTER}")
             await answers.store(job.response_subject, job.complete(), after)
         await self._acknowledge(job)
 

@@ -17,7 +17,13 @@ from postroom.a2a.nats.connection import Connection, Frame
 from postroom.a2a.nats.durable import trimming
 from postroom.a2a.nats.durable.answers import Answers
 from postroom.a2a.nats.durable.claims import Claims
-from postroom.a2a.nats.durable.jobs import Job, Rejected, lost_error, read_job
+from postroom.a2a.nats.durable.jobs import (
+    Job,
+    Rejected,
+    check_response_subject,
+    lost_error,
+    read_job,
+)
 from postroom.a2a.nats.durable.performing import Lost, Performer
 from postroom.a2a.nats.durable.pulling import WORKING, Delivery, PullLoop
 from postroom.a2a.nats.durable.streams import (
@@ -47,6 +53,9 @@ QUICK = 16
 
 WATCHING = 64
 """Streams at a time that begin no work (subscribe)."""
+
+KNOWN_CLIENTS = 4096
+"""Response subjects that a server remembers to be good."""
 
 UNSENT = 256
 """Requests that may be held because their answers cannot be stored yet."""
@@ -177,6 +186,7 @@ class DurableServer:
         self._held: dict[str, Job] = {}
         self._last: dict[str, int] = {}
         self._stored: list[str] = []
+        self._good: set[str] = set()
         self._loops: list[PullLoop] = []
         self._running: set[asyncio.Task[None]] = set()
         self._keepers: list[asyncio.Task[None]] = []
@@ -376,18 +386,24 @@ class DurableServer:
             return True
         return int(state.get("last_seq", 0)) < last
 
+    def _check(self, subject: str) -> None:
+        if subject not in self._good:
+            check_response_subject(subject, self._patterns)
+
     async def _answerable(self, subject: str) -> bool:
         """Whether a stream stores the answer, asked before anything is performed."""
-        if any(covers(have, subject) for have in self._stored):
+        if subject in self._good:
             return True
-        try:
-            found = await self._js.api("STREAM.NAMES", {"subject": subject})
-        except PostroomError:
-            return True  # it is seen when the answer is stored
-        if not found.get("streams"):
-            return False
-        if len(self._stored) < 1000:
-            self._stored.append(subject)
+        if not any(covers(have, subject) for have in self._stored):
+            try:
+                found = await self._js.api("STREAM.NAMES", {"subject": subject})
+            except PostroomError:
+                return True  # it is seen when the answer is stored
+            if not found.get("streams"):
+                return False
+        if len(self._good) >= KNOWN_CLIENTS:
+            self._good.clear()
+        self._good.add(subject)
         return True
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────────────
@@ -428,7 +444,7 @@ class DurableServer:
             job = read_job(
                 delivery,
                 self._operations,
-                patterns=self._patterns,
+                check=self._check,
                 abandon_after=self._abandon_after,
                 caller=caller,
                 now=time.time(),
@@ -449,13 +465,15 @@ class DurableServer:
                 raise
             await self._leave(job)
         finally:
-            del self._held[job.place.key]
+            self._held.pop(job.place.key, None)
 
     async def _leave(self, job: Job) -> None:
         """The server ends before the job did."""
         if job.begun and job.begins:
             await self._performer.lose(job)
         else:
+            # It may come back to a pull of ours that is still open, and is no job of ours then.
+            del self._held[job.place.key]
             await self._performer.give_back(job.delivery)
 
     def _log_rejected(self, delivery: Delivery, reason: Rejected) -> None:
