@@ -521,6 +521,31 @@ _LISTED: dict[str, dict[str, str]] = {
         "errors-rpc-lossless": "An error keeps code, message and data from the handler to the client.",
         "errors-rpc-unforeseen": "An unforeseen exception is answered as an internal error without its text.",
     },
+    "docs/binding.md#frames": {
+        "core-frames-tolerant": "A bare JSON-RPC request, unknown members and a missing id are taken.",
+        "core-ids-echoed": "An id comes back with its type.",
+        "core-interop-bytes": "Calls of a TypeScript client are answered with the bytes of a TypeScript server.",
+        "core-interop-methods": "A TypeScript peer and ours understand each other in every method, both ways.",
+        "core-sdk-client": "The SDK's client calls an SDK handler in JSON, in protobuf, in A2A 1.0 and in 0.3.",
+        "core-sdk-errors": "A call that is not answered raises an error of the SDK's and of Postroom's at once.",
+        "subjects-rules-equal": "Tokens and URLs become subjects by the wire's rules, or are refused.",
+    },
+    "docs/binding.md#streams": {
+        "core-faults-absent": "The faults of the wire's first implementation on core NATS are not ours.",
+        "core-stream-abandoned": "A reader that stops early ends the stream, and its task only if asked to.",
+        "core-stream-window": "A slow reader costs the server no memory, and loses its stream after a time.",
+    },
+    "docs/binding.md#extensions-in-headers": {
+        "core-stream-beats": "Beats tell a silent agent from a dead server.",
+    },
+    "docs/binding.md#limits": {
+        "core-busy-told": "A call too many is refused at once, while reads and cancels get through.",
+        "core-deadline-kept": "A call past its deadline is not begun, or is cancelled and answered.",
+        "core-drain-answers": "A server that ends finishes what runs, or answers it with an error.",
+        "core-reconnect-survived": "Server and caller go on after a restart of the NATS server.",
+        "core-size-told": "What is over the NATS server's limit is an error that names it.",
+        "core-without-jetstream": "Ephemeral calls need no JetStream.",
+    },
     "NO_COLOR": {
         "cli-colour-off": "NO_COLOR, a dumb terminal or a pipe turn colours off.",
     },
