@@ -532,6 +532,17 @@ _LISTED: dict[str, dict[str, str]] = {
         "errors-rpc-lossless": "An error keeps code, message and data from the handler to the client.",
         "errors-rpc-unforeseen": "An unforeseen exception is answered as an internal error without its text.",
     },
+    "docs/binding.md#handler": {
+        "handler-same-as-sdk": "Our handler runs an unchanged executor by the rules of the SDK's default one.",
+        "handler-required-fields": "A request that lacks a required field is refused exactly as by the SDK.",
+        "handler-context-inferred": "A follow-up that names only its task is in the context of that task.",
+        "handler-end-final": "Nothing is written over the end of a task.",
+        "handler-cancel-sure": "A cancel ends a task whose executor is silent or ignores it.",
+        "handler-nothing-left": "A task that has ended leaves nothing in the handler, one that asks no asyncio task.",
+        "handler-slow-reader": "A slow stream slows the agent; one that stands still is ended by an error.",
+        "handler-id-assigned": "A call with an assigned id begins its task once, however often it is handed over.",
+        "handler-memory-bounded": "The memory store keeps a bounded number of tasks and drops none that runs.",
+    },
     "NO_COLOR": {
         "cli-colour-off": "NO_COLOR, a dumb terminal or a pipe turn colours off.",
     },

@@ -86,4 +86,4 @@ class Runs:
             for worker in late:
                 _log.error("task %s: its agent does not end", worker.get_name())
         for run in tuple(self._runs.values()):
-            run.stop()
+            run.close()
