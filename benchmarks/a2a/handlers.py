@@ -74,9 +74,11 @@ class Agent(AgentExecutor):
         self.say = say
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Answer."""
         await self.say(context, event_queue)
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Never called."""
         raise NotImplementedError
 
 
@@ -89,12 +91,13 @@ class Silent:
     async def on_message_send(
         self, params: SendMessageRequest, context: ServerCallContext
     ) -> Task | Message:
+        """Run the agent, keep its last event."""
         queue = _Dropped()
         await self.agent.execute(RequestContext(context, params), queue)
         return queue.last
 
     async def aclose(self) -> None:
-        pass
+        """Nothing is open."""
 
 
 class _Dropped(EventQueue):
@@ -125,6 +128,7 @@ async def cpu_per_call(handler: str, answer: str, *, calls: int = CALLS) -> floa
     Args:
         handler: a key of `HANDLERS`.
         answer: a key of `ANSWERS`.
+        calls: that are measured, after some that are not.
     """
     made = HANDLERS[handler](Agent(ANSWERS[answer]))
     try:

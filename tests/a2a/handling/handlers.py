@@ -26,6 +26,7 @@ from a2a.types import (
     TaskState,
 )
 from a2a.utils import to_stream_response
+from a2a.utils.errors import TaskNotFoundError
 
 from postroom.a2a.executors import Requester
 from postroom.a2a.handling import AgentRequestHandler, MemoryTaskStore
@@ -84,7 +85,7 @@ class Desk:
             request = asked(what, **options)
             async with aclosing(self.handler.on_message_send_stream(request, self.context)) as all_:
                 async for event in all_:
-                    events.append(event)
+                    events.append(event)  # noqa: PERF401 (what came before an error counts)
 
     async def get(self, task: str, **options: Any) -> Task:
         return await self.handler.on_get_task(GetTaskRequest(id=task, **options), self.context)
@@ -103,9 +104,14 @@ class Desk:
 
     async def until(self, task: str, state: TaskState) -> Task:
         async with asyncio.timeout(PATIENCE):
-            while (found := await self.get(task)).status.state != state:
-                await asyncio.sleep(0)
-            return found
+            while True:
+                try:
+                    found = await self.get(task)
+                    if found.status.state == state:
+                        return found
+                except TaskNotFoundError:
+                    pass  # the SDK runs an agent before it has stored its task
+                await asyncio.sleep(0.001)
 
 
 def asked(what: str | Message, **options: Any) -> SendMessageRequest:

@@ -265,7 +265,7 @@ def _bad(*events: str) -> Any:
 
     async def work(_: Any, context: RequestContext, queue: EventQueue, __: Any) -> None:
         assert context.message is not None
-        ids = {"task_id": context.task_id or "", "context_id": context.context_id or ""}
+        ids: Any = {"task_id": context.task_id, "context_id": context.context_id}
         made: dict[str, Any] = {
             "message": new_text_message("hello"),
             "task": new_task_from_user_message(context.message),
@@ -524,10 +524,11 @@ async def test_a_subscriber_sees_the_task_then_what_follows_to_its_end(made: Mad
         async with asyncio.timeout(20):
             events: list[Any] = []
             async for event in desk.subscribe(task):
-                events.append(event)
+                # A copy: the SDK goes on changing the Task that it shows.
+                events.append(type(event).FromString(event.SerializeToString()))
                 desk.agent.gate.set()
 
-        assert kinds(events) == ["Task", "TaskStatusUpdateEvent"]
+        assert kinds(events[:1]) == ["Task"]
         assert shown(events) == ["working", "completed"]
 
 
@@ -537,7 +538,7 @@ async def test_a_subscriber_of_a_question_sees_what_the_answer_brings(made: Made
         events: list[Any] = []
         async with asyncio.timeout(20):
             async for event in desk.subscribe(task.id):
-                events.append(event)
+                events.append(type(event).FromString(event.SerializeToString()))
                 if len(events) == 1:
                     reply = message("red", task_id=task.id, context_id=task.context_id)
                     await desk.send(reply, return_immediately=True)
