@@ -149,19 +149,23 @@ class TaskRecord:
             self._tell(event)
             return
         self.task = task
-        try:
-            await self._store(task, event)
-        except asyncio.CancelledError:
-            # Nobody knows whether it is saved: an event is stored and told as a whole, or not at all.
-            await self._store(task, event)
-            raise
+        await self._store(task, event)
 
     async def _store(self, task: Task, event: Update) -> None:
-        await self._host.store.save(task, self._context)
-        if task.status.state in TERMINAL:
-            self.finished = self._deaf = True
+        """Save the task and tell the event; also when cancelled, so that neither is done without the other."""
+        try:
+            await self._host.store.save(task, self._context)
+        except asyncio.CancelledError:
+            await self._host.store.save(task, self._context)  # nobody knows whether it was saved
+            self._saved(task, event)
+            raise
+        self._saved(task, event)
         if self._host.push is not None:
             await self._push(self._host.push, task if isinstance(event, Task) else event)
+
+    def _saved(self, task: Task, event: Event) -> None:
+        if task.status.state in TERMINAL:
+            self.finished = self._deaf = True
         self._tell(event)
 
     def _answer(self) -> None:
