@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from postroom.a2a.handling import AgentRequestHandler, MemoryTaskStore
     from postroom.a2a.nats.calling import Caller, CoreCaller
     from postroom.a2a.nats.factory import register
     from postroom.a2a.nats.server import NatsA2AServer, core_interfaces
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
     from postroom.a2a.sdk import SdkOperations
 
 __all__ = [
+    "AgentRequestHandler",
     "Call",
     "Caller",
     "Code",
     "CoreCaller",
     "CoreServer",
+    "MemoryTaskStore",
     "NatsA2AServer",
     "NatsA2ATransport",
     "Operations",
@@ -39,11 +42,13 @@ __all__ = [
 ]
 
 _MODULES = {
+    "AgentRequestHandler": "handling",
     "Call": "operations",
     "Caller": "nats.calling",
     "Code": "rpc",
     "CoreCaller": "nats.calling",
     "CoreServer": "nats.serving",
+    "MemoryTaskStore": "handling",
     "NatsA2AServer": "nats.server",
     "NatsA2ATransport": "nats.transport",
     "Operations": "operations",

@@ -19,6 +19,7 @@ from postroom.sidecar.agent import Agent
 from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.announcing import Announcer
 from postroom.sidecar.api import LocalApi
+from postroom.sidecar.blobs import BlobRelay
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig
 from postroom.sidecar.delegations import Delegations
 from postroom.sidecar.directory import Directory
@@ -68,8 +69,16 @@ class Sidecar:
         return handlers
 
 
-def compose(config: SidecarConfig, wire: Wire, port: int) -> Sidecar:
+def compose(
+    config: SidecarConfig, wire: Wire, port: int, blobs: BlobRelay | None = None
+) -> Sidecar:
     """Make the sidecar of `config`; the local API will listen on `port`.
+
+    Args:
+        config: of the worker.
+        wire: the bus.
+        port: of the local API.
+        blobs: None where no control plane can be asked for them.
 
     Raises:
         StateUnwritable: the journal cannot be opened.
@@ -126,7 +135,7 @@ def compose(config: SidecarConfig, wire: Wire, port: int) -> Sidecar:
         status=status,
         alerts=alerts,
         journal=journal,
-        api=LocalApi(operations, whoami(config), port, a2a),
+        api=LocalApi(operations, whoami(config), port, a2a, blobs),
         a2a=a2a,
         announcer=Announcer(wire, own, config.card),
         engine=engine,

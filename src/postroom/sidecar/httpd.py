@@ -1,7 +1,8 @@
 """A small HTTP/1.1 server for one machine's own programs: JSON in, JSON out, on h11.
 
 The parser is h11's, since a parser of hostile input is no place for own code; a web framework would double the
-sidecar's memory. Only what the local API needs: no TLS, no streaming, no compression.
+sidecar's memory. Only what the local API needs: no TLS, no compression. A PUT and the answer to it, or a `Content`,
+pass as a stream: they may be larger than what a sidecar should hold.
 
 It listens on a loopback port, and where it is asked to, on a unix socket, too: the port is behind the wall, the
 socket can be reached from outside by who may open the folder that it is in.
@@ -13,7 +14,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from urllib.parse import parse_qsl
 
 import h11
 
-from postroom.errors import InvalidInput, MessageTooLarge, PostroomError, problem
+from postroom.errors import InvalidInput, MessageTooLarge, PostroomError, RequestTimeout, problem
 from postroom.observe import get_logger
 from postroom.protocol.envelope import MAX_ENVELOPE_BYTES
 from postroom.sidecar.unixsocket import bind_unix
@@ -35,14 +36,18 @@ MAX_BODY_BYTES = 2 * MAX_ENVELOPE_BYTES
 READ_TIMEOUT = 30.0
 """Seconds for one request to arrive, for its answer to be read, and between two requests of a connection."""
 
+LINGER = 5.0
+"""Seconds in which the rest of a body that nobody wants is read: a connection closed before would lose the answer."""
+
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request that has arrived whole.
+    """A request that has arrived, but for a body that is a stream.
 
     Attributes:
+        content: the body of a PUT, as it comes; None for other methods.
         path: as it was sent, with the query.
         headers: names in lower case, the last one of a name counts.
         abandoned: tells whether the client has closed the connection, so nobody waits for the answer.
@@ -53,6 +58,7 @@ class Request:
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     abandoned: Callable[[], bool] = field(default=lambda: False, compare=False)
+    content: AsyncIterable[bytes] | None = field(default=None, compare=False)
 
     @property
     def target(self) -> str:
@@ -71,9 +77,24 @@ class Request:
         return kind.strip().lower() == "application/json"
 
 
-Answer = tuple[int, Any]
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A body that is sent as it comes.
+
+    Attributes:
+        headers: of the answer; a `content-length` among them.
+        pieces: the body; an error in it cuts the connection.
+        close: called in any case, at the end.
+    """
+
+    headers: tuple[tuple[str, str], ...]
+    pieces: AsyncIterable[bytes]
+    close: Callable[[], None]
+
+
+Answer = tuple[int, Any | Content]
 Handler = Callable[[Request], Awaitable[Answer]]
-"""Gives status and JSON value, or raises a PostroomError that becomes a problem document."""
+"""Gives status and JSON value or `Content`, or raises a PostroomError that becomes a problem document."""
 
 
 class HttpServer:
@@ -174,7 +195,13 @@ class Conversation:
                 return
             if request is None:
                 return
-            await self._respond(*await self._answer(request))
+            status, value = await self._answer(request)
+            if isinstance(value, Content):
+                await self._pass_on(status, value)
+            else:
+                await self._respond(status, value)
+            if self._connection.their_state is h11.SEND_BODY:
+                await self._linger()
             if self._connection.our_state is not h11.DONE:
                 return
             if self._connection.their_state is not h11.DONE:
@@ -200,6 +227,8 @@ class Conversation:
                 await self._read()
             elif isinstance(event, h11.Request):
                 head = event
+                if head.method == b"PUT":
+                    return _request(head, b"", self._reader.at_eof, self._pieces())
             elif isinstance(event, h11.Data):
                 body += event.data
                 if len(body) > MAX_BODY_BYTES:
@@ -208,6 +237,28 @@ class Conversation:
                 return _request(head, bytes(body), self._reader.at_eof)
             else:
                 return None
+
+    async def _pieces(self) -> AsyncGenerator[bytes]:
+        """The rest of the request.
+
+        Raises:
+            InvalidInput: the client broke off.
+            RequestTimeout: nothing more comes.
+        """
+        while True:
+            try:
+                event = self._connection.next_event()
+                if event is h11.NEED_DATA:
+                    async with asyncio.timeout(READ_TIMEOUT):
+                        await self._read()
+                elif isinstance(event, h11.Data):
+                    yield bytes(event.data)
+                else:
+                    return
+            except TimeoutError as error:
+                raise RequestTimeout("the upload does not go on") from error
+            except (OSError, h11.RemoteProtocolError) as error:
+                raise InvalidInput("the upload broke off") from error
 
     async def _read(self) -> None:
         if self._connection.they_are_waiting_for_100_continue:
@@ -227,6 +278,24 @@ class Conversation:
             h11.EndOfMessage(),
         ):
             self._writer.write(self._connection.send(event) or b"")
+        await self._drain()
+
+    async def _pass_on(self, status: int, content: Content) -> None:
+        try:
+            head = h11.Response(status_code=status, headers=list(content.headers))
+            self._writer.write(self._connection.send(head) or b"")
+            async for data in content.pieces:
+                self._writer.write(self._connection.send(h11.Data(data=data)) or b"")
+                await self._drain()
+            self._writer.write(self._connection.send(h11.EndOfMessage()) or b"")
+            await self._drain()
+        except PostroomError as error:
+            self._writer.transport.abort()  # so that what came is not taken for the whole
+            raise ConnectionAbortedError(str(error)) from error
+        finally:
+            content.close()
+
+    async def _drain(self) -> None:
         try:
             async with asyncio.timeout(READ_TIMEOUT):
                 await self._writer.drain()
@@ -234,11 +303,23 @@ class Conversation:
             self._writer.transport.abort()  # who does not read must not hold a connection
             raise
 
+    async def _linger(self) -> None:
+        with contextlib.suppress(TimeoutError, OSError):
+            self._writer.write_eof()
+            async with asyncio.timeout(LINGER):
+                while await self._reader.read(64 * 1024):
+                    pass
 
-def _request(head: h11.Request, body: bytes, abandoned: Callable[[], bool]) -> Request:
+
+def _request(
+    head: h11.Request,
+    body: bytes,
+    abandoned: Callable[[], bool],
+    content: AsyncIterable[bytes] | None = None,
+) -> Request:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
     method, path = head.method.decode("ascii"), head.target.decode("ascii", errors="replace")
-    return Request(method, path, headers, body, abandoned)
+    return Request(method, path, headers, body, abandoned, content)
 
 
 def _problem(error: PostroomError) -> tuple[int, Any]:
