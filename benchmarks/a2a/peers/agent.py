@@ -127,7 +127,8 @@ def handler(name: str, agent_card: AgentCard) -> RequestHandler:
     if name == "trivial":
         return TrivialHandler()
     if name == "ours":
-        from postroom.a2a.handling import AgentRequestHandler  # peers of others run without Postroom
+        # Here, since the peers of others run without Postroom.
+        from postroom.a2a.handling import AgentRequestHandler
 
         return AgentRequestHandler(InstantExecutor(), agent_card)
     return DefaultRequestHandler(
