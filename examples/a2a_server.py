@@ -14,10 +14,8 @@ from a2a import types
 from a2a.helpers import new_text_message
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
-from a2a.server.request_handlers import DefaultRequestHandler
-from a2a.server.tasks import InMemoryTaskStore
 
-from postroom.a2a import NatsA2AServer, core_interfaces, core_subject
+from postroom.a2a import AgentRequestHandler, NatsA2AServer, core_interfaces, core_subject
 
 SUBJECT = core_subject("echo")
 CARD = types.AgentCard(
@@ -27,6 +25,7 @@ CARD = types.AgentCard(
     capabilities=types.AgentCapabilities(streaming=True),
     default_input_modes=["text/plain"],
     default_output_modes=["text/plain"],
+    skills=[types.AgentSkill(id="echo", name="Echo", description="Repeats.", tags=["echo"])],
     supported_interfaces=core_interfaces(SUBJECT),
 )
 
@@ -45,7 +44,7 @@ class Echo(AgentExecutor):
 
 async def main(url: str) -> None:
     connection = await nats.connect(url)
-    handler = DefaultRequestHandler(Echo(), InMemoryTaskStore(), CARD)
+    handler = AgentRequestHandler(Echo(), CARD)
     async with NatsA2AServer(connection, subject=SUBJECT, handler=handler):
         print(f"serving {SUBJECT}", flush=True)
         await asyncio.Event().wait()

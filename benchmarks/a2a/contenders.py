@@ -76,7 +76,7 @@ class Contender:
 
 
 _UNARY = ("message", "task")
-_OURS = (("nats", "NATS"), ("nats-binary", "NATS binary"), ("nats-js", "NATS+JS"))
+_OURS = (("nats", "NATS"), ("nats-json", "NATS JSON"), ("nats-js", "NATS+JS"))
 _OFFICIAL = (("jsonrpc", "JSON-RPC", ""), ("rest", "REST", ""), ("grpc", "gRPC", "grpc"))
 
 CONTENDERS = (

@@ -39,7 +39,7 @@ def tell(sheet: Sheet, findings: Findings) -> None:
         above, below = (findings.values(name, work, measure) for name in (ours, other))
         if above and len(above) == len(below):
             sheet.compare(f"{title} ({target})" if target else title, above, below)
-    for name in ("nats-ours", "nats-trivial", "nats-binary-trivial", "nats-js-trivial"):
+    for name in ("nats-ours", "nats-trivial", "nats-json-trivial", "nats-js-trivial"):
         spent = findings.values(name, _MESSAGE[64], CLIENT, SERVER)
         if spent:
             sheet.add(f"{name}, Message, 64: CPU of both ({CPU_TARGET})", spent, "µs")

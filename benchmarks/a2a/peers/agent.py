@@ -123,9 +123,14 @@ class TrivialHandler(RequestHandler):
 
 
 def handler(name: str, agent_card: AgentCard) -> RequestHandler:
-    """The SDK's handler ("sdk") with the agent behind it, or the trivial one ("trivial")."""
+    """The SDK's handler ("sdk") or ours ("ours") with the agent behind it, or the trivial one ("trivial")."""
     if name == "trivial":
         return TrivialHandler()
+    if name == "ours":
+        # Here, since the peers of others run without Postroom.
+        from postroom.a2a.handling import AgentRequestHandler
+
+        return AgentRequestHandler(InstantExecutor(), agent_card)
     return DefaultRequestHandler(
         agent_executor=InstantExecutor(), task_store=InMemoryTaskStore(), agent_card=agent_card
     )

@@ -19,7 +19,7 @@ MODULES = {
     "synadia": "synadia",
     "nats": "ours",
     "nats-js": "ours",
-    "nats-binary": "ours",
+    "nats-json": "ours",
 }
 """Module here, by kind."""
 

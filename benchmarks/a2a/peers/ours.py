@@ -1,3 +1,47 @@
-"""Our binding, over core NATS and over JetStream, with the frames as JSON or binary."""
+"""Our binding, over core NATS and over JetStream; protobuf as peers of A2A 1.0 agree on it, or JSON frames."""
 
 from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import nats
+from a2a.client import ClientConfig, ClientFactory
+
+from benchmarks.a2a.peers import agent
+from benchmarks.a2a.peers.kinds import Caller, Options
+from benchmarks.a2a.peers.sdk import connected
+from postroom.a2a import JetStreamA2AServer, NatsA2AServer, core_subject, register, request_subject
+
+_CORE = {"nats": "urn:postroom:a2a:nats:1", "nats-json": "NATS"}
+_DURABLE = "urn:postroom:a2a:nats-js:1"
+
+
+@asynccontextmanager
+async def serve(options: Options) -> AsyncGenerator[str]:
+    """Serve the agent on a subject of its own."""
+    core = options.kind in _CORE
+    subject = (core_subject if core else request_subject)(options.name)
+    handler = agent.handler(options.handler, agent.card("NATS", f"nats://{subject}"))
+    server = NatsA2AServer if core else JetStreamA2AServer
+    async with (
+        await nats.connect(options.bus) as connection,
+        server(connection, subject=subject, handler=handler, concurrency=256),
+    ):
+        yield subject
+
+
+@asynccontextmanager
+async def connect(options: Options) -> AsyncGenerator[Caller]:
+    """The SDK's client, with our transport."""
+    binding = _CORE.get(options.kind, _DURABLE)
+    scheme = "nats" if options.kind in _CORE else "nats+js"
+    card = agent.card(binding, f"{scheme}://{options.address}")
+    async with await nats.connect(options.bus) as connection:
+
+        def factory(config: ClientConfig) -> ClientFactory:
+            return register(config, connection)
+
+        clients: AbstractAsyncContextManager[Caller] = connected(card, factory)
+        async with clients as caller:
+            yield caller

@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from postroom.a2a.handling import AgentRequestHandler, MemoryTaskStore
     from postroom.a2a.nats.calling import Caller, CoreCaller
     from postroom.a2a.nats.durable.client import DurableCaller
     from postroom.a2a.nats.durable.server import DurableServer
@@ -29,14 +30,13 @@ if TYPE_CHECKING:
     from postroom.a2a.sdk import SdkOperations
 
 __all__ = [
+    "AgentRequestHandler",
     "Call",
     "Caller",
     "Code",
     "CoreCaller",
     "CoreServer",
-    "DurableCaller",
-    "DurableServer",
-    "JetStreamA2AServer",
+    "MemoryTaskStore",
     "NatsA2AServer",
     "NatsA2ATransport",
     "Operations",
@@ -52,14 +52,13 @@ __all__ = [
 ]
 
 _MODULES = {
+    "AgentRequestHandler": "handling",
     "Call": "operations",
     "Caller": "nats.calling",
     "Code": "rpc",
     "CoreCaller": "nats.calling",
     "CoreServer": "nats.serving",
-    "DurableCaller": "nats.durable.client",
-    "DurableServer": "nats.durable.server",
-    "JetStreamA2AServer": "nats.server",
+    "MemoryTaskStore": "handling",
     "NatsA2AServer": "nats.server",
     "NatsA2ATransport": "nats.transport",
     "Operations": "operations",

@@ -244,6 +244,10 @@ class RawClient:
         finally:
             self._peer.unsubscribe(sid)
 
+    async def follow(self, method: str, params: Any = None, **options: Any) -> list[Any]:
+        """A whole stream."""
+        return [each async for each in self.stream(method, params, **options)]
+
     @staticmethod
     def event(payload: bytes, call_id: Any) -> tuple[str, Any]:
         """What a stream frame gives the TypeScript caller."""

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from postroom.a2a.nats.calling import CoreCaller
+from postroom.a2a.nats.connection import Frame
 from postroom.a2a.nats.headers import Flow
 from postroom.a2a.nats.mailbox import Mailbox
 from postroom.a2a.nats.serving import CoreServer
@@ -77,8 +78,10 @@ async def test_an_exception_of_the_agent_is_an_internal_error_without_its_text(
             b'{"jsonrpc":"2.0","id":null,"result":[1]}',
         ),
         (
-            b'{"protocol":"a2a-nats/1","request":{"jsonrpc":"2.0","method":"echo","params":{},"id":"x","y":1},'
-            b'"responseSubject":"a2a.client.c.responses","z":2}',
+            (
+                b'{"protocol":"a2a-nats/1","request":{"jsonrpc":"2.0","method":"echo","params":{},"id":"x",'
+                b'"y":1},"responseSubject":"a2a.client.c.responses","z":2}'
+            ),
             b'{"jsonrpc":"2.0","id":"x","result":{}}',
         ),
     ],
@@ -127,7 +130,7 @@ async def test_a_call_without_a_reply_subject_is_counted_and_not_performed(
 
 
 async def test_a_frame_that_is_not_admitted_is_ignored_and_who_is_admitted_is_told(tmp_path: Path):
-    def admit(frame):
+    def admit(frame: Frame) -> str | None:
         return "bob" if frame.headers else None
 
     async with scene(tmp_path, admit=admit) as s:
@@ -227,7 +230,7 @@ async def test_a_reader_that_never_acknowledges_loses_its_stream_with_an_error(t
         await mailbox.open()
         ended = asyncio.Event()
 
-        def arrived(frame):
+        def arrived(frame: Frame) -> None:
             frames.append(frame)
             if b'"complete"' in frame.data:
                 ended.set()

@@ -106,6 +106,18 @@ async def settle(connection: Connection) -> None:
     await connection.flush()
 
 
+async def leave(connection: Connection, subscription: Subscription) -> None:
+    """End a subscription without losing what the server sent before it knew.
+
+    nats-py's own `drain` flushes past its UNSUB (see `settle`), so a message may come that finds nobody any more.
+    """
+    unsubscribe = getattr(connection, "_send_unsubscribe", None)
+    if unsubscribe is not None:
+        await unsubscribe(getattr(subscription, "_id"))  # noqa: B009 (it has no public name)
+        await settle(connection)
+    await subscription.drain()
+
+
 def status_of(frame: Frame) -> str:
     """The status that the server sent in place of a message ("503": nobody listens), "" for any other frame.
 

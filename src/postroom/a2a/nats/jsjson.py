@@ -37,15 +37,17 @@ def loads(payload: bytes) -> Any:
         ValueError: it is no JSON, or is nested too deep.
     """
     try:
-        return json.loads(
-            payload.decode("utf-8", "replace").removeprefix(_BOM), parse_constant=_no_constant
-        )
+        return _decode(payload.decode("utf-8", "replace").removeprefix(_BOM))
     except RecursionError as error:
         raise ValueError("nested too deep") from error
 
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
+
+
+# Made once: `json.loads` makes a decoder for each call that has an option.
+_decode = json.JSONDecoder(parse_constant=_no_constant).decode
 
 
 def _same(value: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import Self, TypedDict
 
 from nats import errors as nats_errors
 
-from postroom.a2a.nats.connection import Connection, Frame, Subscription, settle
+from postroom.a2a.nats.connection import Connection, Frame, Subscription, leave, settle
 from postroom.a2a.nats.frames import BadRequest, Request, decode_request, encode_error
 from postroom.a2a.nats.headers import STREAM, Flow, deadline_of
 from postroom.a2a.nats.mailbox import Mailbox, NewInbox
@@ -223,7 +223,7 @@ class CoreServer:
         try:
             if self._connection.is_connected:
                 async with asyncio.timeout(self._drain):
-                    await subscription.drain()
+                    await leave(self._connection, subscription)
             elif not self._connection.is_closed:
                 await subscription.unsubscribe()
         except (nats_errors.Error, OSError, TimeoutError) as error:
