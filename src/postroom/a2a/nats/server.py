@@ -10,7 +10,8 @@ from a2a.auth.user import User
 
 from postroom.a2a.nats.connection import Connection
 from postroom.a2a.nats.durable.lost import EndLostTask
-from postroom.a2a.nats.durable.server import DurableOptions, DurableServer
+from postroom.a2a.nats.durable.options import DurableOptions
+from postroom.a2a.nats.durable.server import DurableServer
 from postroom.a2a.nats.labels import CORE, CORE_BINARY, DURABLE, DURABLE_BINARY
 from postroom.a2a.nats.serving import CoreOptions, CoreServer
 from postroom.a2a.nats.subjects import core_url, durable_url

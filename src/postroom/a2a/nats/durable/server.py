@@ -6,10 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Literal, Self, TypedDict
+from typing import Any, Literal, Self
 
 from nats import errors as nats_errors
 
@@ -17,12 +15,28 @@ from postroom.a2a.nats.connection import Connection, Frame
 from postroom.a2a.nats.durable import trimming
 from postroom.a2a.nats.durable.answers import Answers
 from postroom.a2a.nats.durable.claims import Claims
+from postroom.a2a.nats.durable.durables import Durable
 from postroom.a2a.nats.durable.jobs import (
     Job,
     Rejected,
     check_response_subject,
     lost_error,
     read_job,
+)
+from postroom.a2a.nats.durable.options import (
+    ABANDON_AFTER,
+    ACK_WAIT,
+    CONCURRENCY,
+    DRAIN,
+    GRACE,
+    KNOWN_CLIENTS,
+    LAST_WORDS,
+    MAX_DELIVER,
+    QUICK,
+    SURPLUS,
+    UNSENT,
+    WATCHING,
+    DurableStatistics,
 )
 from postroom.a2a.nats.durable.performing import Lost, Performer
 from postroom.a2a.nats.durable.pulling import WORKING, Delivery, PullLoop
@@ -39,88 +53,10 @@ from postroom.a2a.nats.jetstream import JetStream, covers
 from postroom.a2a.nats.mailbox import Mailbox
 from postroom.a2a.operations import Call, Operations
 from postroom.a2a.rpc import RpcError
-from postroom.errors import BusDisconnected, Conflict, EnvironmentFault, NotFound, PostroomError
+from postroom.errors import BusDisconnected, PostroomError
 from postroom.observe import get_logger
 
-CONCURRENCY = 16
-"""Requests that are worked on at a time, unless the server is told otherwise."""
-
-SURPLUS = 4
-"""Requests that may be held beyond that, so that a get or a cancel behind a full house still comes through."""
-
-QUICK = 16
-"""Calls at a time that neither begin work nor stream (get, cancel, ...)."""
-
-WATCHING = 64
-"""Streams at a time that begin no work (subscribe)."""
-
-KNOWN_CLIENTS = 4096
-"""Response subjects that a server remembers to be good."""
-
-UNSENT = 256
-"""Requests that may be held because their answers cannot be stored yet."""
-
-ACK_WAIT = 30.0
-"""Seconds after which another server gets a request whose server does not say that it is at it."""
-
-ABANDON_AFTER = 300.0
-"""Seconds after which a request without a deadline is not begun any more."""
-
-MAX_DELIVER = 5
-"""Times that a request is handed out, or its answer refused, before it is given up."""
-
-DRAIN = 10.0
-"""Seconds that running requests get when the server ends."""
-
-LAST_WORDS = 5.0
-"""Seconds in which what was cancelled then has to be answered."""
-
-GRACE = 5.0
-"""Seconds for which the owner of a claim may be on its way back to a restarted NATS server."""
-
 _log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class DurableStatistics:
-    """Counts of one server since its start.
-
-    Attributes:
-        held: requests at this moment.
-        answered: requests whose answer is stored.
-        rejected: requests that were not performed and not answered: expired, or nobody to answer.
-        lost: requests that another process had begun.
-        dead: requests that were given up.
-        refused_answers: times that a stream did not take an answer.
-        pulls: requests for work.
-    """
-
-    held: int
-    answered: int
-    rejected: int
-    lost: int
-    dead: int
-    refused_answers: int
-    pulls: int
-
-
-class DurableOptions(TypedDict, total=False):
-    """The options of `DurableServer`, for what builds on it."""
-
-    durable: str
-    streams: Streams | None
-    response_subjects: Sequence[str]
-    concurrency: int
-    lane: bool
-    ack_wait: float
-    abandon_after: float
-    deliver: Literal["recent", "all"]
-    max_deliver: int
-    lost: Lost | None
-    admit: Callable[[Frame], str | None]
-    drain: float
-    grace: float
-    prefix: str
 
 
 class DurableServer:
@@ -329,42 +265,14 @@ class DurableServer:
         self._loops.append(PullLoop(self._js, stream, durable, take, room, ensure))
 
     async def _ensure(self, durable: str, subject: str) -> None:
-        """The durable is there. One that was deleted goes on behind what we know to be dealt with."""
-        stream = self.streams.requests
-        config: dict[str, Any] = {
-            "ack_policy": "explicit",
-            "ack_wait": int(self._ack_wait * 1e9),
-            "filter_subject": subject,
-            "max_deliver": -1,
-        }
-        last = self._last.get(durable, 0)
-        if last and await self._is_gone(stream, last):
-            last = 0
-        if last:
-            held = [job.place.sequence for job in self._held.values()]
-            config |= {
-                "deliver_policy": "by_start_sequence",
-                "opt_start_seq": min([*held, last + 1]),
-            }
-        elif self._deliver == "all":
-            config["deliver_policy"] = "all"
-        else:
-            start = datetime.fromtimestamp(time.time() - self._abandon_after, UTC)
-            config |= {"deliver_policy": "by_start_time", "opt_start_time": start.isoformat()}
-        try:
-            there = await self._js.ensure_consumer(stream, durable, config)
-        except Conflict:  # a replica was quicker
-            there = await self._js.ensure_consumer(stream, durable, config)
-        except NotFound:  # the stream is gone
-            await self.streams.ensure_requests(self._js, self.subject)
-            there = await self._js.ensure_consumer(stream, durable, config)
-        if there.get("filter_subject") != subject:
-            raise EnvironmentFault(
-                f"the durable {durable} of the stream {stream} is not for {subject} but for "
-                f"{there.get('filter_subject') or 'several subjects'}",
-                remedy="name another durable",
-            )
-        self._ack_wait = min(self._ack_wait, int(there.get("ack_wait", 30e9)) / 1e9)
+        """The durable is there."""
+        place = Durable(self._js, self.streams, durable, subject)
+        held = [job.place.sequence for job in self._held.values()]
+        start = await place.start(
+            self._last.get(durable, 0), held, self._deliver, self._abandon_after
+        )
+        there = await place.ensure(start, self._ack_wait)
+        self._ack_wait = min(self._ack_wait, there)
 
     async def _repair(self) -> None:
         """The streams beside that of the requests are there."""
@@ -375,16 +283,6 @@ class DurableServer:
             await self.streams.ensure_claims(self._js)
         except PostroomError as error:
             _log.warning("%s: %s", self.subject, error)
-
-    async def _is_gone(self, stream: str, last: int) -> bool:
-        """Whether the stream was deleted and made again, so that it counts anew."""
-        try:
-            state = (await self._js.api(f"STREAM.INFO.{stream}"))["state"]
-        except NotFound:
-            # It is made as at the start, or the fault is told.
-            await self.streams.ensure_requests(self._js, self.subject)
-            return True
-        return int(state.get("last_seq", 0)) < last
 
     def _check(self, subject: str) -> None:
         if subject not in self._good:
