@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import logging
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -20,6 +19,7 @@ from nats import errors as nats_errors
 from postroom.a2a.nats.connection import NO_RESPONDERS, Frame, Subscription, status_of
 from postroom.a2a.nats.jetstream import JetStream
 from postroom.errors import BusDisconnected, PostroomError
+from postroom.observe import get_logger
 
 EXPIRES = 30.0
 """Seconds that a pull waits at the server."""
@@ -40,7 +40,7 @@ GIVE_BACK = b"-NAK"
 _OVER = frozenset({"404", "408"})  # nothing there, time is up
 _HEARTBEAT = "100"
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,10 @@ class DurableServer:
         self._keepers = [self._spawn(loop.run(), f"pull {loop.durable}") for loop in self._loops]
         self._keepers.append(self._spawn(self._beat(), "beat"))
         if self.streams.create:
-            self._keepers.append(self._spawn(self._trim(), "trim"))
+            subjects = [self.subject, lane_of(self.subject)]
+            self._keepers.append(
+                self._spawn(trimming.keep(self._js, self.streams.requests, subjects), "trim")
+            )
         return self
 
     async def __aexit__(
@@ -394,18 +397,6 @@ class DurableServer:
             for job in tuple(self._held.values()):
                 with suppress(PostroomError):  # the next beat is as good
                     await self._js.mailbox.send(job.delivery.reply, WORKING)
-
-    async def _trim(self) -> None:
-        """Let no sender be refused for requests that are dealt with."""
-        while True:
-            await asyncio.sleep(trimming.INTERVAL)
-            for loop, subject in zip(
-                self._loops, (self.subject, lane_of(self.subject)), strict=False
-            ):
-                try:
-                    await trimming.trim(self._js, loop.stream, subject)
-                except PostroomError as error:
-                    _log.warning("%s: requests cannot be trimmed: %s", self.subject, error)
 
 
 async def _lost(call: Call) -> bytes | RpcError:

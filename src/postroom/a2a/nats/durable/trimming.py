@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from postroom.a2a.nats.jetstream import JetStream, covers
+from postroom.errors import PostroomError
+from postroom.observe import get_logger
 
 INTERVAL = 60.0
 """Seconds between two looks at the stream."""
+
+_log = get_logger(__name__)
+
+
+async def keep(js: JetStream, stream: str, subjects: Sequence[str]) -> None:
+    """Trim again and again, so that no sender is refused for requests that are dealt with."""
+    while True:
+        await asyncio.sleep(INTERVAL)
+        for subject in subjects:
+            try:
+                await trim(js, stream, subject)
+            except PostroomError as error:
+                _log.warning("requests to %s cannot be trimmed: %s", subject, error)
 
 
 async def trim(js: JetStream, stream: str, subject: str) -> int:
