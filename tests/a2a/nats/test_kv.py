@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from pathlib import Path
 
-import nats
 import pytest
-from nats.aio.client import Client
 
-from postroom.a2a.nats.jetstream import JetStream
 from postroom.a2a.nats.kv import Bucket, Settings
-from postroom.a2a.nats.mailbox import Mailbox
 from postroom.errors import InvalidInput, LostUpdate, MessageTooLarge, NotFound
-from tests.rig import open_server
+from tests.a2a.nats.streams import jetstream
 
 pytestmark = pytest.mark.anyio
 
 MEMORY = Settings(storage="memory", key_ttl=True, marker_ttl=1)
-
-
-@asynccontextmanager
-async def jetstream(folder: Path) -> AsyncGenerator[tuple[JetStream, Client]]:
-    async with open_server(folder) as url:
-        connection = await nats.connect(url)
-        try:
-            yield JetStream(Mailbox(connection)), connection
-        finally:
-            await connection.close()
 
 
 async def test_reads_what_it_wrote_and_none_after_a_deletion(tmp_path: Path):
@@ -149,9 +134,10 @@ async def test_a_watch_whose_consumer_is_lost_reports_what_changed_meanwhile(tmp
 async def test_a_watch_leaves_no_consumer_behind(tmp_path: Path):
     async with jetstream(tmp_path) as (js, connection):
         bucket = await Bucket.open(js, "clean", MEMORY)
+        ended = await connection.subscribe("$JS.EVENT.ADVISORY.CONSUMER.DELETED.KV_clean.>")
         await bucket.put("a", b"1")
         assert await bucket.keys() == ["a"]
-        await connection.flush()
+        await ended.next_msg(timeout=10)
         assert not (await js.api("CONSUMER.NAMES.KV_clean")).get("consumers")
 
 

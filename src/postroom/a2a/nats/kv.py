@@ -6,7 +6,6 @@ message with a header, an expired key may leave one of the server's: both read a
 
 from __future__ import annotations
 
-import base64
 import math
 import random
 import re
@@ -23,9 +22,9 @@ from postroom.a2a.nats.kvformat import (
     Entry,
     Settings,
     read_entry,
-    read_headers,
 )
-from postroom.a2a.nats.ordered import BEAT, OrderedConsumer, Record
+from postroom.a2a.nats.lastrecord import Record, last_record
+from postroom.a2a.nats.ordered import BEAT, OrderedConsumer
 from postroom.errors import (
     BusDisconnected,
     Conflict,
@@ -34,14 +33,10 @@ from postroom.errors import (
     NoResponders,
     NotFound,
     PeerError,
-    ProtocolViolation,
     Refused,
     RequestTimeout,
     StreamBroken,
 )
-
-GET_TIMEOUT = 2.0
-"""Seconds for a direct get before the stream's leader is asked."""
 
 _NAME = re.compile(r"[-A-Za-z0-9_]+")
 _KEY = re.compile(r"[-/_=A-Za-z0-9]+(\.[-/_=A-Za-z0-9]+)*")
@@ -265,30 +260,9 @@ class Bucket:
         return stored.sequence
 
     async def _last(self, key: str, *, fresh: bool) -> Entry | None:
-        subject = self._subject(key)
-        if self._direct and not fresh:
-            target = f"{self.js.prefix}.DIRECT.GET.{self._stream}.{subject}"
-            try:
-                frame = await self.js.mailbox.ask(target, b"", timeout=GET_TIMEOUT)
-            except RequestTimeout:
-                frame = None
-            headers = dict(frame.headers or {}) if frame is not None else {}
-            if frame is not None and "Nats-Sequence" in headers:
-                return read_entry(key, frame.data, int(headers["Nats-Sequence"]), headers)
-            if headers.get("Status") == "404":
-                return None
-            # Nobody answers direct gets (just now): the leader does, or says why not.
-        try:
-            body = {"last_by_subj": subject}
-            message = (await self.js.api(f"STREAM.MSG.GET.{self._stream}", body))["message"]
-            headers = read_headers(base64.b64decode(message.get("hdrs") or ""))
-            return read_entry(
-                key, base64.b64decode(message.get("data") or ""), int(message["seq"]), headers
-            )
-        except NotFound:
-            return None
-        except (KeyError, TypeError, ValueError) as error:
-            raise ProtocolViolation("the answer to a get is no message") from error
+        direct = self._direct and not fresh
+        record = await last_record(self.js, self._stream, self._subject(key), direct=direct)
+        return None if record is None else self._read(record)
 
     async def _life(
         self, keys: str, known: dict[str, int], *, values: bool, beat: float
@@ -320,8 +294,7 @@ class Bucket:
                     yield entry
 
     def _read(self, record: Record) -> Entry:
-        key = record.subject.removeprefix(self._prefix)
-        return read_entry(key, record.payload, record.sequence, record.headers)
+        return read_entry(record.subject.removeprefix(self._prefix), record)
 
     def _subject(self, key: str) -> str:
         if not _KEY.fullmatch(key):

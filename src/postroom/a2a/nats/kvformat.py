@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from postroom.a2a.nats.jetstream import TTL
+from postroom.a2a.nats.lastrecord import Record
 
 OPERATION = "KV-Operation"
 MARKER = "Nats-Marker-Reason"
@@ -85,19 +85,14 @@ class Entry:
     ttl: float = 0.0
 
 
-def read_entry(key: str, value: bytes, revision: int, headers: Mapping[str, str]) -> Entry:
+def read_entry(key: str, record: Record) -> Entry:
     """The entry that a stored message is; a mark of a deletion or an expiry is a deleted one."""
+    headers = record.headers
     if headers.get(OPERATION) in ("DEL", "PURGE") or MARKER in headers:
-        return Entry(key, b"", revision, deleted=True)
-    return Entry(key, value, revision, ttl=_seconds(headers.get(TTL, "")))
+        return Entry(key, b"", record.sequence, deleted=True)
+    return Entry(key, record.payload, record.sequence, ttl=_seconds(headers.get(TTL, "")))
 
 
 def _seconds(text: str) -> float:
     """A time to live as the header states it: whole seconds, or a duration such as `1h30m`; 0 for none."""
     return sum(float(number) * _UNITS[unit or "s"] for number, unit in _DURATION.findall(text))
-
-
-def read_headers(block: bytes) -> dict[str, str]:
-    """Headers of a stored message as the API gives them: a version line, then one a line."""
-    lines = block.decode("utf-8", "replace").split("\r\n")[1:]
-    return {name: value.strip() for name, mark, value in (x.partition(":") for x in lines) if mark}

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,6 +16,7 @@ from nats import errors as nats_errors
 
 from postroom.a2a.nats.connection import Frame, Subscription
 from postroom.a2a.nats.jetstream import JetStream
+from postroom.a2a.nats.lastrecord import Record
 from postroom.errors import BusDisconnected, ProtocolViolation, StreamBroken
 
 BEAT = 5.0
@@ -26,25 +25,6 @@ BEAT = 5.0
 _UNREAD = 256
 _INACTIVE = 30.0
 _ACK = "$JS.ACK."
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One message of a stream.
-
-    Attributes:
-        subject: it is stored under.
-        payload: bytes.
-        headers: NATS headers.
-        sequence: in the stream.
-        pending: how many the consumer has after this one.
-    """
-
-    subject: str
-    payload: bytes
-    headers: Mapping[str, str]
-    sequence: int
-    pending: int
 
 
 class OrderedConsumer:
