@@ -12,16 +12,10 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 from a2a import types
-from a2a.client.client import ClientCallContext
-from a2a.client.errors import A2AClientError
-from a2a.client.interceptors import AfterArgs, BeforeArgs, ClientCallInterceptor
-from a2a.client.service_parameters import ServiceParametersFactory, with_a2a_extensions
-from a2a.server.context import ServerCallContext
 from google.protobuf.message import Message as Proto
 
 from postroom.a2a.nats.connection import Connection
@@ -29,17 +23,12 @@ from postroom.a2a.nats.headers import CONTENT
 from postroom.a2a.nats.jetstream import JetStream
 from postroom.a2a.nats.mailbox import Mailbox
 from postroom.a2a.nats.objects import DAY, ObjectBucket
-from postroom.a2a.translation.operations import OPERATIONS
 from postroom.errors import (
     MessageTooLarge,
     NotFound,
-    PostroomError,
     ProtocolViolation,
     Refused,
 )
-
-if TYPE_CHECKING:
-    from a2a.server.request_handlers.request_handler import RequestHandler
 
 BUCKET = "A2A_CONTENT"
 SCHEME = "nats-object"
@@ -234,83 +223,3 @@ def _wire_size(message: Proto) -> int:
     """About how many bytes the answer has in the larger of its encodings, JSON with base64."""
     raw = sum(len(part.raw) for part in parts_of(message))
     return message.ByteSize() + raw // 3
-
-
-# ── both ends ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def referring(handler: RequestHandler, content: LargeContent) -> RequestHandler:
-    """`handler` with large content by reference in what it answers to callers that asked for the extension."""
-    return cast("RequestHandler", _Referring(handler, content))
-
-
-class _Referring:
-    """Every method of a request handler, by the table of operations."""
-
-    def __init__(self, handler: RequestHandler, content: LargeContent) -> None:
-        for operation in OPERATIONS.values():
-            perform = getattr(handler, operation.handler)
-            wrap = _stream if operation.streams else _answer
-            setattr(self, operation.handler, wrap(perform, content))
-
-
-def _asked(context: ServerCallContext) -> bool:
-    return CONTENT in context.requested_extensions
-
-
-def _answer(
-    perform: Callable[..., Awaitable[Any]], content: LargeContent
-) -> Callable[..., Awaitable[Any]]:
-    async def answer(params: Any, context: ServerCallContext) -> Any:
-        result = await perform(params, context)
-        return (
-            await content.detach(result)
-            if isinstance(result, Proto) and _asked(context)
-            else result
-        )
-
-    return answer
-
-
-def _stream(
-    perform: Callable[..., AsyncGenerator[Any, None]], content: LargeContent
-) -> Callable[..., AsyncGenerator[Any, None]]:
-    async def stream(params: Any, context: ServerCallContext) -> AsyncGenerator[Any, None]:
-        async with aclosing(perform(params, context)) as events:
-            async for event in events:
-                yield await content.detach(event) if _asked(context) else event
-
-    return stream
-
-
-class ContentInterceptor(ClientCallInterceptor):
-    """For a client of the SDK: asks for the extension, and puts the content back into what is answered.
-
-    `await factory.create(card, interceptors=[ContentInterceptor(content)])`
-    """
-
-    def __init__(self, content: LargeContent) -> None:
-        self._content = content
-
-    async def before(self, args: BeforeArgs) -> None:
-        """Ask for the extension."""
-        context = args.context or ClientCallContext()
-        parameters = ServiceParametersFactory.create_from(
-            context.service_parameters, [with_a2a_extensions([CONTENT])]
-        )
-        args.context = context.model_copy(update={"service_parameters": parameters})
-
-    async def after(self, args: AfterArgs) -> None:
-        """Put the content back.
-
-        Raises:
-            A2AClientError: it is gone, or not what the reference says.
-        """
-        if isinstance(args.result, Proto):
-            try:
-                await self._content.attach(args.result)
-            except PostroomError as error:
-                raise A2AClientError(str(error)) from error
-
-
-__all__ = ["ContentInterceptor", "LargeContent", "parts_of", "referring"]

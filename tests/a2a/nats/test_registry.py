@@ -210,17 +210,20 @@ async def test_a_card_lives_while_it_is_refreshed_and_goes_when_that_ends(tmp_pa
 
 
 async def test_a_watch_does_not_report_a_refresh(tmp_path: Path):
-    async with jetstream(tmp_path) as (js, _), await Registry.open(js, PLAIN) as registry:
-        async with aclosing(registry.watch()) as watch:
-            await registry.publish(card("a"), "x")
-            seen = [await anext(watch), await anext(watch)]
-            assert None in seen
-            await registry._renew("a2a.agents.x", registry._published["a2a.agents.x"])
-            await registry.publish(card("b"), "x")
-            change = await anext(watch)
-            assert change is not None
-            assert change.registered is not None
-            assert change.registered.card == card("b")
+    async with (
+        jetstream(tmp_path) as (js, _),
+        await Registry.open(js, PLAIN) as registry,
+        aclosing(registry.watch()) as watch,
+    ):
+        await registry.publish(card("a"), "x")
+        seen = [await anext(watch), await anext(watch)]
+        assert None in seen
+        await registry._renew("a2a.agents.x", registry._published["a2a.agents.x"])
+        await registry.publish(card("b"), "x")
+        change = await anext(watch)
+        assert change is not None
+        assert change.registered is not None
+        assert change.registered.card == card("b")
 
 
 async def test_an_expired_card_is_put_back_and_another_card_is_left_alone(tmp_path: Path):
