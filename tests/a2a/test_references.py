@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 from a2a import types
+from a2a.client import ClientConfig
+from a2a.client.errors import A2AClientError
 
 from postroom.a2a.nats.calling import CoreCaller, new_id
+from postroom.a2a.nats.factory import register
 from postroom.a2a.nats.frames import Request
 from postroom.a2a.nats.headers import CONTENT
 from postroom.a2a.nats.objects import ObjectBucket
+from postroom.a2a.nats.server import NatsA2AServer, core_interfaces
 from postroom.a2a.nats.serving import CoreServer
 from postroom.a2a.references import LargeContent, parts_of
 from postroom.a2a.sdk import SdkOperations
@@ -123,6 +127,33 @@ async def test_events_of_a_stream_have_references_too(tmp_path: Path):
             assert len(found) == 1
             await content.attach(found[0])
             assert found[0].artifact_update == event
+
+
+@pytest.mark.requirement("content-large-arrives")
+@pytest.mark.parametrize("binding", ["NATS", "urn:postroom:a2a:nats:1"])
+async def test_a_client_of_the_sdk_gets_what_the_agent_made(tmp_path: Path, binding: str):
+    made = task(types.Part(raw=LARGE, media_type="application/pdf"))
+    streamed = types.TaskArtifactUpdateEvent(
+        task_id="t-1", artifact=types.Artifact(artifact_id="a", parts=[types.Part(raw=LARGE)])
+    )
+    async with jetstream(tmp_path) as (js, connection):
+        content = await LargeContent.open(js)
+        handler = Scripted(made, events=[streamed])
+        card = types.AgentCard(
+            supported_interfaces=core_interfaces(SUBJECT),
+            capabilities=types.AgentCapabilities(streaming=True),
+        )
+        config = ClientConfig(supported_protocol_bindings=[binding])
+        async with NatsA2AServer(connection, subject=SUBJECT, handler=handler, content=content):
+            client = register(config, connection, content=content).create(card)
+            assert await client.get_task(types.GetTaskRequest(id="t-1")) == made
+            request = types.SendMessageRequest(message=types.Message(message_id="m"))
+            events = [event async for event in client.send_message(request)]
+            assert [event.artifact_update for event in events] == [streamed]
+            await js.api("STREAM.PURGE.OBJ_A2A_CONTENT")
+            with pytest.raises(A2AClientError, match="gone"):
+                await client.get_task(types.GetTaskRequest(id="t-1"))
+            await client.close()
 
 
 async def test_many_small_parts_that_do_not_fit_together_go_by_reference(tmp_path: Path):
