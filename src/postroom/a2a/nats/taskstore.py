@@ -1,4 +1,4 @@
-"""Tasks of an SDK agent in a KV bucket, for any number of replicas (docs/binding.md, Tasks in a bucket).
+"""Tasks of an SDK agent in a KV bucket, for any number of replicas (docs/binding.md, Task store).
 
 What one replica saved the next one reads, and a write that does not know the last state is refused: two writers cannot
 overwrite each other, and nothing is written over a task that has ended.
