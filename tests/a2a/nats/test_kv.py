@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import nats
 import pytest
 
+from postroom.a2a.nats.jetstream import JetStream
 from postroom.a2a.nats.kv import Bucket, Settings
+from postroom.a2a.nats.mailbox import Mailbox
 from postroom.errors import InvalidInput, LostUpdate, MessageTooLarge, NotFound
 from tests.a2a.nats.streams import jetstream
+from tests.rig import open_server
 
 pytestmark = pytest.mark.anyio
 
@@ -200,3 +205,27 @@ async def test_a_value_over_the_limit_of_the_server_is_refused_before_it_is_sent
         bucket = await Bucket.open(js, "large", MEMORY)
         with pytest.raises(MessageTooLarge):
             await bucket.put("k", bytes(connection.max_payload))
+
+
+async def test_a_watch_and_a_write_go_on_after_a_restart_of_nats_server(tmp_path: Path):
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(AsyncExitStack())
+        url = await first.enter_async_context(open_server(tmp_path))
+        connection = await nats.connect(url, reconnect_time_wait=0.02, max_reconnect_attempts=-1)
+        bucket = await Bucket.open(JetStream(Mailbox(connection)), "kept")
+        await bucket.put("before", b"1")
+        watch = bucket.watch(beat=0.2)
+        while await anext(watch) is not None:
+            pass
+        await first.aclose()
+        for ports in tmp_path.glob("*.ports"):
+            ports.unlink()
+        writing = asyncio.create_task(bucket.put("after", b"2"))
+        await stack.enter_async_context(open_server(tmp_path, port=urlsplit(url).port or 0))
+        revision = await writing
+        change = await anext(watch)
+        assert change is not None
+        assert (change.key, change.revision) == ("after", revision)
+        assert sorted(await bucket.keys()) == ["after", "before"]
+        await watch.aclose()
+        await connection.close()

@@ -16,6 +16,7 @@ from a2a.compat.v0_3.conversions import to_core_agent_card
 from google.protobuf.json_format import ParseDict
 
 from postroom.a2a.nats.cardregistry import open_registry, read_card, write_card
+from postroom.a2a.nats.jetstream import JetStream
 from postroom.a2a.nats.kv import Bucket, Settings
 from postroom.a2a.nats.registry import BUCKET, PLAIN, Registry
 from postroom.errors import (
@@ -24,6 +25,7 @@ from postroom.errors import (
     LostUpdate,
     MessageTooLarge,
     ProtocolViolation,
+    Refused,
 )
 from tests.a2a.nats.streams import jetstream
 
@@ -283,18 +285,25 @@ async def test_what_is_no_card_is_left_out_and_reported(tmp_path: Path):
             await registry.resolve("bad-0")
 
 
+class Unchangeable(JetStream):
+    """JetStream for a user who may not change streams."""
+
+    async def api(self, verb: str, *arguments: Any, **options: Any) -> dict[str, Any]:
+        if verb.startswith("STREAM.UPDATE"):
+            raise Refused("not yours")
+        return await super().api(verb, *arguments, **options)
+
+
 @pytest.mark.requirement("registry-ttl-degrades")
 async def test_a_bucket_that_cannot_expire_keys_is_used_without(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     async with jetstream(tmp_path) as (js, _):
-        # A mirror of the TypeScript package's bucket that nobody may change.
         await js.api(f"STREAM.CREATE.KV_{BUCKET}", TYPESCRIPT_BUCKET)
-        bucket = await Bucket.open(js, BUCKET)
-        assert not bucket.has_ttl
         with caplog.at_level(logging.WARNING):
-            async with Registry(bucket, PLAIN) as registry:
+            async with await Registry.open(Unchangeable(js.mailbox), PLAIN) as registry:
                 await registry.publish(card("a"), "x")
+                await registry.publish(card("a"), "y")
                 found = await registry.resolve("x")
                 assert found is not None
                 assert found.liveness == "unknown"
