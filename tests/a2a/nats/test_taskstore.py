@@ -15,6 +15,9 @@ from postroom.a2a.nats.kv import Bucket
 from postroom.a2a.nats.taskstore import KvTaskStore
 from postroom.a2a.users import Requester
 from postroom.errors import Conflict, LostUpdate, MessageTooLarge, ProtocolViolation
+from tests.a2a.agents import asks, chunks
+from tests.a2a.front import message
+from tests.a2a.handling.handlers import Made, opener, ours, reference, shown
 from tests.a2a.nats.streams import jetstream
 
 pytestmark = pytest.mark.anyio
@@ -170,3 +173,32 @@ async def test_what_is_no_task_is_left_out_of_lists(tmp_path: Path):
         assert len((await store.list(types.ListTasksRequest(), ANYBODY)).tasks) == 1
         with pytest.raises(ProtocolViolation):
             await store.get("bad", ANYBODY)
+
+
+@pytest.mark.parametrize("opened", [opener(reference), opener(ours)], ids=["sdk", "ours"])
+async def test_a_task_begun_at_one_replica_is_answered_at_the_next(tmp_path: Path, opened: Made):
+    async with (
+        jetstream(tmp_path) as (js, _),
+        opened(asks, task_store=await KvTaskStore.open(js)) as one,
+        opened(asks, task_store=await KvTaskStore.open(js)) as other,
+    ):
+        other.user = one.user
+        begun = await one.send("question")
+        assert begun.status.state == ASKING
+        answer = message("answer")
+        answer.task_id, answer.context_id = begun.id, begun.context_id
+        ended = await other.send(answer)
+        assert (ended.id, ended.status.state) == (begun.id, DONE)
+        assert (await one.get(begun.id)).status.state == DONE
+
+
+@pytest.mark.parametrize("opened", [opener(reference), opener(ours)], ids=["sdk", "ours"])
+async def test_a_handler_stores_what_its_agent_makes(tmp_path: Path, opened: Made):
+    async with jetstream(tmp_path) as (js, _):
+        store = await KvTaskStore.open(js)
+        async with opened(chunks, task_store=store) as desk:
+            events = await desk.stream("go")
+            (made,) = (await store.list(types.ListTasksRequest(), desk.context)).tasks
+            assert made.status.state == DONE
+            assert [part.text for part in made.artifacts[0].parts] == ["one", " two"]
+            assert shown(events)[-1] == "completed"
