@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from postroom.a2a.handling import AgentRequestHandler, MemoryTaskStore
     from postroom.a2a.nats.calling import Caller, CoreCaller
+    from postroom.a2a.nats.cardregistry import CardRegistry, open_registry
     from postroom.a2a.nats.factory import register
     from postroom.a2a.nats.server import NatsA2AServer, core_interfaces
     from postroom.a2a.nats.serving import CoreServer
     from postroom.a2a.nats.subjects import core_subject, request_subject, subject_of
+    from postroom.a2a.nats.taskstore import KvTaskStore
     from postroom.a2a.nats.transport import NatsA2ATransport
     from postroom.a2a.operations import Call, Operations
+    from postroom.a2a.references import LargeContent
     from postroom.a2a.rpc import Code, RpcError
     from postroom.a2a.sdk import SdkOperations
 
@@ -25,9 +28,12 @@ __all__ = [
     "AgentRequestHandler",
     "Call",
     "Caller",
+    "CardRegistry",
     "Code",
     "CoreCaller",
     "CoreServer",
+    "KvTaskStore",
+    "LargeContent",
     "MemoryTaskStore",
     "NatsA2AServer",
     "NatsA2ATransport",
@@ -36,6 +42,7 @@ __all__ = [
     "SdkOperations",
     "core_interfaces",
     "core_subject",
+    "open_registry",
     "register",
     "request_subject",
     "subject_of",
@@ -45,9 +52,12 @@ _MODULES = {
     "AgentRequestHandler": "handling",
     "Call": "operations",
     "Caller": "nats.calling",
+    "CardRegistry": "nats.cardregistry",
     "Code": "rpc",
     "CoreCaller": "nats.calling",
     "CoreServer": "nats.serving",
+    "KvTaskStore": "nats.taskstore",
+    "LargeContent": "references",
     "MemoryTaskStore": "handling",
     "NatsA2AServer": "nats.server",
     "NatsA2ATransport": "nats.transport",
@@ -56,6 +66,7 @@ _MODULES = {
     "SdkOperations": "sdk",
     "core_interfaces": "nats.server",
     "core_subject": "nats.subjects",
+    "open_registry": "nats.cardregistry",
     "register": "nats.factory",
     "request_subject": "nats.subjects",
     "subject_of": "nats.subjects",

@@ -18,6 +18,8 @@ from postroom.a2a.sdk import SdkOperations, user_of
 if TYPE_CHECKING:
     from a2a.server.request_handlers.request_handler import RequestHandler
 
+    from postroom.a2a.references import LargeContent
+
 
 class NatsA2AServer(CoreServer):
     """The server of an SDK handler: `async with NatsA2AServer(connection, subject=..., handler=...)`.
@@ -27,6 +29,7 @@ class NatsA2AServer(CoreServer):
         subject: to serve, for example by `core_subject("echo")`.
         handler: of the SDK.
         user: who calls, as the handler is told; nobody unless `admit` has proof.
+        content: where large content goes that a caller takes by reference; None to send all of it along.
         options: as of `CoreServer`.
     """
 
@@ -37,9 +40,11 @@ class NatsA2AServer(CoreServer):
         subject: str,
         handler: RequestHandler,
         user: Callable[[Call], User] = user_of,
+        content: LargeContent | None = None,
         **options: Unpack[CoreOptions],
     ) -> None:
-        super().__init__(connection, subject, SdkOperations(handler, user=user), **options)
+        operations = SdkOperations(handler, user=user, content=content)
+        super().__init__(connection, subject, operations, **options)
 
 
 def core_interfaces(subject: str) -> list[types.AgentInterface]:
