@@ -588,6 +588,30 @@ _LISTED: dict[str, dict[str, str]] = {
         "handler-id-assigned": "A call with an assigned id begins its task once, however often it is handed over.",
         "handler-memory-bounded": "The memory store keeps a bounded number of tasks and drops none that runs.",
     },
+    "docs/binding.md#installation": {
+        "install-library-alone": "The library alone has every public name and declares what it imports.",
+        "release-versions-agree": "A release is built only if tag, projects and changelog state one version.",
+        "release-builds-both": "A release builds wheel and sdist of Postroom and of the library alone.",
+    },
+    "docs/binding.md#registry": {
+        "registry-card-reads-both-ways": "A registered card is read by peers of A2A 1.0 and of 0.3, and theirs by us.",
+        "registry-card-goes-with-agent": "A registered card goes when its agent closes or dies.",
+        "registry-update-expects-revision": "A card can be replaced and removed only at an expected revision.",
+        "registry-malformed-skips": "What is no card is left out and reported, and hides no other card.",
+        "registry-ttl-degrades": "A bucket whose keys cannot expire is used, and its cards are said to be unknown.",
+    },
+    "docs/binding.md#task-store": {
+        "taskstore-writers-exclude": "Of two writers of one task one is refused.",
+        "taskstore-end-stays": "Nothing is written over a task that has ended.",
+        "taskstore-ended-expires": "An ended task is kept for a stated time.",
+        "taskstore-lists-as-sdk": "A task store on NATS lists what the SDK's own lists, page by page.",
+    },
+    "docs/binding.md#large-content": {
+        "content-large-arrives": "An artifact of 20 MB arrives whole, in every version and encoding.",
+        "content-reference-negotiated": "A caller that did not ask gets content or a clear error, never a reference.",
+        "content-reference-checked": "Fetched content is checked for size and digest.",
+        "content-expires": "Content by reference goes after a stated time, and the caller is told so.",
+    },
     "NO_COLOR": {
         "cli-colour-off": "NO_COLOR, a dumb terminal or a pipe turn colours off.",
     },

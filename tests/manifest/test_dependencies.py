@@ -21,6 +21,12 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 BUILD = [Requirement(line) for line in PYPROJECT["build-system"]["requires"]]
 BASE = [Requirement(line) for line in PROJECT["dependencies"]]
+LIBRARY = [
+    Requirement(line)
+    for line in tomllib.loads((ROOT / "packaging/a2a/pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]["dependencies"]
+]
 EXTRAS = {
     extra: [Requirement(line) for line in lines]
     for extra, lines in PROJECT["optional-dependencies"].items()
@@ -77,7 +83,9 @@ def test_every_third_party_import_belongs_to_a_declared_dependency() -> None:
 
 @pytest.mark.requirement("package-bounds-stated")
 @pytest.mark.parametrize(
-    "requirement", [*BUILD, *BASE, *(item for items in EXTRAS.values() for item in items)], ids=str
+    "requirement",
+    [*BUILD, *BASE, *LIBRARY, *(item for items in EXTRAS.values() for item in items)],
+    ids=str,
 )
 def test_a_dependency_has_a_lower_and_an_upper_bound(requirement: Requirement) -> None:
     operators = {specifier.operator for specifier in requirement.specifier}
@@ -88,8 +96,13 @@ def test_a_dependency_has_a_lower_and_an_upper_bound(requirement: Requirement) -
 @pytest.mark.requirement("package-lock-current")
 @pytest.mark.parametrize(
     "name, wanted",
-    [("build", BUILD), ("base", BASE), ("dev", [*BASE, *EXTRAS["test"], *EXTRAS["dev"]])],
-    ids=["build", "base", "dev"],
+    [
+        ("build", BUILD),
+        ("base", BASE),
+        ("a2a", LIBRARY),
+        ("dev", [*BASE, *EXTRAS["test"], *EXTRAS["dev"]]),
+    ],
+    ids=["build", "base", "a2a", "dev"],
 )
 def test_the_pins_satisfy_the_declared_dependencies(name: str, wanted: list[Requirement]) -> None:
     pinned = pins(name)
@@ -104,7 +117,7 @@ def test_the_pins_satisfy_the_declared_dependencies(name: str, wanted: list[Requ
 
 
 @pytest.mark.requirement("package-lock-current")
-@pytest.mark.parametrize("name", ["base", "build"])
+@pytest.mark.parametrize("name", ["base", "a2a", "build"])
 def test_every_environment_pins_the_versions_that_dev_tests(name: str) -> None:
     tested = pins("dev")
     other = {

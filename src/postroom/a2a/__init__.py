@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from postroom.a2a.handling import AgentRequestHandler, MemoryTaskStore
     from postroom.a2a.nats.calling import Caller, CoreCaller
+    from postroom.a2a.nats.cardregistry import CardRegistry, open_registry
     from postroom.a2a.nats.durable.client import DurableCaller
     from postroom.a2a.nats.durable.server import DurableServer
     from postroom.a2a.nats.durable.streams import Streams
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     )
     from postroom.a2a.nats.serving import CoreServer
     from postroom.a2a.nats.subjects import core_subject, request_subject, subject_of
+    from postroom.a2a.nats.taskstore import KvTaskStore
     from postroom.a2a.nats.transport import NatsA2ATransport
     from postroom.a2a.operations import Call, Operations
+    from postroom.a2a.references import LargeContent
     from postroom.a2a.rpc import Code, RpcError
     from postroom.a2a.sdk import SdkOperations
 
@@ -33,12 +36,15 @@ __all__ = [
     "AgentRequestHandler",
     "Call",
     "Caller",
+    "CardRegistry",
     "Code",
     "CoreCaller",
     "CoreServer",
     "DurableCaller",
     "DurableServer",
     "JetStreamA2AServer",
+    "KvTaskStore",
+    "LargeContent",
     "MemoryTaskStore",
     "NatsA2AServer",
     "NatsA2ATransport",
@@ -49,6 +55,7 @@ __all__ = [
     "core_interfaces",
     "core_subject",
     "durable_interfaces",
+    "open_registry",
     "register",
     "request_subject",
     "subject_of",
@@ -58,12 +65,15 @@ _MODULES = {
     "AgentRequestHandler": "handling",
     "Call": "operations",
     "Caller": "nats.calling",
+    "CardRegistry": "nats.cardregistry",
     "Code": "rpc",
     "CoreCaller": "nats.calling",
     "CoreServer": "nats.serving",
     "DurableCaller": "nats.durable.client",
     "DurableServer": "nats.durable.server",
     "JetStreamA2AServer": "nats.server",
+    "KvTaskStore": "nats.taskstore",
+    "LargeContent": "references",
     "MemoryTaskStore": "handling",
     "NatsA2AServer": "nats.server",
     "NatsA2ATransport": "nats.transport",
@@ -74,6 +84,7 @@ _MODULES = {
     "core_interfaces": "nats.server",
     "core_subject": "nats.subjects",
     "durable_interfaces": "nats.server",
+    "open_registry": "nats.cardregistry",
     "register": "nats.factory",
     "request_subject": "nats.subjects",
     "subject_of": "nats.subjects",

@@ -14,8 +14,9 @@ from a2a import types
 from a2a.auth.user import UnauthenticatedUser, User
 from a2a.server.context import ServerCallContext
 from a2a.utils.errors import A2AError
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
+from postroom.a2a.nats.headers import CONTENT
 from postroom.a2a.nats.jsjson import dumps
 from postroom.a2a.operations import Call
 from postroom.a2a.rpc import Code, RpcError
@@ -29,6 +30,8 @@ from postroom.observe import get_logger
 
 if TYPE_CHECKING:
     from a2a.server.request_handlers.request_handler import RequestHandler
+
+    from postroom.a2a.references import LargeContent
 
 VERSION = "a2a-version"
 EXTENSIONS = frozenset({"a2a-extensions", "x-a2a-extensions"})
@@ -70,10 +73,18 @@ class SdkOperations:
     Args:
         handler: that performs them.
         user: who calls, for the handler to decide what may be seen.
+        content: where large content goes that a caller takes by reference; None to send all of it along.
     """
 
-    def __init__(self, handler: RequestHandler, *, user: Callable[[Call], User] = user_of) -> None:
+    def __init__(
+        self,
+        handler: RequestHandler,
+        *,
+        user: Callable[[Call], User] = user_of,
+        content: LargeContent | None = None,
+    ) -> None:
         self._user = user
+        self._content = content
         self._methods = {
             name: _Method(operation, dialect, getattr(handler, operation.handler))
             for name, (operation, dialect) in METHODS.items()
@@ -98,7 +109,8 @@ class SdkOperations:
         method = self._method(call, streams=False)
         try:
             request = _read(call, method)
-            result = await method.perform(request, self._context(call, method, request))
+            context = self._context(call, method, request)
+            result = await self._fitting(await method.perform(request, context), context)
             return _write(call, method, result, request)
         except RpcError as error:
             error.plain = method.dialect is V03
@@ -118,12 +130,18 @@ class SdkOperations:
             context = self._context(call, method, request)
             async with aclosing(method.perform(request, context)) as events:
                 async for event in events:
-                    yield _write(call, method, event, request)
+                    yield _write(call, method, await self._fitting(event, context), request)
         except RpcError as error:
             error.plain = method.dialect is V03
             raise
         except Exception as error:
             raise _refusal(error, call, method) from error
+
+    async def _fitting(self, result: Any, context: ServerCallContext) -> Any:
+        """What the caller takes of a result: large content by reference, if it asked for that."""
+        if self._content is None or CONTENT not in context.requested_extensions:
+            return result
+        return await self._content.detach(result) if isinstance(result, Message) else result
 
     def _method(self, call: Call, *, streams: bool) -> _Method:
         method = self._methods.get(call.method)

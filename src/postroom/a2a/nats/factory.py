@@ -22,6 +22,7 @@ from postroom.errors import InvalidInput
 
 if TYPE_CHECKING:
     from postroom.a2a.nats.connection import Connection
+    from postroom.a2a.references import LargeContent
 
 
 def register(
@@ -32,6 +33,7 @@ def register(
     timeout: float = TIMEOUT,
     cancel_abandoned: bool = False,
     compatible: bool = False,
+    content: LargeContent | None = None,
     durable: Callable[[str], Caller] | None = None,
 ) -> ClientFactory:
     """Teach a client factory every form of this binding, over `connection`.
@@ -46,6 +48,7 @@ def register(
         timeout: seconds for an answer, and for the first sign of a stream.
         cancel_abandoned: cancel the task of a streamed message whose reader stops before its end.
         compatible: take from a URL also what is no subject to publish to, as the wire `a2a-nats/1` does.
+        content: fetches large content that agents send by reference; None not to ask for that.
         durable: makes the caller of a request subject; None for `DurableCaller` with its defaults.
 
     Returns:
@@ -98,6 +101,7 @@ def register(
                 binary=binary,
                 timeout=timeout,
                 cancel_abandoned=cancel_abandoned,
+                content=content,
             )
 
         factory.register(label, produce)

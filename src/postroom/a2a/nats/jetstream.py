@@ -14,7 +14,7 @@ from typing import Any
 
 from postroom.a2a.nats.connection import NO_RESPONDERS, Frame, status_of
 from postroom.a2a.nats.mailbox import Mailbox
-from postroom.bus.nats.publishing import TEMPORARY, refusal
+from postroom.bus.refusals import TEMPORARY, refusal
 from postroom.errors import (
     BusDisconnected,
     Conflict,

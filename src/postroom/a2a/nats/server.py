@@ -21,6 +21,8 @@ from postroom.a2a.sdk import SdkOperations, user_of
 if TYPE_CHECKING:
     from a2a.server.request_handlers.request_handler import RequestHandler
 
+    from postroom.a2a.references import LargeContent
+
 
 class NatsA2AServer(CoreServer):
     """The server of an SDK handler: `async with NatsA2AServer(connection, subject=..., handler=...)`.
@@ -30,6 +32,7 @@ class NatsA2AServer(CoreServer):
         subject: to serve, for example by `core_subject("echo")`.
         handler: of the SDK.
         user: who calls, as the handler is told; nobody unless `admit` has proof.
+        content: where large content goes that a caller takes by reference; None to send all of it along.
         options: as of `CoreServer`.
     """
 
@@ -40,9 +43,11 @@ class NatsA2AServer(CoreServer):
         subject: str,
         handler: RequestHandler,
         user: Callable[[Call], User] = user_of,
+        content: LargeContent | None = None,
         **options: Unpack[CoreOptions],
     ) -> None:
-        super().__init__(connection, subject, SdkOperations(handler, user=user), **options)
+        operations = SdkOperations(handler, user=user, content=content)
+        super().__init__(connection, subject, operations, **options)
 
 
 def core_interfaces(subject: str) -> list[types.AgentInterface]:
@@ -65,6 +70,7 @@ class JetStreamA2AServer(DurableServer):
         subject: of the requests, for example by `request_subject("echo")`.
         handler: of the SDK.
         user: who calls, as the handler is told; nobody unless `admit` has proof.
+        content: where large content goes that a caller takes by reference; None to send all of it along.
         options: as of `DurableServer`.
     """
 
@@ -75,9 +81,10 @@ class JetStreamA2AServer(DurableServer):
         subject: str,
         handler: RequestHandler,
         user: Callable[[Call], User] = user_of,
+        content: LargeContent | None = None,
         **options: Unpack[DurableOptions],
     ) -> None:
-        operations = SdkOperations(handler, user=user)
+        operations = SdkOperations(handler, user=user, content=content)
         options.setdefault("lost", EndLostTask(operations))
         super().__init__(connection, subject, operations, **options)
 

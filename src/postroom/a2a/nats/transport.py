@@ -6,10 +6,11 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from a2a import types
 from a2a.client.client import ClientCallContext
+from a2a.client.service_parameters import with_a2a_extensions
 from a2a.client.transports.base import ClientTransport
 from a2a.utils.errors import A2AError
 from google.protobuf.message import DecodeError
@@ -18,10 +19,14 @@ from google.protobuf.message import Message as Proto
 from postroom.a2a.nats.calling import Caller, new_id
 from postroom.a2a.nats.failures import client_error
 from postroom.a2a.nats.frames import Request, Response
+from postroom.a2a.nats.headers import CONTENT
 from postroom.a2a.rpc import RpcError
 from postroom.a2a.translation import OPERATIONS, V03, V10, Dialect, Operation, a2a_error
 from postroom.errors import PostroomError, ProtocolViolation
 from postroom.observe import get_logger
+
+if TYPE_CHECKING:
+    from postroom.a2a.references import LargeContent
 
 TIMEOUT = 30.0
 """Seconds for an answer, and for the first sign of a stream, where the call states none."""
@@ -58,6 +63,7 @@ class NatsA2ATransport(ClientTransport):
         binary: speak protobuf (1.0 only, to a server of this binding).
         timeout: seconds for an answer, and for the first sign of a stream; a call's context may state others.
         cancel_abandoned: cancel the task of a streamed message whose reader stops before its end.
+        content: fetches large content that the agent sends by reference; None not to ask for that.
     """
 
     def __init__(
@@ -69,8 +75,10 @@ class NatsA2ATransport(ClientTransport):
         binary: bool = False,
         timeout: float = TIMEOUT,
         cancel_abandoned: bool = False,
+        content: LargeContent | None = None,
     ) -> None:
         self._caller = caller
+        self._content = content
         self._card = card
         self._dialect = dialect
         self._binary = binary
@@ -192,7 +200,7 @@ class NatsA2ATransport(ClientTransport):
             if context is not None and context.timeout:
                 request.deadline = time.time() + context.timeout
             response = await self._caller.call(request, timeout=self._seconds(context))
-            return self._result(operation, response)
+            return await self._whole(self._result(operation, response))
         except RpcError as error:
             raise a2a_error(error) from error
         except PostroomError as error:
@@ -207,7 +215,7 @@ class NatsA2ATransport(ClientTransport):
             responses = self._caller.stream(request, timeout=self._seconds(context))
             async with aclosing(responses):
                 async for response in responses:
-                    yield self._result(operation, response)
+                    yield await self._whole(self._result(operation, response))
         except RpcError as error:
             raise a2a_error(error) from error
         except PostroomError as error:
@@ -218,6 +226,8 @@ class NatsA2ATransport(ClientTransport):
     ) -> Request:
         given = (context.service_parameters if context is not None else None) or {}
         parameters = {**self._stated, **given}
+        if self._content is not None:
+            with_a2a_extensions([CONTENT])(parameters)
         if self._dialect is V03 and EXTENSIONS in parameters:
             parameters.setdefault(LEGACY_EXTENSIONS, parameters[EXTENSIONS])
         if self._binary:
@@ -226,6 +236,12 @@ class NatsA2ATransport(ClientTransport):
             params = self._dialect.write_params(operation, message)
         method = self._dialect.method(operation)
         return Request(new_id(), method, params, binary=self._binary, parameters=parameters)
+
+    async def _whole(self, message: Any) -> Any:
+        """What came, with the content that was sent by reference."""
+        if self._content is not None and message is not None:
+            await self._content.attach(message)
+        return message
 
     def _result(self, operation: Operation, response: Response) -> Any:
         if response.error is not None:

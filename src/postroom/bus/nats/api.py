@@ -10,8 +10,8 @@ from typing import Any
 
 from postroom.bus.nats.dialing import remaining
 from postroom.bus.nats.link import Link
-from postroom.bus.nats.publishing import TEMPORARY, refusal
 from postroom.bus.nats.replies import Replies
+from postroom.bus.refusals import TEMPORARY, refusal
 from postroom.errors import BusDisconnected, NotFound, PostroomError, ProtocolViolation
 from postroom.protocol.subjects import JETSTREAM
 

@@ -13,33 +13,12 @@ from postroom.bus.nats.dialing import remaining
 from postroom.bus.nats.link import Link
 from postroom.bus.nats.replies import Answer, Replies
 from postroom.bus.port import Stored
+from postroom.bus.refusals import TEMPORARY, refusal
 from postroom.errors import (
-    LostUpdate,
-    MessageTooLarge,
     NoResponders,
-    PostroomError,
     ProtocolViolation,
-    Refused,
-    StreamFull,
 )
 from postroom.protocol.subjects import JETSTREAM
-
-TEMPORARY = frozenset({10008, 10009, 10039})
-"""Error codes that mean "not now": the server is starting or has no leader; nothing was stored."""
-
-# JetStream's error codes (NATS server, errors.json).
-_KINDS: dict[int, type[PostroomError]] = {
-    10054: MessageTooLarge,
-    10071: LostUpdate,
-    10077: StreamFull,
-    10164: LostUpdate,
-}
-
-
-def refusal(error: Mapping[str, Any], what: str) -> PostroomError:
-    """The error that JetStream's `error` object reports."""
-    kind = _KINDS.get(int(error.get("err_code", 0)), Refused)
-    return kind(f"{what}: {error.get('description', 'refused without a reason')}")
 
 
 async def publish_stored(

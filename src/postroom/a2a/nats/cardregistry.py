@@ -1,0 +1,76 @@
+"""The registry of Agent Cards for programs that use the SDK: what is written is read by A2A 1.0 and by 0.3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from a2a import types
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+
+from postroom.a2a.nats.connection import Connection
+from postroom.a2a.nats.jetstream import JetStream
+from postroom.a2a.nats.mailbox import Mailbox
+from postroom.a2a.nats.registry import Codec, Record, Registry
+from postroom.a2a.rpc import Code, RpcError
+from postroom.a2a.translation import cards03
+from postroom.a2a.translation.reading import Malformed
+from postroom.errors import ProtocolViolation
+
+CardRegistry = Registry[types.AgentCard]
+
+
+async def open_registry(connection: Connection | JetStream, **options: Any) -> CardRegistry:
+    """The registry of Agent Cards that is seen through a connection.
+
+    Args:
+        connection: to NATS, or JetStream as one sees it.
+        options: as of `Registry.open` and `Registry`: `bucket`, `namespace`, `ttl`, ...
+
+    Raises:
+        As `Registry.open`.
+    """
+    js = connection if isinstance(connection, JetStream) else JetStream(Mailbox(connection))
+    return await Registry.open(js, CODEC, **options)
+
+
+def write_card(card: types.AgentCard) -> Record:
+    """The card as 1.0 has it, with the members of 0.3 beside them where it has an interface of 0.3."""
+    record = MessageToDict(card)
+    try:
+        legacy = cards03.write_card(card)
+    except RpcError as error:
+        if error.code is not Code.VERSION_NOT_SUPPORTED:
+            raise
+        return record
+    return _merged(record, legacy)
+
+
+def read_card(record: Record) -> types.AgentCard:
+    """The card, of either version.
+
+    Raises:
+        ProtocolViolation: it is none.
+    """
+    try:
+        if "supportedInterfaces" in record or "supported_interfaces" in record:
+            return ParseDict(record, types.AgentCard(), ignore_unknown_fields=True)
+        return cards03.read_card(record)
+    except (Malformed, ParseError, ValueError, RecursionError) as error:
+        raise ProtocolViolation(f"what is registered is no agent card: {error}") from error
+
+
+CODEC: Codec[types.AgentCard] = Codec(write_card, read_card)
+
+
+def _merged(record: Any, legacy: Any) -> Any:
+    """`record` with what `legacy` has besides."""
+    if isinstance(record, dict) and isinstance(legacy, dict):
+        both = {name: _merged(record[name], legacy[name]) for name in record.keys() & legacy.keys()}
+        return {**record, **both, **{k: v for k, v in legacy.items() if k not in record}}
+    if isinstance(record, list) and isinstance(legacy, list):
+        pairs = [_merged(one, other) for one, other in zip(record, legacy, strict=False)]
+        return [*pairs, *record[len(pairs) :]]
+    return record
+
+
+__all__ = ["CODEC", "CardRegistry", "open_registry", "read_card", "write_card"]

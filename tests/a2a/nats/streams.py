@@ -1,0 +1,25 @@
+"""JetStream of a server of its own, for the tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import nats
+from nats.aio.client import Client
+
+from postroom.a2a.nats.jetstream import JetStream
+from postroom.a2a.nats.mailbox import Mailbox
+from tests.rig import open_server
+
+
+@asynccontextmanager
+async def jetstream(folder: Path) -> AsyncGenerator[tuple[JetStream, Client]]:
+    """JetStream and the connection that it is seen through."""
+    async with open_server(folder) as url:
+        connection = await nats.connect(url)
+        try:
+            yield JetStream(Mailbox(connection)), connection
+        finally:
+            await connection.close()
