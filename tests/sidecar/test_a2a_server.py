@@ -41,7 +41,8 @@ from a2a.utils.errors import (
 from postroom.a2a.cards import build_card
 from postroom.errors import Forbidden, NotFound
 from postroom.protocol.template import Template
-from postroom.sidecar.a2aserver import A2AServer
+from postroom.sidecar.a2a.asking import AskingOperations
+from postroom.sidecar.a2a.door import A2ADoor
 from postroom.sidecar.adapters import Artifact, AskInput, Complete, Delegate, Progress
 from postroom.sidecar.api import LocalApi
 from postroom.sidecar.httpd import HttpServer
@@ -109,7 +110,7 @@ def said(text: str, **fields: Any) -> Message:
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     tasks, server = Office(), HttpServer()
-    a2a = A2AServer(tasks, OWN, CARD, server.port)
+    a2a = A2ADoor(AskingOperations(tasks, OWN, OWN), CARD, server.port)
     api = LocalApi(tasks, {}, server.port, a2a)  # ty: ignore[invalid-argument-type]
     path, url = tmp_path / "a2a.sock", f"http://127.0.0.1:{server.port}"
     server.answer_with(api.handle).also_at(path, a2a.handle)
@@ -225,7 +226,7 @@ async def test_what_the_card_does_not_offer_is_refused_by_its_name(house: House)
         await house.client.get_task_push_notification_config(
             GetTaskPushNotificationConfigRequest(task_id="x", id="y")
         )
-    for method in ("SendStreamingMessage", "SubscribeToTask", "GetExtendedAgentCard"):
+    for method in ("GetExtendedAgentCard",):
         error = await house.error(method)
         assert error["code"] == -32004
         assert error["data"] == [
@@ -336,7 +337,7 @@ async def card_at(path: Path) -> int:
 
 async def serve_at(path: Path) -> HttpServer:
     server = HttpServer()
-    a2a = A2AServer(Office(), OWN, CARD, server.port)
+    a2a = A2ADoor(AskingOperations(Office(), OWN, OWN), CARD, server.port)
     return server.answer_with(a2a.handle).also_at(path, a2a.handle)
 
 
@@ -380,7 +381,8 @@ async def test_without_a_socket_the_port_answers_all_the_same(tmp_path: Path):
 async def test_nobody_waits_for_a_task_whose_client_has_gone(
     house: House, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("postroom.sidecar.a2aserver.SLICE", 0.05)
+    monkeypatch.setattr("postroom.sidecar.a2a.asking.SLICE", 0.05)
+    monkeypatch.setattr("postroom.sidecar.a2a.door.LOOK", 0.05)
     looked = asyncio.Event()
     look = house.tasks.task
 

@@ -14,7 +14,12 @@ from postroom.a2a.tasklog import TaskLog
 from postroom.bus.port import DeliveryHandler
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.text import one_line
-from postroom.sidecar.a2aserver import A2AServer
+from postroom.sidecar.a2a.asking import AskingOperations
+from postroom.sidecar.a2a.changes import Changes
+from postroom.sidecar.a2a.door import A2ADoor
+from postroom.sidecar.a2a.live import Live, NewCaller
+from postroom.sidecar.a2a.peers import Peers
+from postroom.sidecar.a2a.serving import ServingOperations
 from postroom.sidecar.agent import Agent
 from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.announcing import Announcer
@@ -50,7 +55,9 @@ class Sidecar:
     alerts: Alerts
     journal: Journal
     api: LocalApi
-    a2a: A2AServer
+    a2a: A2ADoor
+    serving: ServingOperations
+    live: Live
     announcer: Announcer
     engine: TaskEngine
     ledger: Ledger
@@ -68,8 +75,14 @@ class Sidecar:
         return handlers
 
 
-def compose(config: SidecarConfig, wire: Wire, port: int) -> Sidecar:
+def compose(config: SidecarConfig, wire: Wire, caller: NewCaller, port: int) -> Sidecar:
     """Make the sidecar of `config`; the local API will listen on `port`.
+
+    Args:
+        config: of the worker.
+        wire: the bus.
+        caller: reaches other agents over the ephemeral path.
+        port: of the local API.
 
     Raises:
         StateUnwritable: the journal cannot be opened.
@@ -90,9 +103,11 @@ def compose(config: SidecarConfig, wire: Wire, port: int) -> Sidecar:
         alerts=alerts,
     )
     ledger = Ledger(wire, own, config.run)
+    changes = Changes()
+    live = Live(caller, changes, own)
     program = ProgramExecutor(agent, directory, config.cancel_grace)
     engine = TaskEngine(
-        TaskLog(wire, ledger, worker=own, run=config.run),
+        TaskLog(wire, ledger, worker=own, run=config.run, stored=changes.stored),
         ledger,
         program,
         worker=own,
@@ -114,10 +129,11 @@ def compose(config: SidecarConfig, wire: Wire, port: int) -> Sidecar:
     outgoing = Outgoing(
         wire, alerts, own=own, secret=config.message_secret, projects=_projects(config)
     )
-    delegations = Delegations(agent, directory, outgoing, ledger, own)
-    desk = TaskDesk(engine, program, delegations, ledger)
+    delegations = Delegations(agent, directory, outgoing, ledger, changes, own)
+    desk = TaskDesk(engine, program, delegations, ledger, live)
     operations = Operations(inbox, outgoing, directory, status, desk)
-    a2a = A2AServer(operations, own, dict(config.card), port)
+    asking = AskingOperations(operations, own, own)
+    a2a = A2ADoor(asking, dict(config.card), port, Peers(operations, directory, live, own))
     return Sidecar(
         agent=agent,
         inbox=inbox,
@@ -128,6 +144,8 @@ def compose(config: SidecarConfig, wire: Wire, port: int) -> Sidecar:
         journal=journal,
         api=LocalApi(operations, whoami(config), port, a2a),
         a2a=a2a,
+        serving=ServingOperations(ledger, changes, engine, own),
+        live=live,
         announcer=Announcer(wire, own, config.card),
         engine=engine,
         ledger=ledger,

@@ -1,7 +1,7 @@
 """A small HTTP/1.1 server for one machine's own programs: JSON in, JSON out, on h11.
 
 The parser is h11's, since a parser of hostile input is no place for own code; a web framework would double the
-sidecar's memory. Only what the local API needs: no TLS, no streaming, no compression.
+sidecar's memory. Only what the local API needs: no TLS, no compression; a stream goes out as server-sent events.
 
 It listens on a loopback port, and where it is asked to, on a unix socket, too: the port is behind the wall, the
 socket can be reached from outside by who may open the folder that it is in.
@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,9 @@ MAX_HEADER_BYTES = 16 * 1024
 MAX_BODY_BYTES = 2 * MAX_ENVELOPE_BYTES
 READ_TIMEOUT = 30.0
 """Seconds for one request to arrive, for its answer to be read, and between two requests of a connection."""
+
+SILENCE = 5.0
+"""Seconds without an event after which a stream says that it is still there."""
 
 _log = get_logger(__name__)
 
@@ -71,9 +74,16 @@ class Request:
         return kind.strip().lower() == "application/json"
 
 
+@dataclass(frozen=True, slots=True)
+class Events:
+    """An answer that goes on: a server-sent event for each JSON text, until there is no more or nobody reads."""
+
+    texts: AsyncGenerator[bytes, None]
+
+
 Answer = tuple[int, Any]
 Handler = Callable[[Request], Awaitable[Answer]]
-"""Gives status and JSON value, or raises a PostroomError that becomes a problem document."""
+"""Gives status and JSON value or `Events`, or raises a PostroomError that becomes a problem document."""
 
 
 class HttpServer:
@@ -174,7 +184,11 @@ class Conversation:
                 return
             if request is None:
                 return
-            await self._respond(*await self._answer(request))
+            status, value = await self._answer(request)
+            if isinstance(value, Events):
+                await self._stream(status, value)
+            else:
+                await self._respond(status, value)
             if self._connection.our_state is not h11.DONE:
                 return
             if self._connection.their_state is not h11.DONE:
@@ -221,18 +235,51 @@ class Conversation:
         headers = [("content-type", kind), ("content-length", str(len(body)))]
         if close:
             headers.append(("connection", "close"))
-        for event in (
+        await self._send(
             h11.Response(status_code=status, headers=headers),
             h11.Data(data=body),
             h11.EndOfMessage(),
-        ):
-            self._writer.write(self._connection.send(event) or b"")
+        )
+
+    async def _stream(self, status: int, events: Events) -> None:
+        """Send events as they come; in silence a comment, and a look whether the client is still there."""
+        headers = [("content-type", "text/event-stream"), ("cache-control", "no-store")]
+        texts = events.texts
+        coming: asyncio.Task[bytes | None] | None = None
+        try:
+            await self._send(h11.Response(status_code=status, headers=headers))
+            while not self._reader.at_eof():
+                if coming is None:
+                    coming = asyncio.create_task(_next(texts))
+                await asyncio.wait({coming}, timeout=SILENCE)
+                if not coming.done():
+                    await self._send(h11.Data(data=b":\n\n"))
+                    continue
+                text, coming = coming.result(), None
+                if text is None:
+                    await self._send(h11.EndOfMessage())
+                    return
+                await self._send(h11.Data(data=b"data: " + text + b"\n\n"))
+        finally:
+            if coming is not None:
+                coming.cancel()
+                await asyncio.wait({coming})
+            await texts.aclose()
+
+    async def _send(self, *parts: h11.Event) -> None:
+        """Send, and wait until the client has read most of it."""
+        for part in parts:
+            self._writer.write(self._connection.send(part) or b"")
         try:
             async with asyncio.timeout(READ_TIMEOUT):
                 await self._writer.drain()
         except TimeoutError:
             self._writer.transport.abort()  # who does not read must not hold a connection
             raise
+
+
+async def _next(texts: AsyncGenerator[bytes, None]) -> bytes | None:
+    return await anext(texts, None)
 
 
 def _request(head: h11.Request, body: bytes, abandoned: Callable[[], bool]) -> Request:
