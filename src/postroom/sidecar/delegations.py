@@ -50,7 +50,7 @@ class Untold(PostroomError):
 
 @dataclass(slots=True)
 class _Delegation:
-    """`told`: sequence of the last news that the agent has read; `turn`: one after the other; `quiet`: see `Delegate`."""
+    """`told`: sequence of the last news that the agent has read; `turn`: one by one; `quiet`: by `Delegate`."""
 
     ref: Any = None
     quiet: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,14 +23,7 @@ def call(method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         BusDisconnected: nobody answers there.
         PostroomError: what the sidecar says.
     """
-    address = urlsplit(os.environ.get("POSTROOM_API", ""))
-    if not address.hostname or not address.port:
-        raise NotRunning(
-            "POSTROOM_API does not say where the sidecar is",
-            remedy="run this inside a worker of Postroom",
-        )
-    # Not urllib: it would go through a proxy that the environment names.
-    connection = HTTPConnection(address.hostname, address.port, timeout=TIMEOUT)
+    connection = _connection()
     try:
         headers = {"content-type": "application/json"} if body is not None else {}
         payload = None if body is None else json.dumps(body).encode()
@@ -40,6 +34,36 @@ def call(method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         raise BusDisconnected(f"the sidecar does not answer: {error}") from error
     finally:
         connection.close()
+
+
+def lines(path: str, body: dict[str, Any], headers: dict[str, str]) -> Iterator[str]:
+    """The JSON texts that answer a POST: the only one, or those of a stream as they come. Raises as `call`."""
+    connection = _connection()
+    try:
+        headers = {"content-type": "application/json", **headers}
+        connection.request("POST", path, json.dumps(body).encode(), headers)
+        response = connection.getresponse()
+        if response.headers.get_content_type() != "text/event-stream":
+            yield json.dumps(_answer(response.status, response.read()))
+            return
+        for line in response:
+            if line.startswith(b"data: "):
+                yield line.removeprefix(b"data: ").decode()
+    except (OSError, HTTPException) as error:
+        raise BusDisconnected(f"the sidecar does not answer: {error}") from error
+    finally:
+        connection.close()
+
+
+def _connection() -> HTTPConnection:
+    address = urlsplit(os.environ.get("POSTROOM_API", ""))
+    if not address.hostname or not address.port:
+        raise NotRunning(
+            "POSTROOM_API does not say where the sidecar is",
+            remedy="run this inside a worker of Postroom",
+        )
+    # Not urllib: it would go through a proxy that the environment names.
+    return HTTPConnection(address.hostname, address.port, timeout=TIMEOUT)
 
 
 def _answer(status: int, payload: bytes) -> Any:

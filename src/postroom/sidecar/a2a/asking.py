@@ -1,7 +1,8 @@
 """What the worker's own agent asks of an agent by A2A: of another one, or of itself.
 
-A task that comes in here goes the one way that all tasks go: a request to the inbox of who is to do it. So it is durable
-before it is answered, and it waits its turn. What becomes of it is what the log says (docs/architecture.md, Tasks).
+A task that comes in here goes the one way that all tasks go: a request to the inbox of who is to do it. So it is
+durable before it is answered, and it waits its turn. What becomes of it is what the log says (docs/architecture.md,
+Tasks).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The HTTP door of A2A: cards, and JSON-RPC by which A2A clients ask agents (A2A 1.0, section 9).
 
-It translates HTTP and nothing else. Who may call is decided by who listens: the port's owner checks Host and Origin, the
-socket lies in a closed folder.
+It translates HTTP and nothing else. Who may call is decided by who listens: the port's owner checks Host and Origin,
+the socket lies in a closed folder.
 """
 
 from __future__ import annotations

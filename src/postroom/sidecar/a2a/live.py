@@ -1,8 +1,8 @@
 """Another worker's task while it works: what it says itself, at once, over the ephemeral path.
 
-That is quick and proves nothing: it may be lost, and the other worker may say what it likes. So it only feeds `Changes`,
-which fills gaps from the log and takes from the log how a task ends. If nobody answers, or the other is killed in the
-middle, what the control plane tells goes on where this stopped.
+That is quick and proves nothing: it may be lost, and the other worker may say what it likes. So it only feeds
+`Changes`, which fills gaps from the log and takes from the log how a task ends. If nobody answers, or the other is
+killed in the middle, what the control plane tells goes on where this stopped.
 """
 
 from __future__ import annotations
