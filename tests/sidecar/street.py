@@ -22,11 +22,18 @@ if TYPE_CHECKING:
     from tests.sidecar.house import House
 
 
+PAGE = 6
+"""Changes in one answer: of the largest, so many fit."""
+
+
 @dataclass
 class Street:
     """The workers on one bus, as the control plane knows them and their tasks."""
 
     houses: list[House] = field(default_factory=list)
+    logs: dict[str, list[tuple[int, TaskRecord]]] = field(default_factory=dict)
+    silent: bool = False
+    """Whether nobody is told of changes."""
 
     def house(self, worker: str) -> House | None:
         """The worker's."""
@@ -43,6 +50,19 @@ class Street:
                 house.ledger.asks[task] = Ask(envelope.id, said.sender, envelope.message)
                 found.append((house, task))
         return list(dict.fromkeys(found))
+
+    async def log(self, task: str) -> list[tuple[int, TaskRecord]]:
+        """(sequence, record) of every record of a task."""
+        known = self.logs.setdefault(task, [])
+        after = known[-1][0] if known else 0
+        for house, each in self.requests():
+            if each == task:
+                subject = f"worker.{house.worker}.tasks.{task}.>"
+                replay = house.rig.admin.replay("TASKS", after=after, subjects=(subject,))
+                async for message in replay:
+                    if not known or message.sequence > known[-1][0]:  # others read, too
+                        known.append((message.sequence, TaskRecord.decode(message.payload)))
+        return known
 
     async def task(self, task: str, asker: str) -> tuple[House, StoredTask]:
         """A task that `asker` runs or asked for.
@@ -62,7 +82,7 @@ class Street:
         """Tell who asked for a task of its change, as the control plane does."""
         said = parse_task_subject(message.subject)
         house = self.house(said[0]) if said is not None else None
-        if len(self.houses) < 2 or said is None or house is None:
+        if self.silent or len(self.houses) < 2 or said is None or house is None:
             return
         record = TaskRecord.decode(message.payload)
         asker = self.house(record.requester)
@@ -105,6 +125,8 @@ async def task_answer(found: House, asker: str, verb: str, asked: dict[str, Any]
             if view[asked["role"]]["uid"] == asker and asked["other"] in ("", view[side]["uid"])
         ]
         return json.dumps({"tasks": wanted}).encode()
+    if verb == "changes":
+        return await _changes(found, asker, asked)
     try:
         house, stored = await found.street.task(str(asked.get("task", "")), asker)
         if verb == "cancel":
@@ -114,15 +136,6 @@ async def task_answer(found: House, asker: str, verb: str, asked: dict[str, Any]
         return json.dumps({"error": problem(error)}).encode()
     record = stored.record
     state = record.state
-    if verb == "changes":
-        log = await house.ledger.records(record.id)
-        changes = [
-            {"sequence": sequence, "state": each.state.value, "event": each.event}
-            for sequence, each in log
-            if sequence > asked["after"]
-        ]
-        answer = {"changes": changes, "more": False, "sequence": stored.sequence}
-        return json.dumps(answer | {"state": state.value, "task": record.task}).encode()
     answer = {
         "task": record.task,
         "sequence": stored.sequence,
@@ -135,6 +148,24 @@ async def task_answer(found: House, asker: str, verb: str, asked: dict[str, Any]
         "view": _view(house, stored),
     }
     return json.dumps(answer).encode()
+
+
+async def _changes(found: House, asker: str, asked: dict[str, Any]) -> bytes:
+    log = await found.street.log(asked["task"])
+    if not log:  # it was not taken yet
+        try:
+            _, stored = await found.street.task(asked["task"], asker)
+        except NotFound as error:
+            return json.dumps({"error": problem(error)}).encode()
+        log = [(stored.sequence, stored.record)]
+    changes = [
+        {"sequence": sequence, "state": each.state.value, "event": each.event}
+        for sequence, each in log
+        if sequence > asked["after"]
+    ]
+    sequence, record = log[-1]
+    answer = {"changes": changes[:PAGE], "more": len(changes) > PAGE, "sequence": sequence}
+    return json.dumps(answer | {"state": record.state.value, "task": record.task}).encode()
 
 
 def _view(house: House, stored: StoredTask) -> dict[str, Any]:

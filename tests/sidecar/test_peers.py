@@ -10,6 +10,7 @@ import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -29,12 +30,22 @@ from a2a.types import (
     TaskStatus,
 )
 
-from postroom.a2a.nats.frames import Request, Response, encode_request
+from postroom.a2a.nats.frames import (
+    Request,
+    Response,
+    decode_request,
+    encode_request,
+    encode_result,
+    encode_stream_frame,
+)
+from postroom.a2a.nats.jsjson import dumps
 from postroom.a2a.rpc import Code, RpcError
 from postroom.bus.nats import NatsBus
 from postroom.errors import NoResponders
 from postroom.protocol import subjects
+from postroom.protocol.tasks import TaskState as State
 from postroom.sidecar.a2a.rpc import rpc_caller
+from postroom.sidecar.a2a.serving import SEQUENCE
 from tests.sidecar.house import PATIENCE, House
 
 pytestmark = pytest.mark.anyio
@@ -156,10 +167,83 @@ async def collected(stream: AsyncGenerator[StreamResponse]) -> list[str]:
 @pytest.mark.requirement("ephemeral-streams")
 async def test_a_worker_streams_another_workers_task_each_change_once_in_order(home: House):
     async with neighbours(home) as there, running(there.writer, "writer") as writer:
+        home.street.silent = True  # so what comes is what writer says itself
         stream = there.stream("add")
         collecting = asyncio.create_task(collected(stream))
         await writer.steps(HALF, PIECE, DONE)
         assert await collecting == SHOWN
+
+
+def memory(process: asyncio.subprocess.Process) -> int:
+    """Bytes that a process has in memory."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith("VmRSS:")]
+    return int(line.split()[1]) * 1024
+
+
+@pytest.mark.requirement("ephemeral-slow-reader")
+async def test_a_reader_that_stands_still_does_not_grow_the_server_and_misses_nothing(home: House):
+    program = """
+    for line in lines():
+        if line["type"] == "task":
+            say(type="update", text="0")
+            open("go").read()
+            for number in range(1, 301):
+                say(type="artifact", id="a", text=str(number) + "x" * 100_000)
+            say(type="complete", text="done")
+    """
+    home.fifo("go")
+    async with home.sidecar(program) as process:
+        task = await home.request("write")
+        await home.task(task, State.WORKING)
+        caller = rpc_caller(home.alice.connection, home.alice.uid, home.worker)
+        request = Request("1", "SubscribeToTask", {"id": task})
+        stream = caller.stream(request, timeout=PATIENCE)
+        await anext(stream)
+        before = memory(process)
+        await asyncio.to_thread((home.folder / "go").write_text, "")
+        await home.tap.until(
+            lambda: [m for m in home.tap.of("tasks") if m.subject.endswith("completed")]
+        )
+        assert memory(process) - before < 15_000_000  # of 30 MB that were said
+        async with asyncio.timeout(PATIENCE):
+            results = [response.result async for response in stream]
+        await caller.close()
+    pieces = [each["artifactUpdate"] for each in results if "artifactUpdate" in each]
+    numbers = [int(each["artifact"]["parts"][0]["text"].rstrip("x")) for each in pieces]
+    assert numbers == list(range(1, 301))
+    assert results[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+@pytest.mark.requirement("ephemeral-no-lies")
+async def test_what_a_worker_says_live_cannot_end_a_task_or_hide_what_is_stored(home: House):
+    async with neighbours(home) as there:
+        credential = there.writer.credential
+        bus = await home.rig.connect(credential, there.writer.worker)
+        said = asyncio.Event()
+
+        async def lie(frame: Any) -> None:
+            call = decode_request(frame.data)
+            task = call.params["id"]
+            for state, sequence in (("WORKING", 10**9), ("COMPLETED", 10**9 + 1)):
+                number = {SEQUENCE: {"after": 0, "sequence": sequence}}
+                update = {"taskId": task, "contextId": task, "metadata": number}
+                update["status"] = {"state": f"TASK_STATE_{state}"}
+                result = encode_result(call.id, dumps({"statusUpdate": update}))
+                await bus.connection.publish(frame.reply, encode_stream_frame(result))
+            said.set()
+
+        await bus.connection.subscribe(subjects.rpc(there.writer.worker, "*"), cb=lie)
+        stream = there.stream("add")
+        assert shown(await anext(stream)) == "task SUBMITTED"
+        collecting = asyncio.create_task(collected(stream))
+        await said.wait()
+        await bus.close()
+        async with running(there.writer, "writer") as writer:
+            await writer.steps(HALF, PIECE, DONE)
+            rest = await collecting
+        assert rest[-3:] == SHOWN[-3:]
+        assert sum(each.startswith("COMPLETED") for each in rest) == 1
 
 
 @pytest.mark.requirement("ephemeral-offline")
