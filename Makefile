@@ -58,5 +58,5 @@ footprint: setup ## measure the base install in a throw-away environment against
 	$(BIN)/python -m tools.footprint
 
 clean: ## remove .venv and what the tools left behind
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-bench build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

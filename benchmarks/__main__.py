@@ -11,8 +11,11 @@ from pathlib import Path
 
 from benchmarks import report
 
-NAMES = ("sends", "up", "memory", "cli", "tasks")
-"""Each is the module of that name here, with a function `run(sheet, *, quick)`."""
+NAMES = ("sends", "up", "memory", "cli", "tasks", "a2a")
+"""Each is the module of that name here, with a function `run(sheet, *, quick)`.
+
+It may have `table(result)`, in place of the common table, and `plot(result)`, which gives an SVG.
+"""
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -32,9 +35,11 @@ def measure(name: str, folder: Path | None, *, quick: bool) -> None:
     sheet, before, begin = report.Sheet(), report.load(), time.monotonic()
     benchmark.run(sheet, quick=quick)
     result = report.document(name, sheet, load_before=before, load_after=report.load())
-    print(report.table(result))
+    print(getattr(benchmark, "table", report.table)(result))
     print(f"\n{name}: took {time.monotonic() - begin:.0f} s", end="")
     print(f", written to {report.write(result, folder)}\n" if folder else "\n", flush=True)
+    if folder and (plot := getattr(benchmark, "plot", None)):
+        (folder / f"{name}.svg").write_text(plot(result), encoding="utf-8")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -102,7 +102,11 @@ def write(result: dict[str, Any], folder: Path) -> Path:
     """Write `<name>.json` into `folder`; returns its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result['name']}.json"
-    path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    rows = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in result["rows"])
+    text = json.dumps({**result, "rows": []}, indent=1, ensure_ascii=False)
+    # A row a line: a result may have a thousand.
+    text = text.replace('"rows": []', f'"rows": [\n{rows}\n ]', 1)
+    path.write_text(f"{text}\n", encoding="utf-8")
     return path
 
 

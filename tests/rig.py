@@ -153,9 +153,20 @@ async def running_bus(
 
 
 @asynccontextmanager
-async def open_server(folder: Path) -> AsyncGenerator[str]:
-    """Address of a server without accounts, as a user of the library alone may run one."""
-    arguments = ("--addr", "127.0.0.1", "--port", "-1", "--jetstream", "--store_dir", folder)
+async def open_server(
+    folder: Path, *, jetstream: bool = True, port: int = -1
+) -> AsyncGenerator[str]:
+    """Address of a server without accounts, as a user of the library alone may run one.
+
+    Args:
+        folder: of this server alone.
+        jetstream: switch it on.
+        port: to listen on; -1 for a free one.
+    """
+    folder.mkdir(exist_ok=True)
+    arguments: tuple[str | Path, ...] = ("--addr", "127.0.0.1", "--port", str(port))
+    if jetstream:
+        arguments = (*arguments, "--jetstream", "--store_dir", folder)
     process = await asyncio.create_subprocess_exec(
         find_binary(),
         *arguments,

@@ -8,6 +8,7 @@ The tree says whose fault it is, so that a caller can decide without reading tex
     │   │   ├── InvalidTemplate
     │   │   ├── InvalidName
     │   │   └── MessageTooLarge
+    │   │       └── BlobTooLarge
     │   ├── NotFound
     │   │   └── UnknownRecipient
     │   ├── Conflict
@@ -22,6 +23,7 @@ The tree says whose fault it is, so that a caller can decide without reading tex
     │   └── StreamBroken
     ├── Refused                    a bound was reached: nothing was accepted, retry later
     │   ├── StreamFull
+    │   ├── BlobsFull
     │   └── LostUpdate
     └── EnvironmentFault           this machine or its surroundings: a person has to act
         ├── NotRunning
@@ -90,6 +92,12 @@ class MessageTooLarge(InvalidInput):
     """A message is over the size limit; it was not sent."""
 
     code = "message-too-large"
+
+
+class BlobTooLarge(MessageTooLarge):
+    """A blob is over the size limit; it was not stored."""
+
+    code = "blob-too-large"
 
 
 class NotFound(CallerError):
@@ -174,6 +182,12 @@ class StreamFull(Refused):
     """The stream or the recipient's inbox is full; nothing was stored and nothing was lost."""
 
     code = "stream-full"
+
+
+class BlobsFull(Refused):
+    """There is no room for more blobs; nothing was stored."""
+
+    code = "blobs-full"
 
 
 class LostUpdate(Refused):
@@ -264,6 +278,7 @@ HTTP_STATUS: dict[type[PostroomError], int] = {
     RequestTimeout: 504,
     Refused: 429,
     StreamFull: 507,
+    BlobsFull: 507,
     EnvironmentFault: 503,
 }
 """HTTP status of a problem document (RFC 9457) for each error."""
@@ -289,7 +304,8 @@ def http_status(error: PostroomError) -> int:
 def _tree(root: type[PostroomError]) -> dict[str, type[PostroomError]]:
     found = {root.code: root}
     for child in root.__subclasses__():
-        found |= _tree(child)
+        if "code" in vars(child):  # else it is the same error in somebody else's family
+            found |= _tree(child)
     return found
 
 

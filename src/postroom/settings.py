@@ -66,6 +66,10 @@ class Settings:
     stop_grace: float = 5.0
     stale_after: float = 300.0
     """Seconds after which a message that nobody took raises an alert."""
+    blob_limit: int = 64 * 1024 * 1024
+    """Bytes of the largest blob."""
+    blobs_limit: int = 2 * 1024 * 1024 * 1024
+    """Bytes of all blobs."""
 
     # Layout of the state folder.
     @property
@@ -97,6 +101,11 @@ class Settings:
     def snapshots(self) -> Path:
         """The verified copy of the projection that lets the log be shortened."""
         return self.state / "snapshots"
+
+    @property
+    def blobs(self) -> Path:
+        """Content that is too large for messages, by its hash."""
+        return self.state / "blobs"
 
     @property
     def workers(self) -> Path:

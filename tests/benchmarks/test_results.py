@@ -59,6 +59,14 @@ def test_a_sheet_is_written_as_a_result_of_the_right_shape(sheet: Sheet, tmp_pat
     assert result["rows"][0]["value"] == 2.0
 
 
+def test_a_written_result_has_a_row_a_line(sheet: Sheet, tmp_path: Path) -> None:
+    result = document("made-up", sheet, load_before=0.5, load_after=0.6)
+    text = write(result, tmp_path).read_text(encoding="utf-8")
+
+    assert json.loads(text) == result
+    assert sum('"metric"' in line for line in text.splitlines()) == len(result["rows"])
+
+
 def test_the_table_shows_each_metric_ratio_and_note(sheet: Sheet) -> None:
     shown = table(document("made-up", sheet, load_before=0.5, load_after=0.6))
 

@@ -24,6 +24,8 @@ from postroom.a2a.tasks import (
     status_update,
     text_artifact,
 )
+from postroom.blobs.folder import BlobFolder
+from postroom.blobs.office import BlobOffice
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.port import Delivery
 from postroom.control.api import build_api
@@ -67,6 +69,8 @@ from tests.mail.desk import running
 from tests.rig import Rig, running_bus
 
 KEY = "operator-key"
+LARGEST_BLOB = 1024 * 1024
+ALL_BLOBS = 4 * LARGEST_BLOB
 SECONDS = 10.0
 
 
@@ -196,6 +200,7 @@ class TaskRoom:
     api: httpx2.AsyncClient
     site: Site
     hindered: dict[str, str]
+    blobs: BlobOffice
 
     @property
     def fold(self) -> Fold:
@@ -288,7 +293,10 @@ async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
         verbs = TaskVerbs(office, database, cards.as_workers, folded, dispatch.choose)
         settings = Settings(state=folder)
         services = AgentServices(room, settings, rig.trust, pages, verbs)
-        context = _context(rig, room, cards, office, dispatch, pages)
+        store = BlobFolder(folder / "blobs", largest=LARGEST_BLOB, most=ALL_BLOBS)
+        blobs = BlobOffice(database, store, folded)
+        await blobs.open()
+        context = _context(rig, room, cards, office, dispatch, pages, blobs)
         headers = {"Authorization": f"Bearer {KEY}"}
         await services.open()
         async with running(room.fold.run()), serving(build_api(context)) as site:
@@ -306,6 +314,7 @@ async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
                     api,
                     site,
                     hindered,
+                    blobs,
                 )
             room.changes.close()
         await services.close()
@@ -341,6 +350,7 @@ def _context(
     office: TaskOffice,
     dispatch: Dispatch,
     pages: YellowPages,
+    blobs: BlobOffice,
 ) -> Context:
     announcement = Announcement(
         url="", pid=1, token="", nats_url="", nats_pid=1, started_at=0.0, version="", state=""
@@ -353,6 +363,7 @@ def _context(
         workers=cards.as_workers,
         roster=Roster(cards.as_workers, cards.presence, rig.admin, office),
         pages=pages,
+        blobs=blobs,
         card_key=rig.trust.card_key.jwk,
         announcement=lambda: announcement,
         shut_down=lambda: None,

@@ -45,6 +45,27 @@ def texts_of(holder: dict[str, Any]) -> list[str]:
     ]
 
 
+def files_of(holder: dict[str, Any]) -> list[dict[str, str]]:
+    """The parts of a Message or an Artifact that are named by a URL, as `{"url", "mediaType", "filename"}`."""
+    parts = holder.get("parts")
+    if not isinstance(parts, list):
+        return []
+    return [
+        {
+            "url": part["url"],
+            "mediaType": _word(part, "mediaType"),
+            "filename": _word(part, "filename"),
+        }
+        for part in parts
+        if isinstance(part, dict) and isinstance(part.get("url"), str)
+    ]
+
+
+def _word(part: dict[str, Any], key: str) -> str:
+    value = part.get(key)
+    return value if isinstance(value, str) else ""
+
+
 def context_of(message: dict[str, Any]) -> str:
     """The context id of a Message, "" if it has none, or one that is too long."""
     context = message.get("contextId", "")

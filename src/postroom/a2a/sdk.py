@@ -100,6 +100,9 @@ class SdkOperations:
             request = _read(call, method)
             result = await method.perform(request, self._context(call, method, request))
             return _write(call, method, result, request)
+        except RpcError as error:
+            error.plain = method.dialect is V03
+            raise
         except Exception as error:
             raise _refusal(error, call, method) from error
 
@@ -116,6 +119,9 @@ class SdkOperations:
             async with aclosing(method.perform(request, context)) as events:
                 async for event in events:
                     yield _write(call, method, event, request)
+        except RpcError as error:
+            error.plain = method.dialect is V03
+            raise
         except Exception as error:
             raise _refusal(error, call, method) from error
 
@@ -184,33 +190,23 @@ def _write(call: Call, method: _Method, result: Any, request: Any) -> bytes:
         return b"" if call.binary else b"null"
     if result is None and operation.result is types.Task:
         raise RpcError(Code.TASK_NOT_FOUND, f"Task not found: {request.id}")
-    held = _HELD.get(operation.result)
-    if held is not None:
-        field = held.get(type(result))
+    message = result
+    if not isinstance(result, operation.result):
+        field = _HELD.get(operation.result, {}).get(type(result))
         if field is None:
-            raise _unexpected(operation, result)
+            text = f"the agent answered {operation.name} with {type(result).__name__}"
+            raise RpcError(Code.INVALID_AGENT_RESPONSE, text)
         message = operation.result(**{field: result})
-    elif isinstance(result, operation.result):
-        message = result
-    else:
-        raise _unexpected(operation, result)
     if call.binary:
         return message.SerializeToString()
     return dumps(method.dialect.write_result(operation, message, request))
-
-
-def _unexpected(operation: Operation, result: Any) -> RpcError:
-    text = f"the agent answered {operation.name} with {type(result).__name__}"
-    return RpcError(Code.INVALID_AGENT_RESPONSE, text)
 
 
 def _refusal(error: Exception, call: Call, method: _Method) -> RpcError:
     """What is answered for it; what nobody foresaw is logged and not shown."""
     if isinstance(error, A2AError):
         return rpc_error(error, method.dialect)
-    if isinstance(error, RpcError):
-        refusal = error
-    elif isinstance(error, PostroomError):
+    if isinstance(error, PostroomError):
         refusal = RpcError.of(error)
     else:
         _log.error("%s failed", call.method, exc_info=error)

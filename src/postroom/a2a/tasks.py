@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterable
 from typing import Any
 
-from postroom.a2a.messages import text_message, text_of, texts_of
+from postroom.a2a.messages import files_of, text_message, text_of, texts_of
 from postroom.errors import InvalidInput
 from postroom.protocol.tasks import TaskState
 from postroom.protocol.times import format_time
@@ -118,6 +118,17 @@ def text_artifact(artifact_id: str, text: str, name: str = "") -> dict[str, Any]
     return {"artifactId": artifact_id, **named, "parts": [{"text": text}]}
 
 
+def file_artifact(
+    artifact_id: str, url: str, media_type: str, filename: str, name: str = ""
+) -> dict[str, Any]:
+    """An artifact with one part that is named by its URL; "" where the type or the file's name is not known."""
+    part = {"url": url}
+    part |= {"mediaType": media_type} if media_type else {}
+    part |= {"filename": filename} if filename else {}
+    named = {"name": name} if name else {}
+    return {"artifactId": artifact_id, **named, "parts": [part]}
+
+
 def apply(task: Task, event: Event, *, heard: Message | None = None) -> Task:
     """The snapshot after `event`; `task` stays as it was.
 
@@ -160,13 +171,17 @@ def _with_artifact(
     return kept if found else [*kept, new]
 
 
-def artifacts_of(task: Task) -> list[dict[str, str]]:
-    """The artifacts as `{"id", "name", "text"}`: their text parts joined, other parts left out."""
-    return [
-        {
-            "id": str(artifact.get("artifactId", "")),
-            "name": str(artifact.get("name", "")),
-            "text": "".join(texts_of(artifact)),
-        }
-        for artifact in task.get("artifacts", ())
-    ]
+def artifacts_of(task: Task) -> list[dict[str, Any]]:
+    """The artifacts as `{"id", "name", "text", "files"?}`: text parts joined, and parts that are named by a URL."""
+    return [_shown(artifact) for artifact in task.get("artifacts", ())]
+
+
+def _shown(artifact: dict[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "id": str(artifact.get("artifactId", "")),
+        "name": str(artifact.get("name", "")),
+        "text": "".join(texts_of(artifact)),
+    }
+    if files := files_of(artifact):
+        shown["files"] = files
+    return shown

@@ -1,4 +1,4 @@
-"""Between the SDK's protobuf types and A2A JSON: the one place that knows protobuf.
+"""Between the SDK's protobuf types and A2A JSON as tasks are stored (calls: `postroom.a2a.translation`).
 
 Everything else of Postroom holds A2A objects as JSON, as they are stored and sent.
 """
@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 from a2a import types
 from a2a.utils.proto_utils import parse_lenient
-from google.protobuf.json_format import MessageToDict, ParseError
+from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message as Proto
 
 from postroom.a2a.tasks import Event, Message, Task
+from postroom.a2a.translation.reading import UNREADABLE
 from postroom.errors import InvalidInput
 from postroom.protocol.tasks import TaskState
 
@@ -50,7 +51,7 @@ def to_update(event: Event) -> Update:
 def _parse(value: dict[str, Any], proto: _Proto) -> _Proto:
     try:
         return parse_lenient(value, proto)
-    except ParseError as error:
+    except UNREADABLE as error:
         raise InvalidInput(f"not a {type(proto).__name__} of A2A 1.0: {error}") from error
 
 

@@ -32,6 +32,7 @@ SUMMARIES = {
     "receipt": "Show how far a message has come, or wait for it.",
     "inbox": "Show the messages to you.",
     "chat": "Talk in a project or with one agent, line by line.",
+    "blob": "Store and fetch content that is too large for a message.",
     "deadletters": "See and treat messages that could not be delivered.",
     "logs": "Show what a worker printed.",
     "admin": "Repair what belongs to a post room that is down.",

@@ -64,12 +64,34 @@ class Wall(TypedDict):
     level: str
 
 
+class File(TypedDict):
+    """A part of an artifact that is named by a URL; `size` is None where it is no blob that is there."""
+
+    url: str
+    mediaType: str
+    filename: str
+    size: int | None
+
+
 class Artifact(TypedDict):
     """A result of a task, its text parts joined."""
 
     id: str
     name: str
     text: str
+    files: NotRequired[list[File]]
+
+
+class Blob(TypedDict):
+    """Content that is kept by its hash; times are seconds since the epoch."""
+
+    url: str
+    sha256: str
+    size: int
+    media_type: str
+    created_at: float
+    touched_at: float
+    named: bool
 
 
 class Task(TypedDict):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -148,13 +148,33 @@ class Transport:
 
         Raises the same errors as `call`, also while it is being read.
         """
+        headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+        with self.exchange("GET", path, silence=silence, params=params, headers=headers) as answer:
+            yield answer
+
+    @contextmanager
+    def exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        silence: float,
+        content: Iterable[bytes] | None = None,
+        params: Query | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Generator[httpx2.Response]:
+        """A call whose body and answer pass as streams, without repetition; else as `stream`."""
         timeout = httpx2.Timeout(silence, connect=CONNECT_TIMEOUT)
-        headers = self._headers() | {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         url = self._server.url + path
         with (
             self._faults(),
             self._http.stream(
-                "GET", url, params=params, headers=headers, timeout=timeout
+                method,
+                url,
+                content=content,
+                params=params,
+                headers=self._headers() | dict(headers or {}),
+                timeout=timeout,
             ) as response,
         ):
             if response.is_error:
@@ -165,6 +185,12 @@ class Transport:
     def look_up(self) -> None:
         """Find the control plane again; raises `NotRunning` if it has ended."""
         self._server = self._locate()
+
+    @staticmethod
+    def decoded(response: httpx2.Response) -> Any:
+        """The JSON value that the answer of an `exchange` is."""
+        response.read()
+        return _decode(response)
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._server.token}"}

@@ -7,7 +7,16 @@ from fastapi import Depends, FastAPI
 from postroom import __version__
 from postroom.control import problems
 from postroom.control.context import Context
-from postroom.control.routes import agents, deadletters, feeds, messages, room, tasks, workers
+from postroom.control.routes import (
+    agents,
+    blobs,
+    deadletters,
+    feeds,
+    messages,
+    room,
+    tasks,
+    workers,
+)
 
 
 def build_api(context: Context) -> FastAPI:
@@ -24,6 +33,8 @@ def build_api(context: Context) -> FastAPI:
     # The workers' own route comes first: it has other callers than `/workers/{ref}`.
     app.include_router(workers.events_router(context), prefix="/v1")
     app.include_router(agents.keys_router(context), prefix="/v1")
+    app.include_router(blobs.router(context), prefix="/v1")
+    app.include_router(blobs.operator_router(context), prefix="/v1", dependencies=only_operator)
     for part in (workers, agents, tasks, messages, feeds, deadletters, room):
         app.include_router(part.router(context), prefix="/v1", dependencies=only_operator)
     return app

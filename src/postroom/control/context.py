@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from postroom.blobs.office import BlobOffice
 from postroom.control.dispatch import Dispatch
 from postroom.control.mailroom import Mailroom
 from postroom.control.principals import Gate
@@ -32,6 +33,7 @@ class Context:
     workers: Workers
     roster: Roster
     pages: YellowPages
+    blobs: BlobOffice
     card_key: dict[str, str]
     announcement: Callable[[], Announcement]
     shut_down: Callable[[], None]

@@ -28,6 +28,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 MAX_BODY = 8 * 1024 * 1024
 """Bytes of a request's body: the files of a template (4 MiB) in base64 fit."""
 
+STREAMED = "/v1/blobs"
+"""Paths whose bodies are not held in memory; whoever takes them bounds them."""
+
 WORKER = "postroom.worker"
 """Scope key: uid of the worker whose door a request came through; absent for all others."""
 
@@ -79,6 +82,8 @@ class Front:
                     "the post room is starting", remedy="try again in a second"
                 )
                 await _answer(scope, receive, send, 503, problem(starting))
+            case str(path) if path.startswith(STREAMED):
+                await self._api(scope, receive, send)
             case _:
                 await _bounded(self._api, scope, receive, send)
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from postroom.blobs.folder import BlobFolder
+from postroom.blobs.office import BlobOffice, CaughtUp
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.supervisor import Supervisor
 from postroom.control.announcements import Announcements
@@ -107,6 +109,7 @@ class House:
         services = AgentServices(room, settings, trust, pages, verbs)
         await services.open()
         stack.push_async_callback(services.close)
+        blobs = await _open_blobs(settings, room, folded, stack)
         key = new_api_key(room.owner.uid)
 
         def context(announcement: Callable[[], Announcement]) -> Context:
@@ -118,6 +121,7 @@ class House:
                 workers=workers,
                 roster=Roster(workers, presence, room.admin, tasks),
                 pages=pages,
+                blobs=blobs,
                 card_key=trust.card_key.jwk,
                 announcement=announcement,
                 shut_down=shut_down,
@@ -198,6 +202,19 @@ async def _tasks_folded(room: Mailroom) -> None:
     for stream in ("INBOX", "TASKS"):
         last = await room.admin.last_sequence(stream)
         await room.fold.reached(stream, last, FOLD_DEADLINE)
+
+
+async def _open_blobs(
+    settings: Settings, room: Mailroom, folded: CaughtUp, stack: AsyncExitStack
+) -> BlobOffice:
+    path = settings.blobs
+    if settings.memory:
+        path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="postroom-blobs-")))
+    folder = BlobFolder(path, largest=settings.blob_limit, most=settings.blobs_limit)
+    blobs = BlobOffice(room.database, folder, folded)
+    await blobs.open()
+    room.crew.start(blobs.run(), "blobs")
+    return blobs
 
 
 def _open_gateway(

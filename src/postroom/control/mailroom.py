@@ -14,6 +14,7 @@ from typing import Any
 
 import nats
 
+from postroom.blobs import rules as blob_rules
 from postroom.bus.disk import check_space
 from postroom.bus.nats.admin import NatsAdmin, ensure_all
 from postroom.bus.nats.bus import NatsBus
@@ -50,7 +51,7 @@ from postroom.tasks.clerk import TaskClerk
 
 log = get_logger(__name__)
 
-RULES = together(projection.RULES, task_rules.RULES)
+RULES = together(projection.RULES, task_rules.RULES, blob_rules.RULES)
 """How the streams are folded, each behind those that it builds on."""
 
 OVER = mail_retention.OVER | task_retention.OVER

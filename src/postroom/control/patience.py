@@ -27,12 +27,15 @@ class ImpatientProtocol(H11Protocol):
 
     Attributes:
         deadline: seconds for a whole request; at the latest after twice as long the connection is cut.
+        least: bytes in that time by which a request that takes longer is known to go on: a large upload.
         most: open connections of one listener; the other half of the descriptors is for the post room's work.
     """
 
     deadline: ClassVar[float] = 15.0
+    least: ClassVar[int] = 64 * 1024
     most: ClassVar[int] = _half_of_descriptors()
     _timer: asyncio.TimerHandle | None = None
+    _taken: int = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Begin to count, or cut it at once."""
@@ -48,14 +51,25 @@ class ImpatientProtocol(H11Protocol):
             self._timer.cancel()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        """Count what comes."""
+        self._taken += len(data)
+        super().data_received(data)
+
     def _watch(self) -> None:
         self._seen = self.cycle, self.conn.their_state
+        self._taken = 0
         self._timer = self.loop.call_later(self.deadline, self._look)
 
     def _look(self) -> None:
         # The same request, or the same wait for one, as a whole deadline ago.
         now = self.cycle, self.conn.their_state
-        if self.conn.their_state in UNFINISHED and now == self._seen:
+        if self.conn.their_state in UNFINISHED and now == self._seen and not self._goes_on():
             self.transport.abort()
         else:
             self._watch()
+
+    def _goes_on(self) -> bool:
+        """Whether somebody takes the request's body, and it comes."""
+        taken = self.cycle is not None and not self.cycle.response_complete
+        return taken and self._taken >= self.least

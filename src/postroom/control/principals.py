@@ -39,6 +39,16 @@ class Gate:
                 "the API key is not valid", remedy="the key is in server.json of the state folder"
             )
 
+    async def caller(self, request: Request) -> str:
+        """Let the operator or a worker in; returns the worker's uid, "" for the operator.
+
+        Raises:
+            Unauthorized: no credential, or not a valid one.
+        """
+        uid = request.scope.get(WORKER, "")
+        await (self.worker(request, uid) if uid else self.operator(request))
+        return uid
+
     async def worker(self, request: Request, uid: str) -> None:
         """Let worker `uid` in, through its own door and with its own token.
 

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -18,6 +19,7 @@ from postroom.errors import (
 )
 from postroom.protocol.tasks import EXIT_CODES
 from postroom.protocol.text import one_line, printable
+from postroom.sidecar.agentblobs import file_fields
 from postroom.sidecar.localclient import call
 
 SLICE = 5.0
@@ -78,6 +80,8 @@ def add_commands(commands: Any) -> None:
             saying.add_argument("--id", default="", help="of the artifact")
             saying.add_argument("--append", action="store_true", help="a further piece of it")
             saying.add_argument("--more", action="store_true", help="further pieces follow")
+            saying.add_argument("--file", default="", metavar="F", help="a file instead of a text")
+            saying.add_argument("--type", default="", metavar="T", help="media type of the file")
 
     cancel = commands.add_parser("cancel", help="end a task that this agent asked for")
     cancel.add_argument("id", help="of the task")
@@ -133,11 +137,16 @@ def run(options: argparse.Namespace) -> int:
 def _said(options: argparse.Namespace) -> dict[str, Any]:
     if options.command in _OPTIONAL_TEXT:
         return {"text": options.text or ""}
-    body: dict[str, Any] = {"text": text_of(options.text)}
-    if options.command == "artifact":
-        body |= {"name": options.name, "id": options.id}
-        body |= {"append": options.append, "last": not options.more}
-    return body
+    if options.command != "artifact":
+        return {"text": text_of(options.text)}
+    body: dict[str, Any] = {"name": options.name, "id": options.id}
+    body |= {"append": options.append, "last": not options.more}
+    if not options.file:
+        return body | {"text": text_of(options.text)}
+    if options.text is not None:
+        raise InvalidInput("an artifact is a text or a --file, not both")
+    body["name"] = options.name or Path(options.file).name
+    return body | file_fields(options.file, options.type)
 
 
 def text_of(given: str | None) -> str:
@@ -202,11 +211,17 @@ def _look(task: str, wait: float) -> dict[str, Any]:
 def _result(view: dict[str, Any], options: argparse.Namespace) -> int:
     if options.json:
         _print(json.dumps(view))
-    elif texts := [artifact["text"] for artifact in view["artifacts"]]:
+    elif texts := [text for artifact in view["artifacts"] for text in _results(artifact)]:
         _print(printable("\n".join(texts)))
     elif view["state"] == "completed" and view["status_text"]:
         _print(printable(view["status_text"]))
     return EXIT_CODES[view["state"]]
+
+
+def _results(artifact: dict[str, Any]) -> list[str]:
+    """The text of an artifact, and the URLs of its files."""
+    urls = [file["url"] for file in artifact.get("files", ())]
+    return [artifact["text"], *urls] if artifact["text"] or not urls else urls
 
 
 def _path(task: str, word: str = "") -> str:

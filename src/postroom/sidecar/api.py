@@ -10,7 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from postroom.errors import Forbidden, InvalidInput, NotFound
+from postroom.errors import Forbidden, InvalidInput, NotFound, NotRunning
+from postroom.protocol.blobs import check_sha256, media_type_of
 from postroom.sidecar.a2a.door import A2ADoor
 from postroom.sidecar.adapters.makers import make_find, make_post, make_reply, make_seen, make_send
 from postroom.sidecar.adapters.task_makers import (
@@ -19,6 +20,7 @@ from postroom.sidecar.adapters.task_makers import (
     make_cancel_task,
     make_delegate,
 )
+from postroom.sidecar.blobs import BlobRelay
 from postroom.sidecar.httpd import Answer, Request
 from postroom.sidecar.operations import Operations
 
@@ -39,6 +41,7 @@ class LocalApi:
         me: the answer to `whoami`.
         port: that it listens on, for the Host check.
         a2a: answers what is no route of this API; None for nobody.
+        blobs: stores and fetches blobs; None where there is nobody to ask.
     """
 
     def __init__(
@@ -47,11 +50,13 @@ class LocalApi:
         me: Mapping[str, Any],
         port: int,
         a2a: A2ADoor | None = None,
+        blobs: BlobRelay | None = None,
     ) -> None:
         self._operations = operations
         self._me = dict(me)
         self._hosts = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
         self._a2a = a2a
+        self._blobs = blobs
 
     async def handle(self, request: Request) -> Answer:
         """Answer one request.
@@ -68,6 +73,8 @@ class LocalApi:
         match request.target.split("/"):
             case ["", "v1", "delegate" | "tasks" as place, *rest]:
                 return await self._tasks(request, [place, *rest])
+            case ["", "v1", "blobs", *rest]:
+                return await self._blob(request, rest)
             case ["", "v1", place]:
                 return await self._mail(request, place)
         if self._a2a is not None:
@@ -117,6 +124,17 @@ class LocalApi:
                 action = TASK_MAKERS[word](_body(request) | {"task": _named(task)})
                 await do.on_task(action)
                 return 200, {"task": task, "state": "accepted"}
+        raise _no_route(request)
+
+    async def _blob(self, request: Request, path: list[str]) -> Answer:
+        if self._blobs is None:
+            raise NotRunning("this worker has no control plane to keep blobs")
+        match request.method, path:
+            case "PUT", [] if request.content is not None:
+                media_type = media_type_of(request.headers.get("content-type", ""))
+                return 201, await self._blobs.put(request.content, media_type)
+            case "GET", [sha256]:
+                return 200, await self._blobs.get(check_sha256(sha256))
         raise _no_route(request)
 
 

@@ -24,6 +24,7 @@ from postroom.sidecar.agent import Agent
 from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.announcing import Announcer
 from postroom.sidecar.api import LocalApi
+from postroom.sidecar.blobs import BlobRelay
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig
 from postroom.sidecar.delegations import Delegations
 from postroom.sidecar.directory import Directory
@@ -75,7 +76,13 @@ class Sidecar:
         return handlers
 
 
-def compose(config: SidecarConfig, wire: Wire, caller: NewCaller, port: int) -> Sidecar:
+def compose(
+    config: SidecarConfig,
+    wire: Wire,
+    caller: NewCaller,
+    port: int,
+    blobs: BlobRelay | None = None,
+) -> Sidecar:
     """Make the sidecar of `config`; the local API will listen on `port`.
 
     Args:
@@ -83,6 +90,7 @@ def compose(config: SidecarConfig, wire: Wire, caller: NewCaller, port: int) -> 
         wire: the bus.
         caller: reaches other agents over the ephemeral path.
         port: of the local API.
+        blobs: None where no control plane can be asked for them.
 
     Raises:
         StateUnwritable: the journal cannot be opened.
@@ -142,7 +150,7 @@ def compose(config: SidecarConfig, wire: Wire, caller: NewCaller, port: int) -> 
         status=status,
         alerts=alerts,
         journal=journal,
-        api=LocalApi(operations, whoami(config), port, a2a),
+        api=LocalApi(operations, whoami(config), port, a2a, blobs),
         a2a=a2a,
         serving=ServingOperations(ledger, changes, engine, own),
         live=live,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,25 +18,32 @@ TIMEOUT = 10.0
 MAX_ANSWER_BYTES = 64 * 1024
 
 
-class ControlClient:
-    """Posts to the control plane as one worker.
+@dataclass(frozen=True, slots=True)
+class ControlAddress:
+    """Where the control plane is, and who asks.
 
-    Args:
+    Attributes:
         address: host and port to connect to.
         host: value of the Host header.
         token: the worker's bearer token.
     """
 
-    def __init__(self, address: tuple[str, int], host: str, token: str) -> None:
-        self._address = address
-        self._host = host
-        self._token = token
+    address: tuple[str, int]
+    host: str
+    token: str = field(repr=False)
 
     @classmethod
-    def direct(cls, url: str, token: str) -> ControlClient:
-        """A client that dials `url` itself, where there is no gateway."""
+    def direct(cls, url: str, token: str) -> ControlAddress:
+        """That of `url` itself, where there is no gateway."""
         parts = urlsplit(url)
         return cls((parts.hostname or "127.0.0.1", parts.port or 80), parts.netloc, token)
+
+
+class ControlClient:
+    """Posts to the control plane as one worker."""
+
+    def __init__(self, control: ControlAddress) -> None:
+        self._control = control
 
     async def post_events(
         self, uid: str, events: Sequence[dict[str, Any]], *, attempts: int = 5
@@ -62,12 +70,12 @@ class ControlClient:
             raise PeerError(f"the control plane refused the events: {status}")
 
     async def _post(self, path: str, body: bytes) -> int:
-        reader, writer = await asyncio.open_connection(*self._address)
+        reader, writer = await asyncio.open_connection(*self._control.address)
         try:
             connection = h11.Connection(h11.CLIENT)
             headers = [
-                ("host", self._host),
-                ("authorization", f"Bearer {self._token}"),
+                ("host", self._control.host),
+                ("authorization", f"Bearer {self._control.token}"),
                 ("content-type", "application/json"),
                 ("content-length", str(len(body))),
                 ("connection", "close"),

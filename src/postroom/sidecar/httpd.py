@@ -1,7 +1,8 @@
 """A small HTTP/1.1 server for one machine's own programs: JSON in, JSON out, on h11.
 
 The parser is h11's, since a parser of hostile input is no place for own code; a web framework would double the
-sidecar's memory. Only what the local API needs: no TLS, no compression; a stream goes out as server-sent events.
+sidecar's memory. Only what the local API needs: no TLS, no compression. A PUT and the answer to it, or a `Content`,
+pass as a stream: they may be larger than what a sidecar should hold. `Events` go out as server-sent events.
 
 It listens on a loopback port, and where it is asked to, on a unix socket, too: the port is behind the wall, the
 socket can be reached from outside by who may open the folder that it is in.
@@ -13,7 +14,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from urllib.parse import parse_qsl
 
 import h11
 
-from postroom.errors import InvalidInput, MessageTooLarge, PostroomError, problem
+from postroom.errors import InvalidInput, MessageTooLarge, PostroomError, RequestTimeout, problem
 from postroom.observe import get_logger
 from postroom.protocol.envelope import MAX_ENVELOPE_BYTES
 from postroom.sidecar.unixsocket import bind_unix
@@ -35,7 +36,10 @@ MAX_BODY_BYTES = 2 * MAX_ENVELOPE_BYTES
 READ_TIMEOUT = 30.0
 """Seconds for one request to arrive, for its answer to be read, and between two requests of a connection."""
 
-SILENCE = 5.0
+LINGER = 5.0
+"""Seconds in which the rest of a body that nobody wants is read: a connection closed before would lose the answer."""
+
+SILENCE = 3.0
 """Seconds without an event after which a stream says that it is still there."""
 
 _log = get_logger(__name__)
@@ -43,9 +47,10 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request that has arrived whole.
+    """A request that has arrived, but for a body that is a stream.
 
     Attributes:
+        content: the body of a PUT, as it comes; None for other methods.
         path: as it was sent, with the query.
         headers: names in lower case, the last one of a name counts.
         abandoned: tells whether the client has closed the connection, so nobody waits for the answer.
@@ -56,6 +61,7 @@ class Request:
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     abandoned: Callable[[], bool] = field(default=lambda: False, compare=False)
+    content: AsyncIterable[bytes] | None = field(default=None, compare=False)
 
     @property
     def target(self) -> str:
@@ -75,15 +81,30 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Content:
+    """A body that is sent as it comes.
+
+    Attributes:
+        headers: of the answer; a `content-length` among them.
+        pieces: the body; an error in it cuts the connection.
+        close: called in any case, at the end.
+    """
+
+    headers: tuple[tuple[str, str], ...]
+    pieces: AsyncIterable[bytes]
+    close: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
 class Events:
     """An answer that goes on: a server-sent event for each JSON text, until there is no more or nobody reads."""
 
     texts: AsyncGenerator[bytes, None]
 
 
-Answer = tuple[int, Any]
+Answer = tuple[int, Any | Content | Events]
 Handler = Callable[[Request], Awaitable[Answer]]
-"""Gives status and JSON value or `Events`, or raises a PostroomError that becomes a problem document."""
+"""Gives status and JSON value, `Content` or `Events`, or raises a PostroomError that becomes a problem document."""
 
 
 class HttpServer:
@@ -185,10 +206,14 @@ class Conversation:
             if request is None:
                 return
             status, value = await self._answer(request)
-            if isinstance(value, Events):
-                await self._stream(status, value)
+            if isinstance(value, Content):
+                await self._pass_on(status, value)
+            elif isinstance(value, Events):
+                await self._tell(status, value)
             else:
                 await self._respond(status, value)
+            if self._connection.their_state is h11.SEND_BODY:
+                await self._linger()
             if self._connection.our_state is not h11.DONE:
                 return
             if self._connection.their_state is not h11.DONE:
@@ -214,6 +239,8 @@ class Conversation:
                 await self._read()
             elif isinstance(event, h11.Request):
                 head = event
+                if head.method == b"PUT":
+                    return _request(head, b"", self._reader.at_eof, self._pieces())
             elif isinstance(event, h11.Data):
                 body += event.data
                 if len(body) > MAX_BODY_BYTES:
@@ -222,6 +249,28 @@ class Conversation:
                 return _request(head, bytes(body), self._reader.at_eof)
             else:
                 return None
+
+    async def _pieces(self) -> AsyncGenerator[bytes]:
+        """The rest of the request.
+
+        Raises:
+            InvalidInput: the client broke off.
+            RequestTimeout: nothing more comes.
+        """
+        while True:
+            try:
+                event = self._connection.next_event()
+                if event is h11.NEED_DATA:
+                    async with asyncio.timeout(READ_TIMEOUT):
+                        await self._read()
+                elif isinstance(event, h11.Data):
+                    yield bytes(event.data)
+                else:
+                    return
+            except TimeoutError as error:
+                raise RequestTimeout("the upload does not go on") from error
+            except (OSError, h11.RemoteProtocolError) as error:
+                raise InvalidInput("the upload broke off") from error
 
     async def _read(self) -> None:
         if self._connection.they_are_waiting_for_100_continue:
@@ -235,22 +284,38 @@ class Conversation:
         headers = [("content-type", kind), ("content-length", str(len(body)))]
         if close:
             headers.append(("connection", "close"))
-        await self._send(
+        for event in (
             h11.Response(status_code=status, headers=headers),
             h11.Data(data=body),
             h11.EndOfMessage(),
-        )
+        ):
+            self._writer.write(self._connection.send(event) or b"")
+        await self._drain()
 
-    async def _stream(self, status: int, events: Events) -> None:
+    async def _pass_on(self, status: int, content: Content) -> None:
+        try:
+            head = h11.Response(status_code=status, headers=list(content.headers))
+            self._writer.write(self._connection.send(head) or b"")
+            async for data in content.pieces:
+                self._writer.write(self._connection.send(h11.Data(data=data)) or b"")
+                await self._drain()
+            self._writer.write(self._connection.send(h11.EndOfMessage()) or b"")
+            await self._drain()
+        except PostroomError as error:
+            self._writer.transport.abort()  # so that what came is not taken for the whole
+            raise ConnectionAbortedError(str(error)) from error
+        finally:
+            content.close()
+
+    async def _tell(self, status: int, events: Events) -> None:
         """Send events as they come; in silence a comment, and a look whether the client is still there."""
         headers = [("content-type", "text/event-stream"), ("cache-control", "no-store")]
-        texts = events.texts
         coming: asyncio.Task[bytes | None] | None = None
         try:
             await self._send(h11.Response(status_code=status, headers=headers))
             while not self._reader.at_eof():
                 if coming is None:
-                    coming = asyncio.create_task(_next(texts))
+                    coming = asyncio.create_task(_next(events.texts))
                 await asyncio.wait({coming}, timeout=SILENCE)
                 if not coming.done():
                     await self._send(h11.Data(data=b":\n\n"))
@@ -264,12 +329,13 @@ class Conversation:
             if coming is not None:
                 coming.cancel()
                 await asyncio.wait({coming})
-            await texts.aclose()
+            await events.texts.aclose()
 
-    async def _send(self, *parts: h11.Event) -> None:
-        """Send, and wait until the client has read most of it."""
-        for part in parts:
-            self._writer.write(self._connection.send(part) or b"")
+    async def _send(self, part: h11.Event) -> None:
+        self._writer.write(self._connection.send(part) or b"")
+        await self._drain()
+
+    async def _drain(self) -> None:
         try:
             async with asyncio.timeout(READ_TIMEOUT):
                 await self._writer.drain()
@@ -277,15 +343,27 @@ class Conversation:
             self._writer.transport.abort()  # who does not read must not hold a connection
             raise
 
+    async def _linger(self) -> None:
+        with contextlib.suppress(TimeoutError, OSError):
+            self._writer.write_eof()
+            async with asyncio.timeout(LINGER):
+                while await self._reader.read(64 * 1024):
+                    pass
+
 
 async def _next(texts: AsyncGenerator[bytes, None]) -> bytes | None:
     return await anext(texts, None)
 
 
-def _request(head: h11.Request, body: bytes, abandoned: Callable[[], bool]) -> Request:
+def _request(
+    head: h11.Request,
+    body: bytes,
+    abandoned: Callable[[], bool],
+    content: AsyncIterable[bytes] | None = None,
+) -> Request:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
     method, path = head.method.decode("ascii"), head.target.decode("ascii", errors="replace")
-    return Request(method, path, headers, body, abandoned)
+    return Request(method, path, headers, body, abandoned, content)
 
 
 def _problem(error: PostroomError) -> tuple[int, Any]:

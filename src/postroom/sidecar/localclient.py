@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from postroom.errors import BusDisconnected, NotRunning, ProtocolViolation, from_problem
 
 TIMEOUT = 90.0
 """Seconds for an answer; the sidecar itself gives up sooner."""
+
+CHUNK = 64 * 1024
+"""Bytes that are read or sent at a time."""
 
 
 def call(method: str, path: str, body: dict[str, Any] | None = None) -> Any:
@@ -23,24 +27,44 @@ def call(method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         BusDisconnected: nobody answers there.
         PostroomError: what the sidecar says.
     """
-    connection = _connection()
-    try:
-        headers = {"content-type": "application/json"} if body is not None else {}
-        payload = None if body is None else json.dumps(body).encode()
+    headers = {"content-type": "application/json"} if body is not None else {}
+    payload = None if body is None else json.dumps(body).encode()
+    with _connected() as connection:
         connection.request(method, path, payload, headers)
         response = connection.getresponse()
         return _answer(response.status, response.read())
-    except (OSError, HTTPException) as error:
-        raise BusDisconnected(f"the sidecar does not answer: {error}") from error
-    finally:
-        connection.close()
+
+
+def upload(content: BinaryIO, media_type: str) -> dict[str, Any]:
+    """Store a content as a blob, piece by piece; the sidecar's answer. Raises as `call`."""
+    with _connected() as connection:
+        try:
+            connection.request("PUT", "/v1/blobs", content, {"content-type": media_type})
+        except OSError:
+            # Refused in the midst of it: the reason has come, if it came before the connection was cut.
+            if connection.sock is None:
+                raise
+        response = connection.getresponse()
+        return _answer(response.status, response.read())
+
+
+def download(sha256: str) -> Iterator[bytes]:
+    """The content of a blob as it comes. Raises as `call`, also in the midst of it."""
+    with _connected() as connection:
+        connection.request("GET", f"/v1/blobs/{sha256}")
+        response = connection.getresponse()
+        if response.status >= 400:
+            _answer(response.status, response.read())
+        while data := response.read(CHUNK):
+            yield data
+        if response.length:
+            raise BusDisconnected("the content broke off")
 
 
 def lines(path: str, body: dict[str, Any], headers: dict[str, str]) -> Iterator[str]:
     """The JSON texts that answer a POST: the only one, or those of a stream as they come. Raises as `call`."""
-    connection = _connection()
-    try:
-        headers = {"content-type": "application/json", **headers}
+    headers = {"content-type": "application/json", **headers}
+    with _connected() as connection:
         connection.request("POST", path, json.dumps(body).encode(), headers)
         response = connection.getresponse()
         if response.headers.get_content_type() != "text/event-stream":
@@ -49,13 +73,10 @@ def lines(path: str, body: dict[str, Any], headers: dict[str, str]) -> Iterator[
         for line in response:
             if line.startswith(b"data: "):
                 yield line.removeprefix(b"data: ").decode()
-    except (OSError, HTTPException) as error:
-        raise BusDisconnected(f"the sidecar does not answer: {error}") from error
-    finally:
-        connection.close()
 
 
-def _connection() -> HTTPConnection:
+@contextmanager
+def _connected() -> Generator[HTTPConnection]:
     address = urlsplit(os.environ.get("POSTROOM_API", ""))
     if not address.hostname or not address.port:
         raise NotRunning(
@@ -63,7 +84,14 @@ def _connection() -> HTTPConnection:
             remedy="run this inside a worker of Postroom",
         )
     # Not urllib: it would go through a proxy that the environment names.
-    return HTTPConnection(address.hostname, address.port, timeout=TIMEOUT)
+    host, port = address.hostname, address.port
+    connection = HTTPConnection(host, port, timeout=TIMEOUT, blocksize=CHUNK)
+    try:
+        yield connection
+    except (OSError, HTTPException) as error:
+        raise BusDisconnected(f"the sidecar does not answer: {error}") from error
+    finally:
+        connection.close()
 
 
 def _answer(status: int, payload: bytes) -> Any:

@@ -25,9 +25,10 @@ from postroom.observe import get_logger, to_stderr
 from postroom.protocol.preface import Preface
 from postroom.protocol.presence import WorkerState
 from postroom.sidecar.a2a.rpc import rpc_caller, rpc_server
+from postroom.sidecar.blobs import BlobRelay
 from postroom.sidecar.compose import Sidecar, compose
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig, load
-from postroom.sidecar.control_client import ControlClient
+from postroom.sidecar.control_client import ControlAddress, ControlClient
 from postroom.sidecar.door import Door
 from postroom.sidecar.hardening import harden
 from postroom.sidecar.httpd import HttpServer
@@ -73,12 +74,15 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         async with AsyncExitStack() as stack:
-            nats_url, control = await self._doors(stack)
+            nats_url, address = await self._doors(stack)
+            # The uplink: card, inbox, status, tasks, blobs. Events and control are for who asked for them.
+            control = ControlClient(address) if address and self._config.interactive else None
             bus = await self._connect(nats_url)
             stack.push_async_callback(bus.close)
             server = HttpServer()
             caller = partial(rpc_caller, bus.connection, bus.uid)
-            sidecar = compose(self._config, bus, caller, server.port)
+            blobs = BlobRelay(address) if address else None
+            sidecar = compose(self._config, bus, caller, server.port, blobs)
             stack.callback(sidecar.journal.close)
             sidecar.status.sandbox = self._wall.level
             if self._wall.breached:
@@ -91,21 +95,18 @@ class Worker:
             await self._live(sidecar, bus, control)
         return 0
 
-    async def _doors(self, stack: AsyncExitStack) -> tuple[str, ControlClient | None]:
-        """Where the bus is and, for events, the control plane: through the gateway or directly."""
+    async def _doors(self, stack: AsyncExitStack) -> tuple[str, ControlAddress | None]:
+        """Where the bus and the control plane are: through the gateway or directly."""
         config = self._config
         if not config.gateway_socket:
-            url = config.control_url if config.interactive else ""
-            return config.nats_url, ControlClient.direct(url, config.token) if url else None
+            url = config.control_url
+            return config.nats_url, ControlAddress.direct(url, config.token) if url else None
         nats = Door(config.gateway_socket, Preface("nats", config.token))
         await stack.enter_async_context(nats)
-        if not config.interactive:
-            # The uplink alone: card, inbox, status, tasks. Events and control are for who asked for them.
-            return f"nats://127.0.0.1:{nats.port}", None
         http = Door(config.gateway_socket, Preface("http", config.token))
         await stack.enter_async_context(http)
         host = urlsplit(config.control_url).netloc or GATEWAY_HOST
-        control = ControlClient(("127.0.0.1", http.port), host, config.token)
+        control = ControlAddress(("127.0.0.1", http.port), host, config.token)
         return f"nats://127.0.0.1:{nats.port}", control
 
     async def _connect(self, url: str) -> NatsBus:

@@ -9,7 +9,7 @@ from typing import Any
 
 from postroom.a2a.engine import TaskEngine
 from postroom.a2a.execution import Execution
-from postroom.a2a.tasks import text_artifact
+from postroom.a2a.tasks import file_artifact, text_artifact
 from postroom.errors import InvalidInput, MessageTooLarge, PostroomError
 from postroom.protocol.tasks import TaskState
 from postroom.protocol.text import one_line
@@ -178,7 +178,7 @@ class Operations:
         """
         execution = self._engine.execution(action.task)
         if isinstance(action, Artifact):
-            artifact = text_artifact(action.id or action.name or "result", action.text, action.name)
+            artifact = _artifact(action)
             try:
                 await execution.result(artifact, append=action.append, last=action.last)
             except MessageTooLarge:
@@ -352,6 +352,13 @@ class Operations:
         current = self._inbox.current()
         derivation = current.derivation if current else self._program.derivation()
         return derivation.key(kind, recipient, text) if derivation else random_key()
+
+
+def _artifact(action: Artifact) -> dict[str, Any]:
+    named = action.id or action.name or "result"
+    if not action.url:
+        return text_artifact(named, action.text, action.name)
+    return file_artifact(named, action.url, action.media_type, action.filename, action.name)
 
 
 def _receipt(action: Send | Reply | Post, sent: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION = "0002"
+REVISION = "0003"
 """The migration that makes exactly these tables (a test compares them)."""
 
 metadata = MetaData(
@@ -87,6 +87,27 @@ api_keys = Table(
     Column("sha256", Text, nullable=False, unique=True),
     Column("created_at", Float, nullable=False),
     Column("revoked_at", Float),
+)
+
+# ── blobs: what was uploaded, and who may read it; what the log adds to that is added once and stays ─────────
+
+blobs = Table(
+    "blobs",
+    metadata,
+    Column("sha256", Text, primary_key=True),
+    Column("size", Integer, nullable=False),
+    Column("media_type", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("touched_at", Float, nullable=False),  # uploaded last
+    Column("named", Boolean, nullable=False),  # in a message or a task
+    Index("ix_blobs_unnamed", "touched_at", sqlite_where=text("named = 0")),
+)
+
+blob_readers = Table(
+    "blob_readers",
+    metadata,
+    Column("sha256", Text, ForeignKey("blobs.sha256", ondelete="CASCADE"), primary_key=True),
+    Column("uid", Text, primary_key=True),  # "" for every agent
 )
 
 # ── the projection: folded from the log ─────────────────────────────────────────────────────────────────────

@@ -19,6 +19,7 @@ from postroom.folding.changes import Change
 from postroom.folding.fold import Order
 from postroom.folding.rules import Rule
 from postroom.protocol import subjects
+from postroom.protocol.blobs import PREFIX
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import UID
 from postroom.protocol.tasks import (
@@ -137,8 +138,9 @@ def fold_record(connection: Connection, record: Message) -> list[Change]:
     return [_change(row)]
 
 
-def _is_first(record: Message) -> bool:
-    return record.metadata.get(EXPECTED) == "0"
+def _builds(record: Message) -> bool:
+    # What names a blob passes on what its worker may read by a message to it.
+    return record.metadata.get(EXPECTED) == "0" or PREFIX.encode() in record.payload
 
 
 def _is_of(change: TaskRecord, row: TaskRow, state: TaskState) -> bool:
@@ -180,6 +182,6 @@ def _change(row: TaskHead) -> Change:
 RULES: dict[str, tuple[Rule, ...]] = {"INBOX": (fold_request,), "TASKS": (fold_record,)}
 """The streams of tasks, and how they are folded."""
 
-ORDER = {"TASKS": Order(("INBOX",), builds=_is_first)}
+ORDER = {"TASKS": Order(("INBOX",), builds=_builds)}
 """A request was stored before the first record of its task. A later record follows one that is folded, or counts for
-nothing."""
+nothing; if it names a blob, it comes after the messages before it, too."""

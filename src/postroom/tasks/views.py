@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from postroom.a2a.tasks import answer_in, artifacts_of, status_text
+from postroom.protocol.blobs import MAX_NAMED, PREFIX
 from postroom.protocol.tasks import TaskState
 from postroom.protocol.text import one_line
+from postroom.store import blobs
 from postroom.store import tasks as store
 from postroom.store.database import Connection
 from postroom.store.parties import Party, parties
@@ -36,7 +38,7 @@ class TaskView:
         detail: how it stands, on one line.
         text: what was asked for.
         status_text: what the worker said with the present state.
-        artifacts: `{"id", "name", "text"}` each; None where they are left out.
+        artifacts: `{"id", "name", "text", "files"?}` each; None where they are left out.
         timed_out: it was waited for in vain.
     """
 
@@ -56,7 +58,7 @@ class TaskView:
     created_at: float
     updated_at: float
     status_text: str
-    artifacts: Sequence[Mapping[str, str]] | None = None
+    artifacts: Sequence[Mapping[str, Any]] | None = None
     timed_out: bool = False
 
     def as_json(self) -> dict[str, Any]:
@@ -155,7 +157,18 @@ def whole(connection: Connection, row: TaskRow, hindrance: Hindrance) -> TaskVie
     detail = _detail(row, known, _ahead(connection, [row]), hindrance)
     task = json.loads(row.snapshot)
     view = _view(row, known, detail)
-    return replace(view, status_text=status_text(task), artifacts=artifacts_of(task))
+    artifacts = artifacts_of(task)
+    _add_sizes(connection, artifacts)
+    return replace(view, status_text=status_text(task), artifacts=artifacts)
+
+
+def _add_sizes(connection: Connection, artifacts: list[dict[str, Any]]) -> None:
+    """Say of each file how many bytes it has, None where that is not known."""
+    files = [file for artifact in artifacts for file in artifact.get("files", ())]
+    hashes = {file["url"].removeprefix(PREFIX) for file in files[:MAX_NAMED]}
+    known = blobs.sizes(connection, hashes)
+    for file in files:
+        file["size"] = known.get(file["url"].removeprefix(PREFIX))
 
 
 def events(rows: Sequence[TaskEventRow], task: TaskRow) -> list[TaskEvent]:
@@ -238,4 +251,5 @@ def _artifact(update: dict[str, Any]) -> tuple[str, Piece | None]:
         return "", None
     (shown,) = artifacts_of({"artifacts": [artifact]})
     append, last = update.get("append") is True, update.get("lastChunk") is True
-    return shown["text"], Piece(shown["id"], shown["name"], append, last)
+    said = shown["text"] or " ".join(file["url"] for file in shown.get("files", ()))
+    return said, Piece(shown["id"], shown["name"], append, last)

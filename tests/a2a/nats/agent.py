@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import nats
 from nats.aio.client import Client
 
+from postroom.a2a.nats.calling import FLOW, CoreCaller, new_id
+from postroom.a2a.nats.frames import Request, Response
+from postroom.a2a.nats.headers import Flow
 from postroom.a2a.nats.jsjson import dumps
+from postroom.a2a.nats.serving import CoreServer
 from postroom.a2a.operations import Call
 from postroom.a2a.rpc import Code, RpcError
+from tests.rig import open_server
+
+SUBJECT = "a2a.agent.plain.rpc"
+TIMEOUT = 20.0
 
 
 class PlainAgent:
@@ -94,8 +105,52 @@ class PlainAgent:
             self.closed.set()
 
 
+@dataclass
+class Scene:
+    """A served agent and a caller of it, each on a connection of its own, over a plain nats-server."""
+
+    url: str
+    agent: PlainAgent
+    server: CoreServer
+    caller: CoreCaller
+    serving: Client
+    calling: Client
+
+    def ask(self, method: str, params: Any = None, **options: Any) -> Request:
+        """A request with a new id."""
+        return Request(new_id(), method, params, **options)
+
+    async def call(self, method: str, params: Any = None, **options: Any) -> Response:
+        """Its answer."""
+        return await self.caller.call(self.ask(method, params, **options), timeout=TIMEOUT)
+
+    def stream(self, method: str, params: Any = None) -> AsyncGenerator[Response, None]:
+        """Its stream."""
+        return self.caller.stream(self.ask(method, params), timeout=TIMEOUT)
+
+
 @asynccontextmanager
-async def connected(url: str, **options: object) -> AsyncIterator[Client]:
+async def scene(
+    folder: Path, *, jetstream: bool = False, flow: Flow = FLOW, idle: float = 0.0, **options: Any
+) -> AsyncGenerator[Scene]:
+    """A scene; JetStream is off, since nothing here needs it."""
+    agent = PlainAgent()
+    async with (
+        open_server(folder, jetstream=jetstream) as url,
+        connected(url) as serving,
+        connected(url) as calling,
+        CoreServer(serving, SUBJECT, agent, **options) as server,
+    ):
+        caller = CoreCaller(calling, SUBJECT, flow=flow, idle=idle)
+        try:
+            yield Scene(url, agent, server, caller, serving, calling)
+        finally:
+            agent.release.set()
+            await caller.close()
+
+
+@asynccontextmanager
+async def connected(url: str, **options: object) -> AsyncGenerator[Client]:
     """A connection of nats-py."""
     client = await nats.connect(url, **options)
     try:

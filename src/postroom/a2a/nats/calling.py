@@ -5,6 +5,7 @@ Nothing here knows a type of A2A: requests and responses are frames, whose param
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import secrets
 from collections.abc import AsyncGenerator
@@ -12,7 +13,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from postroom.a2a.nats import flow as flows
-from postroom.a2a.nats.connection import NO_RESPONDERS, Connection, status_of
+from postroom.a2a.nats.connection import NO_RESPONDERS, Connection, Frame, status_of
 from postroom.a2a.nats.frames import COMPLETE, Request, Response, decode_response, encode_request
 from postroom.a2a.nats.headers import DEADLINE, STREAM, Flow
 from postroom.a2a.nats.mailbox import FrameQueue, Mailbox
@@ -27,6 +28,10 @@ from postroom.errors import (
 FLOW = Flow(window=32, beat=10.0)
 """What a caller takes of a stream unless it is told otherwise."""
 
+LINGER = 60.0
+"""Seconds for which the first frame of a stream is waited for whose reader is gone."""
+
+_ENDINGS: set[asyncio.Task[None]] = set()
 _STEM = secrets.token_hex(8)
 _COUNT = itertools.count(1)
 
@@ -121,15 +126,15 @@ class CoreCaller:
 
     async def stream(self, request: Request, *, timeout: float) -> AsyncGenerator[Response, None]:
         """As `Caller.stream`."""
-        mailbox, frames = self._mailbox, FrameQueue()
+        mailbox = self._mailbox
         reading = flows.Reading(request.id, self.subject, self._flow, self._idle)
         payload = encode_request(request)
         await mailbox.open()
-        reply = mailbox.token(frames.put)
+        inlet = _Inlet(mailbox)
         try:
             headers = _headers(request, self._flow)
-            await mailbox.send(self.subject, payload, reply=reply, headers=headers)
-            frame = await frames.get(timeout)
+            await mailbox.send(self.subject, payload, reply=inlet.reply, headers=headers)
+            frame = await inlet.frames.get(timeout)
             while True:
                 response = reading.read(frame)
                 if response is not None:
@@ -139,19 +144,56 @@ class CoreCaller:
                 if sequence := reading.due():
                     await mailbox.send(reading.back, flows.ack(sequence))
                 try:
-                    frame = await frames.get(reading.idle)
+                    frame = await inlet.frames.get(reading.idle)
                 except RequestTimeout as error:
                     raise StreamBroken(f"nothing came for {reading.idle:g} s") from error
         finally:
-            mailbox.forget(reply)
-            if reading.back and not reading.over:
-                with suppress(PostroomError):  # the server finds out by itself, later
-                    await mailbox.send(reading.back, flows.END)
+            await inlet.close(over=reading.over)
 
     async def close(self) -> None:
         """As `Caller.close`."""
         if self._owned:
             await self._mailbox.close()
+
+
+class _Inlet:
+    """Where the frames of one stream arrive; a server that does not know yet that its reader is gone is told.
+
+    Attributes:
+        frames: that arrived.
+        reply: subject of the frames.
+    """
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        self.frames = FrameQueue()
+        self.reply = mailbox.token(self._arrived)
+        self._mailbox = mailbox
+        self._back = ""
+        self._gone = False
+
+    def _arrived(self, frame: Frame) -> None:
+        self._back = self._back or frame.reply
+        if not self._gone:
+            self.frames.put(frame)
+        elif self._back:
+            self._mailbox.forget(self.reply)
+            ending = asyncio.create_task(self._end())
+            _ENDINGS.add(ending)
+            ending.add_done_callback(_ENDINGS.discard)
+
+    async def close(self, *, over: bool) -> None:
+        """Take no more frames; unless the stream is over, tell the server as soon as it has said where."""
+        self._gone = True
+        if over or self._back:
+            self._mailbox.forget(self.reply)
+        else:
+            asyncio.get_running_loop().call_later(LINGER, self._mailbox.forget, self.reply)
+        if self._back and not over:
+            await self._end()
+
+    async def _end(self) -> None:
+        with suppress(PostroomError):  # the server finds out by itself, later
+            await self._mailbox.send(self._back, flows.END)
 
 
 def reply_prefix(subject: str, sender: str) -> str:

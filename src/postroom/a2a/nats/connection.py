@@ -96,6 +96,28 @@ class Connection(Protocol):
         ...
 
 
+async def settle(connection: Connection) -> None:
+    """Return when the server has worked through everything that was sent, subscriptions above all.
+
+    nats-py writes the PING of a flush past what its flusher has not written yet. When the PONG is there, that is
+    written too, so the second PING comes behind it.
+    """
+    await connection.flush()
+    await connection.flush()
+
+
+async def leave(connection: Connection, subscription: Subscription) -> None:
+    """End a subscription without losing what the server sent before it knew.
+
+    nats-py's own `drain` flushes past its UNSUB (see `settle`), so a message may come that finds nobody any more.
+    """
+    unsubscribe = getattr(connection, "_send_unsubscribe", None)
+    if unsubscribe is not None:
+        await unsubscribe(getattr(subscription, "_id"))  # noqa: B009 (it has no public name)
+        await settle(connection)
+    await subscription.drain()
+
+
 def status_of(frame: Frame) -> str:
     """The status that the server sent in place of a message ("503": nobody listens), "" for any other frame.
 

@@ -8,12 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from nats import errors as nats_errors
+
 from postroom.a2a.nats.connection import NO_RESPONDERS, Frame, status_of
 from postroom.a2a.nats.flow import END, acknowledged
 from postroom.a2a.nats.headers import BEAT, SEQUENCE, Flow
 from postroom.a2a.nats.mailbox import Mailbox
 from postroom.a2a.rpc import Code, RpcError
-from postroom.errors import MessageTooLarge
+from postroom.errors import BusDisconnected, MessageTooLarge
+
+BURST = 64
+"""Frames that are published at a time to a client without a window."""
 
 MIN_BEAT = 0.5
 """Seconds; a client that asks for faster beats gets these."""
@@ -82,6 +87,17 @@ class Outlet:
             await self._publish(frame, self._back)
         except MessageTooLarge as error:
             raise too_large(error) from error
+        if not window and self._sequence % BURST == 0:
+            await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        """Wait for the NATS server, since the client does not say how far it is; its 503 comes before this returns."""
+        connection = self._mailbox.connection
+        try:
+            if connection.is_connected:
+                await connection.flush()
+        except (nats_errors.Error, OSError) as error:
+            raise BusDisconnected(f"the NATS connection takes nothing: {error}") from error
 
     async def send_last(self, frame: bytes) -> None:
         """Publish an error or the end, whether or not the client has room.

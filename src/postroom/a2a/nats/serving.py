@@ -11,11 +11,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Self, TypedDict
 
 from nats import errors as nats_errors
 
-from postroom.a2a.nats.connection import Connection, Frame, Subscription
+from postroom.a2a.nats.connection import Connection, Frame, Subscription, leave, settle
 from postroom.a2a.nats.frames import BadRequest, Request, decode_request, encode_error
 from postroom.a2a.nats.headers import STREAM, Flow, deadline_of
 from postroom.a2a.nats.mailbox import Mailbox, NewInbox
@@ -61,6 +61,18 @@ class ServerStatistics:
     refused: int
     ignored: int
     lost: int
+
+
+class CoreOptions(TypedDict, total=False):
+    """The options of `CoreServer`, for what builds on it."""
+
+    queue: str | None
+    concurrency: int
+    spare: int
+    admit: Callable[[Frame], str | None]
+    drain: float
+    stall: float
+    inbox: NewInbox | None
 
 
 class CoreServer:
@@ -120,7 +132,7 @@ class CoreServer:
             self._subscription = await self._connection.subscribe(
                 self.subject, queue=self.queue, cb=self._arrived
             )
-            await self._connection.flush()
+            await settle(self._connection)
         except (nats_errors.Error, OSError) as error:
             raise BusDisconnected(f"{self.subject} cannot be subscribed: {error}") from error
         return self
@@ -204,14 +216,14 @@ class CoreServer:
         await self._mailbox.close()
         if self._connection.is_connected:
             with suppress(nats_errors.Error, OSError):
-                await self._connection.flush()
+                await settle(self._connection)
 
     async def _leave(self, subscription: Subscription) -> None:
         """Unsubscribe; what the NATS server has sent already is still taken."""
         try:
             if self._connection.is_connected:
                 async with asyncio.timeout(self._drain):
-                    await subscription.drain()
+                    await leave(self._connection, subscription)
             elif not self._connection.is_closed:
                 await subscription.unsubscribe()
         except (nats_errors.Error, OSError, TimeoutError) as error:

@@ -6,22 +6,47 @@ What 0.3 has no place for is left out: tenants, device code flows, PKCE, and int
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from a2a import types
-from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.json_format import MessageToDict, ParseDict
 
 from postroom.a2a.rpc import Code, RpcError
-from postroom.a2a.translation.reading import Malformed, Record, each, mapping, record, text, texts
+from postroom.a2a.translation.reading import (
+    UNREADABLE,
+    Malformed,
+    Record,
+    listed,
+    mapping,
+    reason,
+    record,
+    text,
+    texts,
+)
 
 DEFAULT_TRANSPORT = "JSONRPC"
 """Of a card that names none."""
 
-DEFAULT_VERSION = "0.3"
+DEFAULT_VERSION = "0.3.0"
 """Of a card that names none."""
 
+_VERSION = "0.3"
+
 _PLAIN = ("name", "description", "version", "documentationUrl", "iconUrl", "provider")
-_FLOWS = ("authorizationCode", "clientCredentials", "implicit", "password")
+_FLOWS = {
+    "authorizationCode": ("authorizationUrl", "tokenUrl"),
+    "clientCredentials": ("tokenUrl",),
+    "implicit": ("authorizationUrl",),
+    "password": ("tokenUrl",),
+}
+_REQUIRED: dict[str, Record] = {
+    "apiKeySecurityScheme": {"name": ""},
+    "httpAuthSecurityScheme": {"scheme": ""},
+    "openIdConnectSecurityScheme": {"openIdConnectUrl": ""},
+}
+"""Members that 0.3 has also where they are empty."""
+
 
 _SCHEMES = {
     "apiKey": "apiKeySecurityScheme",
@@ -54,7 +79,7 @@ def write_card(card: types.AgentCard) -> Record:
     written = {
         "name": card.name,
         "description": card.description,
-        "protocolVersion": first.get("protocolVersion") or DEFAULT_VERSION,
+        "protocolVersion": first.get("protocolVersion") or _VERSION,
         "version": card.version,
         "url": first.get("url", ""),
         "preferredTransport": first.get("protocolBinding", ""),
@@ -98,19 +123,21 @@ def _schemes(schemes: Record) -> Record:
 
 def _scheme(scheme: Record) -> Record:
     ((name, said),) = scheme.items()
-    written = {"type": _TYPES[name], **said}
+    written = {"type": _TYPES[name], **_REQUIRED.get(name, {}), **said}
     if name == "apiKeySecurityScheme":
         written["in"] = written.pop("location", "")
     elif name == "oauth2SecurityScheme":
         flows = said.get("flows", {})
-        written["flows"] = {each: _flow(flows[each]) for each in _FLOWS if each in flows}
+        written["flows"] = {
+            each: {**dict.fromkeys(urls, ""), "scopes": {}, **_without(flows[each], "pkceRequired")}
+            for each, urls in _FLOWS.items()
+            if each in flows
+        }
     return written
 
 
-def _flow(flow: Record) -> Record:
-    return {
-        name: value for name, value in ({"scopes": {}} | flow).items() if name != "pkceRequired"
-    }
+def _without(said: Record, member: str) -> Record:
+    return {name: said[name] for name in said if name != member}
 
 
 def _requirements(holder: Record) -> list[Record] | None:
@@ -143,6 +170,7 @@ def read_card(value: Any) -> types.AgentCard:
     """
     said = record(value, "it")
     capabilities = {**record(said.get("capabilities") or {}, "capabilities")}
+    capabilities["extensions"] = listed(capabilities, "extensions", _without_empty("params"))
     extended = said.get("supportsAuthenticatedExtendedCard")
     if extended is not None:
         capabilities["extendedAgentCard"] = extended
@@ -152,20 +180,30 @@ def read_card(value: Any) -> types.AgentCard:
         "protocolVersion": text(said, "protocolVersion") or DEFAULT_VERSION,
     }
     schemes = mapping(said, "securitySchemes", _read_scheme)
-    card = {name: said[name] for name in _PLAIN if said.get(name) is not None} | {
-        "supportedInterfaces": [first, *each(said, "additionalInterfaces", _read_interface)],
+    card = {name: said[name] for name in _PLAIN if said.get(name)} | {
+        "supportedInterfaces": [first, *listed(said, "additionalInterfaces", _read_interface)],
         "capabilities": capabilities,
         "securitySchemes": {name: scheme for name, scheme in schemes.items() if scheme},
-        "securityRequirements": each(said, "security", _read_requirement),
+        "securityRequirements": listed(said, "security", _read_requirement),
         "defaultInputModes": texts(said, "defaultInputModes"),
         "defaultOutputModes": texts(said, "defaultOutputModes"),
-        "skills": each(said, "skills", _read_skill),
-        "signatures": each(said, "signatures", record),
+        "skills": listed(said, "skills", _read_skill),
+        "signatures": listed(said, "signatures", _without_empty("header")),
     }
     try:
         return ParseDict(card, types.AgentCard(), ignore_unknown_fields=True)
-    except (ParseError, ValueError, RecursionError) as error:
-        raise Malformed("the card", f"cannot be taken: {error}") from error
+    except UNREADABLE as error:
+        raise Malformed("the card", f"cannot be taken: {reason(error)}") from error
+
+
+def _without_empty(name: str) -> Callable[[Any], Record]:
+    """A reader of an object whose member `name` counts as absent if it is empty."""
+
+    def read(value: Any) -> Record:
+        said = record(value)
+        return said if said.get(name) else _without(said, name)
+
+    return read
 
 
 def _read_interface(value: Any) -> Record:
@@ -173,7 +211,7 @@ def _read_interface(value: Any) -> Record:
     return {
         "url": text(said, "url"),
         "protocolBinding": text(said, "transport"),
-        "protocolVersion": DEFAULT_VERSION,
+        "protocolVersion": _VERSION,
     }
 
 
@@ -200,4 +238,4 @@ def _read_requirement(value: Any) -> Record:
 
 def _read_skill(value: Any) -> Record:
     said = record(value)
-    return {**said, "securityRequirements": each(said, "security", _read_requirement)}
+    return {**said, "securityRequirements": listed(said, "security", _read_requirement)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from a2a.utils.error_handlers import build_error_details
@@ -21,7 +22,7 @@ def rpc_error(error: A2AError, dialect: Dialect) -> RpcError:
     """What a peer is answered. In 1.0 an object as `data` is the metadata of an ErrorInfo, as the SDK writes it."""
     code = _code_of(error)
     said = RpcError(_NAMED.get(code, code), str(error))
-    data: Any = error.data
+    data = _json(error.data)
     if dialect.version == "0.3":
         said.plain = True
         said.data = data
@@ -30,12 +31,20 @@ def rpc_error(error: A2AError, dialect: Dialect) -> RpcError:
     elif not isinstance(data, dict):
         said.data = data
     elif type(error) in JSON_RPC_ERROR_CODE_MAP:
-        said.data = build_error_details(error)
+        said.data = _json(build_error_details(error))
     else:
         reason = said.code.name if isinstance(said.code, Code) else "UNKNOWN_ERROR"
         info = {"@type": ERROR_INFO, "reason": reason, "domain": DOMAIN, "metadata": data}
         said.data = [info]
     return said
+
+
+def _json(data: Any) -> Any:
+    """An agent's own data as JSON; what is none is told as text, so that it cannot spoil the answer."""
+    try:
+        return json.loads(json.dumps(data, default=str, skipkeys=True))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _code_of(error: A2AError) -> int:

@@ -18,10 +18,9 @@ from google.protobuf.json_format import MessageToDict
 from postroom.a2a.translation.reading import (
     Malformed,
     Record,
-    count,
-    each,
     flag,
     free,
+    listed,
     record,
     struct,
     text,
@@ -174,15 +173,15 @@ def write_message(message: types.Message) -> Record:
 def read_message(value: Any) -> types.Message:
     """A message."""
     said = record(value)
-    role = said.get("role")
-    if role is not None and role not in _ROLES:
+    role = text(said, "role")
+    if role and role not in _ROLES:
         raise Malformed("role", "has to be 'user' or 'agent'")
     message = types.Message(
         message_id=text(said, "messageId"),
         context_id=text(said, "contextId"),
         task_id=text(said, "taskId"),
         role=_ROLES.get(role) if role else None,
-        parts=each(said, "parts", read_part),
+        parts=listed(said, "parts", read_part),
         extensions=texts(said, "extensions"),
         reference_task_ids=texts(said, "referenceTaskIds"),
     )
@@ -240,7 +239,7 @@ def read_artifact(value: Any) -> types.Artifact:
         artifact_id=text(said, "artifactId"),
         name=text(said, "name"),
         description=text(said, "description"),
-        parts=each(said, "parts", read_part),
+        parts=listed(said, "parts", read_part),
         extensions=texts(said, "extensions"),
     )
     struct(said, "metadata", artifact.metadata)
@@ -271,8 +270,8 @@ def read_task(value: Any) -> types.Task:
         id=text(said, "id"),
         context_id=text(said, "contextId"),
         status=within(said, "status", read_status),
-        artifacts=each(said, "artifacts", read_artifact),
-        history=each(said, "history", read_message),
+        artifacts=listed(said, "artifacts", read_artifact),
+        history=listed(said, "history", read_message),
     )
     struct(said, "metadata", task.metadata)
     return task
@@ -335,78 +334,3 @@ def read_artifact_update(value: Any) -> types.TaskArtifactUpdateEvent:
     )
     struct(said, "metadata", update.metadata)
     return update
-
-
-# ── push notifications and configuration ─────────────────────────────────────────────────────────────
-
-
-def write_push_config(config: types.TaskPushNotificationConfig) -> Record:
-    """Where and how to push, without the task that it is about."""
-    written: Record = {"url": config.url}
-    if config.token:
-        written["token"] = config.token
-    if config.id:
-        written["id"] = config.id
-    if config.HasField("authentication"):
-        scheme, credentials = config.authentication.scheme, config.authentication.credentials
-        authentication: Record = {"schemes": [scheme] if scheme else []}
-        if credentials:
-            authentication["credentials"] = credentials
-        written["authentication"] = authentication
-    return written
-
-
-def read_push_config(said: Record) -> types.TaskPushNotificationConfig:
-    """Where and how to push. Of several authentication schemes 1.0 keeps the first."""
-    return types.TaskPushNotificationConfig(
-        id=text(said, "id"),
-        url=text(said, "url"),
-        token=text(said, "token"),
-        authentication=within(said, "authentication", _read_authentication),
-    )
-
-
-def _read_authentication(said: Record) -> types.AuthenticationInfo:
-    schemes = texts(said, "schemes")
-    return types.AuthenticationInfo(
-        scheme=schemes[0] if schemes else "", credentials=text(said, "credentials")
-    )
-
-
-def write_task_push_config(config: types.TaskPushNotificationConfig) -> Record:
-    """Where and how to push, and the task that it is about."""
-    return {"taskId": config.task_id, "pushNotificationConfig": write_push_config(config)}
-
-
-def read_task_push_config(value: Any) -> types.TaskPushNotificationConfig:
-    """Where and how to push, and the task that it is about."""
-    said = record(value)
-    config = within(said, "pushNotificationConfig", read_push_config)
-    if config is None:
-        raise Malformed("pushNotificationConfig", "is required")
-    config.task_id = text(said, "taskId")
-    return config
-
-
-def write_configuration(configuration: types.SendMessageConfiguration) -> Record:
-    """How to answer a message."""
-    written: Record = {}
-    if configuration.accepted_output_modes:
-        written["acceptedOutputModes"] = list(configuration.accepted_output_modes)
-    if configuration.HasField("history_length"):
-        written["historyLength"] = configuration.history_length
-    if configuration.HasField("task_push_notification_config"):
-        push = configuration.task_push_notification_config
-        written["pushNotificationConfig"] = write_push_config(push)
-    written["blocking"] = not configuration.return_immediately
-    return written
-
-
-def read_configuration(said: Record) -> types.SendMessageConfiguration:
-    """How to answer a message; a history of length 0 is the whole one in 0.3."""
-    return types.SendMessageConfiguration(
-        accepted_output_modes=texts(said, "acceptedOutputModes"),
-        task_push_notification_config=within(said, "pushNotificationConfig", read_push_config),
-        history_length=count(said, "historyLength") or None,
-        return_immediately=flag(said, "blocking") is False,
-    )

@@ -10,7 +10,17 @@ from google.protobuf.json_format import ParseDict, ParseError
 Record = dict[str, Any]
 _T = TypeVar("_T")
 
+UNREADABLE = (ParseError, ValueError, RecursionError, SystemError)
+"""What protobuf's reader raises for JSON that it cannot take."""
+
 _INT32 = 2**31
+
+
+def reason(error: Exception) -> str:
+    """What is wrong, by one of the `UNREADABLE`."""
+    if isinstance(error, SystemError):  # so protobuf takes a name that is no Unicode
+        return "the name of a member holds half of a character"
+    return str(error)
 
 
 class Malformed(Exception):
@@ -90,7 +100,7 @@ def count(holder: Record, name: str) -> int | None:
     return value
 
 
-def each(holder: Record, name: str, read: Callable[[Any], _T]) -> list[_T]:
+def listed(holder: Record, name: str, read: Callable[[Any], _T]) -> list[_T]:
     """What `read` makes of each value of a list; empty where there is none."""
     values = holder.get(name)
     if values is None:
@@ -108,7 +118,7 @@ def each(holder: Record, name: str, read: Callable[[Any], _T]) -> list[_T]:
 
 def texts(holder: Record, name: str) -> list[str]:
     """A list of texts."""
-    return each(holder, name, _text)
+    return listed(holder, name, _text)
 
 
 def _text(value: Any) -> str:
@@ -155,5 +165,5 @@ def free(value: Any, name: str, into: Any) -> None:
     """Put any JSON into `into`, a Struct or a Value."""
     try:
         ParseDict(value, into)
-    except (ParseError, ValueError, RecursionError) as error:
-        raise Malformed(name, f"cannot be taken: {error}") from error
+    except UNREADABLE as error:
+        raise Malformed(name, f"cannot be taken: {reason(error)}") from error

@@ -14,7 +14,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message as Proto
 
 from postroom.a2a.rpc import Code, RpcError
-from postroom.a2a.translation import cards03, objects03
+from postroom.a2a.translation import cards03, configs03, objects03
 from postroom.a2a.translation.operations import Operation
 from postroom.a2a.translation.reading import (
     Malformed,
@@ -94,7 +94,7 @@ class Dialect03:
 def _write_send(request: types.SendMessageRequest) -> Record:
     written: Record = {"message": objects03.write_message(request.message)}
     if request.HasField("configuration"):
-        written["configuration"] = objects03.write_configuration(request.configuration)
+        written["configuration"] = configs03.write_configuration(request.configuration)
     if request.HasField("metadata"):
         written["metadata"] = MessageToDict(request.metadata)
     return written
@@ -107,7 +107,7 @@ def _read_send(said: Record) -> types.SendMessageRequest:
     if not message.message_id:
         raise Malformed("message.messageId", "is required")
     request = types.SendMessageRequest(
-        message=message, configuration=within(said, "configuration", objects03.read_configuration)
+        message=message, configuration=within(said, "configuration", configs03.read_configuration)
     )
     struct(said, "metadata", request.metadata)
     return request
@@ -138,7 +138,7 @@ def _read_cancel(said: Record) -> types.CancelTaskRequest:
 
 def _read_set_push(said: Record) -> types.TaskPushNotificationConfig:
     needed(said, "taskId")
-    return objects03.read_task_push_config(said)
+    return configs03.read_task_push_config(said)
 
 
 def _write_push_id(
@@ -155,7 +155,7 @@ _WRITE_PARAMS: dict[type[Proto], Callable[[Any], Record | None]] = {
     types.GetTaskRequest: _write_get,
     types.CancelTaskRequest: _write_cancel,
     types.SubscribeToTaskRequest: lambda request: {"id": request.id},
-    types.TaskPushNotificationConfig: objects03.write_task_push_config,
+    types.TaskPushNotificationConfig: configs03.write_task_push_config,
     types.GetTaskPushNotificationConfigRequest: _write_push_id,
     types.ListTaskPushNotificationConfigsRequest: lambda request: {"id": request.task_id},
     types.DeleteTaskPushNotificationConfigRequest: _write_push_id,
@@ -239,13 +239,13 @@ def _read_event(value: Any) -> types.StreamResponse:
 
 
 def _write_configs(found: types.ListTaskPushNotificationConfigsResponse) -> list[Record]:
-    return [objects03.write_task_push_config(config) for config in found.configs]
+    return [configs03.write_task_push_config(config) for config in found.configs]
 
 
 def _read_configs(value: Any) -> types.ListTaskPushNotificationConfigsResponse:
     if not isinstance(value, list):
         raise Malformed("it", "has to be a list")
-    configs = [objects03.read_task_push_config(each) for each in value]
+    configs = [configs03.read_task_push_config(each) for each in value]
     return types.ListTaskPushNotificationConfigsResponse(configs=configs)
 
 
@@ -254,14 +254,14 @@ def _read_task(value: Any) -> types.Task:
 
 
 def _read_push(value: Any) -> types.TaskPushNotificationConfig:
-    return objects03.read_task_push_config(record(value, "it"))
+    return configs03.read_task_push_config(record(value, "it"))
 
 
 _WRITE_RESULT: dict[type[Proto], Callable[[Any], Any]] = {
     types.SendMessageResponse: _write_one,
     types.StreamResponse: _write_one,
     types.Task: objects03.write_task,
-    types.TaskPushNotificationConfig: objects03.write_task_push_config,
+    types.TaskPushNotificationConfig: configs03.write_task_push_config,
     types.ListTaskPushNotificationConfigsResponse: _write_configs,
     types.AgentCard: cards03.write_card,
 }

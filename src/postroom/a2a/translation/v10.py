@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from a2a import types
-from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message import Message as Proto
 
 from postroom.a2a.rpc import Code, RpcError
 from postroom.a2a.translation.operations import Operation
+from postroom.a2a.translation.reading import UNREADABLE, reason
 from postroom.errors import ProtocolViolation
 
 
@@ -38,8 +39,8 @@ class Dialect10:
             raise RpcError(Code.INVALID_PARAMS, "'params' has to be an object")
         try:
             return ParseDict(value, operation.request(), ignore_unknown_fields=True)
-        except (ParseError, ValueError, RecursionError) as error:
-            raise RpcError(Code.INVALID_PARAMS, f"'params': {error}") from error
+        except UNREADABLE as error:
+            raise RpcError(Code.INVALID_PARAMS, f"'params': {reason(error)}") from error
 
     def write_result(
         self,
@@ -70,8 +71,8 @@ class Dialect10:
             raise ProtocolViolation(f"the result of {operation.name} is no object")
         try:
             message = ParseDict(value, operation.result(), ignore_unknown_fields=True)
-        except (ParseError, ValueError, RecursionError) as error:
-            raise ProtocolViolation(f"the result of {operation.name}: {error}") from error
+        except UNREADABLE as error:
+            raise ProtocolViolation(f"the result of {operation.name}: {reason(error)}") from error
         for holder, oneof in _HOLDERS:
             if isinstance(message, holder) and message.WhichOneof(oneof) is None:
                 raise ProtocolViolation(f"the result of {operation.name} holds nothing")

@@ -12,7 +12,16 @@ from postroom.cli.content import text_argument
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import address, block, clock, print_json, print_table
 from postroom.cli.tasks.following import follow, timeout_option
-from postroom.cli.tasks.lines import HEAD, Updates, answer_hint, colour_of, is_question, row, short
+from postroom.cli.tasks.lines import (
+    HEAD,
+    Updates,
+    answer_hint,
+    colour_of,
+    file_lines,
+    is_question,
+    row,
+    short,
+)
 from postroom.cli.waiting import said_if_slow
 from postroom.errors import RequestTimeout
 from postroom.protocol.tasks import TaskState
@@ -186,6 +195,9 @@ def _print(task: Task, events: list[TaskEvent], now: float) -> None:
         click.echo(updates.line(event))
     for artifact in task.get("artifacts", []):
         click.echo(f"artifact {one_line(artifact['name'] or artifact['id'], 60)}:")
-        click.echo(block("    | ", artifact["text"]))
+        if artifact["text"] or not artifact.get("files"):
+            click.echo(block("    | ", artifact["text"]))
+        for line in file_lines(artifact):
+            click.echo(f"    {line}")
     if is_question(task["state"]):
         click.echo(f"answer it: {answer_hint(task['id'])}")

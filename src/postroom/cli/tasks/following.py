@@ -13,7 +13,7 @@ import click
 
 from postroom.cli.options import Decorated
 from postroom.cli.output import block
-from postroom.cli.tasks.lines import Updates, answer_hint, colour_of, is_question, short
+from postroom.cli.tasks.lines import Updates, answer_hint, colour_of, file_lines, is_question, short
 from postroom.errors import RequestTimeout
 from postroom.protocol.tasks import EXIT_CODES, TaskState
 from postroom.protocol.text import one_line, printable
@@ -139,7 +139,13 @@ class _Terminal:
             if len(results) > 1:
                 name = one_line(artifact["name"] or artifact["id"], 60)
                 click.echo(f"artifact {name} ({number} of {len(results)}):", err=True)
-            click.echo(printable(artifact["text"]).rstrip("\n"))
+            files = artifact.get("files", [])
+            if artifact["text"] or not files:
+                click.echo(printable(artifact["text"]).rstrip("\n"))
+            for file in files:
+                click.echo(one_line(file["url"]))
+            for line in file_lines(artifact):
+                click.echo(line, err=True)
 
 
 def _as_result(text: str) -> list[Artifact]:

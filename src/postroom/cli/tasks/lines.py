@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
 
 from postroom.cli.output import Cell, address, ago, block, clock
+from postroom.protocol.blobs import PREFIX, SHA256
 from postroom.protocol.tasks import INTERRUPTED, TaskState
 from postroom.protocol.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.records import Task, TaskEvent
+    from postroom.client.records import Artifact, Task, TaskEvent
 
 SHORT = 8
 """Digits of a task's id that people are shown; the server finds the one that is meant."""
@@ -55,6 +57,32 @@ def accepted_line(task: Task) -> str:
 def answer_hint(task_id: str) -> str:
     """The command that answers a task's question."""
     return f"postroom task answer {short(task_id)} TEXT"
+
+
+def size_of(size: int | None) -> str:
+    """`4.8 MB` for a number of bytes; `unknown size` for None."""
+    if size is None:
+        return "unknown size"
+    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size} bytes"
+
+
+def file_lines(artifact: Artifact) -> list[str]:
+    """For each file of an artifact its name, type and size, and the command that fetches it."""
+    lines = []
+    for file in artifact.get("files", []):
+        # An agent chose the name: it must neither leave this folder nor be taken for an option or a hidden file.
+        name = one_line(file["filename"].replace("/", "_"), 100).lstrip("-.") or "artifact"
+        kind = f", {one_line(file['mediaType'], 60)}" if file["mediaType"] else ""
+        url = one_line(file["url"], 100)
+        lines.append(f"{name} ({size_of(file['size'])}{kind})")
+        if SHA256.fullmatch(url.removeprefix(PREFIX)):
+            lines.append(f"    get it: postroom blob get {url} -o {shlex.quote(name)}")
+        else:
+            lines.append(f"    at {url}")
+    return lines
 
 
 def row(task: Task, now: float) -> list[Cell]:

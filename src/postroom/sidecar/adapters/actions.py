@@ -140,6 +140,8 @@ class Artifact:
         id: of the artifact, "" for the one that `name` names, or a new one.
         append: it comes behind what the artifact holds; else it takes its place.
         last: nothing more comes of it.
+        url: of the blob that is the piece, "" where `text` is.
+        media_type, filename: of the blob, "" where they are not known.
     """
 
     task: str
@@ -148,6 +150,9 @@ class Artifact:
     id: str = ""
     append: bool = False
     last: bool = True
+    url: str = ""
+    media_type: str = ""
+    filename: str = ""
     ref: Any = field(default=None, hash=False)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from postroom.errors import InvalidInput
+from postroom.protocol.blobs import sha256_of
 from postroom.protocol.priority import MAX_REASON
 from postroom.sidecar.adapters.actions import (
     AnswerTask,
@@ -39,13 +40,21 @@ def _make_progress(record: Mapping[str, Any]) -> Progress:
 
 
 def _make_artifact(record: Mapping[str, Any]) -> Artifact:
+    url = text_field(record, "url", "")
+    if url:
+        sha256_of(url)
+        if text_field(record, "text", ""):
+            raise InvalidInput("an artifact has a 'text' or a 'url', not both")
     return Artifact(
         task=task_field(record, ""),
-        text=text_field(record, "text"),
+        text="" if url else text_field(record, "text"),
         name=name_field(record, "name"),
         id=name_field(record, "id"),
         append=flag_field(record, "append"),
         last=flag_field(record, "last", default=True),
+        url=url,
+        media_type=name_field(record, "mediaType"),
+        filename=name_field(record, "filename"),
         ref=ref_field(record),
     )
 

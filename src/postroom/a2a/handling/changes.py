@@ -1,0 +1,95 @@
+"""What an agent's event makes of its task (A2A 1.0, section 4.1): plain functions that change the task in place."""
+
+from __future__ import annotations
+
+from a2a.types import (
+    Message,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
+from a2a.utils.errors import InvalidAgentResponseError
+
+Event = Message | Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+
+TERMINAL = frozenset(
+    {
+        TaskState.TASK_STATE_COMPLETED,
+        TaskState.TASK_STATE_CANCELED,
+        TaskState.TASK_STATE_FAILED,
+        TaskState.TASK_STATE_REJECTED,
+    }
+)
+INTERRUPTED = frozenset({TaskState.TASK_STATE_AUTH_REQUIRED, TaskState.TASK_STATE_INPUT_REQUIRED})
+SETTLED = TERMINAL | INTERRUPTED
+"""States in which nothing happens before the client does something, or nothing at all any more."""
+
+
+def begun(task_id: str, context_id: str, message: Message | None) -> Task:
+    """A task whose agent has not said anything of it yet."""
+    task = Task(id=task_id, context_id=context_id)
+    task.status.state = TaskState.TASK_STATE_SUBMITTED
+    if message is not None:
+        task.history.append(message)
+    return task
+
+
+def copied(task: Task) -> Task:
+    """A task of the receiver's own."""
+    copy = Task()
+    copy.CopyFrom(task)
+    return copy
+
+
+def say(task: Task, message: Message) -> None:
+    """Put what the user said into the history, once; the status message before it goes there first."""
+    if any(said.message_id == message.message_id for said in task.history):
+        return
+    status = task.status
+    if status.HasField("message"):
+        task.history.append(status.message)
+        status.ClearField("message")
+    task.history.append(message)
+
+
+def put_status(task: Task, event: TaskStatusUpdateEvent) -> None:
+    """Set the status; the message of the one before goes into the history."""
+    if task.status.HasField("message"):
+        task.history.append(task.status.message)
+    if event.HasField("metadata"):
+        task.metadata.MergeFrom(event.metadata)
+    task.status.CopyFrom(event.status)
+
+
+def put_artifact(task: Task, event: TaskArtifactUpdateEvent) -> None:
+    """Add an artifact, replace it, or append parts to it.
+
+    Raises:
+        InvalidAgentResponseError: parts for an artifact that the task does not have.
+    """
+    new = event.artifact
+    known = next((each for each in task.artifacts if each.artifact_id == new.artifact_id), None)
+    if known is None:
+        if event.append:
+            raise InvalidAgentResponseError(
+                f"append=True for nonexistent artifact_id={new.artifact_id!r} in task {task.id!r}. "
+                "The artifact must be created (append=False) before appending parts to it."
+            )
+        task.artifacts.append(new)
+    elif event.append:
+        known.parts.extend(new.parts)
+        if new.HasField("metadata"):
+            known.metadata.MergeFrom(new.metadata)
+    else:
+        known.CopyFrom(new)
+
+
+def status_of(task: Task, state: TaskState, *, keep: bool = False) -> TaskStatusUpdateEvent:
+    """An update to `state`, now; with the message of the present status if that is to stay."""
+    status = TaskStatus(state=state)
+    if keep and task.status.HasField("message"):
+        status.message.CopyFrom(task.status.message)
+    status.timestamp.GetCurrentTime()
+    return TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=status)

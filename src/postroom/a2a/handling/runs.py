@@ -1,0 +1,89 @@
+"""The tasks of an agent that are under way in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from a2a.types import Message
+from a2a.utils.errors import InternalError
+
+from postroom.a2a.handling.run import GRACE, Host, Run
+from postroom.observe import get_logger
+
+if TYPE_CHECKING:
+    from a2a.server.agent_execution import AgentExecutor
+    from a2a.server.context import ServerCallContext
+    from a2a.server.tasks.push_notification_sender import PushNotificationSender
+    from a2a.server.tasks.task_store import TaskStore
+
+_log = get_logger(__name__)
+
+
+class Runs:
+    """At most one run for each task, and what they share.
+
+    Args:
+        executor: of the agent.
+        store: of its tasks.
+        push: who is told of each change, if anybody.
+        idle: seconds after which a task that waits for an answer is forgotten here; None for never.
+    """
+
+    def __init__(
+        self,
+        executor: AgentExecutor,
+        store: TaskStore,
+        push: PushNotificationSender | None,
+        idle: float | None,
+    ) -> None:
+        # Whoever has an executor has loaded this already; to import the handler alone it would be dear.
+        from a2a.server.agent_execution.context import RequestContext
+
+        self.request_context = RequestContext
+        self._host = Host(executor, store, push, idle, RequestContext, self._discard)
+        self._runs: dict[str, Run] = {}
+        self._closed = False
+
+    def __len__(self) -> int:
+        """How many tasks are under way, wait for an answer, or are watched."""
+        return len(self._runs)
+
+    def get(self, task_id: str) -> Run | None:
+        """The run that takes requests for a task."""
+        run = self._runs.get(task_id)
+        return None if run is None or run.finished else run
+
+    def open(
+        self,
+        task_id: str,
+        context_id: str,
+        context: ServerCallContext,
+        first: Message | None = None,
+    ) -> Run:
+        """A run for a task that has none.
+
+        Raises:
+            InternalError: the handler is closed.
+        """
+        if self._closed:
+            raise InternalError("the agent is closing")
+        run = self._runs[task_id] = Run(self._host, task_id, context_id, context, first)
+        return run
+
+    def _discard(self, run: Run) -> None:
+        """Forget a run; another may have taken its place."""
+        if self._runs.get(run.id) is run:
+            del self._runs[run.id]
+
+    async def aclose(self) -> None:
+        """Take nothing more, cancel the executors, end all streams; their tasks stay as they are."""
+        self._closed = True
+        workers = [run.stop() for run in tuple(self._runs.values())]
+        running = [worker for worker in workers if worker is not None]
+        if running:
+            _, late = await asyncio.wait(running, timeout=GRACE)
+            for worker in late:
+                _log.error("task %s: its agent does not end", worker.get_name())
+        for run in tuple(self._runs.values()):
+            run.close()

@@ -1,0 +1,119 @@
+"""The binding in the SDK's `ClientFactory`: after `register`, a card with a NATS interface gives a client as any."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from a2a import types
+from a2a.client import ClientConfig, ClientFactory
+from a2a.utils.constants import TransportProtocol
+
+from postroom.a2a.nats import labels
+from postroom.a2a.nats.calling import Caller, CoreCaller, reply_prefix
+from postroom.a2a.nats.mailbox import Mailbox
+from postroom.a2a.nats.subjects import SENDER_TOKEN, subject_of
+from postroom.a2a.nats.transport import TIMEOUT, NatsA2ATransport
+from postroom.a2a.translation import V03, V10
+from postroom.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from postroom.a2a.nats.connection import Connection
+
+
+def register(
+    factory: ClientFactory | ClientConfig,
+    connection: Connection,
+    *,
+    sender: str = "",
+    timeout: float = TIMEOUT,
+    cancel_abandoned: bool = False,
+    compatible: bool = False,
+    durable: Callable[[str], Caller] | None = None,
+) -> ClientFactory:
+    """Teach a client factory every form of this binding, over `connection`.
+
+    Clients share one subscription for their answers, which ends with the connection; closing a client leaves the
+    connection open.
+
+    Args:
+        factory: to teach, or the configuration to make one with; its list of bindings gets ours at its end.
+        connection: open; of nats-py, or anything like it.
+        sender: token of this caller, for agents whose card has the extension `urn:postroom:a2a:sender-token:1`.
+        timeout: seconds for an answer, and for the first sign of a stream.
+        cancel_abandoned: cancel the task of a streamed message whose reader stops before its end.
+        compatible: take from a URL also what is no subject to publish to, as the wire `a2a-nats/1` does.
+        durable: makes the caller of a request subject; None for `DurableCaller` with its defaults.
+
+    Returns:
+        The factory.
+    """
+    config = factory if isinstance(factory, ClientConfig) else factory._config  # noqa: SLF001 (it has no other door)
+    offered = config.supported_protocol_bindings
+    if not offered:  # empty means the SDK's default, which naming ours must not take away
+        offered.append(TransportProtocol.JSONRPC)
+    offered.extend(label for label in labels.ALL if label not in offered)
+    if isinstance(factory, ClientConfig):
+        factory = ClientFactory(config)
+    mailboxes: dict[str, Mailbox] = {}
+
+    def core(card: types.AgentCard, subject: str) -> Caller:
+        own = _sender(card, sender)
+        prefix = reply_prefix(subject, own)
+        mailbox = mailboxes.get(prefix)
+        if mailbox is None:
+            mailbox = mailboxes[prefix] = Mailbox(connection, prefix=prefix)
+        return CoreCaller(connection, subject, mailbox=mailbox, sender=own)
+
+    def stored(_: types.AgentCard, subject: str) -> Caller:
+        if durable is not None:
+            return durable(subject)
+        # Loaded when it is wanted: most clients are either the one kind or the other.
+        module = importlib.import_module("postroom.a2a.nats.durable")
+        return module.DurableCaller(connection, subject)
+
+    for label in labels.ALL:
+        make = core if label in {labels.CORE, labels.CORE_BINARY} else stored
+
+        def produce(
+            card: types.AgentCard,
+            url: str,
+            _: ClientConfig,
+            *,
+            label: str = label,
+            make: Callable[[types.AgentCard, str], Caller] = make,
+        ) -> NatsA2ATransport:
+            binary = label in {labels.CORE_BINARY, labels.DURABLE_BINARY}
+            legacy = not binary and _is_legacy(card, label, url)
+            return NatsA2ATransport(
+                make(card, subject_of(url, compatible=compatible)),
+                card,
+                dialect=V03 if legacy else V10,
+                binary=binary,
+                timeout=timeout,
+                cancel_abandoned=cancel_abandoned,
+            )
+
+        factory.register(label, produce)
+    return factory
+
+
+def _is_legacy(card: types.AgentCard, label: str, url: str) -> bool:
+    """Whether the interface is of 0.3 only; one that states no version is taken to be of the present one."""
+    versions = {
+        interface.protocol_version
+        for interface in card.supported_interfaces
+        if interface.protocol_binding == label and interface.url == url
+    }
+    return bool(versions) and all(version.startswith("0.") for version in versions)
+
+
+def _sender(card: types.AgentCard, sender: str) -> str:
+    """The token to append for this card, "" for none."""
+    for extension in card.capabilities.extensions:
+        if extension.uri == SENDER_TOKEN:
+            if extension.required and not sender:
+                raise InvalidInput(f"{card.name!r} takes calls only of a caller that names itself")
+            return sender
+    return ""

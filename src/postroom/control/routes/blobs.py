@@ -1,0 +1,140 @@
+"""Blobs: upload, fetch, and for the operator list and remove. Bodies pass as streams, in bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import Annotated, Any, BinaryIO
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.requests import ClientDisconnect
+
+from postroom.blobs.office import pieces
+from postroom.control.context import Context
+from postroom.control.front import Receive, Scope, Send
+from postroom.errors import PeerError
+from postroom.protocol.blobs import (
+    DEFAULT_MEDIA_TYPE,
+    SHOWN_TYPES,
+    blob_url,
+    check_sha256,
+    media_type_of,
+)
+from postroom.store.blobs import BlobRow
+
+READ_TIMEOUT = 30.0
+"""Seconds that a reader may let a piece of a content wait."""
+
+Limit = Annotated[int, Query(ge=1, le=1000)]
+
+
+def router(context: Context) -> APIRouter:
+    """The routes of the operator and of workers."""
+    routes = APIRouter(prefix="/blobs")
+    blobs, caller = context.blobs, Depends(context.gate.caller)
+
+    @routes.put("/{sha256}")
+    async def put(sha256: str, request: Request, uid: str = caller) -> Response:
+        check_sha256(sha256)
+        if (row := await blobs.there(sha256, uid)) is not None:
+            return JSONResponse(_stored(row))
+        return await take(request, uid, sha256)
+
+    @routes.post("")
+    async def post(request: Request, uid: str = caller) -> Response:
+        return await take(request, uid)
+
+    async def take(request: Request, uid: str, expected: str = "") -> Response:
+        media_type = media_type_of(request.headers.get("content-type", ""))
+        announced = request.headers.get("content-length", "")
+        size = int(announced) if announced.isdecimal() else 0
+        try:
+            row = await blobs.take(request.stream(), uid, media_type, expected=expected, size=size)
+        except ClientDisconnect as error:
+            raise PeerError("the upload ended before its end") from error
+        return JSONResponse(_stored(row), 201)
+
+    @routes.get("/{sha256}")
+    @routes.head("/{sha256}")
+    async def get(sha256: str, request: Request, uid: str = caller) -> Response:
+        row = await blobs.get(check_sha256(sha256), uid)
+        headers = _headers(row)
+        if headers["etag"] in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers={"etag": headers["etag"]})
+        return ContentResponse(await blobs.content(row), headers, request.method == "HEAD")
+
+    return routes
+
+
+def operator_router(context: Context) -> APIRouter:
+    """The routes of the operator alone."""
+    routes = APIRouter(prefix="/blobs")
+
+    @routes.get("")
+    async def listing(limit: Limit = 100) -> dict[str, Any]:
+        return {"blobs": [_shown(row) for row in await context.blobs.largest(limit)]}
+
+    @routes.delete("/{sha256}", status_code=204)
+    async def remove(sha256: str) -> None:
+        await context.blobs.remove(check_sha256(sha256))
+
+    return routes
+
+
+def _stored(row: BlobRow) -> dict[str, Any]:
+    # Nothing that says whether somebody else had it before.
+    return {"url": blob_url(row.sha256), "sha256": row.sha256, "size": row.size}
+
+
+def _shown(row: BlobRow) -> dict[str, Any]:
+    return {"url": blob_url(row.sha256), **asdict(row)}
+
+
+def _headers(row: BlobRow) -> dict[str, str]:
+    # Whoever opens it in a browser gets a file, never a page of this address.
+    kind = row.media_type if row.media_type in SHOWN_TYPES else DEFAULT_MEDIA_TYPE
+    return {
+        "content-type": kind,
+        "content-length": str(row.size),
+        "content-disposition": f'attachment; filename="{row.sha256}"',
+        "etag": f'"{row.sha256}"',
+        "x-content-type-options": "nosniff",
+        "cache-control": "private, no-cache",
+    }
+
+
+class ContentResponse(Response):
+    """Sends an open file piece by piece and closes it; who does not read is cut.
+
+    Args:
+        file: the content.
+        headers: of the answer.
+        empty: only the headers are wanted.
+    """
+
+    def __init__(self, file: BinaryIO, headers: dict[str, str], empty: bool) -> None:
+        super().__init__(headers=headers)
+        self._file = file
+        self._empty = empty
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        """Handle one request (ASGI 3)."""
+        try:
+            start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+            await send(start)
+            async for data in self._pieces():
+                async with asyncio.timeout(READ_TIMEOUT):
+                    await send({"type": "http.response.body", "body": data, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            self._file.close()
+
+    def _pieces(self) -> AsyncIterator[bytes]:
+        return _none() if self._empty else pieces(self._file)
+
+
+async def _none() -> AsyncIterator[bytes]:
+    return
+    yield b""  # pragma: no cover (what makes it a generator)

@@ -1,0 +1,94 @@
+"""Content that is too large for a message: named by its SHA-256, as `blob:sha256:<64 hex digits>` in a part's `url`.
+
+The name says what the content is, so it can be checked by whoever fetches it, and it never changes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from postroom.errors import InvalidInput
+
+PREFIX = "blob:sha256:"
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+INLINE_BYTES = 64 * 1024
+"""Largest text that a command puts into the task itself; what is larger goes as a blob."""
+
+MAX_NAMED = 256
+"""Blobs that one record can pass on; further ones are left out."""
+
+DEFAULT_MEDIA_TYPE = "application/octet-stream"
+MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+_-]{0,62}/[a-z0-9][a-z0-9.+_-]{0,62}")
+
+SHOWN_TYPES = frozenset(
+    {
+        *("application/gzip", "application/json", "application/zip"),
+        *("image/gif", "image/jpeg", "image/png", "image/webp"),
+        *("text/csv", "text/markdown", "text/plain"),
+    }
+)
+"""Media types under which a blob is served: no program takes these for something to run."""
+
+
+def blob_url(sha256: str) -> str:
+    """The URL of the content with that hash."""
+    return PREFIX + sha256
+
+
+def check_sha256(value: str) -> str:
+    """`value` if it is a hash.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    if SHA256.fullmatch(value) is None:
+        raise InvalidInput("a blob is named by the 64 hex digits of its SHA-256")
+    return value
+
+
+def sha256_of(url: str) -> str:
+    """The hash that a blob's URL names.
+
+    Raises:
+        InvalidInput: it is no such URL.
+    """
+    if not url.startswith(PREFIX) or SHA256.fullmatch(url[len(PREFIX) :]) is None:
+        raise InvalidInput(f"the URL of a blob is {PREFIX} and the 64 hex digits of its SHA-256")
+    return url[len(PREFIX) :]
+
+
+def media_type_of(value: str) -> str:
+    """The media type in a Content-Type, without its parameters; `DEFAULT_MEDIA_TYPE` where it is none."""
+    kind = value.partition(";")[0].strip().lower()
+    return kind if MEDIA_TYPE.fullmatch(kind) else DEFAULT_MEDIA_TYPE
+
+
+def named_in(document: Any) -> list[str]:
+    """Hashes of the blobs that the parts in an A2A document name, at most `MAX_NAMED`, each once.
+
+    The document may be anything that JSON can say, however deep.
+    """
+    found: dict[str, None] = {}
+    waiting = [document]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            for url in _urls(value.get("parts")):
+                found[url[len(PREFIX) :]] = None
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return list(found)[:MAX_NAMED]
+
+
+def _urls(parts: Any) -> list[str]:
+    if not isinstance(parts, list):
+        return []
+    urls = [part.get("url") for part in parts if isinstance(part, dict)]
+    return [
+        url
+        for url in urls
+        if isinstance(url, str) and url.startswith(PREFIX) and SHA256.fullmatch(url[len(PREFIX) :])
+    ]

@@ -1,0 +1,99 @@
+"""Who may read a blob, as the log says it; no bus."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import Connection
+
+from postroom.a2a.tasks import apply, artifact_update, file_artifact
+from postroom.blobs import rules
+from postroom.folding.rules import fold, together
+from postroom.protocol.blobs import blob_url
+from postroom.protocol.tasks import TaskState
+from postroom.store import blobs
+from postroom.store.blobs import BlobRow
+from postroom.tasks.rules import ORDER
+from tests.mail.log import ALICE, BOB, EVE, Record, Rows, envelope, inbox
+from tests.tasks.log import FIRST, RULES, next_of, request, stored
+
+ALL = together(RULES, rules.RULES)
+NAME = "ab" * 32
+WORKING = next_of(FIRST, TaskState.WORKING)
+
+
+def fold_all(rows: Rows, *records: Record) -> None:
+    for stream, record in records:
+        fold(rows.connection, ALL, stream, [record])
+
+
+def upload(connection: Connection, uid: str) -> None:
+    blobs.store_blob(connection, BlobRow(NAME, 1, "text/plain", 1.0, 1.0), uid)
+
+
+def readers(connection: Connection) -> list[str]:
+    return [uid for uid in (ALICE, BOB, EVE) if blobs.readable(connection, NAME, uid)]
+
+
+def message(seq: int, sender: str, to: str, *, names: str = "") -> Record:
+    said = envelope(f"m{seq}", to)
+    part = {"url": blob_url(NAME)}
+    return inbox(
+        seq,
+        replace(said, to=names or to, message=said.message | {"parts": [part]}),
+        to=to,
+        sender=sender,
+    )
+
+
+def artifact(seq: int, follows: int) -> Record:
+    """Bob's result for Alice, by reference."""
+    event = artifact_update(WORKING.task, file_artifact("a", blob_url(NAME), "", ""))
+    record = replace(WORKING, task=apply(WORKING.task, event), event=event)
+    return "TASKS", stored(seq, record, follows)
+
+
+@pytest.mark.requirement("blob-readers-named")
+def test_only_a_reader_passes_a_blob_on():
+    with Rows() as rows:
+        upload(rows.connection, ALICE)
+        fold_all(rows, message(1, BOB, EVE))
+        assert readers(rows.connection) == [ALICE]
+        fold_all(rows, message(2, ALICE, BOB))
+        assert readers(rows.connection) == [ALICE, BOB]
+        fold_all(rows, message(3, BOB, EVE))
+        assert readers(rows.connection) == [ALICE, BOB, EVE]
+
+
+def test_a_message_that_names_another_recipient_than_its_subject_passes_nothing_on():
+    with Rows() as rows:
+        upload(rows.connection, ALICE)
+        fold_all(rows, message(1, ALICE, BOB, names=EVE))
+        assert readers(rows.connection) == [ALICE]
+
+
+@pytest.mark.requirement("blob-hash-worthless")
+def test_a_record_of_a_task_passes_a_blob_on_only_if_it_counts():
+    with Rows() as rows:
+        upload(rows.connection, BOB)
+        fold_all(rows, request(1), ("TASKS", stored(1, FIRST, 0)), ("TASKS", stored(2, WORKING, 1)))
+        fold_all(rows, artifact(3, follows=1))
+        assert readers(rows.connection) == [BOB]
+        fold_all(rows, artifact(4, follows=2))
+        assert readers(rows.connection) == [ALICE, BOB]
+
+
+def test_a_record_that_names_a_blob_is_folded_behind_the_messages_before_it():
+    assert ORDER["TASKS"].builds(artifact(3, follows=2)[1])
+    assert not ORDER["TASKS"].builds(stored(2, WORKING, 1))
+
+
+def test_what_is_named_is_kept_and_what_is_not_is_found_when_it_is_old():
+    with Rows() as rows:
+        upload(rows.connection, ALICE)
+        assert [row.sha256 for row in blobs.unnamed_before(rows.connection, 2.0)] == [NAME]
+        assert blobs.unnamed_before(rows.connection, 1.0) == []
+        fold_all(rows, message(1, ALICE, BOB))
+        assert blobs.unnamed_before(rows.connection, 2.0) == []
+        assert not blobs.forget_unnamed(rows.connection, NAME, 2.0)
