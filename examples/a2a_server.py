@@ -25,6 +25,7 @@ CARD = types.AgentCard(
     capabilities=types.AgentCapabilities(streaming=True),
     default_input_modes=["text/plain"],
     default_output_modes=["text/plain"],
+    skills=[types.AgentSkill(id="echo", name="Echo", description="Repeats.", tags=["echo"])],
     supported_interfaces=core_interfaces(SUBJECT),
 )
 
