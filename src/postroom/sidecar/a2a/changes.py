@@ -101,6 +101,10 @@ class _Watch:
             self._heard.append(change)
         self._news.set()
 
+    def look(self) -> None:
+        self.overrun = True
+        self._news.set()
+
     def tell(self, sequence: int) -> None:
         self.told = max(self.told, sequence)
         self._news.set()
@@ -143,6 +147,11 @@ class Changes:
         """There is a record of that sequence."""
         for watch in self._watches.get(task, ()):
             watch.tell(sequence)
+
+    def look(self, task: str) -> None:
+        """Something may have been missed: who follows the task reads what is stored."""
+        for watch in self._watches.get(task, ()):
+            watch.look()
 
     @property
     def followers(self) -> int:

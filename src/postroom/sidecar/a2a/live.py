@@ -104,13 +104,18 @@ class Live:
 
     async def _feed(self, task: str, worker: str) -> None:
         call = Call(None, "SubscribeToTask", {"id": task})
+        begun = False
         try:
             async with aclosing(self.stream(worker, call)) as results:
                 async for result in results:
+                    if not begun:
+                        self._changes.look(task)  # what was stored before this is not heard here
+                        begun = True
                     if (change := _change(result)) is not None:
                         self._changes.put(task, change)
         except (RpcError, PostroomError) as error:
             _log.info("task %s is not heard of live, but from the log: %s", task, error)
+        self._changes.look(task)  # nor what comes from now on
 
     async def _caller(self, worker: str) -> Caller:
         caller = self._callers.pop(worker, None) or self._new(worker)
