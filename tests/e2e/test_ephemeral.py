@@ -81,8 +81,8 @@ class Desk:
 
     def put(self, name: str, value: Any) -> None:
         """A file that its agent finds whole."""
-        (self.folder / f".{name}").write_text(json.dumps(value))
-        (self.folder / f".{name}").rename(self.folder / name)
+        (self.folder / f"{name}~").write_text(json.dumps(value))
+        (self.folder / f"{name}~").rename(self.folder / name)
 
     def step(self, **line: Any) -> None:
         """What its agent says next of the task."""
