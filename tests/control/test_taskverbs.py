@@ -157,6 +157,53 @@ async def test_a_worker_lists_what_it_runs_and_what_it_asked_for(tmp_path: Path)
         assert await listed(role="requester") == [itself, asked]
         assert await listed(open=True) == [itself, asked]
         assert await listed(limit=1) == [itself]
+        assert await listed(role="requester", other=bob.uid) == [asked]
+        assert await listed(role="worker", other=alice.uid) == [itself]
+        assert await listed(role="worker", other="f" * 32) == []
+
+
+@pytest.mark.requirement("task-changes-told")
+async def test_the_parties_of_a_task_are_told_what_is_stored_of_it_change_by_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(taskverbs, "CHANGES_PAGE", 2)
+    async with task_room(tmp_path) as room:
+        alice, bob = await room.worker("alice"), await room.worker("bob")
+        eve = await room.worker("eve")
+        task = await asked_of(room, alice, bob)
+        untaken = await alice.ask("changes", task=task, after=0)
+        await bob.take(task)
+        await bob.say(task, TaskState.WORKING, attempt=1)
+        await bob.make(task, "the result")
+
+        found, after, more = [], 0, True
+        while more:
+            page = await alice.ask("changes", task=task, after=after)
+            found += page["changes"]
+            after, more = found[-1]["sequence"], page["more"]
+        beyond = await bob.ask("changes", task=task, after=2**53)
+
+        assert (untaken["changes"], untaken["sequence"]) == ([], 0)
+        assert untaken["state"] == "submitted"
+        assert [each["state"] for each in found] == ["submitted", "working", "working"]
+        assert found[0]["event"] is None
+        assert "artifactUpdate" in found[2]["event"]
+        assert found == sorted(found, key=lambda each: each["sequence"])
+        assert (beyond["changes"], beyond["sequence"]) == ([], after)
+        assert beyond["task"]["artifacts"][0]["parts"] == [{"text": "the result"}]
+        refused = await eve.ask("changes", task=task, after=0)
+        assert refused["error"]["code"] == "not-found"
+
+
+async def test_a_first_record_that_ends_its_task_is_a_change_of_its_status(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        alice, bob = await room.worker("alice"), await room.worker("bob")
+        task = await asked_of(room, alice, bob)
+        await bob.refuse(task, "no")
+        (change,) = (await alice.ask("changes", task=task, after=0))["changes"]
+        status = change["event"]["statusUpdate"]["status"]
+        assert status["state"] == "TASK_STATE_REJECTED"
+        assert status["message"]["parts"] == [{"text": "no"}]
 
 
 async def test_a_list_of_long_tasks_fits_a_message(tmp_path: Path):

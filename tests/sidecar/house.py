@@ -21,7 +21,7 @@ from postroom.a2a.messages import ROLE_USER, text_message, text_of
 from postroom.a2a.records import TaskRecord
 from postroom.bus.nats import NatsBus
 from postroom.bus.port import Message
-from postroom.errors import NotFound, UnknownRecipient, problem
+from postroom.errors import UnknownRecipient, problem
 from postroom.identity.credential import Credential
 from postroom.protocol import priority, subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
@@ -33,6 +33,7 @@ from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
 from postroom.protocol.tasks import TaskState, task_id
 from tests.a2a.desk import Log
 from tests.rig import Rig, new_uid, running_bus
+from tests.sidecar.street import Street, task_answer
 
 PROJECT = "main"
 PATIENCE = 20.0
@@ -63,7 +64,7 @@ class Tap:
         return [m for m in self.messages if subjects.parse(m.subject).kind == kind]
 
 
-@dataclass
+@dataclass(eq=False)
 class House:
     """A bus with one worker, an agent `alice` who writes to it, and a tap on everything."""
 
@@ -79,11 +80,25 @@ class House:
     finds: list[dict[str, Any]] = field(default_factory=list)
     asked: list[tuple[str, ...]] = field(default_factory=list)
     chosen: list[tuple[str, str]] = field(default_factory=list)
+    street: Street = field(default_factory=Street)
     ledger: Log = field(init=False)
     """What the control plane knows of tasks: those of the worker, and of alice when the worker asks her."""
 
     def __post_init__(self) -> None:
         self.ledger = Log(self.rig, self.worker)
+        self.street.houses.append(self)
+
+    async def neighbour(self, nick: str) -> House:
+        """Another worker on the same bus."""
+        worker = await _moved_in(self.rig)
+        home = self.folder.parent / nick
+        home.mkdir()
+        credential = self.rig.credential(worker, (PROJECT,))
+        self.nicks[nick] = worker
+        nicks, street = self.nicks, self.street
+        return House(
+            self.rig, self.tap, self.alice, worker, home, credential, nicks=nicks, street=street
+        )
 
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -334,13 +349,18 @@ LISTED = {
 """What the control plane finds, whatever it is asked for."""
 
 
+async def _moved_in(rig: Rig) -> str:
+    worker = new_uid()
+    for stream in AGENT_CONSUMER_STREAMS:
+        await rig.admin.ensure_consumer(agent_consumer(stream, worker, (PROJECT,)))
+    return worker
+
+
 @asynccontextmanager
 async def house(folder: Path, *, memory: bool = True) -> AsyncGenerator[House]:
     """A bus, its agents, the control plane's answers, a tap."""
     async with running_bus(folder / "bus", memory=memory) as rig, AsyncExitStack() as stack:
-        worker = new_uid()
-        for stream in AGENT_CONSUMER_STREAMS:
-            await rig.admin.ensure_consumer(agent_consumer(stream, worker, (PROJECT,)))
+        worker = await _moved_in(rig)
         tap = Tap()
         for subject in ("worker.>", "project.>", "system.alerts.>"):
             subscription = await rig.core.subscribe(subject, tap.take)
@@ -350,6 +370,8 @@ async def house(folder: Path, *, memory: bool = True) -> AsyncGenerator[House]:
         credential = rig.credential(worker, (PROJECT,))
         found = House(rig, tap, await rig.agent(projects=(PROJECT,)), worker, home, credential)
         found.nicks = {"alice": found.alice.uid, "reader": worker}
+        telling = await rig.core.subscribe("worker.*.tasks.>", found.street.tell)
+        stack.push_async_callback(telling.close)
         serving = await rig.core.serve("ctl.*.>", _answers(found))
         stack.push_async_callback(serving.close)
         yield found
@@ -367,8 +389,11 @@ def _answers(found: House):
             return json.dumps({"agents": [LISTED], "truncated": False}).encode()
         found.asked.append(said.rest)
         if said.rest[0] == "tasks":
-            return await _tasks(found, said.rest[1], json.loads(message.payload))
+            house = found.street.house(said.sender) or found
+            return await task_answer(house, said.sender, said.rest[1], json.loads(message.payload))
         ref = str(json.loads(message.payload).get("ref", ""))
+        if said.rest == ("cards", "get"):
+            return json.dumps({"card": LISTED["card"]}).encode()
         for nick, uid in found.nicks.items():
             if ref in (f"@{nick}", uid):
                 record = {"uid": uid, "nick": nick, "kind": "worker", "org": "default"}
@@ -376,35 +401,3 @@ def _answers(found: House):
         return json.dumps({"error": problem(UnknownRecipient(f"no agent {ref}"))}).encode()
 
     return answer
-
-
-async def _tasks(found: House, verb: str, asked: dict[str, Any]) -> bytes:
-    if verb == "open":
-        entries = []
-        for number, task in enumerate(found.ledger.asks, start=1):
-            stored = await found.ledger.get(task)
-            if stored.sequence and not stored.record.state.terminal:
-                state = stored.record.state.value
-                entries.append({"id": task, "requested": number, "state": state, "free": True})
-        return json.dumps({"tasks": entries, "more": False}).encode()
-    if verb == "choose":
-        found.chosen.append((asked["skill"], asked["key"]))
-        return json.dumps({"uid": found.alice.uid, "nick": "alice", "kind": "worker"}).encode()
-    try:
-        stored = await found.ledger.get(str(asked.get("task", "")))
-    except NotFound as error:
-        return json.dumps({"error": problem(error)}).encode()
-    record = stored.record
-    state = record.state
-    answer = {
-        "task": record.task,
-        "sequence": stored.sequence,
-        "request": record.request,
-        "requester": record.requester,
-        "attempt": record.attempt,
-        "lost": record.lost,
-        "runner": record.runner,
-        "released": record.released,
-        "view": {"id": record.id, "state": state.value, "final": state.terminal},
-    }
-    return json.dumps(answer).encode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any
 
@@ -22,6 +23,7 @@ from postroom.a2a.tasks import (
 from postroom.errors import Conflict, NotFound
 from postroom.protocol.tasks import TaskState, task_id
 from postroom.protocol.times import parse_time
+from postroom.sidecar.a2a.changes import Change, Changes, Page
 from postroom.sidecar.adapters import (
     AnswerTask,
     Artifact,
@@ -66,6 +68,9 @@ class Office:
         self.answered: list[AnswerTask] = []
         self._snapshots: dict[str, dict[str, Any]] = {}
         self._workers: dict[str, Sender] = {}
+        self._logs: dict[str, list[Change]] = {}
+        self._sequences = itertools.count(1)
+        self.news = Changes()
         self._changed = asyncio.Condition()
         self._clock = itertools.count(int(time.time()))
 
@@ -96,10 +101,11 @@ class Office:
         at = next(self._clock)
         if isinstance(action, Artifact):
             artifact = text_artifact(action.id or "a", action.text, action.name)
-            await self._store(apply(task, artifact_update(task, artifact, append=action.append)))
-            return
-        message = text_message("s", action.text) if action.text else None
-        await self._store(apply(task, status_update(task, STATES[type(action)], at, message)))
+            event = artifact_update(task, artifact, append=action.append)
+        else:
+            message = text_message("s", action.text) if action.text else None
+            event = status_update(task, STATES[type(action)], at, message)
+        await self._store(apply(task, event), event)
 
     async def task(self, task_id: str, /, *, wait: bool, timeout: float) -> dict[str, Any]:
         def settled() -> bool:
@@ -113,13 +119,16 @@ class Office:
                     await self._changed.wait_for(settled)
         return self._view(self._found(task_id))
 
-    async def tasks(self, role: str, /, *, open_only: bool) -> list[dict[str, Any]]:
+    async def tasks(
+        self, role: str, /, *, open_only: bool, other: str = ""
+    ) -> list[dict[str, Any]]:
         views = [self._view(task) for task in self._snapshots.values()]
         return [
             view
             for view in views
             if not (open_only and view["final"])
             and (role != "worker" or view["worker"]["uid"] == OWN)
+            and other in ("", view["worker"]["uid"])
         ]
 
     async def snapshot(self, task_id: str, /) -> dict[str, Any]:
@@ -130,7 +139,8 @@ class Office:
         if state_of(task).terminal:
             raise Conflict(f"it is {state_of(task)} already")
         self.canceled.append(action)
-        await self._store(apply(task, status_update(task, TaskState.CANCELED, next(self._clock))))
+        event = status_update(task, TaskState.CANCELED, next(self._clock))
+        await self._store(apply(task, event), event)
         return self._view(self._found(action.task))
 
     async def answer_task(self, action: AnswerTask, /) -> dict[str, Any]:
@@ -140,13 +150,26 @@ class Office:
         self.answered.append(action)
         heard = text_message("h", action.text, role=ROLE_USER)
         update = status_update(task, TaskState.WORKING, next(self._clock))
-        await self._store(apply(task, update, heard=heard))
+        await self._store(apply(task, update, heard=heard), update)
         return self._view(self._found(action.task))
 
-    async def _store(self, task: dict[str, Any]) -> None:
+    async def changes(self, task_id: str, after: int, /) -> Page:
+        task, log = self._found(task_id), self._logs[task_id]
+        found = tuple(change for change in log if change.sequence > after)
+        return Page(found, False, log[-1].sequence, state_of(task), task)
+
+    def follow(self, task_id: str, after: int, _worker: str, /) -> AsyncGenerator[Change, None]:
+        return self.news.follow(self, task_id, after)
+
+    async def _store(self, task: dict[str, Any], event: dict[str, Any] | None = None) -> None:
+        log = self._logs.setdefault(task["id"], [])
+        last = log[-1].sequence if log else 0
+        change = Change(last, next(self._sequences), state_of(task), event)
+        log.append(change)
         async with self._changed:
             self._snapshots[task["id"]] = task
             self._changed.notify_all()
+        self.news.put(task["id"], change)
 
     def _found(self, task: str) -> dict[str, Any]:
         if task not in self._snapshots:
@@ -166,7 +189,7 @@ class Office:
             "requester": {"uid": OWN, "nick": "reader", "kind": "worker"},
             "text": task["history"][0]["parts"][0]["text"],
             "attempt": 1,
-            "seq": len(task.get("artifacts", ())) + 1,
+            "seq": self._logs[task["id"]][-1].sequence,
             "updated_at": parse_time(task["status"]["timestamp"]),
             "status_text": status_text(task),
             "artifacts": artifacts_of(task),

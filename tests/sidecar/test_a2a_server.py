@@ -9,7 +9,7 @@ import os
 import socket
 import stat
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from a2a.types import (
     Role,
     SendMessageConfiguration,
     SendMessageRequest,
+    StreamResponse,
+    SubscribeToTaskRequest,
     Task,
     TaskState,
 )
@@ -41,7 +43,8 @@ from a2a.utils.errors import (
 from postroom.a2a.cards import build_card
 from postroom.errors import Forbidden, NotFound
 from postroom.protocol.template import Template
-from postroom.sidecar.a2aserver import A2AServer
+from postroom.sidecar.a2a.asking import AskingOperations
+from postroom.sidecar.a2a.door import A2ADoor
 from postroom.sidecar.adapters import Artifact, AskInput, Complete, Delegate, Progress
 from postroom.sidecar.api import LocalApi
 from postroom.sidecar.httpd import HttpServer
@@ -59,11 +62,12 @@ HEADERS = {"A2A-Version": "1.0"}
 
 @dataclass
 class House:
-    """A running server with its tasks, and a client of the SDK's."""
+    """A running server with its tasks, and clients of the SDK's."""
 
     tasks: Office
     http: httpx.AsyncClient
     client: Client
+    streaming: Client
     url: str
     socket: Path
     _agents: set[asyncio.Task[None]] = field(default_factory=set)
@@ -109,14 +113,15 @@ def said(text: str, **fields: Any) -> Message:
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     tasks, server = Office(), HttpServer()
-    a2a = A2AServer(tasks, OWN, CARD, server.port)
+    a2a = A2ADoor(AskingOperations(tasks, OWN, OWN), CARD, server.port)
     api = LocalApi(tasks, {}, server.port, a2a)  # ty: ignore[invalid-argument-type]
     path, url = tmp_path / "a2a.sock", f"http://127.0.0.1:{server.port}"
     server.answer_with(api.handle).also_at(path, a2a.handle)
     async with server, httpx.AsyncClient(timeout=10, trust_env=False) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
-        client = ClientFactory(ClientConfig(httpx_client=http)).create(card)
-        found = House(tasks, http, client, url, path)
+        client = ClientFactory(ClientConfig(httpx_client=http, streaming=False)).create(card)
+        streaming = ClientFactory(ClientConfig(httpx_client=http)).create(card)
+        found = House(tasks, http, client, streaming, url, path)
         yield found
         for agent in found._agents:
             await agent
@@ -132,6 +137,83 @@ async def test_a_client_of_the_sdk_gives_a_task_and_has_its_result(house: House)
     assert [(a.name, a.parts[0].text) for a in task.artifacts] == [("sum", "42")]
     (asked,) = house.tasks.asked
     assert (asked.to, asked.text, asked.context) == (OWN, "add", "talk")
+
+
+def shown(event: StreamResponse) -> str:
+    """What an event of a stream says, in a word."""
+    match event.WhichOneof("payload"):
+        case "task":
+            return f"task {TaskState.Name(event.task.status.state)}"
+        case "status_update":
+            return TaskState.Name(event.status_update.status.state)
+        case _:
+            return event.artifact_update.artifact.parts[0].text
+
+
+@pytest.mark.requirement("a2a-server-streams")
+async def test_a_client_of_the_sdk_streams_a_task_from_its_first_change_to_its_end(house: House):
+    house.works(Progress("", "half"), Artifact("", "42", name="sum"), Complete("", "done"))
+    request = SendMessageRequest(message=said("add"))
+    events = [shown(event) async for event in house.streaming.send_message(request)]
+
+    assert events == [
+        "task TASK_STATE_SUBMITTED",
+        "TASK_STATE_WORKING",
+        "42",
+        "TASK_STATE_COMPLETED",
+    ]
+    again = SendMessageRequest(message=request.message)
+    assert [shown(event) async for event in house.streaming.send_message(again)] == events
+
+
+@pytest.mark.requirement("a2a-server-streams")
+async def test_a_stream_ends_when_the_task_asks_and_a_subscription_goes_on_to_its_end(
+    house: House,
+):
+    house.works(AskInput("", "which?"))
+    asked = [
+        event
+        async for event in house.streaming.send_message(SendMessageRequest(message=said("pick")))
+    ]
+    assert [shown(event) for event in asked][-1] == "TASK_STATE_INPUT_REQUIRED"
+
+    task = asked[0].task.id
+    stream = house.streaming.subscribe(SubscribeToTaskRequest(id=task))
+    assert shown(await anext(stream)) == "task TASK_STATE_INPUT_REQUIRED"
+    await house.send("red", task_id=task, wait=False)
+    await house.tasks.on_task(Complete(task))
+    rest = [shown(event) async for event in stream]
+    assert rest == ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
+    with pytest.raises(UnsupportedOperationError):
+        await anext(house.streaming.subscribe(SubscribeToTaskRequest(id=task)))
+    with pytest.raises(TaskNotFoundError):
+        await anext(house.streaming.subscribe(SubscribeToTaskRequest(id="0" * 32)))
+
+
+async def closed(stream: AsyncIterator[StreamResponse]) -> None:
+    assert isinstance(stream, AsyncGenerator)
+    await stream.aclose()
+
+
+async def test_a_stream_whose_client_hangs_up_ends(house: House, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("postroom.sidecar.httpd.SILENCE", 0.05)
+    stream = house.streaming.send_message(SendMessageRequest(message=said("add")))
+    await anext(stream)
+    async with asyncio.timeout(10):
+        while not house.tasks.news.followers:  # noqa: ASYNC110 (a follower is no event)
+            await asyncio.sleep(0.01)
+        await closed(stream)
+        while house.tasks.news.followers:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_streams_are_bounded(house: House, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("postroom.sidecar.a2a.methods.STREAMS", 1)
+    stream = house.streaming.send_message(SendMessageRequest(message=said("add")))
+    await anext(stream)
+    error = await house.error("SubscribeToTask", {"id": "0" * 32})
+    assert error["data"][0]["reason"] == "SERVER_BUSY"
+    await closed(stream)
 
 
 async def test_the_same_message_of_a_client_is_the_same_task(house: House):
@@ -225,7 +307,7 @@ async def test_what_the_card_does_not_offer_is_refused_by_its_name(house: House)
         await house.client.get_task_push_notification_config(
             GetTaskPushNotificationConfigRequest(task_id="x", id="y")
         )
-    for method in ("SendStreamingMessage", "SubscribeToTask", "GetExtendedAgentCard"):
+    for method in ("GetExtendedAgentCard",):
         error = await house.error(method)
         assert error["code"] == -32004
         assert error["data"] == [
@@ -336,7 +418,7 @@ async def card_at(path: Path) -> int:
 
 async def serve_at(path: Path) -> HttpServer:
     server = HttpServer()
-    a2a = A2AServer(Office(), OWN, CARD, server.port)
+    a2a = A2ADoor(AskingOperations(Office(), OWN, OWN), CARD, server.port)
     return server.answer_with(a2a.handle).also_at(path, a2a.handle)
 
 
@@ -380,7 +462,8 @@ async def test_without_a_socket_the_port_answers_all_the_same(tmp_path: Path):
 async def test_nobody_waits_for_a_task_whose_client_has_gone(
     house: House, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("postroom.sidecar.a2aserver.SLICE", 0.05)
+    monkeypatch.setattr("postroom.sidecar.a2a.asking.SLICE", 0.05)
+    monkeypatch.setattr("postroom.sidecar.a2a.door.LOOK", 0.05)
     looked = asyncio.Event()
     look = house.tasks.task
 

@@ -73,7 +73,7 @@ def build_card(uid: str, nick: str, template: Template, *, version: str) -> Card
         "version": version,
         "supportedInterfaces": [_interface(uid)],
         "capabilities": {
-            "streaming": False,
+            "streaming": True,
             "pushNotifications": False,
             "extensions": [
                 {

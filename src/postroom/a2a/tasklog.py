@@ -7,7 +7,7 @@ record of a moment ago, whose answer was lost; so on a refusal the log itself is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -48,6 +48,9 @@ class Publisher(Protocol):
         """As `MessageBusProvider.publish`."""
 
 
+OnStored = Callable[[TaskRecord, int, int], None]
+
+
 @dataclass(frozen=True, slots=True)
 class StoredTask:
     """The last record of a task that counts.
@@ -83,6 +86,7 @@ class TaskLog:
         worker: uid.
         run: this start of the worker; the `runner` of its records.
         policy: pauses between attempts.
+        stored: told of each record that is stored: it, the sequence that it follows, and its own.
     """
 
     def __init__(
@@ -93,11 +97,13 @@ class TaskLog:
         worker: str,
         run: str,
         policy: RetryPolicy = PATIENCE,
+        stored: OnStored = lambda _record, _after, _sequence: None,
     ) -> None:
         self._bus = bus
         self._source = source
         self._worker = worker
         self._policy = policy
+        self._stored = stored
         self.run = run
 
     async def append(self, record: TaskRecord, after: int) -> int:
@@ -108,6 +114,11 @@ class TaskLog:
             MessageTooLarge, InvalidInput: the record cannot be stored as it is.
             Forbidden: this worker may not write it.
         """
+        sequence = await self._append(record, after)
+        self._stored(record, after, sequence)
+        return sequence
+
+    async def _append(self, record: TaskRecord, after: int) -> int:
         subject, payload = record.subject(self._worker), record.encode()
         headers = chain_headers(self._worker, record.id, after)
         failures = 0

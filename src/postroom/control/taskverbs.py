@@ -10,14 +10,16 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol
 
+from postroom.a2a.tasks import status_update
 from postroom.errors import Conflict, InvalidInput, NotFound, RequestTimeout
 from postroom.protocol.envelope import MAX_SKILL
 from postroom.protocol.priority import MAX_REASON
+from postroom.protocol.tasks import TaskState
 from postroom.protocol.text import one_line
 from postroom.store import tasks as store
 from postroom.store.agents import Agent
 from postroom.store.database import Database
-from postroom.store.tasks import TaskHead, TaskRow
+from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.office import TaskOffice
 from postroom.tasks.views import TaskView
 
@@ -26,6 +28,9 @@ OPEN_PAGE = 500
 
 LIST_PAGE = 50
 MAX_LIST = 200
+
+CHANGES_PAGE = 100
+"""Changes in one answer to `tasks.changes`."""
 
 FOLD_DEADLINE = 4.0
 """Seconds that an answer waits for what is in the log now; who asks waits a little longer."""
@@ -87,6 +92,7 @@ class TaskVerbs:
             "open": self.open,
             "get": self.get,
             "list": self.listed,
+            "changes": self.changes,
             "choose": self.choose,
             "cancel": self.cancel,
             "answer": self.answer,
@@ -119,8 +125,12 @@ class TaskVerbs:
         return answer | {"view": _fitting(view.as_json(), MAX_ANSWER - _size(answer))}
 
     async def listed(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """Tasks of the asker, the newest first; without `role` those that it runs and those that it asked for."""
+        """Tasks of the asker, the newest first; without `role` those that it runs and those that it asked for.
+
+        With `other` only those that have this agent on their other side.
+        """
         role, limit = _text(asked, "role"), _number(asked, "limit", LIST_PAGE)
+        other = _text(asked, "other")
         if role not in {"", "worker", "requester"}:
             raise InvalidInput(f"there is no role {role!r}", remedy="worker, requester or none")
         roles = (role,) if role else ("worker", "requester")
@@ -128,8 +138,8 @@ class TaskVerbs:
         limit = min(max(limit, 1), MAX_LIST)
         for each in roles:
             views = await self._office.listed(
-                worker=asker if each == "worker" else "",
-                requester=asker if each == "requester" else "",
+                worker=asker if each == "worker" else other,
+                requester=asker if each == "requester" else other,
                 open_only=True if asked.get("open") is True else None,
                 limit=limit,
             )
@@ -137,6 +147,29 @@ class TaskVerbs:
         newest = sorted(found.values(), key=lambda view: view.requested, reverse=True)[:limit]
         share = MAX_ANSWER // limit
         return {"tasks": [_fitting(view.as_json(), share) for view in newest]}
+
+    async def changes(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """What is stored of a task past sequence `after`, as far as the log goes now: each change, and the task."""
+        await self._fresh()
+        row, after = await self._own(asker, asked), _number(asked, "after", 0)
+        found = await self._database.read(
+            partial(store.events_of, task=row.id, after=after, limit=CHANGES_PAGE)
+        )
+        # What was folded since belongs to a later page.
+        found = [each for each in found if each.seq <= row.seq]
+        answer = {"sequence": row.seq, "state": row.state, "task": json.loads(row.snapshot)}
+        changes: list[dict[str, Any]] = []
+        room = MAX_ANSWER - _size(answer)
+        for each in found:
+            change = {"sequence": each.seq, "state": each.state, "event": _event(each, row)}
+            room -= _size(change)
+            if changes and room < 0:
+                break
+            changes.append(change)
+        return {
+            "changes": changes,
+            "more": len(changes) < len(found) or len(found) == CHANGES_PAGE,
+        } | answer
 
     async def choose(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
         """Another agent that has a skill; the same one again for the same key."""
@@ -209,6 +242,19 @@ def _lease(head: TaskHead) -> dict[str, Any]:
         "released": head.released,
         "runner": head.runner,
     }
+
+
+def _event(change: TaskEventRow, task: TaskRow) -> dict[str, Any] | None:
+    """What a change said, as A2A StreamResponse; None for the first record, which says that the task is there."""
+    if change.event:
+        return json.loads(change.event)
+    if change.state == TaskState.SUBMITTED:
+        return None
+    bare = {"id": task.id, "contextId": task.context_id}
+    event = status_update(bare, TaskState(change.state), change.at)
+    if change.seq == task.seq:
+        event["statusUpdate"]["status"] = json.loads(task.snapshot)["status"]
+    return event
 
 
 def _size(document: dict[str, Any]) -> int:

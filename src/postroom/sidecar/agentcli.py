@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from postroom.errors import PostroomError, exit_code
 from postroom.protocol.text import one_line
-from postroom.sidecar import agentblobs, agenttasks
+from postroom.sidecar import agentblobs, agentcalls, agenttasks
 from postroom.sidecar.agenttasks import text_of
 from postroom.sidecar.localclient import call
 
@@ -56,6 +56,8 @@ def _run(options: argparse.Namespace) -> int:
         case "inbox":
             for message in call("GET", "/v1/inbox"):
                 _print(json.dumps(message) if options.json else _line(message))
+        case "call":
+            return agentcalls.run(options)
         case "blob":
             return agentblobs.run(options)
         case _:
@@ -110,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     agents.add_argument("--skill", default="", help="only agents that have it")
     agents.add_argument("--json", action="store_true", help="JSON, one value a line")
     agenttasks.add_commands(commands)
+    agentcalls.add_command(commands)
     agentblobs.add_commands(commands)
     return parser
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from postroom.errors import Forbidden, InvalidInput, NotFound, NotRunning
 from postroom.protocol.blobs import check_sha256, media_type_of
-from postroom.sidecar.a2aserver import A2AServer
+from postroom.sidecar.a2a.door import A2ADoor
 from postroom.sidecar.adapters.makers import make_find, make_post, make_reply, make_seen, make_send
 from postroom.sidecar.adapters.task_makers import (
     TASK_MAKERS,
@@ -49,7 +49,7 @@ class LocalApi:
         operations: Operations,
         me: Mapping[str, Any],
         port: int,
-        a2a: A2AServer | None = None,
+        a2a: A2ADoor | None = None,
         blobs: BlobRelay | None = None,
     ) -> None:
         self._operations = operations

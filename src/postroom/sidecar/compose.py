@@ -14,7 +14,12 @@ from postroom.a2a.tasklog import TaskLog
 from postroom.bus.port import DeliveryHandler
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.text import one_line
-from postroom.sidecar.a2aserver import A2AServer
+from postroom.sidecar.a2a.asking import AskingOperations
+from postroom.sidecar.a2a.changes import Changes
+from postroom.sidecar.a2a.door import A2ADoor
+from postroom.sidecar.a2a.live import Live, NewCaller
+from postroom.sidecar.a2a.peers import Peers
+from postroom.sidecar.a2a.serving import ServingOperations
 from postroom.sidecar.agent import Agent
 from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.announcing import Announcer
@@ -51,7 +56,9 @@ class Sidecar:
     alerts: Alerts
     journal: Journal
     api: LocalApi
-    a2a: A2AServer
+    a2a: A2ADoor
+    serving: ServingOperations
+    live: Live
     announcer: Announcer
     engine: TaskEngine
     ledger: Ledger
@@ -70,13 +77,18 @@ class Sidecar:
 
 
 def compose(
-    config: SidecarConfig, wire: Wire, port: int, blobs: BlobRelay | None = None
+    config: SidecarConfig,
+    wire: Wire,
+    caller: NewCaller,
+    port: int,
+    blobs: BlobRelay | None = None,
 ) -> Sidecar:
     """Make the sidecar of `config`; the local API will listen on `port`.
 
     Args:
         config: of the worker.
         wire: the bus.
+        caller: reaches other agents over the ephemeral path.
         port: of the local API.
         blobs: None where no control plane can be asked for them.
 
@@ -99,9 +111,11 @@ def compose(
         alerts=alerts,
     )
     ledger = Ledger(wire, own, config.run)
+    changes = Changes()
+    live = Live(caller, changes, own)
     program = ProgramExecutor(agent, directory, config.cancel_grace)
     engine = TaskEngine(
-        TaskLog(wire, ledger, worker=own, run=config.run),
+        TaskLog(wire, ledger, worker=own, run=config.run, stored=changes.stored),
         ledger,
         program,
         worker=own,
@@ -123,10 +137,11 @@ def compose(
     outgoing = Outgoing(
         wire, alerts, own=own, secret=config.message_secret, projects=_projects(config)
     )
-    delegations = Delegations(agent, directory, outgoing, ledger, own)
-    desk = TaskDesk(engine, program, delegations, ledger)
+    delegations = Delegations(agent, directory, outgoing, ledger, changes, own)
+    desk = TaskDesk(engine, program, delegations, ledger, live)
     operations = Operations(inbox, outgoing, directory, status, desk)
-    a2a = A2AServer(operations, own, dict(config.card), port)
+    asking = AskingOperations(operations, own, own)
+    a2a = A2ADoor(asking, dict(config.card), port, Peers(operations, directory, live, own))
     return Sidecar(
         agent=agent,
         inbox=inbox,
@@ -137,6 +152,8 @@ def compose(
         journal=journal,
         api=LocalApi(operations, whoami(config), port, a2a, blobs),
         a2a=a2a,
+        serving=ServingOperations(ledger, changes, engine, own),
+        live=live,
         announcer=Announcer(wire, own, config.card),
         engine=engine,
         ledger=ledger,

@@ -24,6 +24,7 @@ from postroom.observe import get_logger
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.priority import Update
 from postroom.protocol.tasks import INTERRUPTED, task_id
+from postroom.sidecar.a2a.changes import Changes
 from postroom.sidecar.adapters import Delegate, Delegated, Sender
 from postroom.sidecar.agent import Agent, AgentGone
 from postroom.sidecar.directory import Directory
@@ -49,9 +50,10 @@ class Untold(PostroomError):
 
 @dataclass(slots=True)
 class _Delegation:
-    """`told`: sequence of the last news that the agent has read; `turn`: one after the other."""
+    """`told`: sequence of the last news that the agent has read; `turn`: one by one; `quiet`: by `Delegate`."""
 
     ref: Any = None
+    quiet: bool = False
     told: int = 0
     news: asyncio.Event = field(default_factory=asyncio.Event)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -65,16 +67,24 @@ class Delegations:
         directory: finds and names other agents.
         outgoing: stores the requests.
         ledger: what the control plane knows of tasks.
+        changes: who follows a task is told of news.
         own: uid of the worker.
     """
 
     def __init__(
-        self, agent: Agent, directory: Directory, outgoing: Outgoing, ledger: Ledger, own: str
+        self,
+        agent: Agent,
+        directory: Directory,
+        outgoing: Outgoing,
+        ledger: Ledger,
+        changes: Changes,
+        own: str,
     ) -> None:
         self._agent = agent
         self._directory = directory
         self._outgoing = outgoing
         self._ledger = ledger
+        self._changes = changes
         self._own = own
         self._known: OrderedDict[str, _Delegation] = OrderedDict()
         self._untold = 0
@@ -118,7 +128,8 @@ class Delegations:
         )
         sent = await self._outgoing.message(draft, key)
         task = task_id(worker.uid, self._own, sent)
-        self._remember(task).ref = action.ref
+        known = self._remember(task)
+        known.ref, known.quiet = action.ref, action.quiet
         return Delegated(sent, task, worker, again=key.repeatable)
 
     async def tell(self, update: Update) -> None:
@@ -130,6 +141,9 @@ class Delegations:
         known = self._remember(update.task)
         known.news.set()
         known.news = asyncio.Event()
+        self._changes.told(update.task, update.sequence)
+        if known.quiet and not update.state.terminal:
+            return
         if not update.state.terminal and self._untold >= UNTOLD:
             # Also a question: who asks again and again must not fill the lane that cancels come by.
             return

@@ -76,6 +76,15 @@ class Directory:
             raise ProtocolViolation("the control plane's answer lists no agents")
         return found
 
+    async def entry(self, ref: str) -> dict[str, Any]:
+        """What the control plane says of the agent with that nick (`@nick`) or uid and its card.
+
+        Raises:
+            NotFound: there is none, or it has no card.
+            PostroomError: the control plane did not answer.
+        """
+        return await ask_control(self._wire, self._own, "cards.get", {"ref": ref})
+
     async def _lookup(self, ref: str, timeout: float = 5.0) -> Sender:
         kept = self._known.get(ref)
         if kept is not None and self._clock() - kept[0] < LIFETIME:

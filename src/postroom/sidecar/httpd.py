@@ -2,7 +2,7 @@
 
 The parser is h11's, since a parser of hostile input is no place for own code; a web framework would double the
 sidecar's memory. Only what the local API needs: no TLS, no compression. A PUT and the answer to it, or a `Content`,
-pass as a stream: they may be larger than what a sidecar should hold.
+pass as a stream: they may be larger than what a sidecar should hold. `Events` go out as server-sent events.
 
 It listens on a loopback port, and where it is asked to, on a unix socket, too: the port is behind the wall, the
 socket can be reached from outside by who may open the folder that it is in.
@@ -38,6 +38,9 @@ READ_TIMEOUT = 30.0
 
 LINGER = 5.0
 """Seconds in which the rest of a body that nobody wants is read: a connection closed before would lose the answer."""
+
+SILENCE = 3.0
+"""Seconds without an event after which a stream says that it is still there."""
 
 _log = get_logger(__name__)
 
@@ -92,9 +95,16 @@ class Content:
     close: Callable[[], None]
 
 
-Answer = tuple[int, Any | Content]
+@dataclass(frozen=True, slots=True)
+class Events:
+    """An answer that goes on: a server-sent event for each JSON text, until there is no more or nobody reads."""
+
+    texts: AsyncGenerator[bytes, None]
+
+
+Answer = tuple[int, Any | Content | Events]
 Handler = Callable[[Request], Awaitable[Answer]]
-"""Gives status and JSON value or `Content`, or raises a PostroomError that becomes a problem document."""
+"""Gives status and JSON value, `Content` or `Events`, or raises a PostroomError that becomes a problem document."""
 
 
 class HttpServer:
@@ -198,6 +208,8 @@ class Conversation:
             status, value = await self._answer(request)
             if isinstance(value, Content):
                 await self._pass_on(status, value)
+            elif isinstance(value, Events):
+                await self._tell(status, value)
             else:
                 await self._respond(status, value)
             if self._connection.their_state is h11.SEND_BODY:
@@ -295,6 +307,34 @@ class Conversation:
         finally:
             content.close()
 
+    async def _tell(self, status: int, events: Events) -> None:
+        """Send events as they come; in silence a comment, and a look whether the client is still there."""
+        headers = [("content-type", "text/event-stream"), ("cache-control", "no-store")]
+        coming: asyncio.Task[bytes | None] | None = None
+        try:
+            await self._send(h11.Response(status_code=status, headers=headers))
+            while not self._reader.at_eof():
+                if coming is None:
+                    coming = asyncio.create_task(_next(events.texts))
+                await asyncio.wait({coming}, timeout=SILENCE)
+                if not coming.done():
+                    await self._send(h11.Data(data=b":\n\n"))
+                    continue
+                text, coming = coming.result(), None
+                if text is None:
+                    await self._send(h11.EndOfMessage())
+                    return
+                await self._send(h11.Data(data=b"data: " + text + b"\n\n"))
+        finally:
+            if coming is not None:
+                coming.cancel()
+                await asyncio.wait({coming})
+            await events.texts.aclose()
+
+    async def _send(self, part: h11.Event) -> None:
+        self._writer.write(self._connection.send(part) or b"")
+        await self._drain()
+
     async def _drain(self) -> None:
         try:
             async with asyncio.timeout(READ_TIMEOUT):
@@ -309,6 +349,10 @@ class Conversation:
             async with asyncio.timeout(LINGER):
                 while await self._reader.read(64 * 1024):
                     pass
+
+
+async def _next(texts: AsyncGenerator[bytes, None]) -> bytes | None:
+    return await anext(texts, None)
 
 
 def _request(

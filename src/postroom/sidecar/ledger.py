@@ -9,6 +9,7 @@ from postroom.a2a.records import TaskRecord
 from postroom.a2a.tasklog import StoredTask
 from postroom.errors import ProtocolViolation
 from postroom.protocol.tasks import TaskState
+from postroom.sidecar.a2a.changes import Change, Page
 from postroom.sidecar.adapters import Sender
 from postroom.sidecar.wire import Wire, ask_control
 
@@ -78,9 +79,32 @@ class Ledger:
         """The task as A2A JSON. Raises as `view`."""
         return dict((await self._ask("tasks.get", {"task": task_id}))["task"])
 
-    async def views(self, role: str, *, open_only: bool) -> list[dict[str, Any]]:
-        """Tasks of this worker (`worker`), those that it asked for (`requester`), or both (""), newest first."""
-        answer = await self._ask("tasks.list", {"role": role, "open": open_only, "limit": MOST})
+    async def changes(self, task_id: str, after: int) -> Page:
+        """Changes of a task past sequence `after`, as far as the log goes now. Raises as `view`."""
+        answer = await self._ask("tasks.changes", {"task": task_id, "after": after})
+        try:
+            found = []
+            for entry in answer["changes"]:
+                sequence, state = int(entry["sequence"]), TaskState(entry["state"])
+                found.append(Change(after, sequence, state, entry["event"]))
+                after = sequence
+            return Page(
+                tuple(found),
+                bool(answer["more"]),
+                int(answer["sequence"]),
+                TaskState(answer["state"]),
+                dict(answer["task"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProtocolViolation(f"the answer to tasks.changes is none: {error}") from error
+
+    async def views(self, role: str, *, open_only: bool, other: str = "") -> list[dict[str, Any]]:
+        """Tasks of this worker (`worker`), those that it asked for (`requester`), or both (""), newest first.
+
+        With `other` only those that have this agent on their other side.
+        """
+        question = {"role": role, "open": open_only, "limit": MOST, "other": other}
+        answer = await self._ask("tasks.list", question)
         return list(answer["tasks"])
 
     async def choose(self, skill: str, key: str) -> Sender:

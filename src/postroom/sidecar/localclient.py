@@ -61,6 +61,20 @@ def download(sha256: str) -> Iterator[bytes]:
             raise BusDisconnected("the content broke off")
 
 
+def lines(path: str, body: dict[str, Any], headers: dict[str, str]) -> Iterator[str]:
+    """The JSON texts that answer a POST: the only one, or those of a stream as they come. Raises as `call`."""
+    headers = {"content-type": "application/json", **headers}
+    with _connected() as connection:
+        connection.request("POST", path, json.dumps(body).encode(), headers)
+        response = connection.getresponse()
+        if response.headers.get_content_type() != "text/event-stream":
+            yield json.dumps(_answer(response.status, response.read()))
+            return
+        for line in response:
+            if line.startswith(b"data: "):
+                yield line.removeprefix(b"data: ").decode()
+
+
 @contextmanager
 def _connected() -> Generator[HTTPConnection]:
     address = urlsplit(os.environ.get("POSTROOM_API", ""))

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ from postroom.identity.nkeys import KeyPair
 from postroom.observe import get_logger, to_stderr
 from postroom.protocol.preface import Preface
 from postroom.protocol.presence import WorkerState
+from postroom.sidecar.a2a.rpc import rpc_caller, rpc_server
 from postroom.sidecar.blobs import BlobRelay
 from postroom.sidecar.compose import Sidecar, compose
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig, load
@@ -78,9 +80,9 @@ class Worker:
             bus = await self._connect(nats_url)
             stack.push_async_callback(bus.close)
             server = HttpServer()
-            sidecar = compose(
-                self._config, bus, server.port, BlobRelay(address) if address else None
-            )
+            caller = partial(rpc_caller, bus.connection, bus.uid)
+            blobs = BlobRelay(address) if address else None
+            sidecar = compose(self._config, bus, caller, server.port, blobs)
             stack.callback(sidecar.journal.close)
             sidecar.status.sandbox = self._wall.level
             if self._wall.breached:
@@ -88,6 +90,8 @@ class Worker:
             server.answer_with(sidecar.api.handle)
             server.also_at(self._config.state / SERVER_SOCKET, sidecar.a2a.handle)
             await stack.enter_async_context(server)
+            stack.push_async_callback(sidecar.live.close)
+            await stack.enter_async_context(rpc_server(bus.connection, bus.uid, sidecar.serving))
             await self._live(sidecar, bus, control)
         return 0
 

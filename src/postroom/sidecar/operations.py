@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from postroom.a2a.tasks import file_artifact, text_artifact
 from postroom.errors import InvalidInput, MessageTooLarge, PostroomError
 from postroom.protocol.tasks import TaskState
 from postroom.protocol.text import one_line
+from postroom.sidecar.a2a.changes import Change, Page
+from postroom.sidecar.a2a.live import Live
 from postroom.sidecar.adapters import (
     Action,
     AnswerTask,
@@ -70,6 +72,7 @@ class TaskDesk:
     program: ProgramExecutor
     delegations: Delegations
     ledger: Ledger
+    live: Live
 
 
 class Operations:
@@ -91,6 +94,7 @@ class Operations:
         self._program = desk.program
         self._delegations = desk.delegations
         self._ledger = desk.ledger
+        self._live = desk.live
         self._refusals = 0
 
     async def send(self, action: Send) -> str:
@@ -229,9 +233,24 @@ class Operations:
             task_id = self._engine.execution().id
         return await self._delegations.view(task_id, wait=wait, timeout=timeout)
 
-    async def tasks(self, role: str, *, open_only: bool) -> list[dict[str, Any]]:
-        """Tasks of this worker (`worker`), that it asked for (`requester`), or both ("")."""
-        return await self._ledger.views(role, open_only=open_only)
+    async def tasks(self, role: str, *, open_only: bool, other: str = "") -> list[dict[str, Any]]:
+        """Tasks of this worker (`worker`), that it asked for (`requester`), or both ("").
+
+        With `other` only those that have this agent on their other side.
+        """
+        return await self._ledger.views(role, open_only=open_only, other=other)
+
+    async def changes(self, task_id: str, after: int) -> Page:
+        """What is stored past sequence `after` of a task that this worker runs or asked for.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return await self._ledger.changes(task_id, after)
+
+    def follow(self, task_id: str, after: int, worker: str) -> AsyncGenerator[Change, None]:
+        """What follows sequence `after` of a task that `worker` runs, each change once; ends with the task."""
+        return self._live.follow(self._ledger, task_id, after, worker)
 
     async def snapshot(self, task_id: str) -> dict[str, Any]:
         """A task that this worker runs or asked for, as A2A JSON.

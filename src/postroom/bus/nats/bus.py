@@ -10,6 +10,7 @@ from typing import Protocol
 from postroom.bus.acceptance import accepts_pulled, answerer_of, headers_of, stored_in
 from postroom.bus.background import Supervisor
 from postroom.bus.counters import Counters
+from postroom.bus.nats.connection import BusConnection
 from postroom.bus.nats.frames import live_message
 from postroom.bus.nats.link import Credentials, Link
 from postroom.bus.nats.listening import CONCURRENT_REQUESTS, Listener, accepts_live, serving
@@ -52,6 +53,7 @@ class NatsBus:
         self._uid = uid
         self._link = link
         self._replies = Replies(link, uid)
+        self._connection = BusConnection(link, self._replies, uid)
         self._supervisor = Supervisor(link.report)
         self._listeners: set[Listener] = set()
         self._loops: set[PullLoop] = set()
@@ -121,6 +123,11 @@ class NatsBus:
     def lost(self) -> PostroomError | None:
         """Why the connection is gone for good (closed, credential expired or revoked), None while it is not."""
         return self._link.lost
+
+    @property
+    def connection(self) -> BusConnection:
+        """This connection as `postroom.a2a` uses one."""
+        return self._connection
 
     async def wait_lost(self) -> PostroomError:
         """Wait until the connection is gone for good, and say why."""

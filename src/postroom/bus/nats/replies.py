@@ -16,8 +16,8 @@ from nats.aio.subscription import Subscription as NatsSubscription
 
 from postroom.bus.nats.dialing import remaining
 from postroom.bus.nats.frames import NO_RESPONDERS, status_of
-from postroom.bus.nats.link import Link
-from postroom.errors import BusDisconnected, Refused, RequestTimeout
+from postroom.bus.nats.link import Link, OnFrame
+from postroom.errors import BusDisconnected, Conflict, Refused, RequestTimeout
 from postroom.protocol import subjects
 
 MAX_WAITING = 10_000
@@ -50,6 +50,8 @@ class Replies:
         self._uid = uid
         self._waiting: dict[str, tuple[asyncio.Future[Answer], int]] = {}
         self._subscription: NatsSubscription | None = None
+        self._any = f"_I.{uid}.*"
+        self._routes: dict[str, OnFrame] = {}
 
     async def open(self) -> None:
         """Begin to receive answers.
@@ -61,9 +63,35 @@ class Replies:
     async def _arrived(self, frame: Msg) -> None:
         future, attempt = self._waiting.get(frame.subject, (None, 0))
         if future is None:
-            self._link.counters.ignored += 1
+            await self._pass_on(frame)
         elif not future.done():
             future.set_result(Answer(frame, attempt))
+
+    async def _pass_on(self, frame: Msg) -> None:
+        prefix = frame.subject.rpartition(".")[0]
+        routes = [self._routes[each] for each in (prefix, self._any) if each in self._routes]
+        if not routes:
+            self._link.counters.ignored += 1
+        for on_frame in routes:
+            await on_frame(frame)
+
+    def route(self, prefix: str, on_frame: OnFrame) -> None:
+        """Give `on_frame` what arrives under `prefix` and answers no question of ours.
+
+        Args:
+            prefix: `_I.<own>.<answerer>`, or `_I.<own>.*`.
+            on_frame: called for one frame after the other.
+
+        Raises:
+            Conflict: somebody has it.
+        """
+        if prefix in self._routes:
+            raise Conflict(f"{prefix} is received already")
+        self._routes[prefix] = on_frame
+
+    def unroute(self, prefix: str) -> None:
+        """End what `route` began."""
+        self._routes.pop(prefix, None)
 
     async def ask(
         self,

@@ -216,6 +216,7 @@ class Delegate:
         stream: whether to hear of every change, not only of those that end or interrupt it.
         context: A2A context that it belongs to, "" for a new one.
         ref: echoed in the answer and in every update.
+        quiet: somebody else follows it, and the agent's program is told of its end alone.
     """
 
     to: str
@@ -225,6 +226,7 @@ class Delegate:
     stream: bool = False
     context: str = ""
     ref: Any = field(default=None, hash=False)
+    quiet: bool = False
 
 
 @dataclass(frozen=True, slots=True)

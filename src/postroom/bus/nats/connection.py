@@ -1,0 +1,107 @@
+"""The bus's connection as one that `postroom.a2a` can use: beside everything else that goes over it.
+
+Answers to calls arrive by the subscription that the bus has for answers anyway (`Replies`); a second one would have the
+server send each of them twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from nats.aio.subscription import Subscription as NatsSubscription
+
+from postroom.bus.nats.link import Link, OnFrame
+from postroom.bus.nats.replies import Replies
+from postroom.errors import InvalidInput
+
+
+class Route:
+    """Interest in answers, as a subscription of its own would be."""
+
+    def __init__(self, replies: Replies, prefix: str, on_frame: OnFrame) -> None:
+        self._replies = replies
+        self._prefix = prefix
+        replies.route(prefix, on_frame)
+
+    async def unsubscribe(self) -> None:
+        """End it at once."""
+        self._replies.unroute(self._prefix)
+
+    async def drain(self) -> None:
+        """End it; nothing is under way."""
+        self._replies.unroute(self._prefix)
+
+
+class BusConnection:
+    """Keeps the port `postroom.a2a.nats.connection.Connection`.
+
+    Args:
+        link: of the bus.
+        replies: of the bus.
+        uid: whom the connection authenticated as.
+    """
+
+    def __init__(self, link: Link, replies: Replies, uid: str) -> None:
+        self._link = link
+        self._replies = replies
+        self._own = f"_I.{uid}."
+
+    @property
+    def max_payload(self) -> int:
+        """As `Connection.max_payload`."""
+        return self._link.client.max_payload
+
+    @property
+    def is_closed(self) -> bool:
+        """As `Connection.is_closed`."""
+        return self._link.lost is not None
+
+    @property
+    def is_connected(self) -> bool:
+        """As `Connection.is_connected`."""
+        return self._link.up
+
+    def new_inbox(self) -> str:
+        """As `Connection.new_inbox`; here an answer names who gives it, so there is none for anybody.
+
+        Raises:
+            InvalidInput: always.
+        """
+        raise InvalidInput("on this bus a reply subject names who answers")
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        reply: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        """As `Connection.publish`.
+
+        Raises:
+            PostroomError: as `Link.send`.
+        """
+        await self._link.send(subject, payload, reply=reply, headers=headers)
+
+    async def subscribe(
+        self, subject: str, queue: str = "", cb: OnFrame | None = None
+    ) -> NatsSubscription | Route:
+        """As `Connection.subscribe`; returns when the server knows it.
+
+        Raises:
+            PostroomError: as `Link.listen`.
+        """
+        if cb is None:
+            raise InvalidInput("a subscription needs somebody who takes its frames")
+        prefix, _, last = subject.rpartition(".")
+        if subject.startswith(self._own) and last == "*":
+            return Route(self._replies, prefix, cb)
+        return await self._link.listen(subject, cb, queue=queue)
+
+    async def flush(self, timeout: int = 10) -> None:
+        """As `Connection.flush`.
+
+        Raises:
+            PostroomError: as `Link.settle`.
+        """
+        await self._link.settle(asyncio.get_running_loop().time() + timeout)

@@ -1,0 +1,219 @@
+"""Following a task from change to change: nothing twice, nothing left out, whichever way news of it come.
+
+What is stored of a task is a chain, in which each record names the one before. So a change that follows the last one
+shown can be shown at once, wherever it was heard of; with any other, the control plane is asked for what lies between.
+How a task ends, or what it asks, is shown as the control plane has it and in no other way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from postroom.a2a.records import TaskRecord
+from postroom.a2a.tasks import Event, Task
+from postroom.errors import BusDisconnected, NoResponders, RequestTimeout
+from postroom.observe import get_logger
+from postroom.protocol.tasks import TaskState
+from postroom.sidecar.wire import backoff
+
+UNSEEN = 16
+"""Changes that wait for one follower; of more it reads again what is stored."""
+
+LOOK = 20.0
+"""Seconds without news after which it is looked at what is stored: news may be lost, what is stored is not."""
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A stored change of a task.
+
+    Attributes:
+        after: sequence of the record before it.
+        sequence: of its record.
+        event: A2A StreamResponse; None for the first record, which only says that the task is there.
+        proven: it was read from the log, or written by us.
+    """
+
+    after: int
+    sequence: int
+    state: TaskState
+    event: Event | None = field(hash=False)
+    proven: bool = True
+
+    @property
+    def settled(self) -> bool:
+        """Whether the task has ended or asks."""
+        return self.state.terminal or self.state.interrupted
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Changes of a task that follow each other.
+
+    Attributes:
+        changes: in their order.
+        more: whether others follow.
+        sequence: of the task's last record.
+        state: after that.
+        task: as it is after that.
+    """
+
+    changes: tuple[Change, ...]
+    more: bool
+    sequence: int
+    state: TaskState
+    task: Task = field(hash=False)
+
+
+class Records(Protocol):
+    """Tells what is stored of tasks."""
+
+    async def changes(self, task_id: str, after: int, /) -> Page:
+        """Changes past sequence `after`, as far as the log goes now.
+
+        Raises:
+            NotFound: there is no such task.
+            PostroomError: there is no answer.
+        """
+        ...
+
+
+class _Watch:
+    """What one follower has not seen yet."""
+
+    def __init__(self) -> None:
+        self._heard: deque[Change] = deque()
+        self._news = asyncio.Event()
+        self.told = 0
+        self.overrun = False
+
+    def put(self, change: Change) -> None:
+        if len(self._heard) >= UNSEEN:
+            self.overrun = True
+        else:
+            self._heard.append(change)
+        self._news.set()
+
+    def look(self) -> None:
+        self.overrun = True
+        self._news.set()
+
+    def tell(self, sequence: int) -> None:
+        self.told = max(self.told, sequence)
+        self._news.set()
+
+    def next(self) -> Change | None:
+        return self._heard.popleft() if self._heard else None
+
+    def forget(self) -> None:
+        self._heard.clear()
+        self.told = 0
+        self.overrun = False
+
+    async def wait(self) -> bool:
+        """Whether there was news before it is time to look again."""
+        try:
+            async with asyncio.timeout(LOOK):
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        self._news.clear()
+        return True
+
+
+class Changes:
+    """News of tasks, handed to those who follow them."""
+
+    def __init__(self) -> None:
+        self._watches: dict[str, set[_Watch]] = {}
+
+    def stored(self, record: TaskRecord, after: int, sequence: int) -> None:
+        """This worker has stored a record."""
+        self.put(record.id, Change(after, sequence, record.state, record.event))
+
+    def put(self, task: str, change: Change) -> None:
+        """A change was heard of."""
+        for watch in self._watches.get(task, ()):
+            watch.put(change)
+
+    def told(self, task: str, sequence: int) -> None:
+        """There is a record of that sequence."""
+        for watch in self._watches.get(task, ()):
+            watch.tell(sequence)
+
+    def look(self, task: str) -> None:
+        """Something may have been missed: who follows the task reads what is stored."""
+        for watch in self._watches.get(task, ()):
+            watch.look()
+
+    @property
+    def followers(self) -> int:
+        """How many follow a task."""
+        return sum(map(len, self._watches.values()))
+
+    @contextmanager
+    def _watching(self, task: str) -> Generator[_Watch]:
+        watch = _Watch()
+        self._watches.setdefault(task, set()).add(watch)
+        try:
+            yield watch
+        finally:
+            self._watches[task].discard(watch)
+            if not self._watches[task]:
+                del self._watches[task]
+
+    async def follow(self, records: Records, task: str, after: int) -> AsyncGenerator[Change]:
+        """What follows the record of sequence `after`, each change once; ends with the task.
+
+        A control plane that is away is waited for; the caller sets the deadline.
+
+        Raises:
+            NotFound: there is no such task any more.
+        """
+        failures = 0
+        with self._watching(task) as watch:
+            behind = True
+            while True:
+                if behind or watch.overrun:
+                    watch.forget()
+                    try:
+                        page = await records.changes(task, after)
+                    except (NoResponders, RequestTimeout, BusDisconnected) as error:
+                        failures += 1
+                        _log.info("what became of task %s is not known yet: %s", task, error)
+                        await asyncio.sleep(backoff(failures))
+                        continue
+                    failures, behind = 0, page.more
+                    for change in page.changes:
+                        yield change
+                    if page.sequence < after or (page.state.terminal and not page.changes):
+                        # Somebody has numbered changes that there are not: the log is right.
+                        yield Change(page.sequence, page.sequence, page.state, _status(page.task))
+                    after = page.changes[-1].sequence if page.changes else page.sequence
+                    if page.state.terminal and not page.more:
+                        return
+                    continue
+                change = watch.next()
+                if change is None:
+                    behind = watch.told > after or (not await watch.wait())
+                    behind = behind or watch.told > after
+                elif change.sequence > after:
+                    if change.after != after or (change.settled and not change.proven):
+                        behind = True
+                        continue
+                    yield change
+                    after = change.sequence
+                    if change.state.terminal:
+                        return
+
+
+def _status(task: Task) -> Event:
+    update = {"taskId": task["id"], "contextId": task["contextId"], "status": task["status"]}
+    return {"statusUpdate": update}

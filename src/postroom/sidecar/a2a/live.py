@@ -1,0 +1,178 @@
+"""Another worker's task while it works: what it says itself, at once, over the ephemeral path.
+
+That is quick and proves nothing: it may be lost, and the other worker may say what it likes. So it only feeds
+`Changes`, which fills gaps from the log and takes from the log how a task ends. If nobody answers, or the other is
+killed in the middle, what the control plane tells goes on where this stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+from postroom.a2a.nats.calling import Caller
+from postroom.a2a.nats.frames import Request, Response
+from postroom.a2a.operations import Call
+from postroom.a2a.rpc import RpcError
+from postroom.a2a.tasks import Event, state_of
+from postroom.errors import InvalidInput, NoResponders, PostroomError, ProtocolViolation
+from postroom.observe import get_logger
+from postroom.protocol.tasks import TaskState
+from postroom.sidecar.a2a.changes import Change, Changes, Records
+from postroom.sidecar.a2a.methods import VERSION
+from postroom.sidecar.a2a.serving import SEQUENCE
+
+PEERS = 64
+"""Agents whose answers can be received at a time."""
+
+TIMEOUT = 20.0
+"""Seconds for an answer, and between two frames of a stream (a server says before that it is still there)."""
+
+_log = get_logger(__name__)
+
+NewCaller = Callable[[str], Caller]
+"""Makes a caller of the agent with that uid."""
+
+
+class Live:
+    """The ephemeral path to other agents.
+
+    Args:
+        caller: makes the callers.
+        changes: is told what they say.
+        own: uid of the worker.
+    """
+
+    def __init__(self, caller: NewCaller, changes: Changes, own: str) -> None:
+        self._own = own
+        self._new = caller
+        self._changes = changes
+        self._callers: OrderedDict[str, Caller] = OrderedDict()
+
+    async def close(self) -> None:
+        """Receive nothing any more."""
+        while self._callers:
+            await self._callers.popitem()[1].close()
+
+    async def call(self, worker: str, call: Call) -> Any:
+        """The result of a call.
+
+        Raises:
+            RpcError: the agent answered with it, or nobody serves it.
+            PostroomError: there is no answer.
+        """
+        caller = await self._caller(worker)
+        try:
+            response = await caller.call(_request(call), timeout=TIMEOUT)
+        except NoResponders as error:
+            raise _unserved(worker) from error
+        return _result(response)
+
+    async def stream(self, worker: str, call: Call) -> AsyncGenerator[Any, None]:
+        """The results of a call that streams. Raises as `call`."""
+        caller = await self._caller(worker)
+        try:
+            async with aclosing(caller.stream(_request(call), timeout=TIMEOUT)) as responses:
+                async for response in responses:
+                    yield _result(response)
+        except NoResponders as error:
+            raise _unserved(worker) from error
+
+    async def follow(
+        self, records: Records, task: str, after: int, worker: str
+    ) -> AsyncGenerator[Change, None]:
+        """As `Changes.follow`, sooner where the worker can be heard; what this one stores itself is heard anyway."""
+        if worker == self._own:
+            async with aclosing(self._changes.follow(records, task, after)) as changes:
+                async for change in changes:
+                    yield change
+            return
+        feeding = asyncio.create_task(self._feed(task, worker))
+        try:
+            async with aclosing(self._changes.follow(records, task, after)) as changes:
+                async for change in changes:
+                    yield change
+        finally:
+            feeding.cancel()
+            await asyncio.wait({feeding})
+            if not feeding.cancelled() and (failure := feeding.exception()):
+                _log.error("following task %s failed", task, exc_info=failure)
+
+    async def _feed(self, task: str, worker: str) -> None:
+        call = Call(None, "SubscribeToTask", {"id": task})
+        begun = False
+        try:
+            async with aclosing(self.stream(worker, call)) as results:
+                async for result in results:
+                    if not begun:
+                        self._changes.look(task)  # what was stored before this is not heard here
+                        begun = True
+                    if (change := _change(result)) is not None:
+                        self._changes.put(task, change)
+        except (RpcError, PostroomError) as error:
+            _log.info("task %s is not heard of live, but from the log: %s", task, error)
+        self._changes.look(task)  # nor what comes from now on
+
+    async def _caller(self, worker: str) -> Caller:
+        caller = self._callers.pop(worker, None) or self._new(worker)
+        self._callers[worker] = caller
+        if len(self._callers) > PEERS:
+            await self._callers.popitem(last=False)[1].close()
+        return caller
+
+
+def _request(call: Call) -> Request:
+    version = {"A2A-Version": VERSION, **call.parameters}
+    return Request(secrets.token_hex(8), call.method, call.params, parameters=version)
+
+
+def _result(response: Response) -> Any:
+    if response.error is not None:
+        raise response.error
+    return response.result
+
+
+def _unserved(worker: str) -> RpcError:
+    return RpcError.of(NoResponders(f"nobody serves {worker} at the moment"))
+
+
+def _change(result: Any) -> Change | None:
+    """The change in a frame; None for the task, with which a stream begins.
+
+    Raises:
+        ProtocolViolation: it is none.
+    """
+    match result:
+        case {"task": _}:
+            return None
+        case {"statusUpdate": {"metadata": dict(metadata), "status": dict(status)}}:
+            return _numbered(result, metadata, _state(status))
+        case {"artifactUpdate": {"metadata": dict(metadata), "artifact": dict()}}:
+            return _numbered(result, metadata, TaskState.WORKING)
+    raise ProtocolViolation("the peer streams what is no change of a task")
+
+
+def _numbered(event: Event, metadata: dict[str, Any], state: TaskState) -> Change:
+    match metadata.get(SEQUENCE):
+        case {"after": int(after), "sequence": int(sequence)} if 0 <= after < sequence < 2**53:
+            return Change(after, sequence, state, _bare(event), proven=False)
+    raise ProtocolViolation("the peer streams a change without a number")
+
+
+def _state(status: dict[str, Any]) -> TaskState:
+    try:
+        return state_of({"status": status})
+    except InvalidInput as error:
+        raise ProtocolViolation(str(error)) from error
+
+
+def _bare(event: Event) -> Event:
+    """The event as it is stored: without its number."""
+    ((kind, said),) = event.items()
+    metadata = {name: value for name, value in said["metadata"].items() if name != SEQUENCE}
+    kept = {name: value for name, value in said.items() if name != "metadata"}
+    return {kind: {**kept, "metadata": metadata} if metadata else kept}

@@ -1,0 +1,47 @@
+"""The NATS door of A2A: the worker's own subject, and callers of others' (docs/architecture.md, The ephemeral path)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from postroom.a2a.nats.calling import CoreCaller
+from postroom.a2a.nats.connection import Connection, Frame
+from postroom.a2a.nats.serving import CoreServer
+from postroom.a2a.operations import Operations
+from postroom.protocol import subjects
+
+CONCURRENCY = 16
+"""Calls that are worked on at a time; one more is told that the worker is busy."""
+
+DRAIN = 1.0
+"""Seconds that calls have to end when the worker is stopped."""
+
+
+def rpc_server(connection: Connection, own: str, operations: Operations) -> CoreServer:
+    """The server of the worker's `rpc` subject; only who asks with a reply subject of its own is answered."""
+    return CoreServer(
+        connection,
+        subjects.rpc(own, "*"),
+        operations,
+        queue=own,
+        concurrency=CONCURRENCY,
+        admit=admission(own),
+        drain=DRAIN,
+        inbox=lambda caller: f"_I.{own}.{caller}",
+    )
+
+
+def admission(own: str) -> Callable[[Frame], str | None]:
+    """Gives the uid of who asks; None for a frame whose answer would go to somebody else."""
+
+    def admit(frame: Frame) -> str | None:
+        if not subjects.accepts_rpc(own, frame.subject, frame.reply):
+            return None
+        return subjects.sender_of(frame.subject)
+
+    return admit
+
+
+def rpc_caller(connection: Connection, own: str, worker: str) -> CoreCaller:
+    """The caller of another worker's `rpc` subject."""
+    return CoreCaller(connection, subjects.rpc(worker, own).removesuffix(f".{own}"), sender=own)

@@ -1,0 +1,182 @@
+"""Several workers on one bus, and what the control plane tells them of their tasks."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from postroom.a2a.engine import Ask
+from postroom.a2a.records import TaskRecord
+from postroom.a2a.tasklog import StoredTask
+from postroom.bus.port import Message
+from postroom.errors import NotFound, problem
+from postroom.protocol import priority, subjects
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.ids import CONTROL_PLANE
+from postroom.protocol.priority import Cancel, Update
+from postroom.protocol.tasks import parse_task_subject, task_id
+
+if TYPE_CHECKING:
+    from tests.sidecar.house import House
+
+
+PAGE = 6
+"""Changes in one answer: of the largest, so many fit."""
+
+
+@dataclass
+class Street:
+    """The workers on one bus, as the control plane knows them and their tasks."""
+
+    houses: list[House] = field(default_factory=list)
+    logs: dict[str, list[tuple[int, TaskRecord]]] = field(default_factory=dict)
+    silent: bool = False
+    """Whether nobody is told of changes."""
+
+    def house(self, worker: str) -> House | None:
+        """The worker's."""
+        return next((house for house in self.houses if house.worker == worker), None)
+
+    def requests(self) -> list[tuple[House, str]]:
+        """Each task that was asked for, and its worker's house."""
+        found = []
+        for message in self.houses[0].tap.of("inbox"):
+            said, envelope = subjects.parse(message.subject), Envelope.decode(message.payload)
+            house = self.house(said.recipient)
+            if house is not None and envelope.request is not None:
+                task = task_id(said.recipient, said.sender, envelope.id)
+                house.ledger.asks[task] = Ask(envelope.id, said.sender, envelope.message)
+                found.append((house, task))
+        return list(dict.fromkeys(found))
+
+    async def log(self, task: str) -> list[tuple[int, TaskRecord]]:
+        """(sequence, record) of every record of a task."""
+        known = self.logs.setdefault(task, [])
+        after = known[-1][0] if known else 0
+        for house, each in self.requests():
+            if each == task:
+                subject = f"worker.{house.worker}.tasks.{task}.>"
+                replay = house.rig.admin.replay("TASKS", after=after, subjects=(subject,))
+                async for message in replay:
+                    if not known or message.sequence > known[-1][0]:  # others read, too
+                        known.append((message.sequence, TaskRecord.decode(message.payload)))
+        return known
+
+    async def task(self, task: str, asker: str) -> tuple[House, StoredTask]:
+        """A task that `asker` runs or asked for.
+
+        Raises:
+            NotFound: there is none.
+        """
+        self.requests()
+        for house in self.houses:
+            with suppress(NotFound):
+                stored = await house.ledger.get(task)
+                if asker in (house.worker, stored.record.requester):
+                    return house, stored
+        raise NotFound(f"no task {task}")
+
+    async def tell(self, message: Message) -> None:
+        """Tell who asked for a task of its change, as the control plane does."""
+        said = parse_task_subject(message.subject)
+        house = self.house(said[0]) if said is not None else None
+        if self.silent or len(self.houses) < 2 or said is None or house is None:
+            return
+        record = TaskRecord.decode(message.payload)
+        asker = self.house(record.requester)
+        if asker is not None and record.event is not None:
+            sequence = (await house.ledger.get(record.id)).sequence  # what is heard live has none
+            await asker.news(
+                Update(
+                    record.id,
+                    said[0],
+                    record.request,
+                    sequence,
+                    record.attempt,
+                    record.state,
+                    record.event,
+                )
+            )
+
+
+async def task_answer(found: House, asker: str, verb: str, asked: dict[str, Any]) -> bytes:
+    """What the control plane answers about tasks."""
+    if verb == "open":
+        entries = []
+        for number, task in enumerate(found.ledger.asks, start=1):
+            stored = await found.ledger.get(task)
+            if stored.sequence and not stored.record.state.terminal:
+                state = stored.record.state.value
+                entries.append({"id": task, "requested": number, "state": state, "free": True})
+        return json.dumps({"tasks": entries, "more": False}).encode()
+    if verb == "choose":
+        found.chosen.append((asked["skill"], asked["key"]))
+        return json.dumps({"uid": found.alice.uid, "nick": "alice", "kind": "worker"}).encode()
+    if verb == "list":
+        views = [
+            _view(house, await house.ledger.get(task)) for house, task in found.street.requests()
+        ]
+        side = {"worker": "requester", "requester": "worker"}[asked["role"]]
+        wanted = [
+            view
+            for view in views
+            if view[asked["role"]]["uid"] == asker and asked["other"] in ("", view[side]["uid"])
+        ]
+        return json.dumps({"tasks": wanted}).encode()
+    if verb == "changes":
+        return await _changes(found, asker, asked)
+    try:
+        house, stored = await found.street.task(str(asked.get("task", "")), asker)
+        if verb == "cancel":
+            cancel = priority.encode(Cancel(stored.record.id, str(asked["reason"])))
+            await found.rig.core.publish(subjects.priority(house.worker, CONTROL_PLANE), cancel)
+    except NotFound as error:
+        return json.dumps({"error": problem(error)}).encode()
+    record = stored.record
+    state = record.state
+    answer = {
+        "task": record.task,
+        "sequence": stored.sequence,
+        "request": record.request,
+        "requester": record.requester,
+        "attempt": record.attempt,
+        "lost": record.lost,
+        "runner": record.runner,
+        "released": record.released,
+        "view": _view(house, stored),
+    }
+    return json.dumps(answer).encode()
+
+
+async def _changes(found: House, asker: str, asked: dict[str, Any]) -> bytes:
+    log = await found.street.log(asked["task"])
+    if not log:  # it was not taken yet
+        try:
+            _, stored = await found.street.task(asked["task"], asker)
+        except NotFound as error:
+            return json.dumps({"error": problem(error)}).encode()
+        log = [(stored.sequence, stored.record)]
+    changes = [
+        {"sequence": sequence, "state": each.state.value, "event": each.event}
+        for sequence, each in log
+        if sequence > asked["after"]
+    ]
+    sequence, record = log[-1]
+    answer = {"changes": changes[:PAGE], "more": len(changes) > PAGE, "sequence": sequence}
+    return json.dumps(answer | {"state": record.state.value, "task": record.task}).encode()
+
+
+def _view(house: House, stored: StoredTask) -> dict[str, Any]:
+    record = stored.record
+    return {
+        "id": record.id,
+        "context": record.task["contextId"],
+        "state": record.state.value,
+        "final": record.state.terminal,
+        "seq": stored.sequence,
+        "updated_at": float(stored.sequence),
+        "worker": {"uid": house.worker},
+        "requester": {"uid": record.requester},
+    }
