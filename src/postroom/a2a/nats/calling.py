@@ -15,8 +15,9 @@ from typing import Protocol
 from postroom.a2a.nats import flow as flows
 from postroom.a2a.nats.connection import NO_RESPONDERS, Connection, Frame, status_of
 from postroom.a2a.nats.frames import COMPLETE, Request, Response, decode_response, encode_request
-from postroom.a2a.nats.headers import DEADLINE, STREAM, Flow
+from postroom.a2a.nats.headers import DEADLINE, STREAM, Flow, milliseconds
 from postroom.a2a.nats.mailbox import FrameQueue, Mailbox
+from postroom.a2a.nats.subjects import may_be_told
 from postroom.errors import (
     NoResponders,
     PostroomError,
@@ -172,7 +173,8 @@ class _Inlet:
         self._gone = False
 
     def _arrived(self, frame: Frame) -> None:
-        self._back = self._back or frame.reply
+        if not self._back and may_be_told(frame.reply):
+            self._back = frame.reply
         if not self._gone:
             self.frames.put(frame)
         elif self._back:
@@ -205,6 +207,6 @@ def _headers(request: Request, flow: Flow | None) -> dict[str, str] | None:
     headers: dict[str, str] = {}
     if flow is not None:
         headers[STREAM] = flow.header()
-    if request.deadline and not request.binary:
-        headers[DEADLINE] = str(int(request.deadline * 1000))
+    if not request.binary and (deadline := milliseconds(request.deadline)):
+        headers[DEADLINE] = str(deadline)
     return headers or None

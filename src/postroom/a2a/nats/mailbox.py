@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from nats import errors as nats_errors
 
-from postroom.a2a.nats.connection import Connection, Frame, Subscription, size_of
+from postroom.a2a.nats.connection import Connection, Frame, Subscription, harden, size_of
 from postroom.errors import (
     BusDisconnected,
     InvalidInput,
@@ -42,23 +42,31 @@ class Mailbox:
     """
 
     def __init__(self, connection: Connection, *, prefix: str = "") -> None:
+        harden(connection)
         self.connection = connection
         self.prefix = prefix or connection.new_inbox()
         self.late = 0
         self._waiting: dict[str, Callable[[Frame], None]] = {}
         self._subscription: Subscription | None = None
         self._opening: asyncio.Lock = asyncio.Lock()
-        self._stem = secrets.token_hex(6)
-        self._count = 0
 
     async def open(self) -> None:
-        """Subscribe; done already, nothing happens."""
+        """Subscribe; done already, nothing happens.
+
+        Raises:
+            BusDisconnected: there is no connection.
+        """
         if self._subscription is None:
             async with self._opening:
                 if self._subscription is None:
-                    self._subscription = await self.connection.subscribe(
-                        f"{self.prefix}.*", cb=self._arrived
-                    )
+                    try:
+                        self._subscription = await self.connection.subscribe(
+                            f"{self.prefix}.*", cb=self._arrived
+                        )
+                    except (nats_errors.Error, OSError) as error:
+                        raise BusDisconnected(
+                            f"the NATS connection takes nothing: {error}"
+                        ) from error
 
     async def close(self) -> None:
         """End the subscription; what still waits runs into its deadline."""
@@ -70,7 +78,7 @@ class Mailbox:
     def token(self, arrived: Callable[[Frame], None], *, prefix: str = "") -> str:
         """A new reply subject; `arrived` is called with each frame that comes for it, until `forget`.
 
-        The stem cannot be guessed, so nobody answers a call that it did not see.
+        It is random as a whole, so that a peer that has seen one call cannot answer another, or end another's stream.
 
         Args:
             arrived: takes the frames.
@@ -81,8 +89,7 @@ class Mailbox:
         """
         if len(self._waiting) >= MAX_WAITING:
             raise Refused("too many calls wait for answers on this connection")
-        self._count += 1
-        reply = f"{prefix or self.prefix}.{self._stem}{self._count:x}"
+        reply = f"{prefix or self.prefix}.{secrets.token_hex(10)}"
         self._waiting[reply] = arrived
         return reply
 

@@ -20,10 +20,10 @@ from postroom.a2a.nats.frames import BadRequest, Request, decode_request, encode
 from postroom.a2a.nats.headers import STREAM, Flow, deadline_of
 from postroom.a2a.nats.mailbox import Mailbox, NewInbox
 from postroom.a2a.nats.runs import Run, Site, ending
-from postroom.a2a.nats.subjects import queue_group
+from postroom.a2a.nats.subjects import may_be_told, queue_group
 from postroom.a2a.operations import Call, Operations
 from postroom.a2a.rpc import Code, RpcError
-from postroom.errors import BusDisconnected
+from postroom.errors import BusDisconnected, InvalidInput
 from postroom.observe import get_logger
 
 CONCURRENCY = 64
@@ -126,7 +126,18 @@ class CoreServer:
 
         Raises:
             BusDisconnected: it is not reached.
+            InvalidInput: it takes calls already.
         """
+        if self._subscription is not None:
+            raise InvalidInput(f"the server of {self.subject} takes calls already")
+        try:
+            await self._begin()
+        except BaseException:
+            await self.drain()
+            raise
+        return self
+
+    async def _begin(self) -> None:
         try:
             await self._mailbox.open()
             self._subscription = await self._connection.subscribe(
@@ -135,7 +146,6 @@ class CoreServer:
             await settle(self._connection)
         except (nats_errors.Error, OSError) as error:
             raise BusDisconnected(f"{self.subject} cannot be subscribed: {error}") from error
-        return self
 
     async def __aexit__(
         self,
@@ -154,8 +164,8 @@ class CoreServer:
         )
 
     async def _arrived(self, frame: Frame) -> None:
-        caller = self._admit(frame)
-        if caller is None or not frame.reply:
+        caller = self._admitted(frame)
+        if caller is None:
             self._ignore(frame)
             return
         try:
@@ -175,6 +185,16 @@ class CoreServer:
         run.task = task = asyncio.create_task(run.perform())
         self._running[task] = run
         task.add_done_callback(self._done)
+
+    def _admitted(self, frame: Frame) -> str | None:
+        """Who sent a frame, "" if unknown; None to ignore it."""
+        if not frame.reply or frame.reply == frame.subject or not may_be_told(frame.reply):
+            return None
+        try:
+            return self._admit(frame)
+        except Exception:  # noqa: BLE001 (whoever sent it must not end the server)
+            _log.exception("%s: the admission of a message failed", self.subject)
+            return None
 
     def _full(self, run: Run) -> bool:
         running = len(self._running)
