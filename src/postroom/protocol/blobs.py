@@ -22,6 +22,7 @@ MAX_NAMED = 256
 DEFAULT_MEDIA_TYPE = "application/octet-stream"
 MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+_-]{0,62}/[a-z0-9][a-z0-9.+_-]{0,62}")
 
+
 def blob_url(sha256: str) -> str:
     """The URL of the content with that hash."""
     return PREFIX + sha256

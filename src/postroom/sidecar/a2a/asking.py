@@ -14,6 +14,7 @@ from contextlib import aclosing
 from typing import Any, Protocol
 
 from postroom.a2a.messages import context_of
+from postroom.a2a.nats.jsjson import dumps
 from postroom.a2a.operations import Call
 from postroom.a2a.rpc import Code, RpcError
 from postroom.a2a.tasks import Task, new_task, state_of
@@ -27,10 +28,14 @@ from postroom.sidecar.a2a.params import (
     check_message,
     history_length,
     name_param,
-    page,
+    remaining,
     shortened,
+    token_after,
 )
 from postroom.sidecar.adapters import AnswerTask, CancelTask, Delegate, Delegated
+
+PAGE_BYTES = 768 * 1024
+"""Bytes of the tasks in one answer to ListTasks: it has to fit a message of the bus."""
 
 SLICE = 20.0
 """Seconds of one wait for a task."""
@@ -257,14 +262,19 @@ class Snapshots(Protocol):
 async def listed(
     views: list[dict[str, Any]], listing: Listing, snapshots: Snapshots
 ) -> dict[str, Any]:
-    """A page of `views` as the answer to ListTasks."""
-    found, token, total = page(views, listing)
-    tasks = []
-    for task in found:
+    """A page of `views` as the answer to ListTasks; it has fewer tasks than wanted where they are large."""
+    rest, total = remaining(views, listing)
+    tasks: list[dict[str, Any]] = []
+    room = PAGE_BYTES
+    for _, task in rest[: listing.size]:
         snapshot = shortened(await snapshots.snapshot(task), listing.history)
         if not listing.artifacts:
             snapshot.pop("artifacts", None)
+        room -= len(dumps(snapshot))
+        if tasks and room < 0:
+            break
         tasks.append(snapshot)
+    token = token_after(rest[len(tasks) - 1]) if len(rest) > len(tasks) else ""
     return {"tasks": tasks, "nextPageToken": token, "pageSize": listing.size, "totalSize": total}
 
 

@@ -6,12 +6,19 @@ from collections.abc import Callable
 
 from postroom.a2a.nats.calling import CoreCaller
 from postroom.a2a.nats.connection import Connection, Frame
+from postroom.a2a.nats.headers import Flow
 from postroom.a2a.nats.serving import CoreServer
 from postroom.a2a.operations import Operations
 from postroom.protocol import subjects
 
 CONCURRENCY = 16
 """Calls that are worked on at a time; one more is told that the worker is busy."""
+
+MAX_REQUEST = 64 * 1024
+"""Bytes of a call. What is larger is nothing that can be asked here, and it is not read: that would take its time."""
+
+FLOW = Flow(window=8, beat=10.0)
+"""What is taken of a stream: so many frames of a bus's message lie unread at most."""
 
 DRAIN = 1.0
 """Seconds that calls have to end when the worker is stopped."""
@@ -32,9 +39,11 @@ def rpc_server(connection: Connection, own: str, operations: Operations) -> Core
 
 
 def admission(own: str) -> Callable[[Frame], str | None]:
-    """Gives the uid of who asks; None for a frame whose answer would go to somebody else."""
+    """Gives the uid of who asks; None for a frame that is too large, or whose answer would go to somebody else."""
 
     def admit(frame: Frame) -> str | None:
+        if len(frame.data) > MAX_REQUEST:
+            return None
         if not subjects.accepts_rpc(own, frame.subject, frame.reply):
             return None
         return subjects.sender_of(frame.subject)
@@ -44,4 +53,5 @@ def admission(own: str) -> Callable[[Frame], str | None]:
 
 def rpc_caller(connection: Connection, own: str, worker: str) -> CoreCaller:
     """The caller of another worker's `rpc` subject."""
-    return CoreCaller(connection, subjects.rpc(worker, own).removesuffix(f".{own}"), sender=own)
+    subject = subjects.rpc(worker, own).removesuffix(f".{own}")
+    return CoreCaller(connection, subject, sender=own, flow=FLOW)

@@ -8,8 +8,9 @@ worker's inbox proves for good who wanted a task.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections import Counter
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, contextmanager
 from typing import Any, NoReturn, Protocol
 
 from postroom.a2a.operations import Call
@@ -26,6 +27,9 @@ from postroom.sidecar.a2a.params import Listing, history_length, name_param, sho
 
 SEQUENCE = "urn:postroom:a2a:sequence:1"
 """Key in the metadata of what is streamed: the sequence of its record, and `after`, that of the one before."""
+
+EACH = 8
+"""Calls and streams of one caller that are worked on at a time: of what all callers share, half is for others."""
 
 CANCEL_WAIT = 20.0
 """Seconds that a cancel waits for the end of its task; it is told to it in any case."""
@@ -79,6 +83,31 @@ class ServingOperations(Methods):
         self._changes = changes
         self._engine = engine
         self._own = own
+        self._at_work: Counter[str] = Counter()
+
+    async def answer(self, call: Call) -> bytes:
+        """As `Operations.answer`."""
+        with self._turn(call.caller):
+            return await super().answer(call)
+
+    async def stream(self, call: Call) -> AsyncGenerator[bytes]:
+        """As `Operations.stream`."""
+        with self._turn(call.caller):
+            async with aclosing(super().stream(call)) as events:
+                async for event in events:
+                    yield event
+
+    @contextmanager
+    def _turn(self, caller: str) -> Generator[None]:
+        if self._at_work[caller] >= EACH:
+            raise RpcError(Code.SERVER_BUSY, "you ask too much at once; try again later")
+        self._at_work[caller] += 1
+        try:
+            yield
+        finally:
+            self._at_work[caller] -= 1
+            if not self._at_work[caller]:
+                del self._at_work[caller]
 
     async def _refuse(self, _: Params, call: Call) -> NoReturn:
         raise self._refusal(call)
