@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Callable
 
 from postroom.a2a.nats.calling import CoreCaller
@@ -19,6 +21,9 @@ MAX_REQUEST = 64 * 1024
 
 FLOW = Flow(window=8, beat=10.0)
 """What is taken of a stream: so many frames of a bus's message lie unread at most."""
+
+RATE = 200
+"""Calls of one caller in a second; further ones are not read: even to refuse a flood would take all of the time."""
 
 DRAIN = 1.0
 """Seconds that calls have to end when the worker is stopped."""
@@ -39,10 +44,19 @@ def rpc_server(connection: Connection, own: str, operations: Operations) -> Core
 
 
 def admission(own: str) -> Callable[[Frame], str | None]:
-    """Gives the uid of who asks; None for a frame that is too large, or whose answer would go to somebody else."""
+    """Gives the uid of who asks; None for what is not read: a frame that is too large or one too many, or whose answer
+    would go to somebody else.
+    """
+    heard: Counter[str] = Counter()
+    second = 0
 
     def admit(frame: Frame) -> str | None:
-        if len(frame.data) > MAX_REQUEST:
+        nonlocal second
+        if (now := int(time.monotonic())) != second:
+            second = now
+            heard.clear()
+        heard[frame.subject] += 1
+        if heard[frame.subject] > RATE or len(frame.data) > MAX_REQUEST:
             return None
         if not subjects.accepts_rpc(own, frame.subject, frame.reply):
             return None
