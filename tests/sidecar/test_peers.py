@@ -247,7 +247,7 @@ async def test_what_a_worker_says_live_cannot_end_a_task_or_hide_what_is_stored(
 
 
 @pytest.mark.requirement("ephemeral-no-lies")
-@pytest.mark.parametrize("kind", ["of another task", "two at once", "nested deep"])
+@pytest.mark.parametrize("kind", ["of another task", "two at once", "nested deep", "very wide"])
 async def test_a_live_frame_that_is_no_change_of_the_task_is_not_shown_and_ends_no_stream(
     home: House, kind: str
 ):
@@ -267,6 +267,8 @@ async def test_a_live_frame_that_is_no_change_of_the_task_is_not_shown_and_ends_
                     update["taskId"] = "0" * 32
                 case "two at once":
                     result["message"] = {}
+                case "very wide":
+                    status["x"] = [[] for _ in range(10_000)]
                 case _:
                     deep: Any = []
                     for _ in range(150):

@@ -36,6 +36,10 @@ TIMEOUT = 20.0
 MOST_NESTED = TASK_DEPTH + 8
 """Objects and arrays within one another in an answer: a task is a part of it."""
 
+MOST_INSIDE = 8192
+"""Objects and arrays in an answer. Each takes a hundred times as much memory as it does in the message; what is stored
+of a task can be read from the log."""
+
 _log = get_logger(__name__)
 
 NewCaller = Callable[[str], Caller]
@@ -138,8 +142,8 @@ def _result(response: Response) -> Any:
     if response.error is not None:
         raise response.error
     # What is nested deeper could be read here, and not be written again.
-    if deeper_than(response.result, MOST_NESTED):
-        raise ProtocolViolation(f"the peer's answer is nested more than {MOST_NESTED} deep")
+    if deeper_than(response.result, MOST_NESTED, MOST_INSIDE):
+        raise ProtocolViolation("the peer's answer has too many objects and arrays in it")
     return response.result
 
 
