@@ -21,7 +21,7 @@ from postroom.a2a.tasks import Task, new_task, state_of
 from postroom.errors import Conflict, Forbidden, NotFound
 from postroom.protocol.tasks import TaskState
 from postroom.protocol.times import parse_time
-from postroom.sidecar.a2a.changes import Change, Page
+from postroom.sidecar.a2a.changes import Change, Page, until_over
 from postroom.sidecar.a2a.methods import WAIT, Methods, Params, no_task
 from postroom.sidecar.a2a.params import (
     Listing,
@@ -229,16 +229,8 @@ class AskingOperations(Methods):
                 if change.event is not None:
                     yield change.event
 
-    async def _following(self, task: str, after: int) -> AsyncGenerator[Change, None]:
-        deadline = asyncio.get_running_loop().time() + WAIT
-        async with aclosing(self._tasks.follow(task, after, self._worker)) as changes:
-            while True:
-                try:
-                    async with asyncio.timeout_at(deadline):
-                        change = await anext(changes)
-                except (StopAsyncIteration, TimeoutError):
-                    return
-                yield change
+    def _following(self, task: str, after: int) -> AsyncGenerator[Change, None]:
+        return until_over(self._tasks.follow(task, after, self._worker), WAIT)
 
     async def _found(self, task: str) -> Mapping[str, Any]:
         """The view of a task that the agent does; one that another does is another's."""

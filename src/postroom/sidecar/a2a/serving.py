@@ -21,7 +21,7 @@ from postroom.errors import NotFound
 from postroom.protocol import subjects
 from postroom.protocol.tasks import TaskState
 from postroom.sidecar.a2a.asking import listed
-from postroom.sidecar.a2a.changes import Changes, Records
+from postroom.sidecar.a2a.changes import Changes, Records, until_over
 from postroom.sidecar.a2a.methods import WAIT, Methods, Params, no_task
 from postroom.sidecar.a2a.params import Listing, history_length, name_param, shortened
 
@@ -152,15 +152,9 @@ class ServingOperations(Methods):
             said = f"it is {stored.record.state.value}"
             raise RpcError(Code.UNSUPPORTED_OPERATION, said, taskId=task)
         yield numbered({"task": stored.record.task}, 0, stored.sequence)
-        deadline = asyncio.get_running_loop().time() + WAIT
         follow = self._changes.follow(self._ledger, task, stored.sequence)
-        async with aclosing(follow) as changes:
-            while True:
-                try:
-                    async with asyncio.timeout_at(deadline):
-                        change = await anext(changes)
-                except (StopAsyncIteration, TimeoutError):
-                    return
+        async with aclosing(until_over(follow, WAIT)) as changes:
+            async for change in changes:
                 if change.event is not None:
                     yield numbered(change.event, change.after, change.sequence)
 
