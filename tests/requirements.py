@@ -425,6 +425,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "ephemeral-asks": "A client of the official SDK asks any worker at an address of the local API.",
         "ephemeral-slow-reader": "A reader that stands still does not grow the serving sidecar, and misses nothing.",
         "ephemeral-no-lies": "What a worker says live can neither end a task nor hide what is stored of it.",
+        "ephemeral-shared": "One caller cannot use up what all callers of a worker share.",
     },
     "docs/architecture.md#local-api": {
         "a2a-server-streams": "A stream of a task ends when the task ends or asks, a subscription when it ends.",

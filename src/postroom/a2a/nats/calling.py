@@ -131,7 +131,7 @@ class CoreCaller:
         reading = flows.Reading(request.id, self.subject, self._flow, self._idle)
         payload = encode_request(request)
         await mailbox.open()
-        inlet = _Inlet(mailbox)
+        inlet = _Inlet(mailbox, self._flow)
         try:
             headers = _headers(request, self._flow)
             await mailbox.send(self.subject, payload, reply=inlet.reply, headers=headers)
@@ -165,8 +165,10 @@ class _Inlet:
         reply: subject of the frames.
     """
 
-    def __init__(self, mailbox: Mailbox) -> None:
-        self.frames = FrameQueue()
+    def __init__(self, mailbox: Mailbox, flow: Flow) -> None:
+        # An error and the end come also where there is no room.
+        frames = flow.window + 2 if flow.window else 0
+        self.frames = FrameQueue(room=frames * mailbox.connection.max_payload)
         self.reply = mailbox.token(self._arrived)
         self._mailbox = mailbox
         self._back = ""

@@ -186,20 +186,29 @@ class FrameQueue:
     """Frames of one stream, in order, read by one reader; bounded.
 
     Use `put` as the `arrived` of a mailbox token.
+
+    Args:
+        limit: frames that may lie unread.
+        room: bytes that may lie unread; 0 for any number.
     """
 
-    def __init__(self, limit: int = MAX_UNREAD) -> None:
+    def __init__(self, limit: int = MAX_UNREAD, room: int = 0) -> None:
         self._limit = limit
+        self._room = room
+        self._unread = 0
         self._frames: deque[Frame] = deque()
         self._overrun = False
         self._waiter: asyncio.Future[None] | None = None
 
     def put(self, frame: Frame) -> None:
         """Take a frame; the one too many marks the stream as broken."""
-        if len(self._frames) >= self._limit:
+        size = len(frame.data)
+        full = len(self._frames) >= self._limit or (0 < self._room < self._unread + size)
+        if full or self._overrun:
             self._overrun = True
         else:
             self._frames.append(frame)
+            self._unread += size
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -212,7 +221,7 @@ class FrameQueue:
         """
         if not self._frames:
             if self._overrun:
-                raise StreamBroken(f"more than {self._limit} frames of a stream lay unread")
+                raise StreamBroken("more of a stream lay unread than its reader takes")
             loop = asyncio.get_running_loop()
             self._waiter = waiter = loop.create_future()
             alarm = loop.call_later(timeout, _expire, waiter)
@@ -221,7 +230,9 @@ class FrameQueue:
             finally:
                 alarm.cancel()
                 self._waiter = None
-        return self._frames.popleft()
+        frame = self._frames.popleft()
+        self._unread -= len(frame.data)
+        return frame
 
 
 def _expire(waiter: asyncio.Future[None]) -> None:
