@@ -597,6 +597,11 @@ _LISTED: dict[str, dict[str, str]] = {
         "core-nothing-left": "Calls and streams leave nothing behind, however they end.",
         "core-without-jetstream": "Ephemeral calls need no JetStream.",
     },
+    "docs/binding.md#when-it-does-not-work": {
+        "binding-wrong-subject": "A server refuses a subject on which it would serve nothing.",
+        "binding-may-not-subscribe": "A server that may not subscribe says so at its start.",
+        "binding-greedy-stream-named": "A stream that takes the calls of a core subject is named.",
+    },
     "docs/binding.md#handler": {
         "handler-races": "What comes between two steps of a task neither loses nor doubles anything.",
         "handler-same-as-sdk": "Our handler runs an unchanged executor by the rules of the SDK's default one.",

@@ -179,7 +179,10 @@ class Mailbox:
 
 def _give_up(answer: asyncio.Future[Frame]) -> None:
     if not answer.done():
-        answer.set_exception(RequestTimeout("no answer came in time"))
+        answer.set_exception(RequestTimeout("no answer came in time", remedy=_SILENT))
+
+
+_SILENT = "the peer is busy, or this connection has no right to publish there or to hear the answer"
 
 
 class FrameQueue:
@@ -237,4 +240,4 @@ class FrameQueue:
 
 def _expire(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
-        waiter.set_exception(RequestTimeout("nothing came in time"))
+        waiter.set_exception(RequestTimeout("nothing came in time", remedy=_SILENT))

@@ -223,4 +223,9 @@ class DurableCaller:
 
 def _expire(answer: asyncio.Future[Answered], timeout: float) -> None:
     if not answer.done():
-        answer.set_exception(RequestTimeout(f"no answer came within {timeout:g} s"))
+        answer.set_exception(
+            RequestTimeout(
+                f"no answer came within {timeout:g} s",
+                remedy="the request is stored: is its server running, on this subject?",
+            )
+        )
