@@ -15,10 +15,13 @@ from a2a import types
 from a2a.helpers import new_text_message
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
-from a2a.server.request_handlers import DefaultRequestHandler
-from a2a.server.tasks import InMemoryTaskStore
 
-from postroom.a2a import JetStreamA2AServer, durable_interfaces, request_subject
+from postroom.a2a import (
+    AgentRequestHandler,
+    JetStreamA2AServer,
+    durable_interfaces,
+    request_subject,
+)
 
 SUBJECT = request_subject("echo")
 CARD = types.AgentCard(
@@ -28,6 +31,7 @@ CARD = types.AgentCard(
     capabilities=types.AgentCapabilities(streaming=True),
     default_input_modes=["text/plain"],
     default_output_modes=["text/plain"],
+    skills=[types.AgentSkill(id="echo", name="Echo", description="Repeats.", tags=["echo"])],
     supported_interfaces=durable_interfaces(SUBJECT),
 )
 
@@ -52,7 +56,7 @@ async def main(url: str) -> None:
     ):  # so that calls that run are finished or answered
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     connection = await nats.connect(url)
-    handler = DefaultRequestHandler(Echo(), InMemoryTaskStore(), CARD)
+    handler = AgentRequestHandler(Echo(), CARD)
     async with JetStreamA2AServer(connection, subject=SUBJECT, handler=handler):
         print(f"serving {SUBJECT}", flush=True)
         await ended.wait()

@@ -176,7 +176,10 @@ class DurableCaller:
             async with asyncio.timeout(timeout):
                 await self.responses.open(self.subject)
         except TimeoutError as error:
-            raise RequestTimeout("JetStream did not answer in time; nothing was sent") from error
+            raise RequestTimeout(
+                "JetStream did not answer in time; nothing was sent",
+                remedy="this connection may lack the right to publish to $JS.API",
+            ) from error
 
     async def _send(self, request: Request, until: float) -> None:
         """Store the request."""
@@ -225,7 +228,7 @@ def _expire(answer: asyncio.Future[Answered], timeout: float) -> None:
     if not answer.done():
         answer.set_exception(
             RequestTimeout(
-                f"no answer came within {timeout:g} s",
+                f"no answer came within {round(timeout, 1):g} s",
                 remedy="the request is stored: is its server running, on this subject?",
             )
         )

@@ -370,7 +370,7 @@ class StreamQueue:
                 if self._early:
                     raise StreamBroken(f"frame {self._next} of a stream is missing") from None
                 raise RequestTimeout(
-                    f"nothing came within {timeout:g} s",
+                    f"nothing came within {round(timeout, 1):g} s",
                     remedy="the request is stored: is its server running, on this subject?",
                 ) from None
             finally:
