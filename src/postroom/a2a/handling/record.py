@@ -17,7 +17,7 @@ from a2a.types import (
 from a2a.utils.errors import InvalidAgentResponseError, InvalidParamsError
 
 from postroom.a2a.handling import changes
-from postroom.a2a.handling.changes import TERMINAL, Event
+from postroom.a2a.handling.changes import SETTLED, TERMINAL, Event
 from postroom.a2a.handling.subscribers import Subscriber
 from postroom.observe import get_logger
 
@@ -235,6 +235,15 @@ class TaskRecord:
                     self.task, state, keep=state == TaskState.TASK_STATE_CANCELED
                 )
                 self.task.status.CopyFrom(event.status)
+                await self._store(self.task, event)
+            self.finished = self._deaf = True
+
+    async def _give_up(self, text: str) -> None:
+        """Fail the task, if it is being worked on."""
+        async with self._lock:
+            if self.task is not None and self.task.status.state not in SETTLED:
+                event = changes.failure_of(self.task, text)
+                changes.put_status(self.task, event)
                 await self._store(self.task, event)
             self.finished = self._deaf = True
 
