@@ -1,6 +1,6 @@
 """An agent of the SDK with its tasks in a bucket, served over JetStream in a process of its own.
 
-`python taskworker.py <url> <journal> <seconds of ack_wait>`; it ends with its standard input.
+`python -m taskworker <url> <journal> <seconds of ack_wait>`; it ends with its standard input.
 
 A message is `<key> <kind> <number>`: `work` takes so many milliseconds, `step` tells that many events, `ask` asks,
 `hold` never ends. What is begun and ended is appended to the journal.

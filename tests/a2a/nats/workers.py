@@ -14,6 +14,8 @@ from types import ModuleType
 
 from postroom.bus.parent_death import die_with_parent
 
+_ROOT = Path(__file__).parents[3]
+
 
 @dataclass
 class Worker:
@@ -47,13 +49,15 @@ async def start(program: ModuleType, url: str, journal: Path, *arguments: object
     """A worker that is ready."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        str(program.__file__),
+        "-m",
+        program.__name__,
         url,
         journal,
         *map(str, arguments),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         preexec_fn=die_with_parent(signal.SIGKILL),
+        cwd=_ROOT,
         env={**os.environ, "PYTHONWARNINGS": "default"},
     )
     assert process.stdout is not None

@@ -310,9 +310,8 @@ class AgentRequestHandler(ConfigOperations):
     # ── for a door that keeps requests ──────────────────────────────────────────────────────────────
 
     def at_work(self, task_id: str) -> Awaitable[None] | None:
-        """What returns when no executor works on the task any more; None if none does."""
-        run = self._runs.get(task_id)
-        return None if run is None or run.current is None else run.quiet()
+        """What returns when nothing is to be done for the task any more; None if nothing is."""
+        return self._runs.at_work(task_id)
 
     async def on_task_lost(self, task_id: str, context: ServerCallContext) -> Task | None:
         """Fail a task whose process is gone, or ends; one that has ended, or waits for an answer, stays as it is.

@@ -61,6 +61,7 @@ class TaskRecord:
     Attributes:
         id: of the task.
         task: as it was saved last; None before the agent has begun one.
+        unsaved: its failure could not be stored, so the store may have it at work.
         finished: takes no more requests: the task has ended, or the answer was a message.
     """
 
@@ -77,6 +78,7 @@ class TaskRecord:
         "finished",
         "id",
         "task",
+        "unsaved",
     )
 
     def __init__(
@@ -91,6 +93,7 @@ class TaskRecord:
         self.id = task_id
         self.task: Task | None = None
         self.finished = False
+        self.unsaved = False
         self._context_id = context_id
         self._context = context
         self._first = first
@@ -262,6 +265,7 @@ class TaskRecord:
             await self._write_failure(by_agent=by_agent)
         except Exception:  # noqa: BLE001 (the first error is the one that is told)
             _log.exception("task %s: its failure was not stored", self.id)
+            self.unsaved = True
         self.finished = self._deaf = True
         self._fail(error)
 
@@ -280,6 +284,11 @@ class TaskRecord:
         await self._host.store.save(task, self._context)
         if self._host.push is not None:
             await self._push(self._host.push, event)
+
+    async def save(self) -> None:
+        """Try again to store the failure."""
+        if self.task is not None:
+            await self._host.store.save(self.task, self._context)
 
     def _fail(self, error: Exception) -> None:
         for subscriber in self._subscribers:

@@ -27,7 +27,14 @@ from postroom.a2a.nats.connection import Connection
 from postroom.a2a.nats.jetstream import JetStream
 from postroom.a2a.nats.kv import Bucket, Entry, Settings
 from postroom.a2a.nats.mailbox import Mailbox
-from postroom.errors import Conflict, LostUpdate, MessageTooLarge, ProtocolViolation
+from postroom.errors import (
+    BusDisconnected,
+    Conflict,
+    LostUpdate,
+    MessageTooLarge,
+    ProtocolViolation,
+    RequestTimeout,
+)
 from postroom.observe import get_logger
 
 if TYPE_CHECKING:
@@ -65,11 +72,14 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a store knows of a task: its revision, whether it has ended, whether this process works on it."""
+    """What a store knows of a task: its revision, whether it has ended, whether this process works on it, and the
+    payload of a save whose end is not known ("" of bytes for none).
+    """
 
     revision: int
     final: bool
     writing: bool
+    doubt: bytes = b""
 
 
 class KvTaskStore(TaskStore):
@@ -138,19 +148,31 @@ class KvTaskStore(TaskStore):
             return
         ttl = self._keep if state in FINAL else 0.0
         try:
-            if known is None:
-                revision = await self._bucket.create(key, payload, ttl=ttl)
-            else:
-                revision = await self._bucket.update(key, payload, known.revision, ttl=ttl)
+            revision = await self._write(key, payload, known, ttl)
         except LostUpdate as error:
             self._known.pop(key, None)
             raise LostUpdate(f"another writer changed the task {task.id}") from error
+        except (RequestTimeout, BusDisconnected):
+            before = known.revision if known else 0
+            self._remember(key, _Known(before, final=False, writing=True, doubt=payload))
+            raise
         except MessageTooLarge as error:
             raise MessageTooLarge(
                 f"the task {task.id} is too large to be kept: {error.message}",
                 remedy="keep large content elsewhere, or raise max_payload of nats-server",
             ) from error
         self._remember(key, _Known(revision, state in FINAL, writing=state not in _RESTING))
+
+    async def _write(self, key: str, payload: bytes, known: _Known | None, ttl: float) -> int:
+        if known is None:
+            return await self._bucket.create(key, payload, ttl=ttl)
+        try:
+            return await self._bucket.update(key, payload, known.revision, ttl=ttl)
+        except LostUpdate:
+            entry = await self._bucket.get(key, fresh=True) if known.doubt else None
+            if entry is None or entry.value != known.doubt:
+                raise
+            return await self._bucket.update(key, payload, entry.revision, ttl=ttl)
 
     async def get(self, task_id: str, context: ServerCallContext) -> types.Task | None:
         """The task; None where the caller's owner has none of that id.

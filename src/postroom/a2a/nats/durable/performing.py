@@ -196,23 +196,27 @@ class Performer:
         job.begun = True
         if job.streams:
             await self._pour(job)
-            await self._rest(job)
+            if job.begins and (working := self.at_work(job.call)):
+                await self._rest(job, working)
         else:
             try:
                 payload = job.result(await self.operations.answer(job.call))
             except Exception as failure:  # noqa: BLE001 - an answer in any case
                 payload = job.refusal(_error(failure, job.call))
-            rest = self.at_work(job.call) if job.begins else None
-            if rest is None:
+            working = job.begins and self.at_work(job.call)
+            if not working:
                 self._finish(job)
             await self._answer(job, payload)
-            if rest is not None:
-                await rest
+            if working:
+                await self._rest(job, working)
         await self._acknowledge(job)
 
-    async def _rest(self, job: Job) -> None:
-        if job.begins and (rest := self.at_work(job.call)) is not None:
-            await rest
+    async def _rest(self, job: Job, working: Awaitable[None]) -> None:
+        """Wait until the work of an answered job is over."""
+        try:
+            await working
+        except Exception as error:  # noqa: BLE001 - it was answered; the rest is the agent's
+            _log.error("%s failed after its answer", job.call.method, exc_info=error)
 
     async def _pour(self, job: Job) -> None:
         answer = StreamAnswer(self.answers, job.response_subject, job.place.key)
