@@ -117,10 +117,9 @@ class Stage:
         for server in self.servers:
             assert await server.end() == 0
 
-    def close(self) -> None:
+    async def close(self) -> None:
         for worker in (*self.servers, *self.clients):
-            if worker.process.returncode is None:
-                worker.process.kill()
+            await worker.kill()
 
 
 @dataclass
@@ -234,7 +233,7 @@ async def _endure(folder: Path, seed: int, kinds: tuple[str, ...]) -> None:
             await stage.settle()
             evidence = await Evidence.read(stage)
         finally:
-            stage.close()
+            await stage.close()
     states = Counter(types.TaskState.Name(task.status.state) for task in evidence.tasks)
     errors = Counter(line.get("error", line["do"]) for line in evidence.said)
     print(dict(stage.struck), dict(states), dict(errors))  # noqa: T201

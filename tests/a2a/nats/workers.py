@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -35,7 +35,8 @@ class Worker:
         return lines
 
     async def kill(self) -> None:
-        self.process.kill()
+        with suppress(ProcessLookupError):  # it may have ended
+            self.process.kill()
         await self.process.wait()
 
     async def end(self) -> int:
@@ -75,6 +76,4 @@ async def working(
     try:
         yield worker
     finally:
-        if worker.process.returncode is None:
-            worker.process.kill()
-        await worker.process.wait()
+        await worker.kill()
