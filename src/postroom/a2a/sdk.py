@@ -146,7 +146,7 @@ class SdkOperations:
 
     # ── for a door that keeps requests ──────────────────────────────────────────────────────────────
 
-    def at_work(self, call: Call) -> Awaitable[None] | None:
+    def at_work(self, call: Call) -> Callable[[], Awaitable[None]] | None:
         """What returns when nothing works any more for a call that was answered; None if nothing does."""
         return self._at_work(call.task_id) if self._at_work and call.task_id else None
 

@@ -177,6 +177,10 @@ class Server:
         await self.stop(kill=kill)
         await self.start()
 
+    async def restart_with(self, *, jetstream: bool) -> None:
+        self._jetstream = jetstream
+        await self.restart()
+
 
 @dataclass
 class Desk:

@@ -198,7 +198,8 @@ def _judge(line: dict[str, Any], sent: dict[str, Any]) -> Iterator[str]:
     completed = "TASK_STATE_COMPLETED" in text
     kind, number = sent["kind"].split()
     if kind == "step" and completed and "ended while" not in text:
-        whole = sent["streamed"] is False or len(steps) == int(number)
+        # Where its server was killed after the end of the task, the last event is the whole task.
+        whole = not sent["streamed"] or "task" in results[-1] or len(steps) == int(number)
         if not whole:
             yield f"{key}: {len(steps)} of {number} steps"
     if completed and key not in text:
@@ -227,8 +228,8 @@ async def _endure(folder: Path, seed: int, kinds: tuple[str, ...]) -> None:
             stage.servers = [await stage.serve() for _ in range(REPLICAS)]
             stage.clients = [await stage.ask() for _ in range(CLIENTS)]
             while any(client.process.returncode is None for client in stage.clients):
-                await asyncio.sleep(rng.uniform(0.2, 1.5))
-                if sum(stage.struck.values()) < 20:
+                await asyncio.sleep(rng.uniform(0.0, 0.8))
+                if sum(stage.struck.values()) < 30:
                     await stage.strike(kinds)
             await stage.settle()
             evidence = await Evidence.read(stage)
@@ -237,7 +238,8 @@ async def _endure(folder: Path, seed: int, kinds: tuple[str, ...]) -> None:
     states = Counter(types.TaskState.Name(task.status.state) for task in evidence.tasks)
     errors = Counter(line.get("error", line["do"]) for line in evidence.said)
     print(dict(stage.struck), dict(states), dict(errors))  # noqa: T201
-    assert list(evidence.faults()) == []
+    faults = list(evidence.faults())
+    assert not faults, "\n".join(faults)
 
 
 @pytest.mark.requirement("binding-durable-begun-once", "binding-durable-task-ends")

@@ -224,7 +224,7 @@ async def test_a_failure_that_could_not_be_stored_is_stored_when_that_is_possibl
             handler = desk.handler
             settled = handler.at_work(kept.id)
             assert settled is not None
-            await settled
+            await settled()
             assert (await desk.get(kept.id)).status.state == types.TaskState.TASK_STATE_FAILED
             assert handler.at_work(kept.id) is None
 

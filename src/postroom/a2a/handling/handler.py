@@ -7,7 +7,7 @@ none of the SDK's server that the executor does not import anyway.
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from a2a.types import (
@@ -309,7 +309,7 @@ class AgentRequestHandler(ConfigOperations):
 
     # ── for a door that keeps requests ──────────────────────────────────────────────────────────────
 
-    def at_work(self, task_id: str) -> Awaitable[None] | None:
+    def at_work(self, task_id: str) -> Callable[[], Awaitable[None]] | None:
         """What returns when nothing is to be done for the task any more; None if nothing is."""
         return self._runs.at_work(task_id)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from a2a.types import Message
@@ -86,12 +87,12 @@ class Runs:
             if len(self._unsaved) > MAX_UNSAVED:
                 self._unsaved.popitem(last=False)
 
-    def at_work(self, task_id: str) -> Awaitable[None] | None:
+    def at_work(self, task_id: str) -> Callable[[], Awaitable[None]] | None:
         """What returns when nothing is to be done for a task any more; None if nothing is."""
         run = self._unsaved.get(task_id) or self._runs.get(task_id)
         if run is None or (run.current is None and not run.unsaved):
             return None
-        return self._settle(run)
+        return partial(self._settle, run)
 
     async def _settle(self, run: Run) -> None:
         await run.quiet()

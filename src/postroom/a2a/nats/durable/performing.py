@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from postroom.a2a.nats.durable.answers import AFTER, END, Answers, StreamAnswer, Undeliverable
+from postroom.a2a.nats.durable.answers import END, Answers, StreamAnswer, Undeliverable
 from postroom.a2a.nats.durable.claims import Claim, Claims
 from postroom.a2a.nats.durable.jobs import Job, lost_error
 from postroom.a2a.nats.durable.pulling import ACK, GIVE_BACK, Delivery
@@ -33,7 +33,7 @@ from postroom.protocol.text import one_line
 Lost = Callable[[Call], Awaitable[bytes | RpcError]]
 """What a call is answered with that a process began and did not end."""
 
-AtWork = Callable[[Call], Awaitable[None] | None]
+AtWork = Callable[[Call], Callable[[], Awaitable[None]] | None]
 """What has to be waited for until nothing works for an answered call any more; None for nothing."""
 
 REASON = "A2A-Reason"
@@ -211,10 +211,10 @@ class Performer:
                 await self._rest(job, working)
         await self._acknowledge(job)
 
-    async def _rest(self, job: Job, working: Awaitable[None]) -> None:
+    async def _rest(self, job: Job, working: Callable[[], Awaitable[None]]) -> None:
         """Wait until the work of an answered job is over."""
         try:
-            await working
+            await working()
         except Exception as error:  # noqa: BLE001 - it was answered; the rest is the agent's
             _log.error("%s failed after its answer", job.call.method, exc_info=error)
 
@@ -252,13 +252,12 @@ class Performer:
         answers, name = self.answers, job.place.key
         headers = answers.headers(f"{name}:{END}")
         try:
-            first = await answers.store(job.response_subject, payload, headers)
+            ending = await answers.store(job.response_subject, payload, headers)
         except MessageTooLarge as error:
             refusal = job.refusal(too_large(error))
-            first = await answers.store(job.response_subject, refusal, headers)
-        if first and job.streams:
-            after = answers.headers(f"{name}:{AFTER}")
-            await answers.store(job.response_subject, job.complete(), after)
+            ending = await answers.store(job.response_subject, refusal, headers)
+        if job.streams:
+            await answers.store_after(ending, job.response_subject, job.complete(), name)
         job.answered = True
 
     async def _acknowledge(self, job: Job) -> None:
