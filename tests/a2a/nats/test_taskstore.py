@@ -19,6 +19,7 @@ from postroom.errors import Conflict, LostUpdate, MessageTooLarge, ProtocolViola
 from tests.a2a.agents import asks, chunks
 from tests.a2a.front import message
 from tests.a2a.handling.handlers import Made, opener, ours, reference, shown
+from tests.a2a.nats.durableagent import open_desk
 from tests.a2a.nats.streams import jetstream
 
 pytestmark = pytest.mark.anyio
@@ -181,7 +182,7 @@ async def test_a_save_goes_on_after_one_whose_end_is_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: bool
 ):
     async with jetstream(tmp_path) as (js, _):
-        store = await KvTaskStore.open(js)
+        store = await KvTaskStore.open(js, patience=0.0)
         publish = js.publish
         for name, before in (("new", None), ("known", WORKING)):
             if before:
@@ -200,11 +201,22 @@ async def test_a_save_goes_on_after_one_whose_end_is_not_known(
             assert await store.get(name, ANYBODY) == task(name, DONE)
 
 
+async def test_a_save_outlasts_a_restart_of_nats_server(tmp_path: Path):
+    async with open_desk(tmp_path) as desk:
+        store = await KvTaskStore.open(await desk.jetstream())
+        await store.save(task("t"), ANYBODY)
+        await desk.server.stop(kill=True)
+        save = asyncio.create_task(store.save(task("t", DONE), ANYBODY))
+        await desk.server.start()
+        await save
+        assert await store.get("t", ANYBODY) == task("t", DONE)
+
+
 async def test_a_failure_that_could_not_be_stored_is_stored_when_that_is_possible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async with jetstream(tmp_path) as (js, _):
-        store = await KvTaskStore.open(js)
+        store = await KvTaskStore.open(js, patience=0.0)
         async with opener(ours)(chunks, task_store=store) as desk:
             publish = js.publish
             saves = 0
