@@ -551,6 +551,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "binding-durable-shared": "Servers of both makers share a durable.",
         "binding-durable-provisioned": "Provisioned streams are used as they are, and what lacks is named.",
         "binding-durable-drain": "A server that ends answers what it cannot finish.",
+        "binding-durable-rights": "The listed rights suffice for client and server, and keep clients apart.",
+        "binding-durable-task-ends": "A task whose server is gone has failed, whoever was told what of it.",
         "binding-durable-sdk": "The SDK's client and handler work over JetStream in every form of the binding.",
     },
     "docs/binding.md#operations": {

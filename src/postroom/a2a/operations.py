@@ -25,7 +25,8 @@ class Call:
         parameters: service parameters, which take the place of HTTP headers (A2A 1.0, section 3.2.6).
         caller: who called, where the door has proof of that; "" where it has none.
         task_id: that a task has to get which this call begins; "" for any. A door that may hand the same call over
-            twice (after a crash) gives the same id again.
+            twice (after a crash) gives the same id again. Where the call is about a task already, operations may put
+            its id here.
         deadline: seconds since the epoch after which nobody waits for the answer; 0 for none.
     """
 

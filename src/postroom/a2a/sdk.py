@@ -5,7 +5,7 @@ Rules: docs/binding.md, Operations and Errors.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from a2a import types
 from a2a.auth.user import UnauthenticatedUser, User
 from a2a.server.context import ServerCallContext
-from a2a.utils.errors import A2AError
+from a2a.utils.errors import A2AError, TaskNotCancelableError
 from google.protobuf.message import DecodeError, Message
 
 from postroom.a2a.nats.headers import CONTENT
@@ -37,6 +37,9 @@ VERSION = "a2a-version"
 EXTENSIONS = frozenset({"a2a-extensions", "x-a2a-extensions"})
 """Names of service parameters in lower case; the second of these is 0.3's."""
 
+_WAITING = frozenset(
+    {types.TaskState.TASK_STATE_INPUT_REQUIRED, types.TaskState.TASK_STATE_AUTH_REQUIRED}
+)
 _NOBODY = UnauthenticatedUser()
 _ANSWERS: dict[type, str] = {types.Task: "task", types.Message: "message"}
 _EVENTS: dict[type, str] = {
@@ -85,6 +88,8 @@ class SdkOperations:
     ) -> None:
         self._user = user
         self._content = content
+        self._handler = handler
+        self._at_work = getattr(handler, "at_work", None)
         self._methods = {
             name: _Method(operation, dialect, getattr(handler, operation.handler))
             for name, (operation, dialect) in METHODS.items()
@@ -110,6 +115,7 @@ class SdkOperations:
         try:
             request = _read(call, method)
             context = self._context(call, method, request)
+            _note_task(call, method, request)
             result = await self._fitting(await method.perform(request, context), context)
             return _write(call, method, result, request)
         except RpcError as error:
@@ -128,6 +134,7 @@ class SdkOperations:
         try:
             request = _read(call, method)
             context = self._context(call, method, request)
+            _note_task(call, method, request)
             async with aclosing(method.perform(request, context)) as events:
                 async for event in events:
                     yield _write(call, method, await self._fitting(event, context), request)
@@ -136,6 +143,39 @@ class SdkOperations:
             raise
         except Exception as error:
             raise _refusal(error, call, method) from error
+
+    # ── for a door that keeps requests ──────────────────────────────────────────────────────────────
+
+    def at_work(self, call: Call) -> Callable[[], Awaitable[None]] | None:
+        """What returns when nothing works any more for a call that was answered; None if nothing does."""
+        return self._at_work(call.task_id) if self._at_work and call.task_id else None
+
+    async def lost(self, call: Call) -> bytes | None:
+        """End the task of a call that a process began and did not end, and give the call's result.
+
+        Returns:
+            The task as it then is; None where the agent knows none, or it still waits for this very call.
+        """
+        method = self._method(call, streams=self.streams(call.method))
+        try:
+            request = _read(call, method)
+            context = self._context(call, method, request)
+            answers = _note_task(call, method, request)
+            task = await self._end(call.task_id, context)
+            if task is None or (answers and task.status.state in _WAITING):
+                return None
+            return _write(call, method, task, request)
+        except (A2AError, RpcError):
+            return None
+
+    async def _end(self, task_id: str, context: ServerCallContext) -> types.Task | None:
+        handler = self._handler
+        if (lose := getattr(handler, "on_task_lost", None)) is not None:
+            return await lose(task_id, context)
+        try:
+            return await handler.on_cancel_task(types.CancelTaskRequest(id=task_id), context)
+        except TaskNotCancelableError:
+            return await handler.on_get_task(types.GetTaskRequest(id=task_id), context)
 
     async def _fitting(self, result: Any, context: ServerCallContext) -> Any:
         """What the caller takes of a result: large content by reference, if it asked for that."""
@@ -188,6 +228,14 @@ def _parameters(parameters: Mapping[str, str], dialect: Dialect) -> tuple[dict[s
         elif small in EXTENSIONS:
             extensions.update(uri for each in value.split(",") if (uri := each.strip()))
     return headers, extensions
+
+
+def _note_task(call: Call, method: _Method, request: Any) -> bool:
+    """Note in a call that answers a task which task that is; whether it does."""
+    if not method.operation.begins or not request.message.task_id:
+        return False
+    call.task_id = request.message.task_id
+    return True
 
 
 def _read(call: Call, method: _Method) -> Any:

@@ -131,9 +131,10 @@ async def collect(caller: DurableCaller, request: Request, timeout: float = 10.0
 class Server:
     """A nats-server of the test's own that can be ended and started again on its port and its folder."""
 
-    def __init__(self, folder: Path, *, jetstream: bool = True) -> None:
+    def __init__(self, folder: Path, *, jetstream: bool = True, config: str = "") -> None:
         self._folder = folder
         self._jetstream = jetstream
+        self._config = config
         self._port = -1
         self._process: asyncio.subprocess.Process | None = None
         self.url = ""
@@ -146,6 +147,7 @@ class Server:
             find_binary(),
             *arguments,
             *(("--jetstream",) if self._jetstream else ()),
+            *self._configured(),
             "--ports_file_dir",
             self._folder,
             stderr=asyncio.subprocess.DEVNULL,
@@ -158,6 +160,14 @@ class Server:
         self.url = json.loads(files[0].read_text())["nats"][0]
         self._port = int(self.url.rsplit(":", 1)[1])
 
+    def _configured(self) -> tuple[str | Path, ...]:
+        if not self._config:
+            return ()
+        self._folder.mkdir(exist_ok=True)
+        path = self._folder / "server.conf"
+        path.write_text(self._config)
+        return ("--config", path)
+
     async def stop(self, *, kill: bool = False) -> None:
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
@@ -166,6 +176,10 @@ class Server:
     async def restart(self, *, kill: bool = False) -> None:
         await self.stop(kill=kill)
         await self.start()
+
+    async def restart_with(self, *, jetstream: bool) -> None:
+        self._jetstream = jetstream
+        await self.restart()
 
 
 @dataclass
@@ -177,7 +191,7 @@ class Desk:
 
     async def connect(self, **options: Any) -> Client:
         options = {"reconnect_time_wait": 0.05, "max_reconnect_attempts": -1, **options}
-        client = await nats.connect(self.server.url, error_cb=_quiet, **options)
+        client = await nats.connect(self.server.url, **{"error_cb": _quiet, **options})
         self.stack.push_async_callback(client.close)
         return client
 
@@ -202,8 +216,10 @@ async def _quiet(_: Exception) -> None:
 
 
 @asynccontextmanager
-async def open_desk(folder: Path, *, jetstream: bool = True) -> AsyncGenerator[Desk]:
-    server = Server(folder, jetstream=jetstream)
+async def open_desk(
+    folder: Path, *, jetstream: bool = True, config: str = ""
+) -> AsyncGenerator[Desk]:
+    server = Server(folder, jetstream=jetstream, config=config)
     await server.start()
     try:
         async with AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""A server of the durable binding in a process of its own: `python durableworker.py <url> <journal>`.
+"""A server of the durable binding in a process of its own: `python -m durableworker <url> <journal>`.
 
 It writes each request that it begins to the journal, and ends with its standard input.
 """

@@ -4,65 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from postroom.bus.parent_death import die_with_parent
 from tests.a2a.nats import durableworker
 from tests.a2a.nats.durableagent import Desk, ask, collect, frames_of, open_desk, send
+from tests.a2a.nats.workers import working
 
 pytestmark = pytest.mark.anyio
-
-
-@dataclass
-class Worker:
-    """A running worker."""
-
-    process: asyncio.subprocess.Process
-    journal: Path
-
-    async def begun(self, count: int) -> list[str]:
-        """What was begun, once it is that many."""
-        async with asyncio.timeout(20):
-            while True:
-                lines = self.journal.read_text().splitlines() if self.journal.exists() else []
-                if len(lines) >= count:
-                    return lines
-                await asyncio.sleep(0.01)
-
-    async def kill(self) -> None:
-        self.process.kill()
-        await self.process.wait()
-
-
-@asynccontextmanager
-async def working(desk: Desk, journal: Path) -> AsyncGenerator[Worker]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        durableworker.__file__,
-        desk.server.url,
-        journal,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        preexec_fn=die_with_parent(signal.SIGKILL),
-        env={**os.environ, "PYTHONWARNINGS": "default"},
-    )
-    assert process.stdout is not None
-    async with asyncio.timeout(30):
-        assert await process.stdout.readline() == b"ready\n"
-    try:
-        yield Worker(process, journal)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 @pytest.mark.requirement("binding-durable-begun-once")
@@ -75,13 +25,13 @@ async def test_a_request_whose_server_was_killed_is_begun_once_and_answered_once
     async with open_desk(tmp_path / "nats") as desk:
         caller = await desk.caller(client="peer")
         request = send("work", method)
-        async with working(desk, journal) as worker:
+        async with working(durableworker, desk.server.url, journal) as worker:
             answer = asyncio.create_task(collect(caller, request, 40))
             (begun,) = await worker.begun(1)
             await worker.kill()
         if bus == "bus-killed":
             await desk.server.restart(kill=True)
-        async with working(desk, journal) as worker:
+        async with working(durableworker, desk.server.url, journal) as worker:
             responses = await answer
             assert responses[-1].error is not None
             assert "not begun again" in responses[-1].error.message
@@ -100,11 +50,11 @@ async def test_what_was_answered_before_both_were_killed_is_neither_begun_nor_an
     async with open_desk(tmp_path / "nats") as desk:
         caller = await desk.caller(client="peer")
         requests = [send(f"quick {n}") for n in range(20)]
-        async with working(desk, journal) as worker:
+        async with working(durableworker, desk.server.url, journal) as worker:
             await asyncio.gather(*(caller.call(request, timeout=20) for request in requests))
             await worker.kill()
         await desk.server.restart(kill=True)  # it forgets the acknowledgements of the last moment
-        async with working(desk, journal) as worker:
+        async with working(durableworker, desk.server.url, journal) as worker:
             assert await ask(caller, "quick after", 20) == "quick after"
             js = await desk.jetstream()
             async with asyncio.timeout(20):
@@ -123,7 +73,7 @@ async def test_what_runs_while_nats_server_is_killed_is_begun_once_and_answered(
     journal = tmp_path / "journal"
     async with open_desk(tmp_path / "nats") as desk:
         caller = await desk.caller(client="peer")
-        async with working(desk, journal) as worker:
+        async with working(durableworker, desk.server.url, journal) as worker:
             calls = [asyncio.create_task(ask(caller, f"quick {n}", 40)) for n in range(300)]
             await worker.begun(20)
             await desk.server.restart(kill=True)
@@ -137,15 +87,14 @@ async def test_a_server_that_ends_answers_what_it_cannot_finish(tmp_path: Path):
     journal = tmp_path / "journal"
     async with open_desk(tmp_path / "nats") as desk:
         caller = await desk.caller()
-        async with working(desk, journal) as worker:
+        async with working(durableworker, desk.server.url, journal) as worker:
             answer = asyncio.create_task(caller.call(send("work"), timeout=20))
             await worker.begun(1)
-            assert worker.process.stdin is not None
-            worker.process.stdin.close()
+            ended = asyncio.create_task(worker.end())
             response = await answer
             assert response.error is not None
             assert "not begun again" in response.error.message
-            assert await worker.process.wait() == 0
+            assert await ended == 0
 
 
 async def endings(desk: Desk, call_id: object) -> int:

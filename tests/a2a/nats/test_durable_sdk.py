@@ -8,15 +8,17 @@ import pytest
 from a2a import types
 from a2a.client import ClientConfig
 from a2a.helpers import new_text_message
+from a2a.utils.errors import TaskNotFoundError
 
 from postroom.a2a import JetStreamA2AServer, SdkOperations, durable_interfaces, register
-from postroom.a2a.nats.durable.lost import EndLostTask
 from postroom.a2a.operations import Call
-from postroom.a2a.rpc import RpcError
 from tests.a2a.nats.durableagent import SUBJECT, open_desk
 from tests.a2a.translation.agents import MESSAGE, TASK, Scripted
 
 pytestmark = pytest.mark.anyio
+
+SAID = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+SAID_03 = {"kind": "message", "messageId": "m", "role": "user", "parts": []}
 
 
 @pytest.mark.requirement("binding-durable-sdk")
@@ -53,15 +55,15 @@ async def test_the_sdks_client_calls_the_sdks_handler_over_jetstream(
 @pytest.mark.parametrize(
     "call",
     [
-        Call("1", "SendMessage", {}, task_id="t-1"),
+        Call("1", "SendMessage", {"message": SAID}, task_id="t-1"),
         Call("1", "SendStreamingMessage", b"", binary=True, task_id="t-1"),
-        Call("1", "message/send", {}, task_id="t-1"),
+        Call("1", "message/send", {"message": SAID_03}, task_id="t-1"),
     ],
     ids=lambda call: call.method,
 )
 async def test_a_lost_call_is_answered_with_its_task_which_is_canceled(call: Call):
     handler = Scripted()
-    answer = await EndLostTask(SdkOperations(handler))(call)
+    answer = await SdkOperations(handler).lost(call)
     assert isinstance(answer, bytes)
     assert isinstance(handler.asked, types.CancelTaskRequest)
     assert handler.asked.id == "t-1"
@@ -72,8 +74,13 @@ async def test_a_lost_call_is_answered_with_its_task_which_is_canceled(call: Cal
         assert answer.startswith(b'{"task":{') is (call.method == "SendMessage")
 
 
-async def test_a_lost_call_whose_task_nobody_knows_is_answered_with_an_error():
-    operations = SdkOperations(Scripted(RuntimeError("no such task")))
-    answer = await EndLostTask(operations)(Call("1", "SendMessage", {}, task_id="t-1"))
-    assert isinstance(answer, RpcError)
-    assert answer.about == {"taskId": "t-1"}
+async def test_a_lost_call_whose_task_nobody_knows_has_no_result():
+    operations = SdkOperations(Scripted(TaskNotFoundError()))
+    assert await operations.lost(Call("1", "SendMessage", {"message": SAID}, task_id="t-1")) is None
+
+
+async def test_a_lost_call_that_answers_a_task_is_about_that_task():
+    handler = Scripted()
+    call = Call("1", "SendMessage", {"message": {**SAID, "taskId": "t-0"}}, task_id="t-1")
+    await SdkOperations(handler).lost(call)
+    assert handler.asked.id == call.task_id == "t-0"

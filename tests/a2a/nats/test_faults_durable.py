@@ -282,6 +282,21 @@ async def test_fault_8_a_cancel_overtakes_without_the_lane_too(tmp_path: Path):
         await asyncio.gather(*held)
 
 
+@pytest.mark.requirement("binding-durable-cancel-overtakes")
+async def test_work_that_is_sent_to_the_lane_is_refused_and_stands_in_nobodys_way(tmp_path: Path):
+    async with open_desk(tmp_path) as desk:
+        agent = Agent()
+        await desk.serve(agent)
+        caller, js = await desk.caller(), await desk.jetstream()
+        await ask(caller, "learn the lane")
+        for n in range(40):
+            await js.publish(f"{SUBJECT}.control", frame(f"hold {n}", call_id=n))
+        await caller.call(Request("c", "tasks/cancel", {"id": "t"}), timeout=10)
+        answers = [json.loads(each)["response"] for each in await frames_of(js, CLIENT)]
+        assert [each["error"]["code"] for each in answers] == [-32004] * 40
+        assert agent.begun == ["learn the lane"]
+
+
 @pytest.mark.requirement("binding-durable-begun-once")
 async def test_fault_9_a_slow_request_is_begun_once_however_many_servers_there_are(tmp_path: Path):
     async with open_desk(tmp_path) as desk:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import nats
@@ -13,7 +14,7 @@ import pytest
 from postroom.a2a.nats.jetstream import JetStream
 from postroom.a2a.nats.kv import Bucket, Settings
 from postroom.a2a.nats.mailbox import Mailbox
-from postroom.errors import InvalidInput, LostUpdate, MessageTooLarge, NotFound
+from postroom.errors import InvalidInput, LostUpdate, MessageTooLarge, NotFound, RequestTimeout
 from tests.a2a.nats.streams import jetstream
 from tests.rig import open_server
 
@@ -75,6 +76,33 @@ async def test_a_write_that_expects_another_revision_is_refused(tmp_path: Path):
             await bucket.delete("k", revision=revision)
         await bucket.delete("k", revision=newer)
         await bucket.create("k", b"4")
+
+
+async def test_a_write_whose_answer_was_lost_is_not_refused_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with jetstream(tmp_path) as (js, _):
+        bucket = await Bucket.open(js, "cards", MEMORY)
+        ask = js.mailbox.ask
+        lost = 0
+
+        async def losing(subject: str, payload: bytes, **options: Any) -> Any:
+            nonlocal lost
+            frame = await ask(subject, payload, **options)
+            if subject.startswith("$KV.") and not lost:
+                lost += 1
+                raise RequestTimeout("the answer was lost")
+            return frame
+
+        monkeypatch.setattr(js.mailbox, "ask", losing)
+        first = await bucket.create("a", b"one")
+        lost = 0
+        second = await bucket.update("a", b"two", first)
+        entry = await bucket.get("a")
+        assert entry is not None
+        assert (entry.value, entry.revision) == (b"two", second)
+        with pytest.raises(LostUpdate):
+            await bucket.update("a", b"three", first)
 
 
 async def test_of_many_creators_one_succeeds(tmp_path: Path):

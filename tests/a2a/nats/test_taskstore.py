@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from a2a import types
@@ -14,10 +15,11 @@ from a2a.utils.errors import InvalidParamsError
 from postroom.a2a.nats.kv import Bucket
 from postroom.a2a.nats.taskstore import KvTaskStore
 from postroom.a2a.users import Requester
-from postroom.errors import Conflict, LostUpdate, MessageTooLarge, ProtocolViolation
+from postroom.errors import Conflict, LostUpdate, MessageTooLarge, ProtocolViolation, RequestTimeout
 from tests.a2a.agents import asks, chunks
 from tests.a2a.front import message
 from tests.a2a.handling.handlers import Made, opener, ours, reference, shown
+from tests.a2a.nats.durableagent import open_desk
 from tests.a2a.nats.streams import jetstream
 
 pytestmark = pytest.mark.anyio
@@ -173,6 +175,70 @@ async def test_what_is_no_task_is_left_out_of_lists(tmp_path: Path):
         assert len((await store.list(types.ListTasksRequest(), ANYBODY)).tasks) == 1
         with pytest.raises(ProtocolViolation):
             await store.get("bad", ANYBODY)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_a_save_goes_on_after_one_whose_end_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: bool
+):
+    async with jetstream(tmp_path) as (js, _):
+        store = await KvTaskStore.open(js, patience=0.0)
+        publish = js.publish
+        for name, before in (("new", None), ("known", WORKING)):
+            if before:
+                await store.save(task(name, before, at=1), ANYBODY)
+
+            async def losing(*args: Any, **options: Any) -> Any:
+                if stored:
+                    await publish(*args, **options)
+                raise RequestTimeout("no answer came in time")
+
+            monkeypatch.setattr(js, "publish", losing)
+            with pytest.raises(RequestTimeout):
+                await store.save(task(name, at=2), ANYBODY)
+            monkeypatch.setattr(js, "publish", publish)
+            await store.save(task(name, DONE), ANYBODY)
+            assert await store.get(name, ANYBODY) == task(name, DONE)
+
+
+async def test_a_save_outlasts_a_restart_of_nats_server(tmp_path: Path):
+    async with open_desk(tmp_path) as desk:
+        store = await KvTaskStore.open(await desk.jetstream())
+        await store.save(task("t"), ANYBODY)
+        await desk.server.stop(kill=True)
+        save = asyncio.create_task(store.save(task("t", DONE), ANYBODY))
+        await desk.server.start()
+        await save
+        assert await store.get("t", ANYBODY) == task("t", DONE)
+
+
+async def test_a_failure_that_could_not_be_stored_is_stored_when_that_is_possible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with jetstream(tmp_path) as (js, _):
+        store = await KvTaskStore.open(js, patience=0.0)
+        async with opener(ours)(chunks, task_store=store) as desk:
+            publish = js.publish
+            saves = 0
+
+            async def losing(*args: Any, **options: Any) -> Any:
+                nonlocal saves
+                saves += 1
+                if saves in {2, 3}:  # an event, and the failure that follows from it
+                    raise RequestTimeout("no answer came in time")
+                return await publish(*args, **options)
+
+            monkeypatch.setattr(js, "publish", losing)
+            with pytest.raises(RequestTimeout):
+                await desk.send("go")
+            (kept,) = (await store.list(types.ListTasksRequest(), desk.context)).tasks
+            assert kept.status.state != types.TaskState.TASK_STATE_FAILED
+            handler = desk.handler
+            settled = handler.at_work(kept.id)
+            assert settled is not None
+            await settled()
+            assert (await desk.get(kept.id)).status.state == types.TaskState.TASK_STATE_FAILED
+            assert handler.at_work(kept.id) is None
 
 
 @pytest.mark.parametrize("opened", [opener(reference), opener(ours)], ids=["sdk", "ours"])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
+
 from a2a.types import (
     Message,
+    Role,
     Task,
     TaskArtifactUpdateEvent,
     TaskState,
@@ -84,6 +87,16 @@ def put_artifact(task: Task, event: TaskArtifactUpdateEvent) -> None:
             known.metadata.MergeFrom(new.metadata)
     else:
         known.CopyFrom(new)
+
+
+def failure_of(task: Task, text: str) -> TaskStatusUpdateEvent:
+    """An update to "failed", now, that says why."""
+    event = status_of(task, TaskState.TASK_STATE_FAILED)
+    said = event.status.message
+    said.message_id, said.role = str(uuid.uuid4()), Role.ROLE_AGENT
+    said.task_id, said.context_id = task.id, task.context_id
+    said.parts.add(text=text)
+    return event
 
 
 def status_of(task: Task, state: TaskState, *, keep: bool = False) -> TaskStatusUpdateEvent:

@@ -7,7 +7,7 @@ none of the SDK's server that the executor does not import anyway.
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from a2a.types import (
@@ -306,6 +306,26 @@ class AgentRequestHandler(ConfigOperations):
         task.status.CopyFrom(event.status)
         await self._store.save(task, context)
         return changes.copied(task)
+
+    # ── for a door that keeps requests ──────────────────────────────────────────────────────────────
+
+    def at_work(self, task_id: str) -> Callable[[], Awaitable[None]] | None:
+        """What returns when nothing is to be done for the task any more; None if nothing is."""
+        return self._runs.at_work(task_id)
+
+    async def on_task_lost(self, task_id: str, context: ServerCallContext) -> Task | None:
+        """Fail a task whose process is gone, or ends; one that has ended, or waits for an answer, stays as it is.
+
+        Returns:
+            The task as it then is; None if nobody knows it.
+        """
+        task = await self._store.get(task_id, context)
+        run = self._runs.get(task_id)
+        if run is None:
+            if task is None or task.status.state in SETTLED:
+                return task
+            run = self._runs.open(task_id, task.context_id, context)
+        return await run.lose(context, "the agent's server ended while it worked on this task")
 
     async def on_subscribe_to_task(
         self, params: SubscribeToTaskRequest, context: ServerCallContext

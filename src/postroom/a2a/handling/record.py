@@ -17,7 +17,7 @@ from a2a.types import (
 from a2a.utils.errors import InvalidAgentResponseError, InvalidParamsError
 
 from postroom.a2a.handling import changes
-from postroom.a2a.handling.changes import TERMINAL, Event
+from postroom.a2a.handling.changes import SETTLED, TERMINAL, Event
 from postroom.a2a.handling.subscribers import Subscriber
 from postroom.observe import get_logger
 
@@ -61,6 +61,7 @@ class TaskRecord:
     Attributes:
         id: of the task.
         task: as it was saved last; None before the agent has begun one.
+        unsaved: its failure could not be stored, so the store may have it at work.
         finished: takes no more requests: the task has ended, or the answer was a message.
     """
 
@@ -77,6 +78,7 @@ class TaskRecord:
         "finished",
         "id",
         "task",
+        "unsaved",
     )
 
     def __init__(
@@ -91,6 +93,7 @@ class TaskRecord:
         self.id = task_id
         self.task: Task | None = None
         self.finished = False
+        self.unsaved = False
         self._context_id = context_id
         self._context = context
         self._first = first
@@ -238,6 +241,15 @@ class TaskRecord:
                 await self._store(self.task, event)
             self.finished = self._deaf = True
 
+    async def _give_up(self, text: str) -> None:
+        """Fail the task, if it is being worked on."""
+        async with self._lock:
+            if self.task is not None and self.task.status.state not in SETTLED:
+                event = changes.failure_of(self.task, text)
+                changes.put_status(self.task, event)
+                await self._store(self.task, event)
+            self.finished = self._deaf = True
+
     async def _failed(self, error: Exception, *, by_agent: bool) -> None:
         """A request has failed; if not by its agent, then before that began, and the task stays as it is stored."""
         async with self._lock:
@@ -253,6 +265,7 @@ class TaskRecord:
             await self._write_failure(by_agent=by_agent)
         except Exception:  # noqa: BLE001 (the first error is the one that is told)
             _log.exception("task %s: its failure was not stored", self.id)
+            self.unsaved = True
         self.finished = self._deaf = True
         self._fail(error)
 
@@ -271,6 +284,11 @@ class TaskRecord:
         await self._host.store.save(task, self._context)
         if self._host.push is not None:
             await self._push(self._host.push, event)
+
+    async def save(self) -> None:
+        """Try again to store the failure."""
+        if self.task is not None:
+            await self._host.store.save(self.task, self._context)
 
     def _fail(self, error: Exception) -> None:
         for subscriber in self._subscribers:

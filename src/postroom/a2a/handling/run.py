@@ -213,6 +213,31 @@ class Run(TaskRecord):
             await asyncio.wait([worker], timeout=GRACE)
         await self._conclude(TaskState.TASK_STATE_CANCELED)
 
+    async def lose(self, context: ServerCallContext, text: str) -> Task | None:
+        """Fail the task, because the process that works on it is gone or goes; one that rests stays as it is.
+
+        Returns:
+            The task; None if it was never stored.
+        """
+        if self._canceling is None:
+            self._canceling = asyncio.Lock()
+        async with self._canceling:
+            self._keep()
+            if self.task is None:
+                self.task = await self._host.store.get(self.id, context)
+            try:
+                await self._give_up(text)
+            finally:
+                if self._worker is not None:
+                    self._worker.cancel()
+                self.close()
+        return None if self.task is None else changes.copied(self.task)
+
+    async def quiet(self) -> None:
+        """Return when no executor runs."""
+        while self._worker is not None:
+            await asyncio.wait([self._worker])
+
     def stop(self) -> asyncio.Task[None] | None:
         """Cancel the executor, leave the task as it is; returns what has to be waited for."""
         self.finished = True

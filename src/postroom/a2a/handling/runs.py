@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from a2a.types import Message
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
     from a2a.server.context import ServerCallContext
     from a2a.server.tasks.push_notification_sender import PushNotificationSender
     from a2a.server.tasks.task_store import TaskStore
+
+MAX_UNSAVED = 1024
+"""Tasks whose failure could not be stored that are remembered, to try again."""
 
 _log = get_logger(__name__)
 
@@ -43,6 +49,7 @@ class Runs:
         self.request_context = RequestContext
         self._host = Host(executor, store, push, idle, RequestContext, self._discard)
         self._runs: dict[str, Run] = {}
+        self._unsaved: OrderedDict[str, Run] = OrderedDict()
         self._closed = False
 
     def __len__(self) -> int:
@@ -75,6 +82,22 @@ class Runs:
         """Forget a run; another may have taken its place."""
         if self._runs.get(run.id) is run:
             del self._runs[run.id]
+        if run.unsaved:
+            self._unsaved[run.id] = run
+            if len(self._unsaved) > MAX_UNSAVED:
+                self._unsaved.popitem(last=False)
+
+    def at_work(self, task_id: str) -> Callable[[], Awaitable[None]] | None:
+        """What returns when nothing is to be done for a task any more; None if nothing is."""
+        run = self._unsaved.get(task_id) or self._runs.get(task_id)
+        if run is None or (run.current is None and not run.unsaved):
+            return None
+        return partial(self._settle, run)
+
+    async def _settle(self, run: Run) -> None:
+        await run.quiet()
+        if self._unsaved.pop(run.id, None) is not None:
+            await run.save()
 
     async def aclose(self) -> None:
         """Take nothing more, cancel the executors, end all streams; their tasks stay as they are."""

@@ -251,13 +251,21 @@ class Bucket:
         headers: Mapping[str, str] | None = None,
     ) -> int:
         # The id makes it safe to send again when the answer was lost.
-        wire = {**(headers or {}), MSG_ID: secrets.token_hex(12)}
+        mark = secrets.token_hex(12)
+        wire = {**(headers or {}), MSG_ID: mark}
         if expected is not None:
             wire[LAST_SUBJECT_SEQUENCE] = str(expected)
         if ttl > 0 and self.has_ttl:
             wire[TTL] = f"{math.ceil(ttl)}s"
-        stored = await self.js.publish(self._subject(key), value, headers=wire)
-        return stored.sequence
+        try:
+            return (await self.js.publish(self._subject(key), value, headers=wire)).sequence
+        except LostUpdate:
+            # The server looks at the expected sequence before it looks at the id, so what was sent again may have
+            # been refused for its own first copy.
+            last = await last_record(self.js, self._stream, self._subject(key), direct=False)
+            if last is None or last.headers.get(MSG_ID) != mark:
+                raise
+            return last.sequence
 
     async def _last(self, key: str, *, fresh: bool) -> Entry | None:
         direct = self._direct and not fresh

@@ -9,13 +9,14 @@ from a2a import types
 from a2a.auth.user import User
 
 from postroom.a2a.nats.connection import Connection
-from postroom.a2a.nats.durable.lost import EndLostTask
+from postroom.a2a.nats.durable.jobs import lost_error
 from postroom.a2a.nats.durable.options import DurableOptions
 from postroom.a2a.nats.durable.server import DurableServer
 from postroom.a2a.nats.labels import CORE, CORE_BINARY, DURABLE, DURABLE_BINARY
 from postroom.a2a.nats.serving import CoreOptions, CoreServer
 from postroom.a2a.nats.subjects import core_url, durable_url, served
 from postroom.a2a.operations import Call
+from postroom.a2a.rpc import RpcError
 from postroom.a2a.sdk import SdkOperations, user_of
 from postroom.errors import Forbidden, InvalidInput
 
@@ -86,7 +87,9 @@ def core_interfaces(subject: str) -> list[types.AgentInterface]:
 class JetStreamA2AServer(DurableServer):
     """The server of the stored requests of an SDK handler, as `NatsA2AServer` is of its calls.
 
-    A task whose process was killed is canceled as soon as another has its request, and answered as it then is.
+    A task whose process is gone has failed as soon as another process has its request, which is answered with the task.
+    That needs an `AgentRequestHandler`; a handler of the SDK cancels the task, and forgets one that it answered before
+    its end.
 
     Args:
         connection: open; of nats-py, or anything like it.
@@ -112,7 +115,12 @@ class JetStreamA2AServer(DurableServer):
     ) -> None:
         operations = SdkOperations(handler, user=user, content=content)
         subject = _open(subject, "rpc", options)
-        options.setdefault("lost", EndLostTask(operations))
+
+        async def lost(call: Call) -> bytes | RpcError:
+            return await operations.lost(call) or lost_error(call)
+
+        options.setdefault("lost", lost)
+        options.setdefault("at_work", operations.at_work)
         super().__init__(connection, subject, operations, **options)
 
 

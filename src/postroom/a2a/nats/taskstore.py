@@ -6,8 +6,10 @@ overwrite each other, and nothing is written over a task that has ended.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
+import random
 import re
 from bisect import insort
 from collections import OrderedDict
@@ -27,7 +29,15 @@ from postroom.a2a.nats.connection import Connection
 from postroom.a2a.nats.jetstream import JetStream
 from postroom.a2a.nats.kv import Bucket, Entry, Settings
 from postroom.a2a.nats.mailbox import Mailbox
-from postroom.errors import Conflict, LostUpdate, MessageTooLarge, ProtocolViolation
+from postroom.errors import (
+    BusDisconnected,
+    Conflict,
+    LostUpdate,
+    MessageTooLarge,
+    NoResponders,
+    ProtocolViolation,
+    RequestTimeout,
+)
 from postroom.observe import get_logger
 
 if TYPE_CHECKING:
@@ -56,6 +66,9 @@ _RESTING = FINAL | {
 }
 """States in which nobody works on a task."""
 
+PATIENCE = 30.0
+"""Seconds for which a save is tried again while the log cannot be reached (nats-server restarts)."""
+
 _PLAIN = re.compile(r"[-A-Za-z0-9_]{1,128}")
 
 _Place = tuple[bool, int, str]
@@ -65,11 +78,14 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a store knows of a task: its revision, whether it has ended, whether this process works on it."""
+    """What a store knows of a task: its revision, whether it has ended, whether this process works on it, and the
+    payloads of saves whose end is not known.
+    """
 
     revision: int
     final: bool
     writing: bool
+    doubt: frozenset[bytes] = frozenset()
 
 
 class KvTaskStore(TaskStore):
@@ -82,14 +98,21 @@ class KvTaskStore(TaskStore):
         bucket: that keeps the tasks.
         owner: whose task it is, for a call; nobody sees the tasks of another owner.
         keep: seconds that an ended task is kept, where the bucket can do so; 0 for as long as the bucket keeps all.
+        patience: seconds for which a save is tried again while the log cannot be reached.
     """
 
     def __init__(
-        self, bucket: Bucket, *, owner: OwnerResolver = resolve_user_scope, keep: float = KEEP
+        self,
+        bucket: Bucket,
+        *,
+        owner: OwnerResolver = resolve_user_scope,
+        keep: float = KEEP,
+        patience: float = PATIENCE,
     ) -> None:
         self._bucket = bucket
         self._owner = owner
         self._keep = keep
+        self._patience = patience
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
     @classmethod
@@ -101,6 +124,7 @@ class KvTaskStore(TaskStore):
         settings: Settings | None = None,
         owner: OwnerResolver = resolve_user_scope,
         keep: float = KEEP,
+        patience: float = PATIENCE,
     ) -> KvTaskStore:
         """A store in the bucket of that name, which is made if it is not there.
 
@@ -110,13 +134,14 @@ class KvTaskStore(TaskStore):
             settings: of a new one.
             owner: as of the class.
             keep: as of the class.
+            patience: as of the class.
 
         Raises:
             As `Bucket.open`.
         """
         js = connection if isinstance(connection, JetStream) else JetStream(Mailbox(connection))
         opened = await Bucket.open(js, bucket, settings or Settings(key_ttl=True))
-        return cls(opened, owner=owner, keep=keep)
+        return cls(opened, owner=owner, keep=keep, patience=patience)
 
     async def save(self, task: types.Task, context: ServerCallContext) -> None:
         """Save a task.
@@ -125,6 +150,7 @@ class KvTaskStore(TaskStore):
             LostUpdate: it is not the state that this store wrote or read last which would be replaced.
             Conflict: the task has ended, and this is another state of it.
             MessageTooLarge: the task does not fit into a message of the server.
+            RequestTimeout, BusDisconnected, NoResponders: the log could not be reached for `patience` seconds.
             As `Bucket.put`.
         """
         key = self._key(task.id, context)
@@ -138,10 +164,7 @@ class KvTaskStore(TaskStore):
             return
         ttl = self._keep if state in FINAL else 0.0
         try:
-            if known is None:
-                revision = await self._bucket.create(key, payload, ttl=ttl)
-            else:
-                revision = await self._bucket.update(key, payload, known.revision, ttl=ttl)
+            revision = await self._persist(key, payload, known, ttl)
         except LostUpdate as error:
             self._known.pop(key, None)
             raise LostUpdate(f"another writer changed the task {task.id}") from error
@@ -151,6 +174,33 @@ class KvTaskStore(TaskStore):
                 remedy="keep large content elsewhere, or raise max_payload of nats-server",
             ) from error
         self._remember(key, _Known(revision, state in FINAL, writing=state not in _RESTING))
+
+    async def _persist(self, key: str, payload: bytes, known: _Known | None, ttl: float) -> int:
+        """Write, again and again while the log cannot be reached, for a time."""
+        loop = asyncio.get_running_loop()
+        give_up, pause = loop.time() + self._patience, 0.05
+        while True:
+            try:
+                return await self._write(key, payload, known, ttl)
+            except (RequestTimeout, BusDisconnected, NoResponders):
+                before, doubt = (known.revision, known.doubt) if known else (0, frozenset())
+                known = _Known(before, final=False, writing=True, doubt=doubt | {payload})
+                self._remember(key, known)
+                if loop.time() + pause >= give_up:
+                    raise
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+            pause = min(pause * 2, 2.0)
+
+    async def _write(self, key: str, payload: bytes, known: _Known | None, ttl: float) -> int:
+        if known is None:
+            return await self._bucket.create(key, payload, ttl=ttl)
+        try:
+            return await self._bucket.update(key, payload, known.revision, ttl=ttl)
+        except LostUpdate:
+            entry = await self._bucket.get(key, fresh=True) if known.doubt else None
+            if entry is None or entry.value not in known.doubt:
+                raise
+            return await self._bucket.update(key, payload, entry.revision, ttl=ttl)
 
     async def get(self, task_id: str, context: ServerCallContext) -> types.Task | None:
         """The task; None where the caller's owner has none of that id.

@@ -7,6 +7,7 @@ has the same id whoever sends it, so the log drops a second ending.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import random
 from collections import deque
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 from postroom.a2a.nats.connection import Frame, status_of
 from postroom.a2a.nats.headers import LANE, SEQUENCE
-from postroom.a2a.nats.jetstream import API_TIMEOUT, MSG_ID, JetStream
+from postroom.a2a.nats.jetstream import API_TIMEOUT, MSG_ID, JetStream, Stored
 from postroom.a2a.nats.mailbox import Mailbox
 from postroom.errors import (
     BusDisconnected,
@@ -75,11 +76,11 @@ class Answers:
             headers[SEQUENCE] = str(sequence)
         return headers
 
-    async def store(self, subject: str, payload: bytes, headers: dict[str, str]) -> bool:
+    async def store(self, subject: str, payload: bytes, headers: dict[str, str]) -> Stored:
         """Store a frame; while the log cannot be reached, for as long as that takes.
 
         Returns:
-            Whether it is the first of its id.
+            Where it is, or the first of its id.
 
         Raises:
             MessageTooLarge: nothing was stored, and never will be.
@@ -89,8 +90,7 @@ class Answers:
         refusals, pause = 0, 0.1
         while True:
             try:
-                stored = await self.js.publish(subject, payload, headers=headers)
-                return not stored.duplicate
+                return await self.js.publish(subject, payload, headers=headers)
             except (RequestTimeout, BusDisconnected) as error:
                 if self.js.mailbox.connection.is_closed:
                     raise BusDisconnected("the connection was closed") from error
@@ -104,6 +104,30 @@ class Answers:
                     await self.repair()
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
             pause = min(pause * 2, PAUSE_CAP)
+
+    async def store_after(self, ending: Stored, subject: str, complete: bytes, name: str) -> None:
+        """Store the `complete` that follows an error; not if another has ended the stream with its `complete`.
+
+        Args:
+            ending: where the frame is that decided how the stream ended.
+            subject: of the client.
+            complete: the frame.
+            name: of the request, for the id.
+
+        Raises:
+            As `store`.
+        """
+        if ending.duplicate and await self._is_there(ending, complete):
+            return
+        await self.store(subject, complete, self.headers(f"{name}:{AFTER}"))
+
+    async def _is_there(self, stored: Stored, payload: bytes) -> bool:
+        try:
+            found = await self.js.api(f"STREAM.MSG.GET.{stored.stream}", {"seq": stored.sequence})
+        except PostroomError as error:
+            _log.warning("the end of a stream cannot be read: %s", error)
+            return False  # rather two ends than none
+        return base64.b64decode(found["message"].get("data", "")) == payload
 
 
 @dataclass(slots=True)
@@ -171,9 +195,9 @@ class StreamAnswer:
         # After a fault the numbers may have a gap, for which the reader must not wait.
         number = 0 if after else self._count
         headers = answers.headers(f"{name}:{END}", number)
-        first = await answers.store(self._subject, payload, headers)
-        if after and first:
-            await answers.store(self._subject, after, answers.headers(f"{name}:{AFTER}"))
+        ending = await answers.store(self._subject, payload, headers)
+        if after:
+            await answers.store_after(ending, self._subject, after, name)
 
     def close(self) -> None:
         """Wait for nothing more."""

@@ -115,6 +115,17 @@ class Claims:
             return Claim.OURS if owner == self._address else await self._ask(owner, place)
         return Claim.OURS
 
+    async def look(self, place: Place) -> Claim | None:
+        """What became of a request that we did not claim; None if nobody did.
+
+        Raises:
+            PostroomError: the log does not answer.
+        """
+        owner = await self._owner(f"$KV.{self._bucket}.{place.key}")
+        if owner is None:
+            return None
+        return Claim.DONE if owner == self._address else await self._ask(owner, place)
+
     async def _owner(self, subject: str) -> str | None:
         """Who made the claim; None for nobody."""
         try:

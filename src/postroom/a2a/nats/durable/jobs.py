@@ -47,7 +47,9 @@ class Job:
         streams: whether the answer is a stream.
         begins: whether it may begin work.
         error: it is answered with this and not performed.
+        late: why it may not be begun any more, "" if it may. Somebody may have begun it before.
         begun: whether it was claimed or performed.
+        answered: whether its answer is stored.
         finished: whether it was performed, so that it takes no room any more.
         task: that works on it.
     """
@@ -58,7 +60,9 @@ class Job:
     streams: bool = False
     begins: bool = False
     error: RpcError | None = None
+    late: str = ""
     begun: bool = False
+    answered: bool = False
     finished: bool = False
     task: asyncio.Task[None] | None = None
 
@@ -116,15 +120,16 @@ def read_job(
     check(request.response_subject)
     deadline = request.deadline or (deadline_of(frame.headers) if frame.headers else 0.0)
     late = now - (deadline or place.stamp / 1e9 + abandon_after)
-    if late > 0:
-        raise Rejected(f"the request expired {late:.1f} s ago")
+    expired = f"the request expired {late:.1f} s ago" if late > 0 else ""
     method = request.method
     begins, streams = operations.begins(method), operations.streams(method)
+    if expired and not begins:
+        raise Rejected(expired)
     # What streams has its caller's ear from the first frame on; a deadline is about beginning it.
     call = _call(request, caller, 0.0 if streams else deadline)
     if begins:
         call.task_id = task_id_of(place)
-    return Job(delivery, call, request.response_subject, streams, begins)
+    return Job(delivery, call, request.response_subject, streams, begins, late=expired)
 
 
 def task_id_of(place: Place) -> str:

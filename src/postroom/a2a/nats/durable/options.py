@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypedDict
 
 from postroom.a2a.nats.connection import Frame
-from postroom.a2a.nats.durable.performing import Lost
+from postroom.a2a.nats.durable.performing import AtWork, Lost
 from postroom.a2a.nats.durable.streams import Streams
 
 CONCURRENCY = 16
@@ -83,6 +83,7 @@ class DurableOptions(TypedDict, total=False):
     deliver: Literal["recent", "all"]
     max_deliver: int
     lost: Lost | None
+    at_work: AtWork
     admit: Callable[[Frame], str | None]
     drain: float
     grace: float

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from postroom.a2a.nats.durable.answers import AFTER, END, Answers, StreamAnswer, Undeliverable
+from postroom.a2a.nats.durable.answers import END, Answers, StreamAnswer, Undeliverable
 from postroom.a2a.nats.durable.claims import Claim, Claims
 from postroom.a2a.nats.durable.jobs import Job, lost_error
 from postroom.a2a.nats.durable.pulling import ACK, GIVE_BACK, Delivery
@@ -32,6 +32,9 @@ from postroom.protocol.text import one_line
 
 Lost = Callable[[Call], Awaitable[bytes | RpcError]]
 """What a call is answered with that a process began and did not end."""
+
+AtWork = Callable[[Call], Callable[[], Awaitable[None]] | None]
+"""What has to be waited for until nothing works for an answered call any more; None for nothing."""
 
 REASON = "A2A-Reason"
 """Header of a dead letter: why the request was given up."""
@@ -59,6 +62,7 @@ class Performer:
         claims: of the server.
         answers: way of its answers.
         lost: what a lost call is answered with.
+        at_work: what an answered call still waits for, so that it is known to be lost if the process ends before.
         answerable: whether a stream stores the subject.
         slots: bound of the jobs that begin work.
         quick: bound of those that neither begin work nor stream.
@@ -75,6 +79,7 @@ class Performer:
     claims: Claims
     answers: Answers
     lost: Lost
+    at_work: AtWork
     answerable: Callable[[str], Awaitable[bool]]
     slots: asyncio.Semaphore
     quick: asyncio.Semaphore
@@ -102,6 +107,9 @@ class Performer:
     async def _perform(self, job: Job) -> None:
         if job.error is not None:
             await self._answer(job, job.refusal(job.error))
+            await self._acknowledge(job)
+        elif job.late:
+            await self._expire(job)
         elif job.begins:
             async with self.slots:
                 claim = await self._claim(job)
@@ -117,6 +125,7 @@ class Performer:
         elif self.watching.locked():
             busy = RpcError(Code.SERVER_BUSY, "the agent has as many streams as it takes")
             await self._answer(job, job.refusal(busy))
+            await self._acknowledge(job)
         else:
             async with self.watching:
                 self._finish(job)  # it takes the room of watchers, not that of work
@@ -143,6 +152,20 @@ class Performer:
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
             pause = min(pause * 2, 5.0)
 
+    async def _expire(self, job: Job) -> None:
+        """Too late to begin it; if a process that is gone has begun it, that is to be told."""
+        async with self.quick:
+            try:
+                claim = await self.claims.look(job.place)
+            except PostroomError as error:
+                _log.warning("request %s: its claim cannot be read: %s", job.place.key, error)
+                await self.give_back(job.delivery, self.retry)
+                return
+        if claim is None:
+            await self.reject(job.delivery, job.late)
+        else:
+            await self._not_ours(job, claim)
+
     async def _not_ours(self, job: Job, claim: Claim) -> None:
         if claim is Claim.DONE:
             self.claims.done(job.place)
@@ -162,8 +185,10 @@ class Performer:
         except Exception as error:  # noqa: BLE001 - the caller is answered in any case
             _log.error("%s: the hook for lost calls failed", job.call.method, exc_info=error)
             outcome = lost_error(job.call)
-        payload = job.refusal(outcome) if isinstance(outcome, RpcError) else job.result(outcome)
-        await self._answer(job, payload)
+        if not job.answered:
+            refused = isinstance(outcome, RpcError)
+            await self._answer(job, job.refusal(outcome) if refused else job.result(outcome))
+        await self._acknowledge(job)
 
     # ── doing ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -171,13 +196,27 @@ class Performer:
         job.begun = True
         if job.streams:
             await self._pour(job)
-            return
+            if job.begins and (working := self.at_work(job.call)):
+                await self._rest(job, working)
+        else:
+            try:
+                payload = job.result(await self.operations.answer(job.call))
+            except Exception as failure:  # noqa: BLE001 - an answer in any case
+                payload = job.refusal(_error(failure, job.call))
+            working = job.begins and self.at_work(job.call)
+            if not working:
+                self._finish(job)
+            await self._answer(job, payload)
+            if working:
+                await self._rest(job, working)
+        await self._acknowledge(job)
+
+    async def _rest(self, job: Job, working: Callable[[], Awaitable[None]]) -> None:
+        """Wait until the work of an answered job is over."""
         try:
-            payload = job.result(await self.operations.answer(job.call))
-        except Exception as failure:  # noqa: BLE001 - an answer in any case
-            payload = job.refusal(_error(failure, job.call))
-        self._finish(job)
-        await self._answer(job, payload)
+            await working()
+        except Exception as error:  # noqa: BLE001 - it was answered; the rest is the agent's
+            _log.error("%s failed after its answer", job.call.method, exc_info=error)
 
     async def _pour(self, job: Job) -> None:
         answer = StreamAnswer(self.answers, job.response_subject, job.place.key)
@@ -199,7 +238,7 @@ class Performer:
                 await answer.end(job.refusal(error), after=job.complete())
         finally:
             answer.close()
-        await self._acknowledge(job)
+        job.answered = True
 
     def _finish(self, job: Job) -> None:
         if not job.finished:
@@ -209,18 +248,17 @@ class Performer:
     # ── ends ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def _answer(self, job: Job, payload: bytes) -> None:
-        """Store the only answer, or the last of a stream, and acknowledge the request."""
+        """Store the only answer, or the last of a stream."""
         answers, name = self.answers, job.place.key
         headers = answers.headers(f"{name}:{END}")
         try:
-            first = await answers.store(job.response_subject, payload, headers)
+            ending = await answers.store(job.response_subject, payload, headers)
         except MessageTooLarge as error:
             refusal = job.refusal(too_large(error))
-            first = await answers.store(job.response_subject, refusal, headers)
-        if first and job.streams:
-            after = answers.headers(f"{name}:{AFTER}")
-            await answers.store(job.response_subject, job.complete(), after)
-        await self._acknowledge(job)
+            ending = await answers.store(job.response_subject, refusal, headers)
+        if job.streams:
+            await answers.store_after(ending, job.response_subject, job.complete(), name)
+        job.answered = True
 
     async def _acknowledge(self, job: Job) -> None:
         self.counts.answered += 1
@@ -239,8 +277,19 @@ class Performer:
         await self._say(delivery, word, confirmed=self.drained)
 
     async def reject(self, delivery: Delivery, reason: str) -> None:
-        """Never deliver it again."""
+        """Never deliver it again, nor answer it."""
         self.counts.rejected += 1
+        if self.counts.rejected.bit_count() == 1:  # 1, 2, 4, 8, ...: a flood must not fill the log
+            _log.warning(
+                "%s: rejected request %s: %s (%d so far)",
+                delivery.frame.subject,
+                delivery.place.key,
+                reason,
+                self.counts.rejected,
+            )
+        await self._terminate(delivery, reason)
+
+    async def _terminate(self, delivery: Delivery, reason: str) -> None:
         self.claims.done(delivery.place)
         await self._say(delivery, b"+TERM " + one_line(reason, 300).encode())
 
@@ -261,7 +310,7 @@ class Performer:
             )
         else:
             _log.error("gave up request %s: %s; it is kept on %s", name, reason, subject)
-        await self.reject(job.delivery, reason)
+        await self._terminate(job.delivery, reason)
 
     async def _say(self, delivery: Delivery, word: bytes, *, confirmed: bool = False) -> None:
         mailbox = self.js.mailbox

@@ -38,7 +38,7 @@ from postroom.a2a.nats.durable.options import (
     WATCHING,
     DurableStatistics,
 )
-from postroom.a2a.nats.durable.performing import Lost, Performer
+from postroom.a2a.nats.durable.performing import AtWork, Lost, Performer
 from postroom.a2a.nats.durable.pulling import WORKING, Delivery, PullLoop
 from postroom.a2a.nats.durable.streams import (
     Streams,
@@ -52,7 +52,7 @@ from postroom.a2a.nats.durable.streams import (
 from postroom.a2a.nats.jetstream import JetStream, covers
 from postroom.a2a.nats.mailbox import Mailbox
 from postroom.a2a.operations import Call, Operations
-from postroom.a2a.rpc import RpcError
+from postroom.a2a.rpc import Code, RpcError
 from postroom.errors import BusDisconnected, PostroomError
 from postroom.observe import get_logger
 
@@ -78,6 +78,8 @@ class DurableServer:
             maker wants it that joins later (old ones are then looked at, and not performed).
         max_deliver: times that a request is handed out, or its answer refused, before it is given up.
         lost: what a call is answered with that a process began and did not end; None for an error.
+        at_work: what an answered call still waits for, because work goes on that it began; the request is held as
+            long, so that it is lost, and not forgotten, if the process ends before.
         admit: gives the caller of a request ("" if unknown), or None to reject it.
         drain: seconds that running requests get when the server ends, before they are cancelled.
         grace: seconds for which the owner of a claim may be on its way back to a restarted NATS server.
@@ -100,6 +102,7 @@ class DurableServer:
         deliver: Literal["recent", "all"] = "recent",
         max_deliver: int = MAX_DELIVER,
         lost: Lost | None = None,
+        at_work: AtWork = lambda _: None,
         admit: Callable[[Frame], str | None] = lambda _: "",
         drain: float = DRAIN,
         grace: float = GRACE,
@@ -135,6 +138,7 @@ class DurableServer:
             claims=Claims(self._js, self.streams.claims, self._held.__contains__, grace=grace),
             answers=Answers(self._js, "", max_deliver, self._repair),
             lost=lost or _lost,
+            at_work=at_work,
             answerable=self._answerable,
             slots=asyncio.Semaphore(concurrency),
             quick=asyncio.Semaphore(QUICK),
@@ -351,9 +355,14 @@ class DurableServer:
                 now=time.time(),
             )
         except Rejected as reason:
-            self._log_rejected(delivery, reason)
             self._spawn(self._performer.reject(delivery, str(reason)), "reject")
             return
+        if job.begins and durable != self.durable:
+            # The lane is for what overtakes; work there would stand in its way.
+            job.begins, job.late = False, ""
+            job.error = RpcError(
+                Code.UNSUPPORTED_OPERATION, "this subject takes no calls that begin work"
+            )
         self._held[job.place.key] = job
         self._counted[durable] += 1
         job.task = self._spawn(self._perform(job), job.call.method)
@@ -376,17 +385,6 @@ class DurableServer:
             # It may come back to a pull of ours that is still open, and is no job of ours then.
             del self._held[job.place.key]
             await self._performer.give_back(job.delivery)
-
-    def _log_rejected(self, delivery: Delivery, reason: Rejected) -> None:
-        rejected = self._performer.counts.rejected + 1
-        if rejected.bit_count() == 1:  # 1, 2, 4, 8, ...: a flood must not fill the log
-            _log.warning(
-                "%s: rejected request %s: %s (%d so far)",
-                self.subject,
-                delivery.place.key,
-                reason,
-                rejected,
-            )
 
     async def _beat(self) -> None:
         """Say of everything held that we are at it."""

@@ -1,0 +1,148 @@
+"""Tasks of the SDK over JetStream whose server ends: none is at work for ever, and each says what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.a2a.nats.calling import new_id
+from postroom.a2a.nats.durable.client import DurableCaller
+from postroom.a2a.nats.frames import Request
+from tests.a2a.nats import taskworker
+from tests.a2a.nats.durableagent import Desk, open_desk
+from tests.a2a.nats.workers import Worker, working
+
+pytestmark = pytest.mark.anyio
+
+FAILED = "TASK_STATE_FAILED"
+WORKING = "TASK_STATE_WORKING"
+
+
+def send(text: str, *, at_once: bool = False, task_id: str = "", streamed: bool = False) -> Request:
+    message: dict[str, Any] = {
+        "messageId": new_id(),
+        "role": "ROLE_USER",
+        "parts": [{"text": text}],
+    }
+    if task_id:
+        message["taskId"] = task_id
+    params: dict[str, Any] = {"message": message}
+    if at_once:
+        params["configuration"] = {"returnImmediately": True}
+    return Request(new_id(), "SendStreamingMessage" if streamed else "SendMessage", params)
+
+
+async def task_of(caller: DurableCaller, task_id: str) -> dict[str, Any]:
+    response = await caller.call(Request(new_id(), "GetTask", {"id": task_id}), timeout=20)
+    assert response.error is None, response.error
+    return response.result
+
+
+async def ended(caller: DurableCaller, task_id: str) -> dict[str, Any]:
+    """The task, once nobody works on it."""
+    open_states = {"TASK_STATE_SUBMITTED", WORKING}
+    async with asyncio.timeout(30):
+        while (task := await task_of(caller, task_id))["status"]["state"] in open_states:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    return task
+
+
+def serving(desk: Desk, journal: Path, concurrency: int = 16) -> Any:
+    return working(taskworker, desk.server.url, journal, 1.0, concurrency)
+
+
+async def begun_task(worker: Worker, count: int = 1) -> str:
+    """Id of the task of the request that was begun as the `count`th line of the journal."""
+    return (await worker.begun(count))[count - 1].split()[2]
+
+
+@pytest.mark.requirement("binding-durable-task-ends")
+async def test_a_task_whose_server_was_killed_has_failed_and_says_why(tmp_path: Path):
+    async with open_desk(tmp_path / "nats") as desk:
+        caller = await desk.caller(taskworker.SUBJECT)
+        async with serving(desk, tmp_path / "journal") as worker:
+            call = asyncio.create_task(caller.call(send("a hold 0"), timeout=30))
+            await begun_task(worker)
+            await worker.kill()
+        async with serving(desk, tmp_path / "journal"):
+            answer = await call
+            status = answer.result["task"]["status"]
+            assert status["state"] == FAILED
+            assert "ended while" in status["message"]["parts"][0]["text"]
+
+
+@pytest.mark.requirement("binding-durable-task-ends")
+async def test_a_task_that_was_answered_at_once_fails_with_its_server(tmp_path: Path):
+    async with open_desk(tmp_path / "nats") as desk:
+        caller = await desk.caller(taskworker.SUBJECT)
+        async with serving(desk, tmp_path / "journal") as worker:
+            answer = await caller.call(send("a hold 0", at_once=True), timeout=20)
+            task_id = await begun_task(worker)
+            assert answer.result["task"]["id"] == task_id
+            await worker.kill()
+        async with serving(desk, tmp_path / "journal") as worker:
+            assert (await ended(caller, task_id))["status"]["state"] == FAILED
+            again = await caller.call(send("b hold 0", at_once=True), timeout=20)
+            assert await worker.end() == 0
+        async with serving(desk, tmp_path / "journal"):
+            task_id = again.result["task"]["id"]
+            assert (await ended(caller, task_id))["status"]["state"] == FAILED
+
+
+@pytest.mark.requirement("binding-durable-task-ends")
+async def test_a_task_whose_callers_deadline_has_passed_fails_with_its_server(tmp_path: Path):
+    async with open_desk(tmp_path / "nats") as desk:
+        caller = await desk.caller(taskworker.SUBJECT)
+        async with serving(desk, tmp_path / "journal") as worker:
+            request = send("a hold 0")
+            request.deadline = time.time() + 1.0
+            call = asyncio.create_task(caller.call(request, timeout=30))
+            task_id = await begun_task(worker)
+            await worker.kill()
+        async with asyncio.timeout(5):
+            while time.time() < request.deadline:  # noqa: ASYNC110 - the server's clock decides
+                await asyncio.sleep(0.05)
+        async with serving(desk, tmp_path / "journal"):
+            assert (await ended(caller, task_id))["status"]["state"] == FAILED
+            assert (await call).result["task"]["id"] == task_id
+
+
+@pytest.mark.requirement("binding-durable-task-ends")
+async def test_a_task_that_was_answered_further_fails_with_its_server(tmp_path: Path):
+    async with open_desk(tmp_path / "nats") as desk:
+        caller = await desk.caller(taskworker.SUBJECT)
+        async with serving(desk, tmp_path / "journal") as worker:
+            asked = await caller.call(send("a ask 0"), timeout=20)
+            task_id = asked.result["task"]["id"]
+            call = asyncio.create_task(caller.call(send("b hold 0", task_id=task_id), timeout=30))
+            assert await begun_task(worker, 3) == task_id
+            async with asyncio.timeout(10):
+                while (await task_of(caller, task_id))["status"]["state"] != WORKING:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            await worker.kill()
+        async with serving(desk, tmp_path / "journal"):
+            assert (await call).result["task"]["id"] == task_id
+            assert (await task_of(caller, task_id))["status"]["state"] == FAILED
+
+
+@pytest.mark.requirement("binding-durable-cancel-overtakes")
+async def test_a_cancel_overtakes_a_backlog_of_200_slow_tasks(tmp_path: Path):
+    async with open_desk(tmp_path / "nats") as desk:
+        caller = await desk.caller(taskworker.SUBJECT)
+        async with serving(desk, tmp_path / "journal", concurrency=4) as worker:
+            await caller.call(send("learn work 0"), timeout=20)
+            calls = [
+                asyncio.create_task(caller.call(send(f"k{n} hold 0"), timeout=60))
+                for n in range(200)
+            ]
+            task_id = await begun_task(worker, 3)
+            assert (await task_of(caller, task_id))["id"] == task_id
+            answer = await caller.call(Request(new_id(), "CancelTask", {"id": task_id}), timeout=10)
+            assert answer.result["status"]["state"] == "TASK_STATE_CANCELED"
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
