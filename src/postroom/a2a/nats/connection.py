@@ -8,9 +8,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
-from postroom.errors import ProtocolViolation
+from nats import errors as nats_errors
+
+from postroom.errors import BusDisconnected, ProtocolViolation, RequestTimeout
 
 NO_RESPONDERS = "503"
+
+FAULTS = (nats_errors.Error, OSError, BusDisconnected, RequestTimeout)
+"""What a connection raises that takes nothing, or whose server does not answer."""
 
 
 class Frame(Protocol):
@@ -94,6 +99,23 @@ class Connection(Protocol):
     async def flush(self, timeout: int = 10) -> None:
         """Return when the server has worked through everything that was sent."""
         ...
+
+
+async def receive(
+    connection: Connection, subject: str, arrived: Callable[[Frame], None], *, queue: str = ""
+) -> Subscription:
+    """Subscribe with a function that never waits.
+
+    A connection that has `subscribe_now` calls it as it reads the frame; another from the task of the subscription.
+    """
+    subscribe_now = getattr(connection, "subscribe_now", None)
+    if subscribe_now is not None:
+        return await subscribe_now(subject, arrived, queue)
+
+    async def take(frame: Frame) -> None:
+        arrived(frame)
+
+    return await connection.subscribe(subject, queue=queue, cb=take)
 
 
 async def settle(connection: Connection) -> None:

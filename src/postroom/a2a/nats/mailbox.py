@@ -13,7 +13,14 @@ from contextlib import suppress
 
 from nats import errors as nats_errors
 
-from postroom.a2a.nats.connection import Connection, Frame, Subscription, size_of
+from postroom.a2a.nats.connection import (
+    FAULTS,
+    Connection,
+    Frame,
+    Subscription,
+    receive,
+    size_of,
+)
 from postroom.errors import (
     BusDisconnected,
     InvalidInput,
@@ -56,15 +63,15 @@ class Mailbox:
         if self._subscription is None:
             async with self._opening:
                 if self._subscription is None:
-                    self._subscription = await self.connection.subscribe(
-                        f"{self.prefix}.*", cb=self._arrived
+                    self._subscription = await receive(
+                        self.connection, f"{self.prefix}.*", self._arrived
                     )
 
     async def close(self) -> None:
         """End the subscription; what still waits runs into its deadline."""
         subscription, self._subscription = self._subscription, None
         if subscription is not None and not self.connection.is_closed:
-            with suppress(nats_errors.Error, OSError):  # the connection is on its way out
+            with suppress(*FAULTS):  # the connection is on its way out
                 await subscription.unsubscribe()
 
     def token(self, arrived: Callable[[Frame], None], *, prefix: str = "") -> str:
@@ -90,7 +97,7 @@ class Mailbox:
         """What comes for `reply` from now on is dropped."""
         self._waiting.pop(reply, None)
 
-    async def _arrived(self, frame: Frame) -> None:
+    def _arrived(self, frame: Frame) -> None:
         arrived = self._waiting.get(frame.subject)
         if arrived is None:
             self.late += 1
@@ -166,7 +173,7 @@ class Mailbox:
             ) from error
         except (nats_errors.BadSubjectError, nats_errors.BadHeaderError) as error:
             raise InvalidInput(f"{subject!r} cannot be published: {error}") from error
-        except (nats_errors.Error, OSError) as error:
+        except FAULTS as error:
             raise BusDisconnected(f"the NATS connection takes nothing: {error}") from error
 
 
