@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from postroom.a2a.nats.connection import Frame
 from postroom.a2a.nats.wire.frame import WireFrame, write_headers
-from postroom.a2a.nats.wire.options import Options
+from postroom.a2a.nats.wire.options import Options, Server
 from postroom.a2a.nats.wire.servers import Pool
 from postroom.a2a.nats.wire.session import Session, dial
 from postroom.a2a.nats.wire.subscriptions import Reader, WireSubscription, guarded
@@ -20,6 +20,7 @@ from postroom.errors import (
     MessageTooLarge,
     PostroomError,
     RequestTimeout,
+    Unauthorized,
 )
 from postroom.observe import get_logger
 
@@ -65,6 +66,8 @@ class WireConnection:
         self._room: asyncio.Future[None] | None = None
         self._closed = False
         self._why: PostroomError | None = None
+        self._server: Server | None = None
+        self._since = 0.0
         self._reconnecting: asyncio.Task[None] | None = None
 
     # ── state ────────────────────────────────────────────────────────────────────────────────────────
@@ -287,6 +290,8 @@ class WireConnection:
 
     def informed(self, info: dict[str, Any]) -> None:
         """The server said something about itself."""
+        if self._server is not None:
+            self._pool.told(self._server, info)
         limit = info.get("max_payload")
         if isinstance(limit, int) and limit > 0:
             self.max_payload = limit
@@ -307,32 +312,71 @@ class WireConnection:
 
     def lost(self, session: Session, error: PostroomError) -> None:
         """The server is gone."""
-        if session is not self._session:
+        if session is not self._session or self._server is None:
             return
         self._session = self._write = None
         self._full = False
         self._wake()
+        self._pool.failed(self._server, error, lived=self._loop.time() - self._since)
+        if not self._closed:
+            self.report(error)
+            self._reconnecting = asyncio.create_task(
+                self._reconnect(error), name="reconnect to NATS"
+            )
+
+    # ── servers ──────────────────────────────────────────────────────────────────────────────────────
 
     async def open(self) -> None:
-        """Connect for the first time.
+        """Connect for the first time; each server is tried once.
 
         Raises:
-            Unauthorized: the server does not know us.
-            BusDisconnected: none is reached.
+            Unauthorized: a server does not know us.
+            BusDisconnected, ProtocolViolation: none is reached, or none that is what it has to be.
         """
-        found = self._pool.next()
-        assert found is not None
-        session, info = await dial(self, found[0], self._options)
-        self._begin(session, info)
+        failures: list[PostroomError] = []
+        for server in self._pool.servers:
+            try:
+                session, info = await dial(self, server, self._options)
+            except PostroomError as error:
+                failures.append(error)
+                self._pool.failed(server, error)
+            else:
+                self._begin(server, session, info)
+                return
+        failures.sort(key=lambda error: not isinstance(error, Unauthorized))
+        raise failures[0]
 
-    def _begin(self, session: Session, info: dict[str, Any]) -> None:
+    def _begin(self, server: Server, session: Session, info: dict[str, Any]) -> None:
+        self._server, self._since = server, self._loop.time()
+        self._pool.connected(server)
         self.informed(info)
         self._session = session
         self._write = session.transport.write
-        lines = b"".join(each.line for each in self._routes.values())
-        if lines:
+        if lines := b"".join(each.line for each in self._routes.values()):
             self._write(lines)
         self._write_out()
+
+    async def _reconnect(self, error: PostroomError) -> None:
+        """Try until a server is there, or until all that there are refuse us."""
+        while found := self._pool.next():
+            server, pause = found
+            await asyncio.sleep(pause)
+            try:
+                session, info = await dial(self, server, self._options)
+            except PostroomError as failure:
+                error = failure
+            except Exception as failure:  # noqa: BLE001 - of credentials; the next attempt may succeed
+                error = BusDisconnected(f"connecting to {server.place} failed: {failure!r}")
+            else:
+                self.reconnects += 1
+                self._begin(server, session, info)
+                return
+            self._pool.failed(server, error)
+            if isinstance(error, Unauthorized):
+                self.report(error)
+        self._why = error
+        self.report(Unauthorized("every NATS server refuses us; the connection is over for good"))
+        await self.close()
 
     async def drain(self) -> None:
         """End every subscription when what came for it was handled, see everything sent, and close.
@@ -352,6 +396,9 @@ class WireConnection:
         if self._closed:
             return
         self._closed = True
+        if self._reconnecting is not None and self._reconnecting is not asyncio.current_task():
+            self._reconnecting.cancel()
+            await asyncio.gather(self._reconnecting, return_exceptions=True)
         session = self._session
         if session is not None:
             self._write_out()
@@ -360,6 +407,8 @@ class WireConnection:
             if subscription.reader is not None:
                 subscription.reader.cancel()
         self._routes.clear()
+        self._out.clear()
+        self._held = 0
         self._wake()
 
 

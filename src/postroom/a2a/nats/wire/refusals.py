@@ -15,7 +15,9 @@ from postroom.errors import (
     Unauthorized,
 )
 
-_DENIED = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"', re.IGNORECASE)
+_DENIED = re.compile(
+    r'permissions violation for (publish|subscription) to "([^"]*)"', re.IGNORECASE
+)
 
 _KINDS: tuple[tuple[str, type[PostroomError]], ...] = (
     ("authorization", Unauthorized),

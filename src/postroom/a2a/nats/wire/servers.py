@@ -15,6 +15,9 @@ CAP = 2.0
 MAX_SERVERS = 256
 """Servers that are remembered of those that servers name."""
 
+STEADY = 5.0
+"""Seconds after which a connection is no mere attempt."""
+
 MAX_REFUSALS = 2
 """Times in a row that a server may refuse who we are before it is given up."""
 
@@ -40,9 +43,9 @@ class Pool:
         self._entries = [_Entry(server, named=False) for server in servers]
 
     @property
-    def places(self) -> str:
-        """All of them, for texts."""
-        return ", ".join(entry.server.place for entry in self._entries)
+    def servers(self) -> list[Server]:
+        """All of them."""
+        return [entry.server for entry in self._entries]
 
     def next(self) -> tuple[Server, float] | None:
         """The server that failed least, and after how many seconds; None if all refuse us."""
@@ -54,24 +57,24 @@ class Pool:
         pause = min(CAP, 0.05 * 2 ** min(entry.failures, 10))
         return entry.server, pause * random.uniform(0.5, 1.5)  # noqa: S311
 
-    def failed(self, server: Server, error: PostroomError) -> None:
-        """An attempt failed, or its connection ended."""
+    def failed(self, server: Server, error: PostroomError, *, lived: float = 0.0) -> None:
+        """An attempt failed, or its connection ended after `lived` seconds."""
         for entry in self._entries:
             if entry.server == server:
-                entry.failures += 1
+                # One that takes connections and drops them at once must not be asked all the time.
+                entry.failures = 1 if lived > STEADY else entry.failures + 1
                 entry.refusals = entry.refusals + 1 if isinstance(error, Unauthorized) else 0
                 if entry.refusals >= MAX_REFUSALS:
                     self._entries.remove(entry)
                 break
 
     def connected(self, server: Server) -> None:
-        """An attempt succeeded; the server is asked last when it goes away."""
+        """An attempt succeeded."""
         for entry in self._entries:
             if entry.server == server:
-                entry.failures = entry.refusals = 0
-                self._entries.remove(entry)
-                self._entries.append(entry)
-                break
+                entry.refusals = 0
+            else:
+                entry.failures = 0  # whatever it had may be over when this one goes
 
     def told(self, server: Server, info: dict[str, Any]) -> None:
         """`server` names the others of its cluster."""

@@ -8,7 +8,7 @@ import ssl
 from collections import deque
 from contextlib import suppress
 from importlib import metadata
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from postroom.a2a.nats.wire.options import Options, Server, connect_line
 from postroom.a2a.nats.wire.parser import Parser
@@ -71,15 +71,13 @@ class Session(asyncio.Protocol):
         self._why: PostroomError | None = None
         self._unanswered = 0
         self._alarm: asyncio.TimerHandle | None = None
-        self.data_received = self._parser.feed
 
     # ── asyncio.Protocol ─────────────────────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Of asyncio."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        transport.set_write_buffer_limits(high=WRITE_BUFFER)
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=WRITE_BUFFER)
 
     def data_received(self, data: bytes) -> None:
         """Of asyncio."""
@@ -143,10 +141,13 @@ class Session(asyncio.Protocol):
             transport = await self._loop.start_tls(
                 self.transport, self, context, server_hostname=server.host
             )
-            assert transport is not None
+            if transport is None:
+                raise BusDisconnected("the NATS server hung up where TLS has to begin")
             self.connection_made(transport)
         self.transport.write(connect_line(options, server, info, _VERSION))
         await self.ping()
+        if self._ended.done():
+            raise self._why or BusDisconnected("the NATS server hung up")
         self._up = True
         self._tick()
         return info
