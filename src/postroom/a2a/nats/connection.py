@@ -101,6 +101,11 @@ class Connection(Protocol):
         ...
 
 
+def is_own(connection: Connection) -> bool:
+    """Whether it is one of ours (`wire`): it calls `subscribe_now`, and its errors are those of `postroom.errors`."""
+    return hasattr(connection, "subscribe_now")
+
+
 async def receive(
     connection: Connection, subject: str, arrived: Callable[[Frame], None], *, queue: str = ""
 ) -> Subscription:

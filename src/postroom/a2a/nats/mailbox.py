@@ -18,9 +18,11 @@ from postroom.a2a.nats.connection import (
     Connection,
     Frame,
     Subscription,
+    is_own,
     receive,
     size_of,
 )
+from postroom.a2a.nats.deadlines import Deadlines
 from postroom.errors import (
     BusDisconnected,
     InvalidInput,
@@ -52,7 +54,11 @@ class Mailbox:
         self.connection = connection
         self.prefix = prefix or connection.new_inbox()
         self.late = 0
+        self._loop = asyncio.get_running_loop()
+        self.deadlines = Deadlines()
+        self._asked: dict[str, asyncio.Future[Frame]] = {}
         self._waiting: dict[str, Callable[[Frame], None]] = {}
+        self._publish = connection.publish if is_own(connection) else self._publish_checked
         self._subscription: Subscription | None = None
         self._opening: asyncio.Lock = asyncio.Lock()
         self._stem = secrets.token_hex(6)
@@ -98,7 +104,13 @@ class Mailbox:
         self._waiting.pop(reply, None)
 
     def _arrived(self, frame: Frame) -> None:
-        arrived = self._waiting.get(frame.subject)
+        subject = frame.subject
+        asked = self._asked.pop(subject, None)
+        if asked is not None:
+            if not asked.done():
+                asked.set_result(frame)
+            return
+        arrived = self._waiting.get(subject)
         if arrived is None:
             self.late += 1
         else:
@@ -126,22 +138,19 @@ class Mailbox:
         """
         if self._subscription is None:
             await self.open()
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Frame] = loop.create_future()
-
-        def arrived(frame: Frame) -> None:
-            if not answer.done():
-                answer.set_result(frame)
-
-        reply = self.token(arrived)
-        # A handle of the loop's clock costs a fraction of `asyncio.timeout`, and this is the hot path.
-        alarm = loop.call_later(timeout, _give_up, answer)
+        answer: asyncio.Future[Frame] = self._loop.create_future()
+        if len(self._asked) >= MAX_WAITING:
+            raise Refused("too many calls wait for answers on this connection")
+        self._count += 1
+        reply = f"{self.prefix}.{self._stem}{self._count:x}"
+        self._asked[reply] = answer
+        self.deadlines.watch(answer, timeout)
         try:
-            await self.send(subject, payload, reply=reply, headers=headers)
+            await self._publish(subject, payload, reply, headers)
             return await answer
         finally:
-            alarm.cancel()
-            self._waiting.pop(reply, None)
+            self.deadlines.forget(answer)
+            self._asked.pop(reply, None)
 
     async def send(
         self,
@@ -158,6 +167,12 @@ class Mailbox:
             BusDisconnected: there is no connection, or too much waits for it to come back.
             InvalidInput: the subject or a header is malformed.
         """
+        await self._publish(subject, payload, reply, headers)
+
+    async def _publish_checked(
+        self, subject: str, payload: bytes, reply: str, headers: dict[str, str] | None
+    ) -> None:
+        """Publish on a connection whose errors are nats-py's."""
         connection = self.connection
         if len(payload) + 512 > connection.max_payload or headers:
             size = size_of(payload, headers)
@@ -173,13 +188,8 @@ class Mailbox:
             ) from error
         except (nats_errors.BadSubjectError, nats_errors.BadHeaderError) as error:
             raise InvalidInput(f"{subject!r} cannot be published: {error}") from error
-        except FAULTS as error:
+        except (nats_errors.Error, OSError) as error:
             raise BusDisconnected(f"the NATS connection takes nothing: {error}") from error
-
-
-def _give_up(answer: asyncio.Future[Frame]) -> None:
-    if not answer.done():
-        answer.set_exception(RequestTimeout("no answer came in time"))
 
 
 class FrameQueue:

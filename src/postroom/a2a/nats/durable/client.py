@@ -118,13 +118,14 @@ class DurableCaller:
             if answered.response.kind in {RESPONSE, TRANSPORT_ERROR} and not answer.done():
                 answer.set_result(answered)
 
-        alarm = loop.call_at(until, _expire, answer, timeout)
+        deadlines = self.responses.js.mailbox.deadlines
+        deadlines.watch(answer, timeout)
         self.responses.expect(request.id, arrived)
         try:
             await self._send(request, until)
             return self._seen(await answer)
         finally:
-            alarm.cancel()
+            deadlines.forget(answer)
             self.responses.forget(request.id)
             if answer.done() and not answer.cancelled():
                 answer.exception()  # where sending failed nobody asks for it
@@ -219,8 +220,3 @@ class DurableCaller:
         if answered.lane and answered.lane == lane_of(self.subject):
             self._lane = answered.lane
         return answered.response
-
-
-def _expire(answer: asyncio.Future[Answered], timeout: float) -> None:
-    if not answer.done():
-        answer.set_exception(RequestTimeout(f"no answer came within {timeout:g} s"))

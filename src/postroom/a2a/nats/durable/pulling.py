@@ -13,6 +13,7 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from postroom.a2a.nats.connection import (
     FAULTS,
@@ -48,8 +49,7 @@ _HEARTBEAT = "100"
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a message lies in its stream.
 
     Attributes:
@@ -89,7 +89,8 @@ class Delivery:
 
 def delivery_of(frame: Frame) -> Delivery | None:
     """The delivery that a frame is, by its reply subject; None for any other frame."""
-    tokens = frame.reply.split(".")
+    reply = frame.reply
+    tokens = reply.split(".")
     if len(tokens) >= 11:  # with domain and account before the stream
         tokens[2:4] = []
     if len(tokens) < 9 or tokens[0] != "$JS" or tokens[1] != "ACK":
@@ -99,7 +100,7 @@ def delivery_of(frame: Frame) -> Delivery | None:
     except ValueError:
         return None
     place = Place(tokens[2], sequence, stamp, f"{tokens[2]}.{sequence}.{stamp}")
-    return Delivery(frame, frame.reply, place, tokens[3], attempt, number)
+    return Delivery(frame, reply, place, tokens[3], attempt, number)
 
 
 @dataclass(slots=True)

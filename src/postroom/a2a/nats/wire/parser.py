@@ -91,13 +91,17 @@ class Parser:
                     reply = b""
                 else:
                     _refuse(data[position:end])
-                head = _number(first)
+                if not first.isdigit() or len(first) > _DIGITS:
+                    _refuse(data[position:end])
+                head = int(first)
             else:
                 begin = position + len(verb)
                 position = start
                 self._other(verb, data[begin:end])
                 continue
-            size = _number(digits)
+            if not digits.isdigit() or len(digits) > _DIGITS:
+                _refuse(data[position:end])
+            size = int(digits)
             stop = start + size
             if size > MAX_PAYLOAD or head > size or not subject or not sid.isdigit():
                 _refuse(data[position:end])
@@ -124,12 +128,6 @@ class Parser:
 
 _BARE = frozenset({b"PING", b"PONG", b"+OK"})
 _SAYING = frozenset({b"INFO", b"-ERR"})
-
-
-def _number(digits: bytes) -> int:
-    if not digits.isdigit() or len(digits) > _DIGITS:
-        raise ProtocolViolation(f"the server sent a size that is none: {digits[:40]!r}")
-    return int(digits)
 
 
 def _refuse(line: bytes) -> NoReturn:
