@@ -10,7 +10,7 @@ from typing import Protocol
 
 from nats import errors as nats_errors
 
-from postroom.errors import BusDisconnected, ProtocolViolation, RequestTimeout
+from postroom.errors import BusDisconnected, PostroomError, ProtocolViolation, RequestTimeout
 
 NO_RESPONDERS = "503"
 
@@ -106,6 +106,16 @@ def is_own(connection: Connection) -> bool:
     return hasattr(connection, "subscribe_now")
 
 
+def watch_denials(connection: Connection, denied: Callable[[PostroomError, str], None]) -> None:
+    """Have `denied` called with each subject to which a publish was denied, where the connection tells.
+
+    Only as long as the function's object lives.
+    """
+    watch = getattr(connection, "watch_denials", None)
+    if watch is not None:
+        watch(denied)
+
+
 async def receive(
     connection: Connection, subject: str, arrived: Callable[[Frame], None], *, queue: str = ""
 ) -> Subscription:
@@ -123,14 +133,21 @@ async def receive(
     return await connection.subscribe(subject, queue=queue, cb=take)
 
 
-async def settle(connection: Connection) -> None:
-    """Return when the server has worked through everything that was sent, subscriptions above all.
+async def settle(connection: Connection, *subscriptions: Subscription) -> None:
+    """Return when the server has worked through everything that was sent, `subscriptions` above all.
 
     nats-py writes the PING of a flush past what its flusher has not written yet. When the PONG is there, that is
     written too, so the second PING comes behind it.
+
+    Raises:
+        Forbidden: a subscription was denied (a connection of nats-py does not tell).
     """
     await connection.flush()
     await connection.flush()
+    for subscription in subscriptions:
+        denied = getattr(subscription, "denied", None)
+        if denied is not None:
+            raise denied
 
 
 async def leave(connection: Connection, subscription: Subscription) -> None:

@@ -21,12 +21,14 @@ from postroom.a2a.nats.connection import (
     is_own,
     receive,
     size_of,
+    watch_denials,
 )
 from postroom.a2a.nats.deadlines import Deadlines
 from postroom.errors import (
     BusDisconnected,
     InvalidInput,
     MessageTooLarge,
+    PostroomError,
     Refused,
     RequestTimeout,
     StreamBroken,
@@ -56,7 +58,7 @@ class Mailbox:
         self.late = 0
         self._loop = asyncio.get_running_loop()
         self.deadlines = Deadlines()
-        self._asked: dict[str, asyncio.Future[Frame]] = {}
+        self._asked: dict[str, tuple[asyncio.Future[Frame], str]] = {}
         self._waiting: dict[str, Callable[[Frame], None]] = {}
         self._publish = connection.publish if is_own(connection) else self._publish_checked
         self._subscription: Subscription | None = None
@@ -72,6 +74,7 @@ class Mailbox:
                     self._subscription = await receive(
                         self.connection, f"{self.prefix}.*", self._arrived
                     )
+                    watch_denials(self.connection, self._denied)
 
     async def close(self) -> None:
         """End the subscription; what still waits runs into its deadline."""
@@ -107,14 +110,21 @@ class Mailbox:
         subject = frame.subject
         asked = self._asked.pop(subject, None)
         if asked is not None:
-            if not asked.done():
-                asked.set_result(frame)
+            answer = asked[0]
+            if not answer.done():
+                answer.set_result(frame)
             return
         arrived = self._waiting.get(subject)
         if arrived is None:
             self.late += 1
         else:
             arrived(frame)
+
+    def _denied(self, error: PostroomError, subject: str) -> None:
+        """The server lets nobody of this identity publish to `subject`."""
+        for answer, asked in self._asked.values():
+            if asked == subject and not answer.done():
+                answer.set_exception(error)
 
     async def ask(
         self,
@@ -134,6 +144,7 @@ class Mailbox:
 
         Raises:
             RequestTimeout: no answer in time; it may have been acted on.
+            Forbidden: this identity may not publish there (a connection of nats-py does not tell: it is a time-out).
             As `send`.
         """
         if self._subscription is None:
@@ -143,7 +154,7 @@ class Mailbox:
             raise Refused("too many calls wait for answers on this connection")
         self._count += 1
         reply = f"{self.prefix}.{self._stem}{self._count:x}"
-        self._asked[reply] = answer
+        self._asked[reply] = answer, subject
         self.deadlines.watch(answer, timeout)
         try:
             await self._publish(subject, payload, reply, headers)

@@ -136,13 +136,14 @@ class CoreServer:
 
         Raises:
             BusDisconnected: it is not reached.
+            Forbidden: this identity may not subscribe there (a connection of nats-py does not tell).
         """
         try:
             await self._mailbox.open()
             self._subscription = await receive(
                 self._connection, self.subject, self._arrived, queue=self.queue
             )
-            await settle(self._connection)
+            await settle(self._connection, self._subscription)
         except FAULTS as error:
             raise BusDisconnected(f"{self.subject} cannot be subscribed: {error}") from error
         return self

@@ -11,9 +11,10 @@ from typing import Any, Self
 from postroom.a2a.nats.connection import Frame
 from postroom.a2a.nats.wire.frame import WireFrame, write_headers
 from postroom.a2a.nats.wire.options import Options, Server
+from postroom.a2a.nats.wire.refusals import Denied
 from postroom.a2a.nats.wire.servers import Pool
 from postroom.a2a.nats.wire.session import Session, dial
-from postroom.a2a.nats.wire.subscriptions import Reader, WireSubscription, guarded
+from postroom.a2a.nats.wire.subscriptions import Reader, Watchers, WireSubscription, guarded
 from postroom.errors import (
     BusDisconnected,
     InvalidInput,
@@ -45,11 +46,15 @@ class WireConnection:
 
     Attributes:
         reconnects: times that it connected again.
+        sent: messages that were published.
+        received: messages that came.
     """
 
     def __init__(self, pool: Pool, options: Options) -> None:
         self.max_payload = 1024 * 1024
         self.reconnects = 0
+        self.sent = 0
+        self.received = 0
         self._pool = pool
         self._options = options
         self._loop = asyncio.get_running_loop()
@@ -64,6 +69,7 @@ class WireConnection:
         self._due = False
         self._full = False
         self._room: asyncio.Future[None] | None = None
+        self._denials = Watchers()
         self._closed = False
         self._why: PostroomError | None = None
         self._server: Server | None = None
@@ -145,6 +151,7 @@ class WireConnection:
         else:
             self._out += (line, payload, b"\r\n")
         self._held += size + len(line) + 2
+        self.sent += 1
         if not self._due:
             self._due = True
             self._loop.call_soon(self._write_out)
@@ -284,6 +291,7 @@ class WireConnection:
 
     def arrived(self, sid: bytes, subject: bytes, reply: bytes, block: bytes, data: bytes) -> None:
         """A message."""
+        self.received += 1
         subscription = self._routes.get(sid)
         if subscription is not None:
             subscription.take(WireFrame(subject, reply, block, data))
@@ -298,7 +306,18 @@ class WireConnection:
 
     def refused(self, error: PostroomError) -> None:
         """The server reported an error."""
+        if isinstance(error, Denied):
+            if error.verb == "publish":
+                for tell in self._denials:
+                    tell(error, error.subject)
+            for subscription in self._routes.values():
+                if error.verb == "subscription" and subscription.subject == error.subject:
+                    subscription.denied = error
         self.report(error)
+
+    def watch_denials(self, denied: Callable[[PostroomError, str], None]) -> None:
+        """Have a method called with each subject to which a publish was denied, as long as its object lives."""
+        self._denials.add(denied)
 
     def paused(self, *, paused: bool) -> None:
         """The transport has no room, or has room again."""

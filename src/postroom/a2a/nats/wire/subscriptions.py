@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Protocol
+from weakref import WeakMethod
 
 from postroom.a2a.nats.wire.frame import WireFrame
 from postroom.errors import PostroomError, Refused
@@ -39,7 +40,8 @@ class WireSubscription:
 
     Attributes:
         take: called with each frame as it is read; must not wait.
-        dropped: frames that were dropped, since too many lay unread.
+        reader: that gives the frames to an async function, None where `take` is called at once.
+        denied: why the server did not take it, None if it did.
     """
 
     def __init__(self, keeper: Keeper, sid: int, subject: str, queue: str) -> None:
@@ -48,6 +50,7 @@ class WireSubscription:
         self.queue = queue
         self.take: Callable[[WireFrame], None] = _ignore
         self.reader: Reader | None = None
+        self.denied: PostroomError | None = None
         self._keeper = keeper
 
     @property
@@ -157,6 +160,25 @@ class Reader:
             await self._more.wait()
 
 
+class Watchers:
+    """Bound methods that are told something, each as long as its object lives."""
+
+    def __init__(self) -> None:
+        self._methods: list[WeakMethod[Callable[[PostroomError, str], None]]] = []
+
+    def add(self, method: Callable[[PostroomError, str], None]) -> None:
+        """Tell this one as well."""
+        self._methods = [each for each in self._methods if each() is not None]
+        self._methods.append(WeakMethod(method))
+
+    def __iter__(self) -> Iterator[Callable[[PostroomError, str], None]]:
+        """Those that live."""
+        for each in self._methods:
+            method = each()
+            if method is not None:
+                yield method
+
+
 def guarded(keeper: Keeper, arrived: Callable[[WireFrame], None]) -> Callable[[WireFrame], None]:
     """`arrived`, whose errors are reported."""
 
@@ -171,6 +193,3 @@ def guarded(keeper: Keeper, arrived: Callable[[WireFrame], None]) -> Callable[[W
 
 def _ignore(_: WireFrame) -> None:
     """Nobody is told yet."""
-
-
-__all__ = ["Keeper", "PostroomError", "Reader", "WireSubscription", "guarded"]
