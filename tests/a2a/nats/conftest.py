@@ -23,13 +23,13 @@ _BOTH = {
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if metafunc.module.__name__.rpartition(".")[2] in _BOTH:
-        metafunc.fixturenames.append("own_connection")
+    if metafunc.definition.path.stem in _BOTH:
         metafunc.parametrize("own_connection", [False, True], ids=["nats-py", "own"], indirect=True)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def own_connection(request: pytest.FixtureRequest) -> Generator[None]:
-    connections.own = request.param
+    """Other suites know nothing of it and get nats-py's."""
+    connections.own = getattr(request, "param", False)
     yield
     connections.own = False

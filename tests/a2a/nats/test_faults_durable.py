@@ -6,14 +6,16 @@ import asyncio
 import json
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 from nats.aio.client import Client
-from nats.aio.msg import Msg
 
+from postroom.a2a.nats.connection import Connection, Frame
 from postroom.a2a.nats.durable.streams import Streams
 from postroom.a2a.nats.durable.trimming import trim
 from postroom.a2a.nats.frames import Request, encode_request
+from postroom.a2a.nats.wire import WireConnection
 from postroom.errors import MessageTooLarge, StreamFull
 from tests.a2a.nats.durableagent import (
     SUBJECT,
