@@ -7,7 +7,6 @@ import json
 import ssl
 from collections import deque
 from contextlib import suppress
-from importlib import metadata
 from typing import Any, Protocol, cast
 
 from postroom.a2a.nats.wire.options import Options, Server, connect_line
@@ -17,6 +16,9 @@ from postroom.errors import BusDisconnected, PostroomError, ProtocolViolation, U
 
 WRITE_BUFFER = 1024 * 1024
 """Bytes that may lie in the transport before publishing waits."""
+
+VERSION = "1"
+"""Of this client, as the server lists it."""
 
 MAX_PINGS = 2
 """Pings that may be unanswered."""
@@ -144,7 +146,7 @@ class Session(asyncio.Protocol):
             if transport is None:
                 raise BusDisconnected("the NATS server hung up where TLS has to begin")
             self.connection_made(transport)
-        self.transport.write(connect_line(options, server, info, _VERSION))
+        self.transport.write(connect_line(options, server, info, VERSION))
         await self.ping()
         if self._ended.done():
             raise self._why or BusDisconnected("the NATS server hung up")
@@ -262,6 +264,3 @@ def _fail(waiting: asyncio.Future[None], error: PostroomError) -> None:
     if not waiting.done():
         waiting.set_exception(error)
         waiting.exception()  # our own pings are not waited for
-
-
-_VERSION = metadata.version("postroom")
