@@ -139,7 +139,14 @@ class WireConnection:
                 f"the message has {size} bytes, the server's limit is {self.max_payload}"
             )
         # A space or line end in a subject would make another command of it.
-        if len(head.split()) != 3 + bool(reply) + bool(block) or len(head) > MAX_LINE:
+        if (
+            not subject
+            or head.count(" ") != 2 + bool(reply) + bool(block)
+            or head.count("\r") != 1
+            or head.count("\n") != 1
+            or "\t" in head
+            or len(head) > MAX_LINE
+        ):
             raise InvalidInput(
                 f"{subject[:100]!r} cannot be published, or {reply[:100]!r} answered"
             )
