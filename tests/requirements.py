@@ -592,12 +592,12 @@ _LISTED: dict[str, dict[str, str]] = {
         "core-without-jetstream": "Ephemeral calls need no JetStream.",
     },
     "docs/binding.md#connections": {
-        "connection-identity-proved": "The binding's own NATS connection proves itself by user, token, key or JWT, and says `Unauthorized` if the server refuses.",
-        "connection-tls-kept": "A connection that asks for TLS verifies the server and says nothing to one without TLS.",
-        "connection-denial-told": "A publish or subscription that the NATS server denies fails the call that waits for it at once.",
-        "connection-order-kept": "Messages of a subscription come in order, each once, however the stream of bytes is cut.",
-        "connection-memory-bounded": "Neither a slow reader, a server that does not read nor an outage makes a connection's memory grow without bound.",
-        "connection-outage-survived": "Subscriptions live through the loss of a NATS server, what is published meanwhile arrives, and a connection that hangs is replaced.",
+        "connection-identity-proved": "A refused user, token, key or JWT is an error at once.",
+        "connection-tls-kept": "What asks for TLS verifies the server, and tells nothing to one without.",
+        "connection-denial-told": "What the NATS server denies fails the waiting call at once.",
+        "connection-order-kept": "Messages come in order, each once, however the bytes are cut.",
+        "connection-memory-bounded": "Slow readers, full servers and outages cost bounded memory.",
+        "connection-outage-survived": "An outage loses no subscription, and nothing published in it.",
     },
     "docs/binding.md#handler": {
         "handler-same-as-sdk": "Our handler runs an unchanged executor by the rules of the SDK's default one.",

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from postroom.a2a.nats.connection import Frame
+from postroom.a2a.nats.wire.commands import is_subject, publish_line
 from postroom.a2a.nats.wire.frame import WireFrame, write_headers
 from postroom.a2a.nats.wire.options import Options, Server
 from postroom.a2a.nats.wire.refusals import Denied
@@ -27,9 +28,6 @@ from postroom.observe import get_logger
 
 TURN = 256 * 1024
 """Bytes that are written at once at the latest; usually it is what one turn of the loop published."""
-
-MAX_LINE = 4096
-"""Bytes of a control line: the server ends a connection that sends a longer one (`max_control_line`)."""
 
 _log = get_logger(__name__)
 
@@ -126,33 +124,15 @@ class WireConnection:
         if headers:
             block = write_headers(headers)
             size += len(block)
-            head = (
-                f"HPUB {subject} {reply} {len(block)} {size}\r\n"
-                if reply
-                else f"HPUB {subject} {len(block)} {size}\r\n"
-            )
         else:
             block = b""
-            head = f"PUB {subject} {reply} {size}\r\n" if reply else f"PUB {subject} {size}\r\n"
         if size > self.max_payload:
             raise MessageTooLarge(
                 f"the message has {size} bytes, the server's limit is {self.max_payload}"
             )
-        # A space or line end in a subject would make another command of it.
-        if (
-            not subject
-            or head.count(" ") != 2 + bool(reply) + bool(block)
-            or head.count("\r") != 1
-            or head.count("\n") != 1
-            or "\t" in head
-            or len(head) > MAX_LINE
-        ):
-            raise InvalidInput(
-                f"{subject[:100]!r} cannot be published, or {reply[:100]!r} answered"
-            )
+        line = publish_line(subject, reply, len(block), size)
         if self._full or self._write is None or self._held > TURN:
             await self._make_room(size)
-        line = head.encode("utf-8", "surrogateescape")
         if block:
             self._out += (line, block, payload, b"\r\n")
         else:
@@ -252,7 +232,7 @@ class WireConnection:
     def _open(self, subject: str, queue: str) -> WireSubscription:
         if self._closed:
             raise self._why or BusDisconnected("the connection was closed")
-        if not _is_subject(subject) or (queue and not _is_subject(queue)):
+        if not is_subject(subject) or (queue and not is_subject(queue)):
             raise InvalidInput(f"{subject!r} cannot be subscribed")
         self._sids += 1
         return WireSubscription(self, self._sids, subject, queue)
@@ -436,7 +416,3 @@ class WireConnection:
         self._out.clear()
         self._held = 0
         self._wake()
-
-
-def _is_subject(subject: str) -> bool:
-    return len(subject.split()) == 1 and subject.strip() == subject and len(subject) < MAX_LINE // 2
