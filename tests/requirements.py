@@ -425,6 +425,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "ephemeral-asks": "A client of the official SDK asks any worker at an address of the local API.",
         "ephemeral-slow-reader": "A reader that stands still does not grow the serving sidecar, and misses nothing.",
         "ephemeral-no-lies": "What a worker says live can neither end a task nor hide what is stored of it.",
+        "ephemeral-shared": "One caller cannot use up what all callers of a worker share.",
     },
     "docs/architecture.md#local-api": {
         "a2a-server-streams": "A stream of a task ends when the task ends or asks, a subscription when it ends.",
@@ -560,6 +561,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "operations-version-refused": "A call that states another major version than its method's is refused.",
         "operations-context-told": "A handler is told service parameters, extensions, tenant, caller and task id.",
         "operations-stream-closed": "A stream that its consumer leaves is closed at the handler.",
+        "values-safe": "No value makes a task unreadable, in JSON or in protobuf.",
     },
     "docs/binding.md#errors": {
         "errors-rpc-lossless": "An error keeps code, message and data from the handler to the client.",
@@ -572,6 +574,9 @@ _LISTED: dict[str, dict[str, str]] = {
         "core-interop-methods": "A TypeScript peer and ours understand each other in every method, both ways.",
         "core-sdk-client": "The SDK's client calls an SDK handler in JSON, in protobuf, in A2A 1.0 and in 0.3.",
         "core-sdk-errors": "A call that is not answered raises an error of the SDK's and of Postroom's at once.",
+        "core-headers-harmless": "Headers that are none make neither a server nor a client deaf.",
+        "core-no-deputy": "Neither a server nor a client publishes to what is the NATS server's own.",
+        "core-tokens-secret": "Who saw one reply subject of a connection cannot tell another.",
         "subjects-rules-equal": "Tokens and URLs become subjects by the wire's rules, or are refused.",
     },
     "docs/binding.md#streams": {
@@ -589,6 +594,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "core-reconnect-survived": "Server and caller go on after a restart of the NATS server.",
         "core-sdk-unneeded": "Frames are served and called without the A2A SDK being loaded.",
         "core-size-told": "What is over the NATS server's limit is an error that names it.",
+        "core-nothing-left": "Calls and streams leave nothing behind, however they end.",
         "core-without-jetstream": "Ephemeral calls need no JetStream.",
     },
     "docs/binding.md#connections": {
@@ -600,6 +606,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "connection-outage-survived": "An outage loses no subscription, and nothing published in it.",
     },
     "docs/binding.md#handler": {
+        "handler-races": "What comes between two steps of a task neither loses nor doubles anything.",
         "handler-same-as-sdk": "Our handler runs an unchanged executor by the rules of the SDK's default one.",
         "handler-required-fields": "A request that lacks a required field is refused exactly as by the SDK.",
         "handler-context-inferred": "A follow-up that names only its task is in the context of that task.",

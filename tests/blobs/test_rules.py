@@ -7,16 +7,18 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Connection
 
-from postroom.a2a.tasks import apply, artifact_update, file_artifact
+from postroom.a2a.messages import ROLE_AGENT, ROLE_USER, text_message
+from postroom.a2a.tasks import apply, artifact_update, file_artifact, new_task
 from postroom.blobs import rules
 from postroom.folding.rules import fold, together
 from postroom.protocol.blobs import blob_url
+from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.tasks import TaskState
-from postroom.store import blobs
+from postroom.store import blobs, tasks
 from postroom.store.blobs import BlobRow
 from postroom.tasks.rules import ORDER
 from tests.mail.log import ALICE, BOB, EVE, Record, Rows, envelope, inbox
-from tests.tasks.log import FIRST, RULES, next_of, request, stored
+from tests.tasks.log import FIRST, RULES, TASK, next_of, request, stored
 
 ALL = together(RULES, rules.RULES)
 NAME = "ab" * 32
@@ -81,6 +83,30 @@ def test_a_record_of_a_task_passes_a_blob_on_only_if_it_counts():
         fold_all(rows, artifact(3, follows=1))
         assert readers(rows.connection) == [BOB]
         fold_all(rows, artifact(4, follows=2))
+        assert readers(rows.connection) == [ALICE, BOB]
+
+
+@pytest.mark.requirement("blob-hash-worthless")
+def test_who_names_a_blob_in_a_request_is_not_given_it_by_the_task_that_repeats_it():
+    said = text_message("m", "what is this?", role=ROLE_USER)
+    said["parts"].append({"url": blob_url(NAME)})
+    for role in (ROLE_USER, ROLE_AGENT):
+        asked = said | {"role": role}
+        first = replace(FIRST, task=new_task(TASK, TASK, asked, 1001.0))
+        with Rows() as rows:
+            upload(rows.connection, BOB)
+            request = inbox(1, replace(envelope("m", request=TaskRequest()), message=asked))
+            fold_all(rows, request, ("TASKS", stored(2, first, 0)))
+            assert tasks.task_by_id(rows.connection, TASK) is not None
+            assert readers(rows.connection) == [BOB]
+
+
+def test_a_record_without_an_event_passes_on_what_its_worker_has_made():
+    made = [file_artifact("a", blob_url(NAME), "", "")]
+    with Rows() as rows:
+        upload(rows.connection, BOB)
+        first = replace(FIRST, task=FIRST.task | {"artifacts": made})
+        fold_all(rows, request(1), ("TASKS", stored(2, first, 0)))
         assert readers(rows.connection) == [ALICE, BOB]
 
 

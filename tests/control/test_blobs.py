@@ -19,7 +19,7 @@ from postroom.a2a.tasks import artifact_update
 from postroom.blobs import folder as folder_module
 from postroom.blobs import office as office_module
 from postroom.blobs.folder import BlobFolder
-from postroom.errors import StateUnwritable
+from postroom.errors import RequestTimeout, StateUnwritable
 from postroom.protocol import subjects
 from postroom.protocol.blobs import blob_url
 from postroom.protocol.envelope import Envelope
@@ -91,7 +91,7 @@ async def test_what_is_uploaded_is_given_back_and_kept_under_its_hash_alone(tmp_
         assert (got.status_code, got.content) == (200, CONTENT)
         shown = {name: got.headers[name] for name in ("content-type", "etag", "content-length")}
         assert shown == {
-            "content-type": "image/png",
+            "content-type": "application/octet-stream",
             "etag": f'"{NAME}"',
             "content-length": str(len(CONTENT)),
         }
@@ -320,6 +320,56 @@ async def test_an_upload_tells_nobody_that_another_has_the_content(tmp_path: Pat
             assert (await mallory.get(PATH)).status_code == 404
             assert (await mallory.put(PATH, content=CONTENT)).status_code == 201
             assert (await mallory.get(PATH)).content == CONTENT
+
+
+@pytest.mark.requirement("blob-hash-worthless")
+async def test_no_answer_about_ones_own_blob_or_task_tells_that_another_has_the_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    synced: list[str] = []
+    sync = folder_module._sync
+
+    def noted(folder: Path) -> None:
+        synced.append(folder.name)
+        sync(folder)
+
+    monkeypatch.setattr(folder_module, "_sync", noted)
+    async with task_room(tmp_path) as room:
+        hands = [await room.worker(nick) for nick in ("alice", "mallory")]
+        async with doors(room, *hands) as (alice, mallory):
+            await alice.put(PATH, content=CONTENT, headers={"Content-Type": "image/png"})
+            task = (await room.delegate("@mallory"))["id"]
+            await give(hands[1], task, NAME)
+            (artifact,) = (await room.get(f"/{task}"))["artifacts"]
+            assert artifact["files"][0]["size"] is None
+
+            before = synced.copy()
+            text = {"Content-Type": "text/plain"}
+            new = await mallory.post("/v1/blobs", content=b"new", headers=text)
+            known = await mallory.post("/v1/blobs", content=CONTENT, headers=text)
+            first, second = [
+                await mallory.get(f"/v1/blobs/{answer.json()['sha256']}") for answer in (new, known)
+            ]
+            assert first.headers["content-type"] == second.headers["content-type"]
+            # As much work on the disk for the one as for the other.
+            assert [name == "blobs" for name in synced] == [False, True] * 3
+            assert len(before) == 2
+            assert room.blobs._folder.used == 4096 + -(-len(CONTENT) // 4096) * 4096
+
+
+async def test_an_upload_that_takes_too_long_gives_its_place_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"x"
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(office_module, "LONGEST", 0.05)
+    async with task_room(tmp_path) as room:
+        with pytest.raises(RequestTimeout):
+            await room.blobs.take(endless(), "a" * 32, "text/plain")
+        assert (files(tmp_path), room.blobs._folder.used) == ([], 0)
+        assert not room.blobs._uploads
 
 
 async def test_what_the_operator_uploads_every_agent_may_read_that_knows_its_hash(tmp_path: Path):

@@ -44,8 +44,8 @@ from postroom.bus.nats import NatsBus
 from postroom.errors import NoResponders
 from postroom.protocol import subjects
 from postroom.protocol.tasks import TaskState as State
-from postroom.sidecar.a2a.rpc import rpc_caller
-from postroom.sidecar.a2a.serving import SEQUENCE
+from postroom.sidecar.a2a.rpc import MAX_REQUEST, rpc_caller
+from postroom.sidecar.a2a.serving import EACH, SEQUENCE
 from tests.sidecar.house import PATIENCE, House
 
 pytestmark = pytest.mark.anyio
@@ -246,6 +246,50 @@ async def test_what_a_worker_says_live_cannot_end_a_task_or_hide_what_is_stored(
         assert sum(each.startswith("COMPLETED") for each in rest) == 1
 
 
+@pytest.mark.requirement("ephemeral-no-lies")
+@pytest.mark.parametrize("kind", ["of another task", "two at once", "nested deep", "very wide"])
+async def test_a_live_frame_that_is_no_change_of_the_task_is_not_shown_and_ends_no_stream(
+    home: House, kind: str
+):
+    async with neighbours(home) as there:
+        bus = await home.rig.connect(there.writer.credential, there.writer.worker)
+        said = asyncio.Event()
+
+        async def lie(frame: Any) -> None:
+            call = decode_request(frame.data)
+            task = call.params["id"]
+            number = {SEQUENCE: {"after": 0, "sequence": 1}}
+            status: dict[str, Any] = {"state": "TASK_STATE_WORKING"}
+            update = {"taskId": task, "contextId": task, "metadata": number, "status": status}
+            result: dict[str, Any] = {"statusUpdate": update}
+            match kind:
+                case "of another task":
+                    update["taskId"] = "0" * 32
+                case "two at once":
+                    result["message"] = {}
+                case "very wide":
+                    status["x"] = [[] for _ in range(10_000)]
+                case _:
+                    deep: Any = []
+                    for _ in range(150):
+                        deep = [deep]
+                    status["x"] = deep
+            payload = encode_stream_frame(encode_result(call.id, dumps(result)))
+            await bus.connection.publish(frame.reply, payload)
+            said.set()
+
+        await bus.connection.subscribe(subjects.rpc(there.writer.worker, "*"), cb=lie)
+        stream = there.stream("add")
+        assert shown(await anext(stream)) == "task SUBMITTED"
+        collecting = asyncio.create_task(collected(stream))
+        await said.wait()
+        await bus.close()
+        async with running(there.writer, "writer") as writer:
+            await writer.steps(HALF, PIECE, DONE)
+            assert await collecting == SHOWN[1:]
+        assert "failed" not in there.reader.house.log()
+
+
 @pytest.mark.requirement("ephemeral-offline")
 async def test_a_task_for_a_worker_that_does_not_run_is_streamed_when_it_does(home: House):
     async with neighbours(home) as there:
@@ -324,6 +368,45 @@ async def test_who_asked_reads_follows_and_cancels_a_task_and_a_third_worker_doe
         assert canceled.result["status"]["state"] == "TASK_STATE_CANCELED"
 
 
+@pytest.mark.requirement("ephemeral-shared")
+async def test_one_caller_cannot_use_up_what_all_callers_share(home: House):
+    async with home.sidecar("for line in lines(): pass"):
+        await presence(home)
+        task = await home.request("hold")
+        caller = rpc_caller(home.alice.connection, home.alice.uid, home.worker)
+        streams = []
+        for number in range(EACH + 1):
+            request = Request(str(number), "SubscribeToTask", {"id": task})
+            streams.append(caller.stream(request, timeout=PATIENCE))
+        firsts = [await anext(stream) for stream in streams]
+        assert [first.error is None for first in firsts] == [True] * EACH + [False]
+        assert code(firsts[-1]) == Code.SERVER_BUSY
+        third = await home.rig.agent()
+        assert (await rpc(third, home.worker, "ListTasks", {})).result["tasks"] == []
+        for stream in streams:
+            await stream.aclose()
+        await caller.close()
+
+
+@pytest.mark.requirement("ephemeral-shared")
+async def test_a_page_of_large_tasks_has_as_many_as_fit_a_message(home: House):
+    async with home.sidecar("for line in lines(): pass"):
+        await presence(home)
+        tasks = [await home.request("x" * 300_000) for _ in range(5)]
+        await home.task(tasks[0], State.WORKING)
+        for task in tasks[1:]:
+            await home.task(task, State.SUBMITTED)
+        found: list[str] = []
+        token = ""
+        while token or not found:
+            listed = (await rpc(home.alice, home.worker, "ListTasks", {"pageToken": token})).result
+            assert len(listed["tasks"]) == min(2, 5 - len(found))
+            assert listed["totalSize"] == 5
+            found += [task["id"] for task in listed["tasks"]]
+            token = listed["nextPageToken"]
+        assert sorted(found) == sorted(tasks)
+
+
 @pytest.mark.requirement("ephemeral-begins-nothing")
 async def test_a_task_cannot_be_begun_over_the_ephemeral_path(home: House):
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}
@@ -360,6 +443,8 @@ async def test_a_request_whose_answer_would_go_to_somebody_else_gets_none(home: 
             "",
         ):
             await home.alice.connection.publish(subject, payload, reply)
+        own = f"_I.{home.alice.uid}.{home.worker}.x"
+        await home.alice.connection.publish(subject, payload + b" " * MAX_REQUEST, own)
         # What is asked after them is answered, so they were all read.
         assert (await rpc(home.alice, home.worker, "ListTasks", {})).result["tasks"] == []
         assert heard == []

@@ -35,6 +35,9 @@ UPLOADS = 32
 UPLOADS_EACH = 4
 """Uploads at once: of all, and of one agent."""
 
+LONGEST = 3600.0
+"""Seconds for one upload, however steadily it comes: nobody may hold a place for ever."""
+
 KEEP = 7 * 86400.0
 """Seconds that a blob which no message and no task names is kept after its last upload."""
 
@@ -117,11 +120,16 @@ class BlobOffice:
             InvalidInput: it has another hash; nothing is left of it.
             BlobTooLarge, BlobsFull, StateUnwritable: there is no room; nothing is left of it.
             Refused: too many uploads at once.
+            RequestTimeout: it took too long; nothing is left of it.
         """
         with self._upload(caller):
             self._folder.check_room(size)
             async with self._folder.draft() as draft:
-                await _fill(draft, chunks)
+                try:
+                    async with asyncio.timeout(LONGEST):
+                        await _fill(draft, chunks)
+                except TimeoutError as error:
+                    raise RequestTimeout("the upload takes too long") from error
                 found = await draft.flush()
                 if expected and found != expected:
                     raise InvalidInput(

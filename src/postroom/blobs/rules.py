@@ -1,13 +1,15 @@
 """Who may read a blob, folded from the log: what names it passes it on, from who may read it to whom it is for.
 
 A message does so from its sender to its recipient, a record of a task from its worker to who asked for the task. To
-name a blob that one may not read oneself gives nobody anything, so no hash can be guessed or fished for.
+name a blob that one may not read oneself gives nobody anything, so no hash can be guessed or fished for: not by a
+request either, which its worker repeats in the history of the task.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
@@ -42,10 +44,15 @@ def _fold_record(connection: Connection, record: Message) -> Sequence[Change]:
     for event in tasks.events_at(connection, [record.sequence]):
         row = tasks.task_by_id(connection, event.task)
         if row is not None:
-            # Without an event the task itself is what is new.
-            said = json.loads(event.event or row.snapshot)
+            said = json.loads(event.event) if event.event else _of_worker(row.snapshot)
             blobs.pass_on(connection, named_in(said), row.worker, row.requester)
     return ()
+
+
+def _of_worker(snapshot: str) -> list[Any]:
+    """What the worker says in a task: not its history, which has the words of who asked."""
+    task = json.loads(snapshot)
+    return [task["status"], task.get("artifacts")]
 
 
 RULES: dict[str, tuple[Rule, ...]] = {"INBOX": (_fold_message,), "TASKS": (_fold_record,)}

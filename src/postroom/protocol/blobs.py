@@ -22,15 +22,6 @@ MAX_NAMED = 256
 DEFAULT_MEDIA_TYPE = "application/octet-stream"
 MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+_-]{0,62}/[a-z0-9][a-z0-9.+_-]{0,62}")
 
-SHOWN_TYPES = frozenset(
-    {
-        *("application/gzip", "application/json", "application/zip"),
-        *("image/gif", "image/jpeg", "image/png", "image/webp"),
-        *("text/csv", "text/markdown", "text/plain"),
-    }
-)
-"""Media types under which a blob is served: no program takes these for something to run."""
-
 
 def blob_url(sha256: str) -> str:
     """The URL of the content with that hash."""

@@ -51,13 +51,19 @@ def too_deep(record: dict[str, Any], payload: bytes, depth: int) -> bool:
     """Whether more than `depth` objects and arrays are within one another in `record`, which is `payload` as JSON."""
     if payload.count(b"{") + payload.count(b"[") <= depth:
         return False
-    level: list[Any] = [record]
+    return deeper_than(record, depth)
+
+
+def deeper_than(value: Any, depth: int, most: float = math.inf) -> bool:
+    """Whether more than `depth` objects and arrays are within one another in `value`, or more than `most` in all."""
+    level: list[Any] = [value] if isinstance(value, dict | list) else []
     for _ in range(depth):
         inside = (each.values() if isinstance(each, dict) else each for each in level)
         level = [value for values in inside for value in values if isinstance(value, dict | list)]
-        if not level:
-            return False
-    return True
+        most -= len(level)
+        if not level or most < 0:
+            break
+    return bool(level)
 
 
 def instant(record: dict[str, Any], key: str) -> float:

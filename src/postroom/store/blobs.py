@@ -37,7 +37,7 @@ class BlobRow:
     Attributes:
         sha256: of it, 64 hex digits.
         size: in bytes.
-        media_type: what its first uploader called it.
+        media_type: what its first uploader called it; for the operator alone, since it would say that somebody had it.
         created_at: when it was stored.
         touched_at: when it was uploaded last.
         named: a message or a task has named it.
@@ -103,11 +103,11 @@ def pass_on(connection: Connection, hashes: Collection[str], sender: str, reader
     connection.execute(update(blobs).where(passed).values(named=True))
 
 
-def sizes(connection: Connection, hashes: Collection[str]) -> dict[str, int]:
-    """Bytes of those of the blobs that are there."""
+def sizes(connection: Connection, hashes: Collection[str], uid: str) -> dict[str, int]:
+    """Bytes of those of the blobs that `uid` may read."""
     if not hashes:
         return {}
-    found = select(blobs.c.sha256, blobs.c.size).where(blobs.c.sha256.in_(hashes))
+    found = select(blobs.c.sha256, blobs.c.size).where(blobs.c.sha256.in_(hashes), _may_read(uid))
     return {row.sha256: row.size for row in connection.execute(found)}
 
 

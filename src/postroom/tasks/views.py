@@ -158,15 +158,15 @@ def whole(connection: Connection, row: TaskRow, hindrance: Hindrance) -> TaskVie
     task = json.loads(row.snapshot)
     view = _view(row, known, detail)
     artifacts = artifacts_of(task)
-    _add_sizes(connection, artifacts)
+    _add_sizes(connection, artifacts, row.worker)
     return replace(view, status_text=status_text(task), artifacts=artifacts)
 
 
-def _add_sizes(connection: Connection, artifacts: list[dict[str, Any]]) -> None:
-    """Say of each file how many bytes it has, None where that is not known."""
+def _add_sizes(connection: Connection, artifacts: list[dict[str, Any]], worker: str) -> None:
+    """Say of each file how many bytes it has, None where there is none that the worker may read."""
     files = [file for artifact in artifacts for file in artifact.get("files", ())]
     hashes = {file["url"].removeprefix(PREFIX) for file in files[:MAX_NAMED]}
-    known = blobs.sizes(connection, hashes)
+    known = blobs.sizes(connection, hashes, worker)
     for file in files:
         file["size"] = known.get(file["url"].removeprefix(PREFIX))
 

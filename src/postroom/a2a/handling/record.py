@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +127,7 @@ class TaskRecord:
     async def _take(self, event: Event) -> None:
         if isinstance(event, Message):
             self._answer()
-            self._tell(event)
+            self._tell(event, self._subscribers)
             return
         if self._tasked is False:
             raise InvalidAgentResponseError(
@@ -146,27 +146,29 @@ class TaskRecord:
             raise InvalidAgentResponseError(f"{type(event).__name__} is no event of a task")
         self._tasked = True
         if task is None:
-            self._tell(event)
+            self._tell(event, self._subscribers)
             return
         self.task = task
         await self._store(task, event)
 
     async def _store(self, task: Task, event: Update) -> None:
         """Save the task and tell the event; also when cancelled, so that neither is done without the other."""
+        # Who comes while it is saved is shown the task with the event in it, and must not be told it again.
+        told = tuple(self._subscribers)
         try:
             await self._host.store.save(task, self._context)
         except asyncio.CancelledError:
             await self._host.store.save(task, self._context)  # nobody knows whether it was saved
-            self._saved(task, event)
+            self._saved(task, event, told)
             raise
-        self._saved(task, event)
+        self._saved(task, event, told)
         if self._host.push is not None:
             await self._push(self._host.push, task if isinstance(event, Task) else event)
 
-    def _saved(self, task: Task, event: Event) -> None:
+    def _saved(self, task: Task, event: Event, told: Sequence[Subscriber]) -> None:
         if task.status.state in TERMINAL:
             self.finished = self._deaf = True
-        self._tell(event)
+        self._tell(event, told)
 
     def _answer(self) -> None:
         if self._tasked is not None:
@@ -214,8 +216,8 @@ class TaskRecord:
                 f"Task in event doesn't match TaskManager {self.id} : {task_id}"
             )
 
-    def _tell(self, event: Event) -> None:
-        for subscriber in self._subscribers:
+    def _tell(self, event: Event, told: Sequence[Subscriber]) -> None:
+        for subscriber in told:
             subscriber.tell(event, self.task)
 
     async def _push(self, push: PushNotificationSender, event: Update) -> None:
@@ -236,10 +238,14 @@ class TaskRecord:
                 await self._store(self.task, event)
             self.finished = self._deaf = True
 
-    async def _failed(self, error: Exception) -> None:
-        """The executor has raised an error."""
+    async def _failed(self, error: Exception, *, by_agent: bool) -> None:
+        """A request has failed; if not by its agent, then before that began, and the task stays as it is stored."""
         async with self._lock:
-            await self._break(error, by_agent=True)
+            if by_agent:
+                await self._break(error, by_agent=True)
+            else:
+                self.finished = self._deaf = True
+                self._fail(error)
 
     async def _break(self, error: Exception, *, by_agent: bool) -> None:
         """Fail the task, if it has not ended, and everybody who waits for it."""

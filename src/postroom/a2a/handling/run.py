@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from a2a.types import Message, Task, TaskState
-from a2a.utils.errors import TaskNotFoundError, UnsupportedOperationError
+from a2a.utils.errors import InternalError, TaskNotFoundError, UnsupportedOperationError
 
 from postroom.a2a.handling import changes
 from postroom.a2a.handling.changes import INTERRUPTED, TERMINAL
@@ -113,18 +113,25 @@ class Run(TaskRecord):
         self._worker.add_done_callback(self._returned)
 
     async def _perform(self, request: Request) -> None:
+        begun = False
         try:
             self._context = request.context.call_context
             if request.known and not await self._loaded(request):
                 return
             self._said = request.context.message
+            begun = True
             await self._host.executor.execute(request.context, self._queue)
         except asyncio.CancelledError:
-            # By `cancel`, which sees to the task's last state, by `stop`, or by the agent itself.
-            self.finished = True
+            worker = asyncio.current_task()
+            if worker is None or worker.cancelling():
+                # By `cancel`, which sees to the task's last state, or by `stop`.
+                self.finished = True
+            else:
+                _log.exception("task %s: its agent cancelled itself", self.id)
+                await self._failed(InternalError("the agent cancelled itself"), by_agent=True)
         except Exception as error:  # noqa: BLE001 (told to whoever asked)
             _log.exception("task %s: its agent failed", self.id)
-            await self._failed(error)
+            await self._failed(error, by_agent=begun)
 
     async def _loaded(self, request: Request) -> bool:
         """Read the task, which may have changed meanwhile; False if it has ended."""
@@ -190,6 +197,10 @@ class Run(TaskRecord):
         worker = self._worker
         try:
             await self._host.executor.cancel(shown, TaskQueue(self, patient=False))
+        except asyncio.CancelledError:
+            # Who asked is gone. The executor's work ends below, so that the task must not seem to go on.
+            await self._conclude(TaskState.TASK_STATE_CANCELED)
+            raise
         except Exception:
             _log.exception("task %s: its agent failed to cancel it", self.id)
             await self._conclude(TaskState.TASK_STATE_FAILED)

@@ -15,8 +15,9 @@ from typing import Protocol
 from postroom.a2a.nats import flow as flows
 from postroom.a2a.nats.connection import NO_RESPONDERS, Connection, Frame, status_of
 from postroom.a2a.nats.frames import COMPLETE, Request, Response, decode_response, encode_request
-from postroom.a2a.nats.headers import DEADLINE, STREAM, Flow
+from postroom.a2a.nats.headers import DEADLINE, STREAM, Flow, milliseconds
 from postroom.a2a.nats.mailbox import FrameQueue, Mailbox
+from postroom.a2a.nats.subjects import may_be_told
 from postroom.errors import (
     NoResponders,
     PostroomError,
@@ -130,7 +131,7 @@ class CoreCaller:
         reading = flows.Reading(request.id, self.subject, self._flow, self._idle)
         payload = encode_request(request)
         await mailbox.open()
-        inlet = _Inlet(mailbox)
+        inlet = _Inlet(mailbox, self._flow)
         try:
             headers = _headers(request, self._flow)
             await mailbox.send(self.subject, payload, reply=inlet.reply, headers=headers)
@@ -164,15 +165,18 @@ class _Inlet:
         reply: subject of the frames.
     """
 
-    def __init__(self, mailbox: Mailbox) -> None:
-        self.frames = FrameQueue()
+    def __init__(self, mailbox: Mailbox, flow: Flow) -> None:
+        # An error and the end come also where there is no room.
+        frames = flow.window + 2 if flow.window else 0
+        self.frames = FrameQueue(room=frames * mailbox.connection.max_payload)
         self.reply = mailbox.token(self._arrived)
         self._mailbox = mailbox
         self._back = ""
         self._gone = False
 
     def _arrived(self, frame: Frame) -> None:
-        self._back = self._back or frame.reply
+        if not self._back and may_be_told(frame.reply):
+            self._back = frame.reply
         if not self._gone:
             self.frames.put(frame)
         elif self._back:
@@ -205,6 +209,6 @@ def _headers(request: Request, flow: Flow | None) -> dict[str, str] | None:
     headers: dict[str, str] = {}
     if flow is not None:
         headers[STREAM] = flow.header()
-    if request.deadline and not request.binary:
-        headers[DEADLINE] = str(int(request.deadline * 1000))
+    if not request.binary and (deadline := milliseconds(request.deadline)):
+        headers[DEADLINE] = str(deadline)
     return headers or None

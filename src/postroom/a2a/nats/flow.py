@@ -9,6 +9,7 @@ from __future__ import annotations
 from postroom.a2a.nats.connection import NO_RESPONDERS, Frame, status_of
 from postroom.a2a.nats.frames import COMPLETE, TRANSPORT_ERROR, Response, decode_response
 from postroom.a2a.nats.headers import BEAT, Flow, sequence_of
+from postroom.a2a.nats.subjects import may_be_told
 from postroom.a2a.rpc import Id
 from postroom.errors import NoResponders, ProtocolViolation, StreamBroken
 
@@ -48,7 +49,7 @@ class Reading:
 
     Attributes:
         over: whether the server has ended the stream.
-        back: subject for acknowledgements, "" where the server has named none.
+        back: subject for acknowledgements, "" where the server has named none that may be told.
     """
 
     def __init__(self, call_id: Id, subject: str, flow: Flow, idle: float = 0.0) -> None:
@@ -84,7 +85,8 @@ class Reading:
                 raise NoResponders(f"nobody serves {self._subject}")
             raise StreamBroken(f"the server answered with status {status}")
         self._begun = True
-        self.back = frame.reply or self.back
+        if frame.reply and may_be_told(frame.reply):
+            self.back = frame.reply
         headers = frame.headers or {}
         if not frame.data and BEAT in headers:
             self._beats = True

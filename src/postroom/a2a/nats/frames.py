@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from postroom.a2a.nats.headers import MAX_INSTANT, milliseconds
 from postroom.a2a.nats.jsjson import dumps, loads
 from postroom.a2a.rpc import Code, Id, RpcError, id_of
 from postroom.errors import ProtocolViolation
@@ -88,6 +89,11 @@ class BadRequest(ProtocolViolation):
         self.binary = binary
 
 
+def _id(call_id: Id) -> bytes:
+    """An id as JSON; a whole number with all its digits, though ECMAScript would round it."""
+    return b"%d" % call_id if type(call_id) is int else dumps(call_id)
+
+
 # ── requests ─────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -106,7 +112,7 @@ def encode_request(request: Request) -> bytes:
         b',"params":' if params else b"",
         params,
         b',"id":',
-        dumps(request.id),
+        _id(request.id),
         b"}",
     ]
     if request.parameters:
@@ -123,8 +129,8 @@ def _encode_binary_request(request: Request) -> bytes:
         head["serviceParameters"] = dict(request.parameters)
     if request.response_subject:
         head["responseSubject"] = request.response_subject
-    if request.deadline:
-        head["deadline"] = int(request.deadline * 1000)
+    if deadline := milliseconds(request.deadline):
+        head["deadline"] = deadline
     return b"".join((BINARY, dumps(head), b"\n", request.params or b""))
 
 
@@ -186,7 +192,7 @@ def _decode_binary_request(payload: bytes) -> Request:
         binary=True,
         parameters=_parameters(head.get("serviceParameters")),
         response_subject=subject if isinstance(subject, str) else "",
-        deadline=deadline / 1000 if isinstance(deadline, int) and deadline > 0 else 0.0,
+        deadline=deadline / 1000 if type(deadline) is int and 0 < deadline < MAX_INSTANT else 0.0,
     )
 
 
@@ -211,16 +217,16 @@ def _split(payload: bytes) -> tuple[dict[str, Any] | None, bytes]:
 def encode_result(call_id: Id, result: bytes, *, binary: bool = False) -> bytes:
     """The bare response with a result, which is JSON text or protobuf."""
     if binary:
-        return b"".join((b'\x00{"id":', dumps(call_id), b"}\n", result))
-    return b"".join((b'{"jsonrpc":"2.0","id":', dumps(call_id), b',"result":', result, b"}"))
+        return b"".join((b'\x00{"id":', _id(call_id), b"}\n", result))
+    return b"".join((b'{"jsonrpc":"2.0","id":', _id(call_id), b',"result":', result, b"}"))
 
 
 def encode_error(call_id: Id, error: RpcError, *, binary: bool = False) -> bytes:
     """The bare response with an error."""
     document = dumps(error.document())
     if binary:
-        return b"".join((b'\x00{"id":', dumps(call_id), b',"error":', document, b"}\n"))
-    return b"".join((b'{"jsonrpc":"2.0","id":', dumps(call_id), b',"error":', document, b"}"))
+        return b"".join((b'\x00{"id":', _id(call_id), b',"error":', document, b"}\n"))
+    return b"".join((b'{"jsonrpc":"2.0","id":', _id(call_id), b',"error":', document, b"}"))
 
 
 def encode_stream_frame(response: bytes, *, binary: bool = False) -> bytes:
@@ -233,8 +239,8 @@ def encode_stream_frame(response: bytes, *, binary: bool = False) -> bytes:
 def encode_complete(call_id: Id, *, binary: bool = False) -> bytes:
     """The last frame of a stream."""
     if binary:
-        return b"".join((b'\x00{"kind":"complete","id":', dumps(call_id), b"}\n"))
-    return b"".join((b'{"protocol":"a2a-nats/1","kind":"complete","id":', dumps(call_id), b"}"))
+        return b"".join((b'\x00{"kind":"complete","id":', _id(call_id), b"}\n"))
+    return b"".join((b'{"protocol":"a2a-nats/1","kind":"complete","id":', _id(call_id), b"}"))
 
 
 def decode_response(payload: bytes) -> Response:
@@ -281,7 +287,7 @@ def _decode_binary_response(payload: bytes) -> Response:
     if head is None:
         raise ProtocolViolation("the answer is a binary frame without a head")
     kind = head.get("kind", "")
-    if kind not in {"", RESPONSE, COMPLETE}:
+    if kind not in ("", RESPONSE, COMPLETE):
         raise ProtocolViolation("the answer is a frame of no known kind")
     if "error" in head:
         return Response(id_of(head), kind, error=RpcError.read(head["error"]), binary=True)

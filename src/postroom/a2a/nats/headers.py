@@ -28,6 +28,10 @@ CONTENT = "urn:postroom:a2a:large-content:1"
 """Extension (service parameter `A2A-Extensions`): the client can fetch parts that are sent by reference."""
 
 
+MAX_INSTANT = 2**53
+"""Milliseconds since the epoch; a later deadline is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Flow:
     """What a client takes of a stream.
@@ -56,6 +60,11 @@ def deadline_of(headers: Mapping[str, str] | None) -> float:
     return _number((headers or {}).get(DEADLINE, "")) / 1000
 
 
+def milliseconds(deadline: float) -> int:
+    """A deadline (seconds since the epoch) as a request states it; 0, for none, where it is none that could be."""
+    return int(deadline * 1000) if 0 < deadline < MAX_INSTANT / 1000 else 0
+
+
 def sequence_of(headers: Mapping[str, str] | None) -> int:
     """The number of a frame in its stream; 0 where the peer does not count."""
     return int(_number((headers or {}).get(SEQUENCE, "")))
@@ -66,4 +75,4 @@ def _number(text: str) -> float:
         number = float(text)
     except ValueError:
         return 0.0
-    return number if 0 <= number < 2**53 else 0.0
+    return number if 0 <= number < MAX_INSTANT else 0.0

@@ -34,7 +34,7 @@ def loads(payload: bytes) -> Any:
     """The value in `payload`; bytes that are no UTF-8 become U+FFFD, a byte order mark is dropped.
 
     Raises:
-        ValueError: it is no JSON, or is nested too deep.
+        ValueError: it is no JSON, is nested too deep, or has a number that no double is near to.
     """
     try:
         return _decode(payload.decode("utf-8", "replace").removeprefix(_BOM))
@@ -46,8 +46,15 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError("a number is too great")
+    return number
+
+
 # Made once: `json.loads` makes a decoder for each call that has an option.
-_decode = json.JSONDecoder(parse_constant=_no_constant).decode
+_decode = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite).decode
 
 
 def _same(value: Any) -> bool:

@@ -18,6 +18,7 @@ from postroom.a2a.nats.connection import (
     Connection,
     Frame,
     Subscription,
+    harden,
     is_own,
     receive,
     size_of,
@@ -53,6 +54,7 @@ class Mailbox:
     """
 
     def __init__(self, connection: Connection, *, prefix: str = "") -> None:
+        harden(connection)
         self.connection = connection
         self.prefix = prefix or connection.new_inbox()
         self.late = 0
@@ -63,17 +65,24 @@ class Mailbox:
         self._publish = connection.publish if is_own(connection) else self._publish_checked
         self._subscription: Subscription | None = None
         self._opening: asyncio.Lock = asyncio.Lock()
-        self._stem = secrets.token_hex(6)
-        self._count = 0
 
     async def open(self) -> None:
-        """Subscribe; done already, nothing happens."""
+        """Subscribe; done already, nothing happens.
+
+        Raises:
+            BusDisconnected: there is no connection.
+        """
         if self._subscription is None:
             async with self._opening:
                 if self._subscription is None:
-                    self._subscription = await receive(
-                        self.connection, f"{self.prefix}.*", self._arrived
-                    )
+                    try:
+                        self._subscription = await receive(
+                            self.connection, f"{self.prefix}.*", self._arrived
+                        )
+                    except FAULTS as error:
+                        raise BusDisconnected(
+                            f"the NATS connection takes nothing: {error}"
+                        ) from error
                     watch_denials(self.connection, self._denied)
 
     async def close(self) -> None:
@@ -86,7 +95,7 @@ class Mailbox:
     def token(self, arrived: Callable[[Frame], None], *, prefix: str = "") -> str:
         """A new reply subject; `arrived` is called with each frame that comes for it, until `forget`.
 
-        The stem cannot be guessed, so nobody answers a call that it did not see.
+        It is random as a whole, so that a peer that has seen one call cannot answer another, or end another's stream.
 
         Args:
             arrived: takes the frames.
@@ -97,8 +106,7 @@ class Mailbox:
         """
         if len(self._waiting) >= MAX_WAITING:
             raise Refused("too many calls wait for answers on this connection")
-        self._count += 1
-        reply = f"{prefix or self.prefix}.{self._stem}{self._count:x}"
+        reply = f"{prefix or self.prefix}.{secrets.token_hex(10)}"
         self._waiting[reply] = arrived
         return reply
 
@@ -152,8 +160,7 @@ class Mailbox:
         answer: asyncio.Future[Frame] = self._loop.create_future()
         if len(self._asked) >= MAX_WAITING:
             raise Refused("too many calls wait for answers on this connection")
-        self._count += 1
-        reply = f"{self.prefix}.{self._stem}{self._count:x}"
+        reply = f"{self.prefix}.{secrets.token_hex(10)}"
         self._asked[reply] = answer, subject
         self.deadlines.watch(answer, timeout)
         try:
@@ -207,20 +214,29 @@ class FrameQueue:
     """Frames of one stream, in order, read by one reader; bounded.
 
     Use `put` as the `arrived` of a mailbox token.
+
+    Args:
+        limit: frames that may lie unread.
+        room: bytes that may lie unread; 0 for any number.
     """
 
-    def __init__(self, limit: int = MAX_UNREAD) -> None:
+    def __init__(self, limit: int = MAX_UNREAD, room: int = 0) -> None:
         self._limit = limit
+        self._room = room
+        self._unread = 0
         self._frames: deque[Frame] = deque()
         self._overrun = False
         self._waiter: asyncio.Future[None] | None = None
 
     def put(self, frame: Frame) -> None:
         """Take a frame; the one too many marks the stream as broken."""
-        if len(self._frames) >= self._limit:
+        size = len(frame.data)
+        full = len(self._frames) >= self._limit or (0 < self._room < self._unread + size)
+        if full or self._overrun:
             self._overrun = True
         else:
             self._frames.append(frame)
+            self._unread += size
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -233,7 +249,7 @@ class FrameQueue:
         """
         if not self._frames:
             if self._overrun:
-                raise StreamBroken(f"more than {self._limit} frames of a stream lay unread")
+                raise StreamBroken("more of a stream lay unread than its reader takes")
             loop = asyncio.get_running_loop()
             self._waiter = waiter = loop.create_future()
             alarm = loop.call_later(timeout, _expire, waiter)
@@ -242,7 +258,9 @@ class FrameQueue:
             finally:
                 alarm.cancel()
                 self._waiter = None
-        return self._frames.popleft()
+        frame = self._frames.popleft()
+        self._unread -= len(frame.data)
+        return frame
 
 
 def _expire(waiter: asyncio.Future[None]) -> None:

@@ -26,10 +26,10 @@ from postroom.a2a.nats.frames import BadRequest, Request, decode_request, encode
 from postroom.a2a.nats.headers import STREAM, Flow, deadline_of
 from postroom.a2a.nats.mailbox import Mailbox, NewInbox
 from postroom.a2a.nats.runs import Run, Site, ending
-from postroom.a2a.nats.subjects import queue_group
+from postroom.a2a.nats.subjects import may_be_told, queue_group
 from postroom.a2a.operations import Call, Operations
 from postroom.a2a.rpc import Code, RpcError
-from postroom.errors import BusDisconnected
+from postroom.errors import BusDisconnected, InvalidInput
 from postroom.observe import get_logger
 
 CONCURRENCY = 64
@@ -137,7 +137,18 @@ class CoreServer:
         Raises:
             BusDisconnected: it is not reached.
             Forbidden: this identity may not subscribe there (a connection of nats-py does not tell).
+            InvalidInput: it takes calls already.
         """
+        if self._subscription is not None:
+            raise InvalidInput(f"the server of {self.subject} takes calls already")
+        try:
+            await self._begin()
+        except BaseException:
+            await self.drain()
+            raise
+        return self
+
+    async def _begin(self) -> None:
         try:
             await self._mailbox.open()
             self._subscription = await receive(
@@ -146,7 +157,6 @@ class CoreServer:
             await settle(self._connection, self._subscription)
         except FAULTS as error:
             raise BusDisconnected(f"{self.subject} cannot be subscribed: {error}") from error
-        return self
 
     async def __aexit__(
         self,
@@ -165,8 +175,8 @@ class CoreServer:
         )
 
     def _arrived(self, frame: Frame) -> None:
-        caller = self._admit(frame)
-        if caller is None or not frame.reply:
+        caller = self._admitted(frame)
+        if caller is None:
             self._ignore(frame)
             return
         try:
@@ -196,6 +206,16 @@ class CoreServer:
         task = asyncio.create_task(answer)
         self._saying.add(task)
         task.add_done_callback(self._saying.discard)
+
+    def _admitted(self, frame: Frame) -> str | None:
+        """Who sent a frame, "" if unknown; None to ignore it."""
+        if not frame.reply or frame.reply == frame.subject or not may_be_told(frame.reply):
+            return None
+        try:
+            return self._admit(frame)
+        except Exception:  # noqa: BLE001 (whoever sent it must not end the server)
+            _log.exception("%s: the admission of a message failed", self.subject)
+            return None
 
     def _full(self, run: Run) -> bool:
         running = len(self._running)

@@ -77,6 +77,14 @@ def check_subject(subject: str) -> str:
     return subject
 
 
+def may_be_told(subject: str) -> bool:
+    """Whether to publish to a subject that a peer has named: not with the rights to what is the NATS server's own.
+
+    A subject that begins with `$` is a command to JetStream, a key, or the like.
+    """
+    return not subject.startswith("$") and "*" not in subject and ">" not in subject
+
+
 # ── URLs ─────────────────────────────────────────────────────────────────────────────────────────────
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")

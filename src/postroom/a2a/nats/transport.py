@@ -22,7 +22,7 @@ from postroom.a2a.nats.frames import Request, Response
 from postroom.a2a.nats.headers import CONTENT
 from postroom.a2a.rpc import RpcError
 from postroom.a2a.translation import OPERATIONS, V03, V10, Dialect, Operation, a2a_error
-from postroom.errors import PostroomError, ProtocolViolation
+from postroom.errors import InvalidInput, PostroomError, ProtocolViolation
 from postroom.observe import get_logger
 
 if TYPE_CHECKING:
@@ -197,9 +197,10 @@ class NatsA2ATransport(ClientTransport):
         operation = OPERATIONS[name]
         try:
             request = self._request(operation, message, context)
+            seconds = self._seconds(context)
             if context is not None and context.timeout:
-                request.deadline = time.time() + context.timeout
-            response = await self._caller.call(request, timeout=self._seconds(context))
+                request.deadline = time.time() + seconds
+            response = await self._caller.call(request, timeout=seconds)
             return await self._whole(self._result(operation, response))
         except RpcError as error:
             raise a2a_error(error) from error
@@ -256,7 +257,10 @@ class NatsA2ATransport(ClientTransport):
             raise ProtocolViolation(f"the result is no {operation.result.__name__}") from error
 
     def _seconds(self, context: ClientCallContext | None) -> float:
-        return (context.timeout if context is not None else None) or self._timeout
+        seconds = (context.timeout if context is not None else None) or self._timeout
+        if not seconds > 0:  # nor is it NaN
+            raise InvalidInput(f"a timeout has to be more than 0 seconds, not {seconds}")
+        return seconds
 
     # ── abandoned tasks ──────────────────────────────────────────────────────────────────────────────
 

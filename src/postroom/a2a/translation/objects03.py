@@ -13,7 +13,6 @@ from base64 import b64decode, b64encode
 from typing import Any
 
 from a2a import types
-from google.protobuf.json_format import MessageToDict
 
 from postroom.a2a.translation.reading import (
     Malformed,
@@ -27,6 +26,7 @@ from postroom.a2a.translation.reading import (
     texts,
     within,
 )
+from postroom.a2a.translation.writing import plain
 
 _State = types.TaskState
 
@@ -55,10 +55,10 @@ _WRAPPED = "data_part_compat"
 def write_part(part: types.Part) -> Record:
     """A part; one without content is an empty text."""
     kind = part.WhichOneof("content")
-    metadata = MessageToDict(part.metadata) if part.HasField("metadata") else None
+    metadata = plain(part.metadata) if part.HasField("metadata") else None
     written: Record
     if kind == "data":
-        data = MessageToDict(part.data)
+        data = plain(part.data)
         if not isinstance(data, dict):
             data = {"value": data}
             metadata = {**(metadata or {}), _WRAPPED: True}
@@ -166,7 +166,7 @@ def write_message(message: types.Message) -> Record:
     if message.extensions:
         written["extensions"] = list(message.extensions)
     if message.HasField("metadata") and message.metadata.fields:
-        written["metadata"] = MessageToDict(message.metadata)
+        written["metadata"] = plain(message.metadata)
     return written
 
 
@@ -228,7 +228,7 @@ def write_artifact(artifact: types.Artifact) -> Record:
     if artifact.extensions:
         written["extensions"] = list(artifact.extensions)
     if artifact.HasField("metadata"):
-        written["metadata"] = MessageToDict(artifact.metadata)
+        written["metadata"] = plain(artifact.metadata)
     return written
 
 
@@ -259,7 +259,7 @@ def write_task(task: types.Task) -> Record:
     if task.artifacts:
         written["artifacts"] = [write_artifact(artifact) for artifact in task.artifacts]
     if task.HasField("metadata"):
-        written["metadata"] = MessageToDict(task.metadata)
+        written["metadata"] = plain(task.metadata)
     return written
 
 
@@ -290,7 +290,7 @@ def write_status_update(update: types.TaskStatusUpdateEvent) -> Record:
         "final": update.status.state not in _GOING_ON,
     }
     if update.HasField("metadata"):
-        written["metadata"] = MessageToDict(update.metadata)
+        written["metadata"] = plain(update.metadata)
     return written
 
 
@@ -318,7 +318,7 @@ def write_artifact_update(update: types.TaskArtifactUpdateEvent) -> Record:
         "lastChunk": update.last_chunk,
     }
     if update.HasField("metadata"):
-        written["metadata"] = MessageToDict(update.metadata)
+        written["metadata"] = plain(update.metadata)
     return written
 
 

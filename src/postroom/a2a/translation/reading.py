@@ -10,8 +10,12 @@ from google.protobuf.json_format import ParseDict, ParseError
 Record = dict[str, Any]
 _T = TypeVar("_T")
 
-UNREADABLE = (ParseError, ValueError, RecursionError, SystemError)
+UNREADABLE = (ParseError, ValueError, OverflowError, RecursionError, SystemError)
 """What protobuf's reader raises for JSON that it cannot take."""
+
+DEPTH = 64
+"""How deep protobuf's reader may go into JSON, which is half as deep itself. What is deeper could be kept, but not read
+again as protobuf, whose own limit (100) counts three times for an object in an object."""
 
 _INT32 = 2**31
 
@@ -164,6 +168,6 @@ def struct(holder: Record, name: str, into: Any, *, keep_empty: bool = False) ->
 def free(value: Any, name: str, into: Any) -> None:
     """Put any JSON into `into`, a Struct or a Value."""
     try:
-        ParseDict(value, into)
+        ParseDict(value, into, max_recursion_depth=DEPTH - 8)
     except UNREADABLE as error:
         raise Malformed(name, f"cannot be taken: {reason(error)}") from error

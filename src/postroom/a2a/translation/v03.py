@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from a2a import types
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message as Proto
 
 from postroom.a2a.rpc import Code, RpcError
@@ -26,6 +25,7 @@ from postroom.a2a.translation.reading import (
     text,
     within,
 )
+from postroom.a2a.translation.writing import plain
 from postroom.errors import ProtocolViolation
 
 
@@ -96,7 +96,7 @@ def _write_send(request: types.SendMessageRequest) -> Record:
     if request.HasField("configuration"):
         written["configuration"] = configs03.write_configuration(request.configuration)
     if request.HasField("metadata"):
-        written["metadata"] = MessageToDict(request.metadata)
+        written["metadata"] = plain(request.metadata)
     return written
 
 
@@ -126,7 +126,7 @@ def _read_get(said: Record) -> types.GetTaskRequest:
 
 def _write_cancel(request: types.CancelTaskRequest) -> Record:
     if request.HasField("metadata"):
-        return {"id": request.id, "metadata": MessageToDict(request.metadata)}
+        return {"id": request.id, "metadata": plain(request.metadata)}
     return {"id": request.id}
 
 

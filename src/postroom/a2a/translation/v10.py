@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from a2a import types
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message as Proto
 
 from postroom.a2a.rpc import Code, RpcError
 from postroom.a2a.translation.operations import Operation
-from postroom.a2a.translation.reading import UNREADABLE, reason
+from postroom.a2a.translation.reading import DEPTH, UNREADABLE, reason
+from postroom.a2a.translation.writing import plain
 from postroom.errors import ProtocolViolation
 
 
@@ -25,7 +26,7 @@ class Dialect10:
 
     def write_params(self, operation: Operation, request: Proto) -> dict[str, Any]:  # noqa: ARG002 (the port's)
         """The request as ProtoJSON."""
-        return MessageToDict(request)
+        return plain(request)
 
     def read_params(self, operation: Operation, value: Any) -> Proto:
         """The request in ProtoJSON.
@@ -38,7 +39,12 @@ class Dialect10:
         if not isinstance(value, dict):
             raise RpcError(Code.INVALID_PARAMS, "'params' has to be an object")
         try:
-            return ParseDict(value, operation.request(), ignore_unknown_fields=True)
+            return ParseDict(
+                value,
+                operation.request(),
+                ignore_unknown_fields=True,
+                max_recursion_depth=DEPTH,
+            )
         except UNREADABLE as error:
             raise RpcError(Code.INVALID_PARAMS, f"'params': {reason(error)}") from error
 
@@ -52,8 +58,8 @@ class Dialect10:
         if operation.result is None or message is None:
             return None
         if not isinstance(message, types.ListTasksResponse):
-            return MessageToDict(message)
-        page = MessageToDict(message, always_print_fields_with_no_presence=True)
+            return plain(message)
+        page = plain(message, always_print_fields_with_no_presence=True)
         if isinstance(request, types.ListTasksRequest) and not request.include_artifacts:
             for task in page["tasks"]:
                 del task["artifacts"]

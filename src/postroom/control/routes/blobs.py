@@ -17,7 +17,6 @@ from postroom.control.front import Receive, Scope, Send
 from postroom.errors import PeerError
 from postroom.protocol.blobs import (
     DEFAULT_MEDIA_TYPE,
-    SHOWN_TYPES,
     blob_url,
     check_sha256,
     media_type_of,
@@ -93,10 +92,10 @@ def _shown(row: BlobRow) -> dict[str, Any]:
 
 
 def _headers(row: BlobRow) -> dict[str, str]:
-    # Whoever opens it in a browser gets a file, never a page of this address.
-    kind = row.media_type if row.media_type in SHOWN_TYPES else DEFAULT_MEDIA_TYPE
+    # Whoever opens it in a browser gets a file, never a page of this address. What it is says the part that names it:
+    # the type that it was uploaded with would tell a later uploader that somebody had it before.
     return {
-        "content-type": kind,
+        "content-type": DEFAULT_MEDIA_TYPE,
         "content-length": str(row.size),
         "content-disposition": f'attachment; filename="{row.sha256}"',
         "etag": f'"{row.sha256}"',

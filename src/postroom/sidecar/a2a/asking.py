@@ -14,23 +14,28 @@ from contextlib import aclosing
 from typing import Any, Protocol
 
 from postroom.a2a.messages import context_of
+from postroom.a2a.nats.jsjson import dumps
 from postroom.a2a.operations import Call
 from postroom.a2a.rpc import Code, RpcError
 from postroom.a2a.tasks import Task, new_task, state_of
 from postroom.errors import Conflict, Forbidden, NotFound
 from postroom.protocol.tasks import TaskState
 from postroom.protocol.times import parse_time
-from postroom.sidecar.a2a.changes import Change, Page
+from postroom.sidecar.a2a.changes import Change, Page, until_over
 from postroom.sidecar.a2a.methods import WAIT, Methods, Params, no_task
 from postroom.sidecar.a2a.params import (
     Listing,
     check_message,
     history_length,
     name_param,
-    page,
+    remaining,
     shortened,
+    token_after,
 )
 from postroom.sidecar.adapters import AnswerTask, CancelTask, Delegate, Delegated
+
+PAGE_BYTES = 768 * 1024
+"""Bytes of the tasks in one answer to ListTasks: it has to fit a message of the bus."""
 
 SLICE = 20.0
 """Seconds of one wait for a task."""
@@ -224,16 +229,8 @@ class AskingOperations(Methods):
                 if change.event is not None:
                     yield change.event
 
-    async def _following(self, task: str, after: int) -> AsyncGenerator[Change, None]:
-        deadline = asyncio.get_running_loop().time() + WAIT
-        async with aclosing(self._tasks.follow(task, after, self._worker)) as changes:
-            while True:
-                try:
-                    async with asyncio.timeout_at(deadline):
-                        change = await anext(changes)
-                except (StopAsyncIteration, TimeoutError):
-                    return
-                yield change
+    def _following(self, task: str, after: int) -> AsyncGenerator[Change, None]:
+        return until_over(self._tasks.follow(task, after, self._worker), WAIT)
 
     async def _found(self, task: str) -> Mapping[str, Any]:
         """The view of a task that the agent does; one that another does is another's."""
@@ -257,14 +254,19 @@ class Snapshots(Protocol):
 async def listed(
     views: list[dict[str, Any]], listing: Listing, snapshots: Snapshots
 ) -> dict[str, Any]:
-    """A page of `views` as the answer to ListTasks."""
-    found, token, total = page(views, listing)
-    tasks = []
-    for task in found:
+    """A page of `views` as the answer to ListTasks; it has fewer tasks than wanted where they are large."""
+    rest, total = remaining(views, listing)
+    tasks: list[dict[str, Any]] = []
+    room = PAGE_BYTES
+    for _, task in rest[: listing.size]:
         snapshot = shortened(await snapshots.snapshot(task), listing.history)
         if not listing.artifacts:
             snapshot.pop("artifacts", None)
+        room -= len(dumps(snapshot))
+        if tasks and room < 0:
+            break
         tasks.append(snapshot)
+    token = token_after(rest[len(tasks) - 1]) if len(rest) > len(tasks) else ""
     return {"tasks": tasks, "nextPageToken": token, "pageSize": listing.size, "totalSize": total}
 
 

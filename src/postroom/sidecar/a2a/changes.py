@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Generator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -25,7 +25,8 @@ UNSEEN = 16
 """Changes that wait for one follower; of more it reads again what is stored."""
 
 LOOK = 20.0
-"""Seconds without news after which it is looked at what is stored: news may be lost, what is stored is not."""
+"""Seconds after which it is looked at what is stored, whatever the news: they may be lost or lies, what is stored is
+not."""
 
 _log = get_logger(__name__)
 
@@ -117,10 +118,10 @@ class _Watch:
         self.told = 0
         self.overrun = False
 
-    async def wait(self) -> bool:
-        """Whether there was news before it is time to look again."""
+    async def wait(self, until: float) -> bool:
+        """Whether there was news before `until` of the loop's clock."""
         try:
-            async with asyncio.timeout(LOOK):
+            async with asyncio.timeout_at(until):
                 await self._news.wait()
         except TimeoutError:
             return False
@@ -177,11 +178,12 @@ class Changes:
         Raises:
             NotFound: there is no such task any more.
         """
-        failures = 0
+        clock = asyncio.get_running_loop().time
+        failures, look, proven = 0, 0.0, after
         with self._watching(task) as watch:
             behind = True
             while True:
-                if behind or watch.overrun:
+                if behind or watch.overrun or clock() >= look:
                     watch.forget()
                     try:
                         page = await records.changes(task, after)
@@ -190,19 +192,23 @@ class Changes:
                         _log.info("what became of task %s is not known yet: %s", task, error)
                         await asyncio.sleep(backoff(failures))
                         continue
-                    failures, behind = 0, page.more
+                    failures, behind, look = 0, page.more, clock() + LOOK
+                    missed = page.state.terminal and not page.changes
+                    if proven < after and (page.sequence < after or missed):
+                        # Somebody has numbered changes that there are not: the log is right.
+                        after, behind = proven, True
+                        continue
                     for change in page.changes:
                         yield change
-                    if page.sequence < after or (page.state.terminal and not page.changes):
-                        # Somebody has numbered changes that there are not: the log is right.
+                    if missed:  # its records are gone
                         yield Change(page.sequence, page.sequence, page.state, _status(page.task))
-                    after = page.changes[-1].sequence if page.changes else page.sequence
+                    after = proven = page.changes[-1].sequence if page.changes else page.sequence
                     if page.state.terminal and not page.more:
                         return
                     continue
                 change = watch.next()
                 if change is None:
-                    behind = watch.told > after or (not await watch.wait())
+                    behind = watch.told > after or (not await watch.wait(look))
                     behind = behind or watch.told > after
                 elif change.sequence > after:
                     if change.after != after or (change.settled and not change.proven):
@@ -210,8 +216,24 @@ class Changes:
                         continue
                     yield change
                     after = change.sequence
+                    proven = after if change.proven else proven
                     if change.state.terminal:
                         return
+
+
+async def until_over(
+    changes: AsyncGenerator[Change, None], seconds: float
+) -> AsyncGenerator[Change, None]:
+    """The changes until their end, for `seconds` at most."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    async with aclosing(changes):
+        while True:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    change = await anext(changes)
+            except (StopAsyncIteration, TimeoutError):
+                return
+            yield change
 
 
 def _status(task: Task) -> Event:

@@ -21,6 +21,7 @@ from postroom.a2a.rpc import RpcError
 from postroom.a2a.tasks import Event, state_of
 from postroom.errors import InvalidInput, NoResponders, PostroomError, ProtocolViolation
 from postroom.observe import get_logger
+from postroom.protocol.records import TASK_DEPTH, deeper_than
 from postroom.protocol.tasks import TaskState
 from postroom.sidecar.a2a.changes import Change, Changes, Records
 from postroom.sidecar.a2a.methods import VERSION
@@ -31,6 +32,13 @@ PEERS = 64
 
 TIMEOUT = 20.0
 """Seconds for an answer, and between two frames of a stream (a server says before that it is still there)."""
+
+MOST_NESTED = TASK_DEPTH + 8
+"""Objects and arrays within one another in an answer: a task is a part of it."""
+
+MOST_INSIDE = 8192
+"""Objects and arrays in an answer. Each takes a hundred times as much memory as it does in the message; what is stored
+of a task can be read from the log."""
 
 _log = get_logger(__name__)
 
@@ -111,7 +119,7 @@ class Live:
                     if not begun:
                         self._changes.look(task)  # what was stored before this is not heard here
                         begun = True
-                    if (change := _change(result)) is not None:
+                    if (change := _change(result, task)) is not None:
                         self._changes.put(task, change)
         except (RpcError, PostroomError) as error:
             _log.info("task %s is not heard of live, but from the log: %s", task, error)
@@ -133,6 +141,9 @@ def _request(call: Call) -> Request:
 def _result(response: Response) -> Any:
     if response.error is not None:
         raise response.error
+    # What is nested deeper could be read here, and not be written again.
+    if deeper_than(response.result, MOST_NESTED, MOST_INSIDE):
+        raise ProtocolViolation("the peer's answer has too many objects and arrays in it")
     return response.result
 
 
@@ -140,20 +151,26 @@ def _unserved(worker: str) -> RpcError:
     return RpcError.of(NoResponders(f"nobody serves {worker} at the moment"))
 
 
-def _change(result: Any) -> Change | None:
-    """The change in a frame; None for the task, with which a stream begins.
+def _change(result: Any, task: str) -> Change | None:
+    """The change of `task` in a frame; None for the task itself, with which a stream begins.
 
     Raises:
         ProtocolViolation: it is none.
     """
     match result:
+        case dict() if len(result) != 1:
+            pass
         case {"task": _}:
             return None
-        case {"statusUpdate": {"metadata": dict(metadata), "status": dict(status)}}:
-            return _numbered(result, metadata, _state(status))
-        case {"artifactUpdate": {"metadata": dict(metadata), "artifact": dict()}}:
-            return _numbered(result, metadata, TaskState.WORKING)
-    raise ProtocolViolation("the peer streams what is no change of a task")
+        case {
+            "statusUpdate": {"taskId": about, "metadata": dict(metadata), "status": dict(status)}
+        }:
+            if about == task:
+                return _numbered(result, metadata, _state(status))
+        case {"artifactUpdate": {"taskId": about, "metadata": dict(metadata), "artifact": dict()}}:
+            if about == task:
+                return _numbered(result, metadata, TaskState.WORKING)
+    raise ProtocolViolation("the peer streams what is no change of the task")
 
 
 def _numbered(event: Event, metadata: dict[str, Any], state: TaskState) -> Change:

@@ -112,8 +112,10 @@ class Listing:
         )
 
 
-def page(views: Sequence[Mapping[str, Any]], listing: Listing) -> tuple[list[str], str, int]:
-    """Ids of the page's tasks, the latest change first; the token of the next page; how many there are in all."""
+def remaining(
+    views: Sequence[Mapping[str, Any]], listing: Listing
+) -> tuple[list[tuple[float, str]], int]:
+    """(time of the last change, id) of the tasks from the page on, the latest first; how many there are in all."""
     found = sorted(
         (
             (float(view["updated_at"]), str(view["id"]))
@@ -125,12 +127,11 @@ def page(views: Sequence[Mapping[str, Any]], listing: Listing) -> tuple[list[str
         reverse=True,
     )
     rest = [each for each in found if listing.after is None or each < listing.after]
-    here = rest[: listing.size]
-    token = _token(here[-1]) if len(rest) > len(here) else ""
-    return [task for _, task in here], token, len(found)
+    return rest, len(found)
 
 
-def _token(position: tuple[float, str]) -> str:
+def token_after(position: tuple[float, str]) -> str:
+    """The token of the page that follows this task."""
     return base64.urlsafe_b64encode(json.dumps(position).encode()).decode()
 
 

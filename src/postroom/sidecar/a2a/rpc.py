@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Callable
 
 from postroom.a2a.nats.calling import CoreCaller
 from postroom.a2a.nats.connection import Connection, Frame
+from postroom.a2a.nats.headers import Flow
 from postroom.a2a.nats.serving import CoreServer
 from postroom.a2a.operations import Operations
 from postroom.protocol import subjects
 
 CONCURRENCY = 16
 """Calls that are worked on at a time; one more is told that the worker is busy."""
+
+MAX_REQUEST = 64 * 1024
+"""Bytes of a call. What is larger is nothing that can be asked here, and it is not read: that would take its time."""
+
+FLOW = Flow(window=8, beat=10.0)
+"""What is taken of a stream: so many frames of a bus's message lie unread at most."""
+
+RATE = 200
+"""Calls of one caller in a second; further ones are not read: even to refuse a flood would take all of the time."""
 
 DRAIN = 1.0
 """Seconds that calls have to end when the worker is stopped."""
@@ -32,9 +44,20 @@ def rpc_server(connection: Connection, own: str, operations: Operations) -> Core
 
 
 def admission(own: str) -> Callable[[Frame], str | None]:
-    """Gives the uid of who asks; None for a frame whose answer would go to somebody else."""
+    """Gives the uid of who asks; None for what is not read: a frame that is too large or one too many, or whose answer
+    would go to somebody else.
+    """
+    heard: Counter[str] = Counter()
+    second = 0
 
     def admit(frame: Frame) -> str | None:
+        nonlocal second
+        if (now := int(time.monotonic())) != second:
+            second = now
+            heard.clear()
+        heard[frame.subject] += 1
+        if heard[frame.subject] > RATE or len(frame.data) > MAX_REQUEST:
+            return None
         if not subjects.accepts_rpc(own, frame.subject, frame.reply):
             return None
         return subjects.sender_of(frame.subject)
@@ -44,4 +67,5 @@ def admission(own: str) -> Callable[[Frame], str | None]:
 
 def rpc_caller(connection: Connection, own: str, worker: str) -> CoreCaller:
     """The caller of another worker's `rpc` subject."""
-    return CoreCaller(connection, subjects.rpc(worker, own).removesuffix(f".{own}"), sender=own)
+    subject = subjects.rpc(worker, own).removesuffix(f".{own}")
+    return CoreCaller(connection, subject, sender=own, flow=FLOW)

@@ -8,8 +8,9 @@ worker's inbox proves for good who wanted a task.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections import Counter
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, contextmanager
 from typing import Any, NoReturn, Protocol
 
 from postroom.a2a.operations import Call
@@ -20,12 +21,15 @@ from postroom.errors import NotFound
 from postroom.protocol import subjects
 from postroom.protocol.tasks import TaskState
 from postroom.sidecar.a2a.asking import listed
-from postroom.sidecar.a2a.changes import Changes, Records
+from postroom.sidecar.a2a.changes import Changes, Records, until_over
 from postroom.sidecar.a2a.methods import WAIT, Methods, Params, no_task
 from postroom.sidecar.a2a.params import Listing, history_length, name_param, shortened
 
 SEQUENCE = "urn:postroom:a2a:sequence:1"
 """Key in the metadata of what is streamed: the sequence of its record, and `after`, that of the one before."""
+
+EACH = 8
+"""Calls and streams of one caller that are worked on at a time: of what all callers share, half is for others."""
 
 CANCEL_WAIT = 20.0
 """Seconds that a cancel waits for the end of its task; it is told to it in any case."""
@@ -79,6 +83,31 @@ class ServingOperations(Methods):
         self._changes = changes
         self._engine = engine
         self._own = own
+        self._at_work: Counter[str] = Counter()
+
+    async def answer(self, call: Call) -> bytes:
+        """As `Operations.answer`."""
+        with self._turn(call.caller):
+            return await super().answer(call)
+
+    async def stream(self, call: Call) -> AsyncGenerator[bytes]:
+        """As `Operations.stream`."""
+        with self._turn(call.caller):
+            async with aclosing(super().stream(call)) as events:
+                async for event in events:
+                    yield event
+
+    @contextmanager
+    def _turn(self, caller: str) -> Generator[None]:
+        if self._at_work[caller] >= EACH:
+            raise RpcError(Code.SERVER_BUSY, "you ask too much at once; try again later")
+        self._at_work[caller] += 1
+        try:
+            yield
+        finally:
+            self._at_work[caller] -= 1
+            if not self._at_work[caller]:
+                del self._at_work[caller]
 
     async def _refuse(self, _: Params, call: Call) -> NoReturn:
         raise self._refusal(call)
@@ -123,15 +152,9 @@ class ServingOperations(Methods):
             said = f"it is {stored.record.state.value}"
             raise RpcError(Code.UNSUPPORTED_OPERATION, said, taskId=task)
         yield numbered({"task": stored.record.task}, 0, stored.sequence)
-        deadline = asyncio.get_running_loop().time() + WAIT
         follow = self._changes.follow(self._ledger, task, stored.sequence)
-        async with aclosing(follow) as changes:
-            while True:
-                try:
-                    async with asyncio.timeout_at(deadline):
-                        change = await anext(changes)
-                except (StopAsyncIteration, TimeoutError):
-                    return
+        async with aclosing(until_over(follow, WAIT)) as changes:
+            async for change in changes:
                 if change.event is not None:
                     yield numbered(change.event, change.after, change.sequence)
 

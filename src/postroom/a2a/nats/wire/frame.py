@@ -52,7 +52,7 @@ def read_headers(block: bytes) -> dict[str, str]:
     lines = block.split(b"\r\n")
     headers: dict[str, str] = {}
     first = lines[0]
-    if len(first) > len(_VERSION):
+    if first.startswith(_VERSION) and len(first) > len(_VERSION):
         status, _, described = first[len(_VERSION) :].strip().partition(b" ")
         headers["Status"] = status.decode("utf-8", _LOST)
         if described:
