@@ -7,6 +7,7 @@ python examples/a2a_durable_server.py nats://127.0.0.1:4222
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 
 import nats
@@ -14,10 +15,13 @@ from a2a import types
 from a2a.helpers import new_text_message
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
-from a2a.server.request_handlers import DefaultRequestHandler
-from a2a.server.tasks import InMemoryTaskStore
 
-from postroom.a2a import JetStreamA2AServer, durable_interfaces, request_subject
+from postroom.a2a import (
+    AgentRequestHandler,
+    JetStreamA2AServer,
+    durable_interfaces,
+    request_subject,
+)
 
 SUBJECT = request_subject("echo")
 CARD = types.AgentCard(
@@ -27,6 +31,7 @@ CARD = types.AgentCard(
     capabilities=types.AgentCapabilities(streaming=True),
     default_input_modes=["text/plain"],
     default_output_modes=["text/plain"],
+    skills=[types.AgentSkill(id="echo", name="Echo", description="Repeats.", tags=["echo"])],
     supported_interfaces=durable_interfaces(SUBJECT),
 )
 
@@ -44,11 +49,18 @@ class Echo(AgentExecutor):
 
 
 async def main(url: str) -> None:
+    ended = asyncio.Event()
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # so that calls that run are finished or answered
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
     connection = await nats.connect(url)
-    handler = DefaultRequestHandler(Echo(), InMemoryTaskStore(), CARD)
+    handler = AgentRequestHandler(Echo(), CARD)
     async with JetStreamA2AServer(connection, subject=SUBJECT, handler=handler):
         print(f"serving {SUBJECT}", flush=True)
-        await asyncio.Event().wait()
+        await ended.wait()
+    await connection.close()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ python examples/a2a_server.py nats://127.0.0.1:4222
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 
 import nats
@@ -43,11 +44,18 @@ class Echo(AgentExecutor):
 
 
 async def main(url: str) -> None:
+    ended = asyncio.Event()
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # so that calls that run are finished or answered
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
     connection = await nats.connect(url)
     handler = AgentRequestHandler(Echo(), CARD)
     async with NatsA2AServer(connection, subject=SUBJECT, handler=handler):
         print(f"serving {SUBJECT}", flush=True)
-        await asyncio.Event().wait()
+        await ended.wait()
+    await connection.close()
 
 
 if __name__ == "__main__":

@@ -605,6 +605,11 @@ _LISTED: dict[str, dict[str, str]] = {
         "connection-memory-bounded": "Slow readers, full servers and outages cost bounded memory.",
         "connection-outage-survived": "An outage loses no subscription, and nothing published in it.",
     },
+    "docs/binding.md#when-it-does-not-work": {
+        "binding-wrong-subject": "A server refuses a subject on which it would serve nothing.",
+        "binding-may-not-subscribe": "A server that may not subscribe says so at its start.",
+        "binding-greedy-stream-named": "A stream that takes the calls of a core subject is named.",
+    },
     "docs/binding.md#handler": {
         "handler-races": "What comes between two steps of a task neither loses nor doubles anything.",
         "handler-same-as-sdk": "Our handler runs an unchanged executor by the rules of the SDK's default one.",

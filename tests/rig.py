@@ -154,7 +154,7 @@ async def running_bus(
 
 @asynccontextmanager
 async def open_server(
-    folder: Path, *, jetstream: bool = True, port: int = -1
+    folder: Path, *, jetstream: bool = True, port: int = -1, config: Path | None = None
 ) -> AsyncGenerator[str]:
     """Address of a server without accounts, as a user of the library alone may run one.
 
@@ -162,11 +162,14 @@ async def open_server(
         folder: of this server alone.
         jetstream: switch it on.
         port: to listen on; -1 for a free one.
+        config: file with further settings of the server.
     """
     folder.mkdir(exist_ok=True)
     arguments: tuple[str | Path, ...] = ("--addr", "127.0.0.1", "--port", str(port))
     if jetstream:
         arguments = (*arguments, "--jetstream", "--store_dir", folder)
+    if config is not None:
+        arguments = (*arguments, "--config", config)
     process = await asyncio.create_subprocess_exec(
         find_binary(),
         *arguments,

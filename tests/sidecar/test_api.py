@@ -76,6 +76,14 @@ async def test_the_command_sends_and_prints_the_id(inside: Inside):
     assert await inside.run("send", "@alice", "hello", "--key", "k") == (0, sent.id, "")
 
 
+async def test_options_of_the_command_may_stand_before_its_text(inside: Inside):
+    code, out, err = await inside.run("send", "@alice", "--expects-reply", "--key", "k", "hello")
+    (sent,) = await inside.home.tap.until(inside.home.to_alice)
+
+    assert (code, out, err) == (0, sent.id, "")
+    assert text_of(sent.message) == "hello"
+
+
 async def test_the_text_may_come_from_standard_input(inside: Inside):
     await inside.run("post", stdin="zwei\nZeilen ü\n".encode())
     await inside.home.tap.until(lambda: len(inside.home.posts()) == 2)

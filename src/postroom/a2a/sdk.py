@@ -25,7 +25,7 @@ from postroom.a2a.translation.methods import METHODS
 from postroom.a2a.translation.operations import Dialect, Operation
 from postroom.a2a.translation.v03 import V03
 from postroom.a2a.users import Requester
-from postroom.errors import PostroomError
+from postroom.errors import MessageTooLarge, PostroomError
 from postroom.observe import get_logger
 
 if TYPE_CHECKING:
@@ -226,6 +226,10 @@ def _refusal(error: Exception, call: Call, method: _Method) -> RpcError:
         return rpc_error(error, method.dialect)
     if isinstance(error, PostroomError):
         refusal = RpcError.of(error)
+        if isinstance(
+            error, MessageTooLarge
+        ):  # the request had room; what the agent made of it has none
+            refusal.code = Code.INTERNAL_ERROR
     else:
         _log.error("%s failed", call.method, exc_info=error)
         refusal = RpcError(Code.INTERNAL_ERROR, "Internal error")

@@ -82,11 +82,33 @@ def _print(line: str) -> None:
     sys.stdout.flush()
 
 
+class _Command(argparse.ArgumentParser):
+    """The parser of one command, whose options may stand anywhere.
+
+    By itself argparse takes an optional argument as absent at the first option: `send @ada --expects-reply TEXT` would
+    have a word too many.
+    """
+
+    _mixing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As of the base class."""
+        if self._mixing or self._subparsers is not None:
+            return super().parse_known_args(args, namespace)
+        self._mixing = True  # the intermixed way comes back here
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._mixing = False
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="postroom-agent", description="Messages and tasks of this worker."
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", parser_class=_Command
+    )
 
     send = commands.add_parser("send", help="send a message; prints its id")
     send.add_argument("to", help="@nick or uid")

@@ -16,7 +16,7 @@ from postroom.a2a.operations import Call
 from postroom.a2a.rpc import Code, RpcError
 from postroom.a2a.sdk import SdkOperations
 from postroom.a2a.translation import OPERATIONS, V03, V10, Dialect, Operation
-from postroom.errors import NotFound
+from postroom.errors import MessageTooLarge, NotFound
 from tests.a2a.translation.agents import ARTIFACT, CARD, CONFIG, MESSAGE, STATUS, TASK, Scripted
 
 pytestmark = pytest.mark.anyio
@@ -219,6 +219,15 @@ async def test_params_have_to_be_an_object(method: str, params: Any):
 async def test_bytes_that_are_no_request_are_refused():
     error = await refused(Scripted(), "SendMessage", b"\xff\xff", binary=True)
     assert error.code == Code.INVALID_PARAMS
+
+
+async def test_a_result_too_large_to_be_kept_is_no_fault_of_the_caller():
+    class Overflowing(Scripted):
+        async def on_message_send(self, params: Any, context: Any):
+            raise MessageTooLarge("the task is too large to be kept")
+
+    error = await refused(Overflowing(), "SendMessage", SEND)
+    assert (error.code, error.message) == (Code.INTERNAL_ERROR, "the task is too large to be kept")
 
 
 async def test_legacy_has_no_protobuf():

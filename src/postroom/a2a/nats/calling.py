@@ -19,7 +19,6 @@ from postroom.a2a.nats.headers import DEADLINE, STREAM, Flow, milliseconds
 from postroom.a2a.nats.mailbox import FrameQueue, Mailbox
 from postroom.a2a.nats.subjects import may_be_told
 from postroom.errors import (
-    NoResponders,
     PostroomError,
     ProtocolViolation,
     RequestTimeout,
@@ -118,7 +117,7 @@ class CoreCaller:
         )
         if status := status_of(frame):
             if status == NO_RESPONDERS:
-                raise NoResponders(f"nobody serves {self.subject}")
+                raise flows.nobody(self.subject)
             raise ProtocolViolation(f"the server answered with status {status}")
         response = decode_response(frame.data)
         if response.kind == COMPLETE or not flows.answers(response, request.id):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from a2a import types
@@ -9,8 +10,10 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from postroom.a2a.nats.connection import Connection
 from postroom.a2a.nats.jetstream import JetStream
+from postroom.a2a.nats.kv import Settings
 from postroom.a2a.nats.mailbox import Mailbox
-from postroom.a2a.nats.registry import Codec, Record, Registry
+from postroom.a2a.nats.registry import BUCKET, TTL, Codec, Record, Registry
+from postroom.a2a.nats.subjects import NAMESPACE
 from postroom.a2a.rpc import Code, RpcError
 from postroom.a2a.translation import cards03
 from postroom.a2a.translation.reading import Malformed
@@ -19,18 +22,44 @@ from postroom.errors import ProtocolViolation
 CardRegistry = Registry[types.AgentCard]
 
 
-async def open_registry(connection: Connection | JetStream, **options: Any) -> CardRegistry:
+async def open_registry(
+    connection: Connection | JetStream,
+    *,
+    bucket: str = BUCKET,
+    settings: Settings | None = None,
+    create: bool = True,
+    namespace: str = NAMESPACE,
+    ttl: float = TTL,
+    compatible: bool = False,
+    on_error: Callable[[Exception], None] | None = None,
+) -> CardRegistry:
     """The registry of Agent Cards that is seen through a connection.
 
     Args:
         connection: to NATS, or JetStream as one sees it.
-        options: as of `Registry.open` and `Registry`: `bucket`, `namespace`, `ttl`, ...
+        bucket: name of the bucket, which is made if it is not there.
+        settings: of a new one.
+        create: False to fail where there is none.
+        namespace: of the agents.
+        ttl: seconds after which a card goes that is not refreshed; 0 for cards that stay.
+        compatible: take ids and namespaces that the token rule changes, as the TypeScript package does.
+        on_error: called with what went wrong where no call waits for it; logged if there is none.
 
     Raises:
         As `Registry.open`.
     """
     js = connection if isinstance(connection, JetStream) else JetStream(Mailbox(connection))
-    return await Registry.open(js, CODEC, **options)
+    return await Registry.open(
+        js,
+        CODEC,
+        bucket=bucket,
+        settings=settings,
+        create=create,
+        namespace=namespace,
+        ttl=ttl,
+        compatible=compatible,
+        on_error=on_error,
+    )
 
 
 def write_card(card: types.AgentCard) -> Record:

@@ -38,6 +38,14 @@ def acknowledged(payload: bytes) -> int:
     return 0
 
 
+def nobody(subject: str) -> NoResponders:
+    """That a call found nobody."""
+    return NoResponders(
+        f"nobody serves {subject}",
+        remedy="start its agent, and see that it uses this subject on the same NATS server",
+    )
+
+
 class Reading:
     """The client's end of one stream.
 
@@ -82,7 +90,7 @@ class Reading:
         if status := status_of(frame):
             self.over = True
             if status == NO_RESPONDERS and not self._begun:
-                raise NoResponders(f"nobody serves {self._subject}")
+                raise nobody(self._subject)
             raise StreamBroken(f"the server answered with status {status}")
         self._begun = True
         if frame.reply and may_be_told(frame.reply):

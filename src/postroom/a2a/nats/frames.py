@@ -260,6 +260,11 @@ def decode_response(payload: bytes) -> Response:
     if "kind" not in frame and frame.get("jsonrpc") == "2.0":
         return _response_of(frame, "")
     if frame.get("protocol") != PROTOCOL:
+        if "stream" in frame and "seq" in frame:
+            raise ProtocolViolation(
+                f"the JetStream stream {frame['stream']!r} stored the call, and its receipt came as answer",
+                remedy="take the subject out of that stream",
+            )
         raise ProtocolViolation(f"the answer is no frame of {PROTOCOL}")
     match frame.get("kind"), frame.get("response"):
         case "response", dict() as response:

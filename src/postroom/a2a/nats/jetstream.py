@@ -152,10 +152,10 @@ class JetStream:
                 if document is not None and not _temporary(document):
                     return document
                 if document is None and not self._recovering():
-                    raise NoResponders(f"nothing of JetStream answers on {subject!r}")
+                    raise _unanswered(subject)
                 if loop.time() + pause >= deadline:
                     if document is None:
-                        raise NoResponders(f"nothing of JetStream answers on {subject!r}")
+                        raise _unanswered(subject)
                     return document
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
             pause = min(pause * 2, 0.5)
@@ -230,6 +230,13 @@ class JetStream:
         if subject := config.get("filter_subject"):
             target = f"{target}.{subject}"
         return (await self.api(target, {"stream_name": stream, "config": dict(config)}))["config"]
+
+
+def _unanswered(subject: str) -> NoResponders:
+    return NoResponders(
+        f"nothing of JetStream answers on {subject!r}",
+        remedy="start nats-server with --jetstream, and switch it on for this account",
+    )
 
 
 def covers(pattern: str, subject: str) -> bool:

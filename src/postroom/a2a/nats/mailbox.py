@@ -162,7 +162,7 @@ class Mailbox:
             raise Refused("too many calls wait for answers on this connection")
         reply = f"{self.prefix}.{secrets.token_hex(10)}"
         self._asked[reply] = answer, subject
-        self.deadlines.watch(answer, timeout)
+        self.deadlines.watch(answer, timeout, _late)
         try:
             await self._publish(subject, payload, reply, headers)
             return await answer
@@ -208,6 +208,13 @@ class Mailbox:
             raise InvalidInput(f"{subject!r} cannot be published: {error}") from error
         except (nats_errors.Error, OSError) as error:
             raise BusDisconnected(f"the NATS connection takes nothing: {error}") from error
+
+
+def _late(_: float) -> RequestTimeout:
+    return RequestTimeout("no answer came in time", remedy=_SILENT)
+
+
+_SILENT = "the peer is busy, or this connection has no right to publish there or to hear the answer"
 
 
 class FrameQueue:
@@ -265,4 +272,4 @@ class FrameQueue:
 
 def _expire(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
-        waiter.set_exception(RequestTimeout("nothing came in time"))
+        waiter.set_exception(RequestTimeout("nothing came in time", remedy=_SILENT))

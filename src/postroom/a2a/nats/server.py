@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from a2a import types
 from a2a.auth.user import User
@@ -14,9 +14,10 @@ from postroom.a2a.nats.durable.options import DurableOptions
 from postroom.a2a.nats.durable.server import DurableServer
 from postroom.a2a.nats.labels import CORE, CORE_BINARY, DURABLE, DURABLE_BINARY
 from postroom.a2a.nats.serving import CoreOptions, CoreServer
-from postroom.a2a.nats.subjects import core_url, durable_url
+from postroom.a2a.nats.subjects import core_url, durable_url, served
 from postroom.a2a.operations import Call
 from postroom.a2a.sdk import SdkOperations, user_of
+from postroom.errors import Forbidden, InvalidInput
 
 if TYPE_CHECKING:
     from a2a.server.request_handlers.request_handler import RequestHandler
@@ -34,6 +35,9 @@ class NatsA2AServer(CoreServer):
         user: who calls, as the handler is told; nobody unless `admit` has proof.
         content: where large content goes that a caller takes by reference; None to send all of it along.
         options: as of `CoreServer`.
+
+    Raises:
+        InvalidInput: the subject cannot be served (a URL, a request subject), or `concurrency` is below 1.
     """
 
     def __init__(
@@ -47,7 +51,26 @@ class NatsA2AServer(CoreServer):
         **options: Unpack[CoreOptions],
     ) -> None:
         operations = SdkOperations(handler, user=user, content=content)
-        super().__init__(connection, subject, operations, **options)
+        super().__init__(connection, _open(subject, "requests", options), operations, **options)
+
+    async def __aenter__(self) -> Self:
+        """Take calls; returns when the NATS server has the subscription.
+
+        Raises:
+            Forbidden: the connection may not subscribe to the subject.
+            BusDisconnected: the NATS server is not reached.
+        """
+        before = getattr(self._connection, "last_error", None)
+        await super().__aenter__()
+        # The NATS server refuses a subscription beside the protocol, and nats-py goes on as if it were there.
+        told = getattr(self._connection, "last_error", None)
+        if told is not before and f'subscription to "{self.subject.lower()}"' in str(told):
+            await self.drain()
+            raise Forbidden(
+                f"this connection may not subscribe to {self.subject}",
+                remedy="give its user that permission in nats-server's configuration",
+            )
+        return self
 
 
 def core_interfaces(subject: str) -> list[types.AgentInterface]:
@@ -72,6 +95,9 @@ class JetStreamA2AServer(DurableServer):
         user: who calls, as the handler is told; nobody unless `admit` has proof.
         content: where large content goes that a caller takes by reference; None to send all of it along.
         options: as of `DurableServer`.
+
+    Raises:
+        InvalidInput: the subject cannot be served (a URL, a wildcard, a core subject), or `concurrency` is below 1.
     """
 
     def __init__(
@@ -85,6 +111,7 @@ class JetStreamA2AServer(DurableServer):
         **options: Unpack[DurableOptions],
     ) -> None:
         operations = SdkOperations(handler, user=user, content=content)
+        subject = _open(subject, "rpc", options)
         options.setdefault("lost", EndLostTask(operations))
         super().__init__(connection, subject, operations, **options)
 
@@ -97,3 +124,14 @@ def durable_interfaces(subject: str) -> list[types.AgentInterface]:
         types.AgentInterface(url=url, protocol_binding=DURABLE, protocol_version="1.0"),
         types.AgentInterface(url=url, protocol_binding=DURABLE, protocol_version="0.3"),
     ]
+
+
+def _open(subject: str, ending: str, options: CoreOptions | DurableOptions) -> str:
+    """`subject`, if it can be served with these options."""
+    if options.get("concurrency", 1) < 1:
+        raise InvalidInput(
+            "concurrency has to be 1 or more: with less, every call would be refused"
+        )
+    return served(
+        subject, ending, "JetStreamA2AServer" if ending == "requests" else "NatsA2AServer"
+    )

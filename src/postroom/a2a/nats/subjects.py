@@ -219,6 +219,27 @@ def queue_group(subject: str) -> str:
     return token(f"{subject}_server", compatible=True)[:MAX_DURABLE]
 
 
+def served(subject: str, ending: str, other: str) -> str:
+    """`subject`, if an agent can be served on it.
+
+    Args:
+        subject: to serve; wildcards are left to the server.
+        ending: last token of the subjects of the other binding, on which this one would be mistaken for it.
+        other: what serves those.
+
+    Raises:
+        InvalidInput: it is a URL or no subject, or belongs to the other binding.
+    """
+    if "://" in subject:
+        raise InvalidInput(f"{subject!r} is a URL, not a subject", remedy="use subject_of(url)")
+    if not subject or re.search(r"\s|^\.|\.\.|\.$", subject):
+        raise InvalidInput(f"{subject!r} is no subject: it has an empty token or a space")
+    tokens = subject.split(".")
+    if len(tokens) == 4 and tokens[1] == "agent" and tokens[3] == ending:
+        raise InvalidInput(f"{subject!r} is for a {other}: calls there are of the other binding")
+    return subject
+
+
 def core_url(subject: str) -> str:
     """URL of a card's interface over core NATS."""
     return f"{CORE_SCHEME}://{check_subject(subject)}"

@@ -39,7 +39,10 @@ def command() -> None:
 @json_option
 @state_option()
 def put(file: BinaryIO, kind: str, as_json: bool) -> None:
-    """Store FILE (- for standard input) and print its URL; every agent that is told the URL may read it."""
+    """Store FILE (- for standard input) and print its URL.
+
+    Every agent that is told the URL may read it.
+    """
     media_type = media_type_for(str(file.name), kind)
     with connect() as client:
         url = client.put_blob(file, media_type)
@@ -106,7 +109,10 @@ def list_(limit: int, as_json: bool) -> None:
 @json_option
 @state_option()
 def remove(url: str, as_json: bool) -> None:
-    """Remove the content that URL names; who was told the URL cannot fetch it any more."""
+    """Remove the content that URL names.
+
+    Who was told the URL cannot fetch it any more.
+    """
     with connect() as client:
         client.remove_blob(url)
     if as_json:

@@ -119,7 +119,7 @@ class DurableCaller:
                 answer.set_result(answered)
 
         deadlines = self.responses.js.mailbox.deadlines
-        deadlines.watch(answer, timeout)
+        deadlines.watch(answer, timeout, _late)
         self.responses.expect(request.id, arrived)
         try:
             await self._send(request, until)
@@ -177,7 +177,10 @@ class DurableCaller:
             async with asyncio.timeout(timeout):
                 await self.responses.open(self.subject)
         except TimeoutError as error:
-            raise RequestTimeout("JetStream did not answer in time; nothing was sent") from error
+            raise RequestTimeout(
+                "JetStream did not answer in time; nothing was sent",
+                remedy="this connection may lack the right to publish to $JS.API",
+            ) from error
 
     async def _send(self, request: Request, until: float) -> None:
         """Store the request."""
@@ -220,3 +223,10 @@ class DurableCaller:
         if answered.lane and answered.lane == lane_of(self.subject):
             self._lane = answered.lane
         return answered.response
+
+
+def _late(timeout: float) -> RequestTimeout:
+    return RequestTimeout(
+        f"no answer came within {round(timeout, 1):g} s",
+        remedy="the request is stored: is its server running, on this subject?",
+    )

@@ -382,7 +382,10 @@ class StreamQueue:
             except TimeoutError:
                 if self._early:
                     raise StreamBroken(f"frame {self._next} of a stream is missing") from None
-                raise RequestTimeout("nothing came in time") from None
+                raise RequestTimeout(
+                    f"nothing came within {round(timeout, 1):g} s",
+                    remedy="the request is stored: is its server running, on this subject?",
+                ) from None
             finally:
                 self._waiter = None
             if not self._ready:
