@@ -599,6 +599,14 @@ _LISTED: dict[str, dict[str, str]] = {
         "core-nothing-left": "Calls and streams leave nothing behind, however they end.",
         "core-without-jetstream": "Ephemeral calls need no JetStream.",
     },
+    "docs/binding.md#connections": {
+        "connection-identity-proved": "A refused user, token, key or JWT is an error at once.",
+        "connection-tls-kept": "What asks for TLS verifies the server, and tells nothing to one without.",
+        "connection-denial-told": "What the NATS server denies fails the waiting call at once.",
+        "connection-order-kept": "Messages come in order, each once, however the bytes are cut.",
+        "connection-memory-bounded": "Slow readers, full servers and outages cost bounded memory.",
+        "connection-outage-survived": "An outage loses no subscription, and nothing published in it.",
+    },
     "docs/binding.md#when-it-does-not-work": {
         "binding-wrong-subject": "A server refuses a subject on which it would serve nothing.",
         "binding-may-not-subscribe": "A server that may not subscribe says so at its start.",

@@ -77,6 +77,7 @@ class Contender:
 
 _UNARY = ("message", "task")
 _OURS = (("nats", "NATS"), ("nats-json", "NATS JSON"), ("nats-js", "NATS+JS"))
+_FAST = (("nats-fast", "NATS, own connection"), ("nats-js-fast", "NATS+JS, own connection"))
 _OFFICIAL = (("jsonrpc", "JSON-RPC", ""), ("rest", "REST", ""), ("grpc", "gRPC", "grpc"))
 
 CONTENDERS = (
@@ -101,7 +102,10 @@ CONTENDERS = (
         for kind, name in (_OURS[0], _OURS[2])
     ),
     Contender("jsonrpc-bare", "sdk", "JSON-RPC bare client, SDK", SDK, works=_UNARY),
-    *(Contender(kind, "trivial", f"{name}, trivial", TRIVIAL, bus="nats") for kind, name in _OURS),
+    *(
+        Contender(kind, "trivial", f"{name}, trivial", TRIVIAL, bus="nats")
+        for kind, name in (*_OURS, *_FAST)
+    ),
     *(
         Contender(kind, "trivial", f"{name}, trivial", TRIVIAL, part)
         for kind, name, part in _OFFICIAL

@@ -11,7 +11,7 @@ _TASK = {each: Work("task", 200, each) for each in (16, 64)}
 _STREAM = Work("stream", 200, 1)
 
 _RATIOS = (
-    # Ratio, ours, the other, work, measure, target.
+    # "own": on the binding's own connection. Ratio, ours, the other, work, measure, target.
     ("product, calls/s, Message, 16", "nats-ours", "jsonrpc-sdk", _MESSAGE[16], RATE, ">= 10"),
     ("product, calls/s, Message, 64", "nats-ours", "jsonrpc-sdk", _MESSAGE[64], RATE, ">= 10"),
     ("product, calls/s, Task, 16", "nats-ours", "jsonrpc-sdk", _TASK[16], RATE, ">= 10"),
@@ -23,10 +23,14 @@ _RATIOS = (
     ("transport, NATS/bare, 16", "nats-trivial", "jsonrpc-bare-trivial", _MESSAGE[16], RATE, ">= 2.5"),
     ("transport, NATS/bare, 64", "nats-trivial", "jsonrpc-bare-trivial", _MESSAGE[64], RATE, ">= 2.5"),
     ("transport, NATS/JSON-RPC, 64", "nats-trivial", "jsonrpc-trivial", _MESSAGE[64], RATE, ""),
-    ("NATS trivial / raw request, 64", "nats-trivial", "raw-nats", _MESSAGE[64], RATE, ">= 0.3"),
-    ("NATS+JS trivial / raw publishes, 1", "nats-js-trivial", "raw-jetstream", _MESSAGE[1], RATE, ">= 0.5"),
-    ("NATS+JS trivial / raw publishes, 16", "nats-js-trivial", "raw-jetstream", _MESSAGE[16], RATE, ">= 0.5"),
-    ("NATS+JS trivial / raw publishes, 64", "nats-js-trivial", "raw-jetstream", _MESSAGE[64], RATE, ">= 0.5"),
+    ("NATS trivial / raw request, 64", "nats-trivial", "raw-nats", _MESSAGE[64], RATE, ""),
+    ("NATS+JS trivial / raw publishes, 1", "nats-js-trivial", "raw-jetstream", _MESSAGE[1], RATE, ""),
+    ("NATS+JS trivial / raw publishes, 16", "nats-js-trivial", "raw-jetstream", _MESSAGE[16], RATE, ""),
+    ("NATS+JS trivial / raw publishes, 64", "nats-js-trivial", "raw-jetstream", _MESSAGE[64], RATE, ""),
+    ("own, NATS / raw request, 64", "nats-fast-trivial", "raw-nats", _MESSAGE[64], RATE, ">= 0.3"),
+    ("own, NATS+JS / raw publishes, 1", "nats-js-fast-trivial", "raw-jetstream", _MESSAGE[1], RATE, ">= 0.5"),
+    ("own, NATS+JS / raw publishes, 16", "nats-js-fast-trivial", "raw-jetstream", _MESSAGE[16], RATE, ">= 0.5"),
+    ("own, NATS+JS / raw publishes, 64", "nats-js-fast-trivial", "raw-jetstream", _MESSAGE[64], RATE, ">= 0.5"),
 )  # fmt: skip
 
 CPU_TARGET = "<= 400"
@@ -39,7 +43,14 @@ def tell(sheet: Sheet, findings: Findings) -> None:
         above, below = (findings.values(name, work, measure) for name in (ours, other))
         if above and len(above) == len(below):
             sheet.compare(f"{title} ({target})" if target else title, above, below)
-    for name in ("nats-ours", "nats-trivial", "nats-json-trivial", "nats-js-trivial"):
+    for name in (
+        "nats-ours",
+        "nats-trivial",
+        "nats-fast-trivial",
+        "nats-json-trivial",
+        "nats-js-trivial",
+        "nats-js-fast-trivial",
+    ):
         spent = findings.values(name, _MESSAGE[64], CLIENT, SERVER)
         if spent:
             sheet.add(f"{name}, Message, 64: CPU of both ({CPU_TARGET})", spent, "µs")

@@ -20,6 +20,8 @@ MODULES = {
     "nats": "ours",
     "nats-js": "ours",
     "nats-json": "ours",
+    "nats-fast": "ours",
+    "nats-js-fast": "ours",
 }
 """Module here, by kind."""
 

@@ -1,4 +1,7 @@
-"""Our binding, over core NATS and over JetStream; protobuf as peers of A2A 1.0 agree on it, or JSON frames."""
+"""Our binding, over core NATS and over JetStream; protobuf as peers of A2A 1.0 agree on it, or JSON frames.
+
+A kind that ends in `-fast` runs on the binding's own connection, the others on nats-py's.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,35 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import nats
 from a2a.client import ClientConfig, ClientFactory
+from nats.aio.client import Client
 
 from benchmarks.a2a.peers import agent
 from benchmarks.a2a.peers.kinds import Caller, Options
 from benchmarks.a2a.peers.sdk import connected
+from postroom import a2a
 from postroom.a2a import JetStreamA2AServer, NatsA2AServer, core_subject, register, request_subject
+from postroom.a2a.nats.wire import WireConnection
 
 _CORE = {"nats": "urn:postroom:a2a:nats:1", "nats-json": "NATS"}
 _DURABLE = "urn:postroom:a2a:nats-js:1"
+_FAST = "-fast"
+
+
+async def _open(options: Options) -> Client | WireConnection:
+    if options.kind.endswith(_FAST):
+        return await a2a.connect(options.bus)
+    return await nats.connect(options.bus)
 
 
 @asynccontextmanager
 async def serve(options: Options) -> AsyncGenerator[str]:
     """Serve the agent on a subject of its own."""
-    core = options.kind in _CORE
+    core = options.kind.removesuffix(_FAST) in _CORE
     subject = (core_subject if core else request_subject)(options.name)
     handler = agent.handler(options.handler, agent.card("NATS", f"nats://{subject}"))
     server = NatsA2AServer if core else JetStreamA2AServer
     async with (
-        await nats.connect(options.bus) as connection,
+        await _open(options) as connection,
         server(connection, subject=subject, handler=handler, concurrency=256),
     ):
         yield subject
@@ -34,10 +47,11 @@ async def serve(options: Options) -> AsyncGenerator[str]:
 @asynccontextmanager
 async def connect(options: Options) -> AsyncGenerator[Caller]:
     """The SDK's client, with our transport."""
-    binding = _CORE.get(options.kind, _DURABLE)
-    scheme = "nats" if options.kind in _CORE else "nats+js"
+    kind = options.kind.removesuffix(_FAST)
+    binding = _CORE.get(kind, _DURABLE)
+    scheme = "nats" if kind in _CORE else "nats+js"
     card = agent.card(binding, f"{scheme}://{options.address}")
-    async with await nats.connect(options.bus) as connection:
+    async with await _open(options) as connection:
 
         def factory(config: ClientConfig) -> ClientFactory:
             return register(config, connection)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from postroom.a2a.nats.subjects import core_subject, request_subject, subject_of
     from postroom.a2a.nats.taskstore import KvTaskStore
     from postroom.a2a.nats.transport import NatsA2ATransport
+    from postroom.a2a.nats.wire import connect
     from postroom.a2a.operations import Call, Operations
     from postroom.a2a.references import LargeContent
     from postroom.a2a.rpc import Code, RpcError
@@ -52,6 +53,7 @@ __all__ = [
     "RpcError",
     "SdkOperations",
     "Streams",
+    "connect",
     "core_interfaces",
     "core_subject",
     "durable_interfaces",
@@ -81,6 +83,7 @@ _MODULES = {
     "RpcError": "rpc",
     "SdkOperations": "sdk",
     "Streams": "nats.durable.streams",
+    "connect": "nats.wire",
     "core_interfaces": "nats.server",
     "core_subject": "nats.subjects",
     "durable_interfaces": "nats.server",

@@ -19,6 +19,7 @@ from postroom.a2a.nats.jsjson import dumps
 from postroom.a2a.nats.serving import CoreServer
 from postroom.a2a.operations import Call
 from postroom.a2a.rpc import Code, RpcError
+from tests.a2a.nats.connections import open_connection
 from tests.rig import open_server
 
 SUBJECT = "a2a.agent.plain.rpc"
@@ -107,7 +108,10 @@ class PlainAgent:
 
 @dataclass
 class Scene:
-    """A served agent and a caller of it, each on a connection of its own, over a plain nats-server."""
+    """A served agent and a caller of it, each on a connection of its own, over a plain nats-server.
+
+    `serving` and `calling` are further connections, of nats-py, for what a test does besides.
+    """
 
     url: str
     agent: PlainAgent
@@ -139,9 +143,11 @@ async def scene(
         open_server(folder, jetstream=jetstream) as url,
         connected(url) as serving,
         connected(url) as calling,
-        CoreServer(serving, SUBJECT, agent, **options) as server,
+        await open_connection(url) as at_server,
+        await open_connection(url) as at_caller,
+        CoreServer(at_server, SUBJECT, agent, **options) as server,
     ):
-        caller = CoreCaller(calling, SUBJECT, flow=flow, idle=idle)
+        caller = CoreCaller(at_caller, SUBJECT, flow=flow, idle=idle)
         try:
             yield Scene(url, agent, server, caller, serving, calling)
         finally:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import nats
 from nats.aio.client import Client
 
 from postroom.a2a.nats.calling import new_id
@@ -21,11 +20,13 @@ from postroom.a2a.nats.durable.server import DurableServer
 from postroom.a2a.nats.frames import Request, Response
 from postroom.a2a.nats.jetstream import JetStream
 from postroom.a2a.nats.mailbox import Mailbox
+from postroom.a2a.nats.wire import WireConnection
 from postroom.a2a.operations import Call, Operations
 from postroom.a2a.rpc import Code, RpcError
 from postroom.bus.parent_death import die_with_parent
 from postroom.bus.server_binary import find_binary
 from postroom.errors import NotFound
+from tests.a2a.nats.connections import open_connection
 
 SUBJECT = "a2a.agent.echo.requests"
 BEGINS = frozenset({"message/send", "message/stream", "SendMessage", "SendStreamingMessage"})
@@ -189,9 +190,9 @@ class Desk:
     server: Server
     stack: AsyncExitStack
 
-    async def connect(self, **options: Any) -> Client:
+    async def connect(self, **options: Any) -> Client | WireConnection:
         options = {"reconnect_time_wait": 0.05, "max_reconnect_attempts": -1, **options}
-        client = await nats.connect(self.server.url, **{"error_cb": _quiet, **options})
+        client = await open_connection(self.server.url, **options)
         self.stack.push_async_callback(client.close)
         return client
 
@@ -209,10 +210,6 @@ class Desk:
         caller = DurableCaller(await self.connect(), subject, **options)
         self.stack.push_async_callback(caller.close)
         return caller
-
-
-async def _quiet(_: Exception) -> None:
-    """A test ends servers on purpose."""
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from nats.aio.client import Client
 
 from postroom.a2a.nats.jetstream import JetStream
 from postroom.a2a.nats.mailbox import Mailbox
+from tests.a2a.nats.connections import open_connection
 from tests.rig import open_server
 
 
@@ -18,8 +19,9 @@ from tests.rig import open_server
 async def jetstream(folder: Path) -> AsyncGenerator[tuple[JetStream, Client]]:
     """JetStream and the connection that it is seen through."""
     async with open_server(folder) as url:
-        connection = await nats.connect(url)
+        own, connection = await open_connection(url), await nats.connect(url)
         try:
-            yield JetStream(Mailbox(connection)), connection
+            yield JetStream(Mailbox(own)), connection
         finally:
+            await own.close()
             await connection.close()

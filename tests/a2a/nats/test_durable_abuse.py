@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from nats.aio.msg import Msg
 
+from postroom.a2a.nats.connection import Frame
 from postroom.a2a.nats.durable.streams import Streams
 from postroom.a2a.nats.frames import (
     Request,
@@ -116,7 +116,7 @@ class Strays:
     def __init__(self) -> None:
         self.subjects: list[str] = []
 
-    async def append_subject(self, message: Msg) -> None:
+    async def append_subject(self, message: Frame) -> None:
         self.subjects.append(message.subject)
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import nats
 import pytest
 
 from postroom.a2a.nats.jetstream import JetStream
 from postroom.a2a.nats.kv import Bucket, Settings
 from postroom.a2a.nats.mailbox import Mailbox
 from postroom.errors import InvalidInput, LostUpdate, MessageTooLarge, NotFound, RequestTimeout
+from tests.a2a.nats.connections import open_connection
 from tests.a2a.nats.streams import jetstream
 from tests.rig import open_server
 
@@ -239,7 +239,7 @@ async def test_a_watch_and_a_write_go_on_after_a_restart_of_nats_server(tmp_path
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(AsyncExitStack())
         url = await first.enter_async_context(open_server(tmp_path))
-        connection = await nats.connect(url, reconnect_time_wait=0.02, max_reconnect_attempts=-1)
+        connection = await open_connection(url, reconnect_time_wait=0.02, max_reconnect_attempts=-1)
         bucket = await Bucket.open(JetStream(Mailbox(connection)), "kept")
         await bucket.put("before", b"1")
         watch = bucket.watch(beat=0.2)

@@ -8,9 +8,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
-from postroom.errors import ProtocolViolation
+from nats import errors as nats_errors
+
+from postroom.errors import BusDisconnected, PostroomError, ProtocolViolation, RequestTimeout
 
 NO_RESPONDERS = "503"
+
+FAULTS = (nats_errors.Error, OSError, BusDisconnected, RequestTimeout)
+"""What a connection raises that takes nothing, or whose server does not answer."""
 
 
 class Frame(Protocol):
@@ -96,6 +101,38 @@ class Connection(Protocol):
         ...
 
 
+def is_own(connection: Connection) -> bool:
+    """Whether it is one of ours (`wire`): it calls `subscribe_now`, and its errors are those of `postroom.errors`."""
+    return hasattr(connection, "subscribe_now")
+
+
+def watch_denials(connection: Connection, denied: Callable[[PostroomError, str], None]) -> None:
+    """Have `denied` called with each subject to which a publish was denied, where the connection tells.
+
+    Only as long as the function's object lives.
+    """
+    watch = getattr(connection, "watch_denials", None)
+    if watch is not None:
+        watch(denied)
+
+
+async def receive(
+    connection: Connection, subject: str, arrived: Callable[[Frame], None], *, queue: str = ""
+) -> Subscription:
+    """Subscribe with a function that never waits.
+
+    A connection that has `subscribe_now` calls it as it reads the frame; another from the task of the subscription.
+    """
+    subscribe_now = getattr(connection, "subscribe_now", None)
+    if subscribe_now is not None:
+        return await subscribe_now(subject, arrived, queue)
+
+    async def take(frame: Frame) -> None:
+        arrived(frame)
+
+    return await connection.subscribe(subject, queue=queue, cb=take)
+
+
 def harden(connection: Connection) -> None:
     """Keep a client of nats-py alive when a peer sends it headers that are none.
 
@@ -119,14 +156,21 @@ def harden(connection: Connection) -> None:
     setattr(connection, "_process_headers", processed)  # noqa: B010 (it has no public name)
 
 
-async def settle(connection: Connection) -> None:
-    """Return when the server has worked through everything that was sent, subscriptions above all.
+async def settle(connection: Connection, *subscriptions: Subscription) -> None:
+    """Return when the server has worked through everything that was sent, `subscriptions` above all.
 
     nats-py writes the PING of a flush past what its flusher has not written yet. When the PONG is there, that is
     written too, so the second PING comes behind it.
+
+    Raises:
+        Forbidden: a subscription was denied (a connection of nats-py does not tell).
     """
     await connection.flush()
     await connection.flush()
+    for subscription in subscriptions:
+        denied = getattr(subscription, "denied", None)
+        if denied is not None:
+            raise denied
 
 
 async def leave(connection: Connection, subscription: Subscription) -> None:

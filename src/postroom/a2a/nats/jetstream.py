@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from postroom.a2a.nats.connection import NO_RESPONDERS, Frame, status_of
 from postroom.a2a.nats.mailbox import Mailbox
@@ -31,12 +31,12 @@ MSG_ID = "Nats-Msg-Id"
 LAST_SUBJECT_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
 TTL = "Nats-TTL"
 
+_PUB_ACK = re.compile(rb'\{"stream":"([^"\\]+)", ?"seq":([0-9]+)\}')
 _ABSENT = frozenset({10014, 10037, 10059})  # no consumer, no message, no stream
 _IN_USE = frozenset({10013, 10058, 10148})  # a consumer or stream of that name is there already
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """A PubAck.
 
     Attributes:
@@ -76,6 +76,8 @@ class JetStream:
         """
         payload = json.dumps(body).encode() if body is not None else b""
         document = await self._ask(f"{self.prefix}.{verb}", payload, timeout)
+        if isinstance(document, Stored):
+            raise ProtocolViolation("JetStream answered a call of its API with a PubAck")
         error = document.get("error")
         if not error:
             return document
@@ -105,8 +107,10 @@ class JetStream:
             StreamFull, MessageTooLarge, Refused: not stored.
             RequestTimeout, BusDisconnected: no answer; it may be stored.
         """
-        repeat = MSG_ID in (headers or {})
+        repeat = headers is not None and MSG_ID in headers
         document = await self._ask(subject, payload, timeout, headers, repeat=repeat)
+        if isinstance(document, Stored):
+            return document
         if error := document.get("error"):
             raise refusal(error, f"{subject!r} was not stored")
         try:
@@ -124,7 +128,8 @@ class JetStream:
         headers: dict[str, str] | None = None,
         *,
         repeat: bool = True,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any] | Stored:
+        """The answer; a plain PubAck, which is the most frequent one, is read without a JSON reader."""
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + timeout, 0.02
         while True:
@@ -141,6 +146,8 @@ class JetStream:
                     raise
                 frame = None
             if frame is not None:
+                if found := _PUB_ACK.fullmatch(frame.data):
+                    return Stored(found[1].decode(), int(found[2]))
                 document = _document(frame)
                 if document is not None and not _temporary(document):
                     return document

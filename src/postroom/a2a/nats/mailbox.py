@@ -13,11 +13,23 @@ from contextlib import suppress
 
 from nats import errors as nats_errors
 
-from postroom.a2a.nats.connection import Connection, Frame, Subscription, harden, size_of
+from postroom.a2a.nats.connection import (
+    FAULTS,
+    Connection,
+    Frame,
+    Subscription,
+    harden,
+    is_own,
+    receive,
+    size_of,
+    watch_denials,
+)
+from postroom.a2a.nats.deadlines import Deadlines
 from postroom.errors import (
     BusDisconnected,
     InvalidInput,
     MessageTooLarge,
+    PostroomError,
     Refused,
     RequestTimeout,
     StreamBroken,
@@ -46,7 +58,11 @@ class Mailbox:
         self.connection = connection
         self.prefix = prefix or connection.new_inbox()
         self.late = 0
+        self._loop = asyncio.get_running_loop()
+        self.deadlines = Deadlines()
+        self._asked: dict[str, tuple[asyncio.Future[Frame], str]] = {}
         self._waiting: dict[str, Callable[[Frame], None]] = {}
+        self._publish = connection.publish if is_own(connection) else self._publish_checked
         self._subscription: Subscription | None = None
         self._opening: asyncio.Lock = asyncio.Lock()
 
@@ -60,19 +76,20 @@ class Mailbox:
             async with self._opening:
                 if self._subscription is None:
                     try:
-                        self._subscription = await self.connection.subscribe(
-                            f"{self.prefix}.*", cb=self._arrived
+                        self._subscription = await receive(
+                            self.connection, f"{self.prefix}.*", self._arrived
                         )
-                    except (nats_errors.Error, OSError) as error:
+                    except FAULTS as error:
                         raise BusDisconnected(
                             f"the NATS connection takes nothing: {error}"
                         ) from error
+                    watch_denials(self.connection, self._denied)
 
     async def close(self) -> None:
         """End the subscription; what still waits runs into its deadline."""
         subscription, self._subscription = self._subscription, None
         if subscription is not None and not self.connection.is_closed:
-            with suppress(nats_errors.Error, OSError):  # the connection is on its way out
+            with suppress(*FAULTS):  # the connection is on its way out
                 await subscription.unsubscribe()
 
     def token(self, arrived: Callable[[Frame], None], *, prefix: str = "") -> str:
@@ -97,12 +114,25 @@ class Mailbox:
         """What comes for `reply` from now on is dropped."""
         self._waiting.pop(reply, None)
 
-    async def _arrived(self, frame: Frame) -> None:
-        arrived = self._waiting.get(frame.subject)
+    def _arrived(self, frame: Frame) -> None:
+        subject = frame.subject
+        asked = self._asked.pop(subject, None)
+        if asked is not None:
+            answer = asked[0]
+            if not answer.done():
+                answer.set_result(frame)
+            return
+        arrived = self._waiting.get(subject)
         if arrived is None:
             self.late += 1
         else:
             arrived(frame)
+
+    def _denied(self, error: PostroomError, subject: str) -> None:
+        """The server lets nobody of this identity publish to `subject`."""
+        for answer, asked in self._asked.values():
+            if asked == subject and not answer.done():
+                answer.set_exception(error)
 
     async def ask(
         self,
@@ -122,26 +152,23 @@ class Mailbox:
 
         Raises:
             RequestTimeout: no answer in time; it may have been acted on.
+            Forbidden: this identity may not publish there (a connection of nats-py does not tell: it is a time-out).
             As `send`.
         """
         if self._subscription is None:
             await self.open()
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Frame] = loop.create_future()
-
-        def arrived(frame: Frame) -> None:
-            if not answer.done():
-                answer.set_result(frame)
-
-        reply = self.token(arrived)
-        # A handle of the loop's clock costs a fraction of `asyncio.timeout`, and this is the hot path.
-        alarm = loop.call_later(timeout, _give_up, answer)
+        answer: asyncio.Future[Frame] = self._loop.create_future()
+        if len(self._asked) >= MAX_WAITING:
+            raise Refused("too many calls wait for answers on this connection")
+        reply = f"{self.prefix}.{secrets.token_hex(10)}"
+        self._asked[reply] = answer, subject
+        self.deadlines.watch(answer, timeout, _late)
         try:
-            await self.send(subject, payload, reply=reply, headers=headers)
+            await self._publish(subject, payload, reply, headers)
             return await answer
         finally:
-            alarm.cancel()
-            self._waiting.pop(reply, None)
+            self.deadlines.forget(answer)
+            self._asked.pop(reply, None)
 
     async def send(
         self,
@@ -158,6 +185,12 @@ class Mailbox:
             BusDisconnected: there is no connection, or too much waits for it to come back.
             InvalidInput: the subject or a header is malformed.
         """
+        await self._publish(subject, payload, reply, headers)
+
+    async def _publish_checked(
+        self, subject: str, payload: bytes, reply: str, headers: dict[str, str] | None
+    ) -> None:
+        """Publish on a connection whose errors are nats-py's."""
         connection = self.connection
         if len(payload) + 512 > connection.max_payload or headers:
             size = size_of(payload, headers)
@@ -177,9 +210,8 @@ class Mailbox:
             raise BusDisconnected(f"the NATS connection takes nothing: {error}") from error
 
 
-def _give_up(answer: asyncio.Future[Frame]) -> None:
-    if not answer.done():
-        answer.set_exception(RequestTimeout("no answer came in time", remedy=_SILENT))
+def _late(_: float) -> RequestTimeout:
+    return RequestTimeout("no answer came in time", remedy=_SILENT)
 
 
 _SILENT = "the peer is busy, or this connection has no right to publish there or to hear the answer"

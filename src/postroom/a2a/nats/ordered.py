@@ -12,9 +12,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from nats import errors as nats_errors
-
-from postroom.a2a.nats.connection import Frame, Subscription
+from postroom.a2a.nats.connection import FAULTS, Frame, Subscription
 from postroom.a2a.nats.jetstream import JetStream
 from postroom.a2a.nats.lastrecord import Record
 from postroom.errors import BusDisconnected, ProtocolViolation, StreamBroken
@@ -66,7 +64,7 @@ class OrderedConsumer:
         try:
             # A pushed record keeps its own subject, so the mailbox's subscription cannot tell whose it is.
             self._subscription = await connection.subscribe(inbox, cb=self._frames.put)
-        except (nats_errors.Error, OSError) as error:
+        except FAULTS as error:
             raise BusDisconnected(f"the NATS connection takes nothing: {error}") from error
         try:
             await self._create(inbox)
@@ -128,7 +126,7 @@ class OrderedConsumer:
     async def _unsubscribe(self) -> None:
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
-            with suppress(nats_errors.Error, OSError):  # the connection is on its way out
+            with suppress(*FAULTS):  # the connection is on its way out
                 await subscription.unsubscribe()
         while not self._frames.empty():  # so that a callback which waits for room ends
             self._frames.get_nowait()

@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from nats import errors as nats_errors
-
-from postroom.a2a.nats.connection import NO_RESPONDERS, Frame, status_of
+from postroom.a2a.nats.connection import FAULTS, NO_RESPONDERS, Frame, status_of
 from postroom.a2a.nats.flow import END, acknowledged
 from postroom.a2a.nats.headers import BEAT, SEQUENCE, Flow
 from postroom.a2a.nats.mailbox import Mailbox
@@ -96,7 +94,7 @@ class Outlet:
         try:
             if connection.is_connected:
                 await connection.flush()
-        except (nats_errors.Error, OSError) as error:
+        except FAULTS as error:
             raise BusDisconnected(f"the NATS connection takes nothing: {error}") from error
 
     async def send_last(self, frame: bytes) -> None:

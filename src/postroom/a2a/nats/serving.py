@@ -7,15 +7,21 @@ answered; only a message that nobody could be answered for is ignored, and count
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypedDict
+from typing import Any, Self, TypedDict
 
-from nats import errors as nats_errors
-
-from postroom.a2a.nats.connection import Connection, Frame, Subscription, leave, settle
+from postroom.a2a.nats.connection import (
+    FAULTS,
+    Connection,
+    Frame,
+    Subscription,
+    leave,
+    receive,
+    settle,
+)
 from postroom.a2a.nats.frames import BadRequest, Request, decode_request, encode_error
 from postroom.a2a.nats.headers import STREAM, Flow, deadline_of
 from postroom.a2a.nats.mailbox import Mailbox, NewInbox
@@ -31,6 +37,9 @@ CONCURRENCY = 64
 
 SPARE = 16
 """Calls beyond that which neither begin work nor stream (get, cancel, ...), so that they overtake."""
+
+REFUSALS = 4096
+"""Refusals that may be on their way at a time; a flood beyond that is ignored, not answered."""
 
 DRAIN = 10.0
 """Seconds that running calls get when the server ends."""
@@ -118,6 +127,7 @@ class CoreServer:
         self._site = Site(subject, operations, self._mailbox, stall, inbox)
         self._subscription: Subscription | None = None
         self._running: dict[asyncio.Task[None], Run] = {}
+        self._saying: set[asyncio.Task[None]] = set()
         self._refused = 0
         self._ignored = 0
 
@@ -126,6 +136,7 @@ class CoreServer:
 
         Raises:
             BusDisconnected: it is not reached.
+            Forbidden: this identity may not subscribe there (a connection of nats-py does not tell).
             InvalidInput: it takes calls already.
         """
         if self._subscription is not None:
@@ -140,11 +151,11 @@ class CoreServer:
     async def _begin(self) -> None:
         try:
             await self._mailbox.open()
-            self._subscription = await self._connection.subscribe(
-                self.subject, queue=self.queue, cb=self._arrived
+            self._subscription = await receive(
+                self._connection, self.subject, self._arrived, queue=self.queue
             )
-            await settle(self._connection)
-        except (nats_errors.Error, OSError) as error:
+            await settle(self._connection, self._subscription)
+        except FAULTS as error:
             raise BusDisconnected(f"{self.subject} cannot be subscribed: {error}") from error
 
     async def __aexit__(
@@ -163,7 +174,7 @@ class CoreServer:
             len(self._running), site.answered, self._refused, self._ignored, site.lost
         )
 
-    async def _arrived(self, frame: Frame) -> None:
+    def _arrived(self, frame: Frame) -> None:
         caller = self._admitted(frame)
         if caller is None:
             self._ignore(frame)
@@ -173,18 +184,28 @@ class CoreServer:
         except BadRequest as bad:
             call = Call(bad.id, "", binary=bad.binary)
             error = encode_error(bad.id, bad.error, binary=bad.binary)
-            await self._site.answer(call, frame.reply, error)
+            self._say(self._site.answer(call, frame.reply, error), frame)
             return
         call = _call(request, frame, caller)
         flow = _flow(frame) if self._operations.streams(call.method) else None
         run = Run(self._site, call, frame.reply, flow)
         if self._full(run):
             self._refused += 1
-            await run.conclude(b"", _busy())
+            self._say(run.conclude(b"", _busy()), frame)
             return
         run.task = task = asyncio.create_task(run.perform())
         self._running[task] = run
         task.add_done_callback(self._done)
+
+    def _say(self, answer: Coroutine[Any, Any, None], frame: Frame) -> None:
+        """Send an answer for which nothing has to be performed."""
+        if len(self._saying) >= REFUSALS:
+            answer.close()
+            self._ignore(frame)
+            return
+        task = asyncio.create_task(answer)
+        self._saying.add(task)
+        task.add_done_callback(self._saying.discard)
 
     def _admitted(self, frame: Frame) -> str | None:
         """Who sent a frame, "" if unknown; None to ignore it."""
@@ -233,9 +254,11 @@ class CoreServer:
         for run in tuple(self._running.values()):
             _log.error("%s: %s goes on though cancelled", self.subject, run.call.method)
             await run.conclude(b"", ending())
+        if self._saying:
+            await asyncio.wait(tuple(self._saying), timeout=_GRACE)
         await self._mailbox.close()
         if self._connection.is_connected:
-            with suppress(nats_errors.Error, OSError):
+            with suppress(*FAULTS):
                 await settle(self._connection)
 
     async def _leave(self, subscription: Subscription) -> None:
@@ -246,7 +269,7 @@ class CoreServer:
                     await leave(self._connection, subscription)
             elif not self._connection.is_closed:
                 await subscription.unsubscribe()
-        except (nats_errors.Error, OSError, TimeoutError) as error:
+        except (*FAULTS, TimeoutError) as error:
             _log.warning("%s: the subscription did not end well: %s", self.subject, error)
 
     async def _finish(self, seconds: float) -> None:

@@ -118,13 +118,14 @@ class DurableCaller:
             if answered.response.kind in {RESPONSE, TRANSPORT_ERROR} and not answer.done():
                 answer.set_result(answered)
 
-        alarm = loop.call_at(until, _expire, answer, timeout)
+        deadlines = self.responses.js.mailbox.deadlines
+        deadlines.watch(answer, timeout, _late)
         self.responses.expect(request.id, arrived)
         try:
             await self._send(request, until)
             return self._seen(await answer)
         finally:
-            alarm.cancel()
+            deadlines.forget(answer)
             self.responses.forget(request.id)
             if answer.done() and not answer.cancelled():
                 answer.exception()  # where sending failed nobody asks for it
@@ -224,11 +225,8 @@ class DurableCaller:
         return answered.response
 
 
-def _expire(answer: asyncio.Future[Answered], timeout: float) -> None:
-    if not answer.done():
-        answer.set_exception(
-            RequestTimeout(
-                f"no answer came within {round(timeout, 1):g} s",
-                remedy="the request is stored: is its server running, on this subject?",
-            )
-        )
+def _late(timeout: float) -> RequestTimeout:
+    return RequestTimeout(
+        f"no answer came within {round(timeout, 1):g} s",
+        remedy="the request is stored: is its server running, on this subject?",
+    )

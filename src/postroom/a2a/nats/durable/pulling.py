@@ -13,10 +13,16 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from nats import errors as nats_errors
-
-from postroom.a2a.nats.connection import NO_RESPONDERS, Frame, Subscription, status_of
+from postroom.a2a.nats.connection import (
+    FAULTS,
+    NO_RESPONDERS,
+    Frame,
+    Subscription,
+    receive,
+    status_of,
+)
 from postroom.a2a.nats.jetstream import JetStream
 from postroom.errors import BusDisconnected, PostroomError
 from postroom.observe import get_logger
@@ -43,8 +49,7 @@ _HEARTBEAT = "100"
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a message lies in its stream.
 
     Attributes:
@@ -84,7 +89,8 @@ class Delivery:
 
 def delivery_of(frame: Frame) -> Delivery | None:
     """The delivery that a frame is, by its reply subject; None for any other frame."""
-    tokens = frame.reply.split(".")
+    reply = frame.reply
+    tokens = reply.split(".")
     if len(tokens) >= 11:  # with domain and account before the stream
         tokens[2:4] = []
     if len(tokens) < 9 or tokens[0] != "$JS" or tokens[1] != "ACK":
@@ -94,7 +100,7 @@ def delivery_of(frame: Frame) -> Delivery | None:
     except ValueError:
         return None
     place = Place(tokens[2], sequence, stamp, f"{tokens[2]}.{sequence}.{stamp}")
-    return Delivery(frame, frame.reply, place, tokens[3], attempt, number)
+    return Delivery(frame, reply, place, tokens[3], attempt, number)
 
 
 @dataclass(slots=True)
@@ -158,14 +164,14 @@ class PullLoop:
         """End the subscription."""
         subscription, self._subscription = self._subscription, None
         if subscription is not None and not self.js.mailbox.connection.is_closed:
-            with suppress(nats_errors.Error, OSError):  # the connection is on its way out
+            with suppress(*FAULTS):  # the connection is on its way out
                 await subscription.unsubscribe()
 
     async def run(self) -> None:
         """Pull until `stop`, or until the connection is closed for good."""
         connection = self.js.mailbox.connection
         self._inbox = connection.new_inbox()
-        self._subscription = await connection.subscribe(f"{self._inbox}.*", cb=self._arrived)
+        self._subscription = await receive(connection, f"{self._inbox}.*", self._arrived)
         numbers = itertools.count(1)
         while not self._stopped and not connection.is_closed:
             self._changed.clear()
@@ -233,7 +239,7 @@ class PullLoop:
         await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
         self._changed.set()
 
-    async def _arrived(self, frame: Frame) -> None:
+    def _arrived(self, frame: Frame) -> None:
         now = asyncio.get_running_loop().time()
         if status := status_of(frame):
             self._told(frame.subject, status, frame, now)

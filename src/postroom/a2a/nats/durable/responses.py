@@ -14,9 +14,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from nats import errors as nats_errors
-
-from postroom.a2a.nats.connection import Connection, Frame, Subscription, status_of
+from postroom.a2a.nats.connection import (
+    FAULTS,
+    Connection,
+    Frame,
+    Subscription,
+    receive,
+    status_of,
+)
 from postroom.a2a.nats.durable.pulling import delivery_of
 from postroom.a2a.nats.durable.streams import Streams
 from postroom.a2a.nats.frames import Response, decode_response
@@ -129,6 +134,7 @@ class Responses:
         self._heard = 0.0
         self._broken = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
+        self._answering: asyncio.Task[None] | None = None
 
     async def open(self, request_subject: str) -> None:
         """Be ready for the answers to requests on a subject; done already, nothing happens.
@@ -159,7 +165,7 @@ class Responses:
             await self._drop(self._consumer)
         subscription, self._subscription = self._subscription, None
         if subscription is not None and not self._connection.is_closed:
-            with suppress(nats_errors.Error, OSError):
+            with suppress(*FAULTS):
                 await subscription.unsubscribe()
         if self._owned:
             await self.js.mailbox.close()
@@ -186,11 +192,11 @@ class Responses:
 
     # ── frames ───────────────────────────────────────────────────────────────────────────────────────
 
-    async def _arrived(self, frame: Frame) -> None:
+    def _arrived(self, frame: Frame) -> None:
         self._heard = asyncio.get_running_loop().time()
         delivery = delivery_of(frame)
         if delivery is None:
-            await self._told(frame)
+            self._told(frame)
             return
         if delivery.consumer != self._consumer:
             return  # an earlier one; what it had is read by this one
@@ -202,21 +208,28 @@ class Responses:
             self._last = delivery.place.sequence
             self._read(frame)
 
-    async def _told(self, frame: Frame) -> None:
+    def _told(self, frame: Frame) -> None:
         headers = frame.headers or {}
         if headers.get("Status") != "100":
             if status_of(frame):
                 self._broken.set()  # the consumer was deleted, or its server goes down
             return
         if frame.reply:  # flow control: go on when this was read
-            with suppress(PostroomError):
-                await self.js.mailbox.send(frame.reply, b"")
+            self._go_on(frame.reply)
         elif stalled := headers.get("Nats-Consumer-Stalled"):
-            with suppress(PostroomError):
-                await self.js.mailbox.send(stalled, b"")
+            self._go_on(stalled)
         delivered = headers.get("Nats-Last-Consumer", "")
         if delivered.isdigit() and int(delivered) > self._delivered:
             self._broken.set()
+
+    def _go_on(self, subject: str) -> None:
+        # The server asks again with its next sign of life, so one at a time is enough.
+        if self._answering is None or self._answering.done():
+            self._answering = asyncio.create_task(self._answer(subject))
+
+    async def _answer(self, subject: str) -> None:
+        with suppress(PostroomError):
+            await self.js.mailbox.send(subject, b"")
 
     def _read(self, frame: Frame) -> None:
         try:
@@ -244,8 +257,8 @@ class Responses:
             return
         self._inbox = self._connection.new_inbox()
         try:
-            self._subscription = await self._connection.subscribe(self._inbox, cb=self._arrived)
-        except (nats_errors.Error, OSError) as error:
+            self._subscription = await receive(self._connection, self._inbox, self._arrived)
+        except FAULTS as error:
             raise BusDisconnected(f"{self._inbox} cannot be subscribed: {error}") from error
 
     async def _consume(self) -> None:

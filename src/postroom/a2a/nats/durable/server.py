@@ -9,9 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from nats import errors as nats_errors
-
-from postroom.a2a.nats.connection import Connection, Frame
+from postroom.a2a.nats.connection import FAULTS, Connection, Frame
 from postroom.a2a.nats.durable import trimming
 from postroom.a2a.nats.durable.answers import Answers
 from postroom.a2a.nats.durable.claims import Claims
@@ -162,7 +160,7 @@ class DurableServer:
             await self._js.mailbox.open()
             await self._performer.claims.open()
             await self._provide()
-        except (nats_errors.Error, OSError) as error:
+        except FAULTS as error:
             await self._js.mailbox.close()
             raise BusDisconnected(f"{self.subject} cannot be served: {error}") from error
         except BaseException:
@@ -223,7 +221,7 @@ class DurableServer:
         self._performer.claims.close()
         await self._js.mailbox.close()
         if self._connection.is_connected:
-            with suppress(nats_errors.Error, OSError):
+            with suppress(*FAULTS):
                 await self._connection.flush()
 
     async def _finish(self, seconds: float) -> None:

@@ -1,0 +1,27 @@
+"""The connections that the binding's suites run over: nats-py's, and the binding's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nats
+from nats.aio.client import Client
+
+from postroom import a2a
+from postroom.a2a.nats.wire import WireConnection
+
+own: bool = False
+"""Whether the test of the moment uses the binding's own connection."""
+
+
+async def open_connection(url: str, **options: Any) -> Client | WireConnection:
+    """A connection of the kind that is tested; options are nats-py's."""
+    if not own:
+        return await nats.connect(url, error_cb=_quiet, **options)
+    return await a2a.connect(
+        url, inbox_prefix=options.get("inbox_prefix", "_INBOX"), on_error=lambda _: None
+    )
+
+
+async def _quiet(_: Exception) -> None:
+    """A test ends servers on purpose."""

@@ -1,0 +1,402 @@
+"""The binding's own connection to a real nats-server: who may connect, what comes, and what survives."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from postroom import a2a
+from postroom.a2a.nats.calling import CoreCaller
+from postroom.a2a.nats.connection import Frame
+from postroom.a2a.nats.frames import Request
+from postroom.a2a.nats.mailbox import Mailbox
+from postroom.a2a.nats.serving import CoreServer
+from postroom.a2a.nats.wire import Credentials, WireConnection
+from postroom.errors import (
+    BusDisconnected,
+    Forbidden,
+    InvalidInput,
+    MessageTooLarge,
+    PostroomError,
+    ProtocolViolation,
+    Refused,
+    Unauthorized,
+)
+from postroom.identity.nkeys import KeyPair, Kind
+from postroom.protocol.ids import CONTROL_PLANE
+from tests.a2a.nats.agent import SUBJECT, PlainAgent
+from tests.a2a.nats.wireserver import ConfiguredServer, Proxy
+from tests.rig import running_server
+
+pytestmark = pytest.mark.anyio
+
+
+class Inbox:
+    """What came, and waiting for so many."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self._more = asyncio.Event()
+
+    def __call__(self, frame: Frame) -> None:
+        self.frames.append(frame)
+        self._more.set()
+
+    async def have(self, count: int) -> list[Frame]:
+        async with asyncio.timeout(20):
+            while len(self.frames) < count:
+                self._more.clear()
+                await self._more.wait()
+        return self.frames
+
+
+async def echoed(connection: WireConnection) -> None:
+    inbox = Inbox()
+    await connection.subscribe_now("echo", inbox)
+    await connection.publish("echo", b"hello", "back", {"Name": "value"})
+    await connection.flush()
+    [frame] = inbox.frames
+    assert (frame.data, frame.reply, frame.headers) == (b"hello", "back", {"Name": "value"})
+
+
+async def until(true: Any) -> None:
+    async with asyncio.timeout(20):
+        while not true():  # noqa: ASYNC110 (a connection gives no other sign)
+            await asyncio.sleep(0.005)
+
+
+# ── who may connect ──────────────────────────────────────────────────────────────────────────────────
+
+USER = "authorization { user: ann, password: s3cret }"
+
+
+@pytest.mark.requirement("connection-identity-proved")
+@pytest.mark.parametrize(
+    "config, good, options",
+    [
+        (USER, "ann:s3cret@", {}),
+        (USER, "", {"user": "ann", "password": "s3cret"}),
+        ("authorization { token: t0ken }", "t0ken@", {}),
+        ("authorization { token: t0ken }", "", {"token": "t0ken"}),
+    ],
+)
+async def test_users_and_tokens_are_let_in_and_others_are_told(
+    tmp_path: Path, config: str, good: str, options: dict[str, Any]
+):
+    async with ConfiguredServer(tmp_path, config) as server:
+        async with await a2a.connect(f"nats://{good}{server.place}", **options) as connection:
+            await echoed(connection)
+        with pytest.raises(Unauthorized):
+            await a2a.connect(f"nats://{server.place}")
+
+
+@pytest.mark.requirement("connection-identity-proved")
+async def test_a_key_signs_the_servers_nonce(tmp_path: Path):
+    pair, other = KeyPair.generate(Kind.USER), KeyPair.generate(Kind.USER)
+    config = f"authorization {{ users: [ {{ nkey: {pair.public} }} ] }}"
+    async with ConfiguredServer(tmp_path, config) as server:
+        credentials = Credentials(pair.sign, nkey=pair.public)
+        async with await a2a.connect(server.place, credentials=credentials) as connection:
+            await echoed(connection)
+        with pytest.raises(Unauthorized):
+            await a2a.connect(server.place, credentials=Credentials(other.sign, nkey=pair.public))
+
+
+@pytest.mark.requirement("connection-identity-proved")
+async def test_a_jwt_and_its_key_are_let_in(tmp_path: Path):
+    async with running_server(tmp_path) as rig:
+        user = rig.trust.core_credential()
+        prefix = f"_I.{CONTROL_PLANE}"
+        async with await a2a.connect(
+            rig.url, credentials=Credentials(user.sign, jwt=lambda: user.jwt), inbox_prefix=prefix
+        ) as connection:
+            assert connection.is_connected
+        with pytest.raises(Unauthorized):
+            await a2a.connect(rig.url)
+
+
+@pytest.mark.requirement("connection-tls-kept")
+@pytest.mark.parametrize("first", [False, True])
+async def test_tls_is_spoken_and_the_server_is_verified(tmp_path: Path, first: bool):
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    issued.private_key_pem.write_to_path(key)
+    issued.cert_chain_pems[0].write_to_path(cert)
+    config = (
+        f'tls {{ cert_file: "{cert}", key_file: "{key}", handshake_first: {str(first).lower()} }}'
+    )
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    async with ConfiguredServer(tmp_path, config) as server:
+        url = f"tls://{server.place}"
+        async with await a2a.connect(url, tls=trusting, tls_first=first) as connection:
+            await echoed(connection)
+            await server.restart(kill=True)
+            await until(lambda: connection.reconnects)
+            await connection.flush()
+        with pytest.raises(BusDisconnected):
+            await a2a.connect(url, tls_first=first)  # nobody vouches for it
+
+
+@pytest.mark.requirement("connection-tls-kept")
+async def test_what_asks_for_tls_says_nothing_to_a_server_without(tmp_path: Path):
+    async with ConfiguredServer(tmp_path, USER) as server:
+        with pytest.raises(ProtocolViolation, match="no TLS"):
+            await a2a.connect(f"tls://ann:s3cret@{server.place}")
+
+
+async def test_a_refusal_in_an_outage_ends_the_connection_for_good(tmp_path: Path):
+    errors: list[Exception] = []
+    async with ConfiguredServer(tmp_path, USER) as server:
+        connection = await a2a.connect(f"ann:s3cret@{server.place}", on_error=errors.append)
+        server.configure("authorization { user: ann, password: another }")
+        await until(lambda: connection.is_closed)
+        with pytest.raises(PostroomError):
+            await connection.publish("a", b"")
+    assert any(isinstance(error, Unauthorized) for error in errors)
+
+
+@pytest.mark.requirement("connection-denial-told")
+async def test_what_is_denied_fails_at_once(tmp_path: Path):
+    config = """authorization { users: [ { user: ann, password: pw,
+        permissions: { publish: ["open.>"], subscribe: ["_INBOX.>"] } } ] }"""
+    errors: list[Exception] = []
+    async with (
+        ConfiguredServer(tmp_path, config) as server,
+        await a2a.connect(f"ann:pw@{server.place}", on_error=errors.append) as connection,
+    ):
+        with pytest.raises(Forbidden, match="shut"):
+            await Mailbox(connection).ask("shut", b"", timeout=20)
+        with pytest.raises(Forbidden, match="a2a"):
+            async with CoreServer(connection, SUBJECT, PlainAgent()):
+                pass
+        assert connection.is_connected
+    assert len(errors) == 2
+
+
+# ── what comes ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("connection-order-kept")
+@pytest.mark.parametrize("size", [7, 65_536], ids=["tiny reads", "whole reads"])
+async def test_ten_thousand_messages_come_in_order(tmp_path: Path, size: int):
+    async with (
+        ConfiguredServer(tmp_path) as server,
+        Proxy(server.place, size) as url,
+        await a2a.connect(url) as reading,
+        await a2a.connect(server.place) as writing,
+    ):
+        inbox, slow = Inbox(), Inbox()
+
+        async def later(frame: Frame) -> None:
+            if frame.data.endswith(b"99"):
+                await asyncio.sleep(0)
+            slow(frame)
+
+        await reading.subscribe_now("n.*", inbox)
+        await reading.subscribe("n.*", cb=later)
+        await reading.flush()
+        count = 10_000 if size > 1000 else 300
+        for number in range(count):
+            await writing.publish(f"n.{number % 7}", b"%d" % number)
+        numbers = [b"%d" % number for number in range(count)]
+        assert [frame.data for frame in await inbox.have(count)] == numbers
+        assert [frame.data for frame in await slow.have(count)] == numbers
+
+
+@pytest.mark.requirement("connection-memory-bounded")
+async def test_a_slow_consumer_loses_messages_and_is_told(tmp_path: Path):
+    errors: list[Exception] = []
+    options: Any = {"unread": 10, "unread_size": 1000, "on_error": errors.append}
+    async with (
+        ConfiguredServer(tmp_path) as server,
+        await a2a.connect(server.place, **options) as connection,
+    ):
+        handled, go_on = Inbox(), asyncio.Event()
+
+        async def stuck(frame: Frame) -> None:
+            await go_on.wait()
+            handled(frame)
+
+        subscription = await connection.subscribe("much", cb=stuck)
+        for number in range(100):
+            await connection.publish("much", b"%03d" % number)
+        await connection.flush()
+        go_on.set()
+        await subscription.drain()
+    assert subscription.dropped == 100 - len(handled.frames) > 80
+    assert [int(each.data) for each in handled.frames] == list(range(len(handled.frames)))
+    assert any(isinstance(error, Refused) for error in errors)
+
+
+async def test_what_a_function_raises_is_told_and_the_next_frame_comes(tmp_path: Path):
+    errors: list[Exception] = []
+    async with (
+        ConfiguredServer(tmp_path) as server,
+        await a2a.connect(server.place, on_error=errors.append) as connection,
+    ):
+        inbox = Inbox()
+
+        def fail(frame: Frame) -> None:
+            inbox(frame)
+            raise ValueError("mine")
+
+        await connection.subscribe_now("a", fail)
+        await connection.publish("a", b"1")
+        await connection.publish("a", b"2")
+        await connection.flush()
+    assert len(inbox.frames) == len(errors) == 2
+
+
+async def test_a_large_message_comes_whole_and_one_over_the_limit_is_refused_here(tmp_path: Path):
+    async with (
+        ConfiguredServer(tmp_path, "max_payload: 2MB") as server,
+        await a2a.connect(server.place) as connection,
+    ):
+        inbox = Inbox()
+        await connection.subscribe_now("big", inbox)
+        data = bytes(range(256)) * (8192 - 1)
+        await connection.publish("big", data, headers={"A": "b"})
+        await connection.flush()
+        assert inbox.frames[0].data == data
+        with pytest.raises(MessageTooLarge):
+            await connection.publish("big", bytes(connection.max_payload + 1))
+        server.configure("max_payload: 1MB")
+        await server.restart(kill=True)
+        await until(lambda: connection.max_payload == 1024 * 1024)
+
+
+@pytest.mark.parametrize("subject", ["", "a b", "a\r\nPUB x 0\r\n\r\n", "a\t", "a" * 5000])
+async def test_a_subject_that_would_be_another_command_is_refused(tmp_path: Path, subject: str):
+    async with (
+        ConfiguredServer(tmp_path) as server,
+        await a2a.connect(server.place) as connection,
+    ):
+        with pytest.raises(InvalidInput):
+            await connection.publish(subject, b"")
+        with pytest.raises(InvalidInput):
+            await connection.subscribe_now(subject, lambda _: None)
+        if subject:
+            with pytest.raises(InvalidInput):
+                await connection.publish("a", b"", subject)
+        await echoed(connection)
+
+
+async def test_drain_hands_over_what_was_sent_and_then_closes(tmp_path: Path):
+    async with (
+        ConfiguredServer(tmp_path) as server,
+        await a2a.connect(server.place) as other,
+    ):
+        connection, inbox = await a2a.connect(server.place), Inbox()
+
+        async def take(frame: Frame) -> None:
+            await asyncio.sleep(0)
+            inbox(frame)
+
+        await connection.subscribe("work", cb=take)
+        await connection.flush()
+        for _ in range(1000):
+            await other.publish("work", b"x")
+        await other.flush()
+        await connection.drain()
+        assert len(inbox.frames) == 1000
+        assert connection.is_closed
+        assert not connection.is_connected
+
+
+# ── what survives ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("connection-outage-survived")
+@pytest.mark.parametrize("kill", [False, True])
+async def test_an_outage_loses_neither_subscriptions_nor_what_is_published_in_it(
+    tmp_path: Path, kill: bool
+):
+    async with (
+        ConfiguredServer(tmp_path) as server,
+        await a2a.connect(server.place, on_error=lambda _: None) as connection,
+    ):
+        inbox = Inbox()
+        await connection.subscribe_now("kept.*", inbox)
+        await connection.flush()
+        await server.stop(kill=kill)
+        await until(lambda: not connection.is_connected)
+        for number in range(100):
+            await connection.publish(f"kept.{number}", b"%d" % number)
+        with pytest.raises(BusDisconnected):
+            await connection.flush()
+        await server.restart()
+        frames = await inbox.have(100)
+        assert [frame.data for frame in frames] == [b"%d" % number for number in range(100)]
+        assert connection.reconnects == 1
+
+
+@pytest.mark.requirement("connection-memory-bounded")
+async def test_what_is_kept_during_an_outage_is_bounded(tmp_path: Path):
+    async with (
+        ConfiguredServer(tmp_path) as server,
+        await a2a.connect(server.place, pending=10_000, on_error=lambda _: None) as connection,
+    ):
+        await server.stop(kill=True)
+        await until(lambda: not connection.is_connected)
+        for _ in range(9):
+            await connection.publish("a", bytes(1000))
+        with pytest.raises(BusDisconnected):
+            await connection.publish("a", bytes(1000))
+
+
+@pytest.mark.requirement("connection-memory-bounded")
+async def test_publishing_waits_for_a_server_that_does_not_read(tmp_path: Path):
+    async with ConfiguredServer(tmp_path) as server:
+        proxy = Proxy(server.place)
+        async with (
+            proxy as url,
+            await a2a.connect(url, ping_interval=0.2, on_error=lambda _: None) as connection,
+        ):
+            proxy.stall()
+            sent = 0
+            while connection.is_connected:  # two pings without an answer end it
+                await connection.publish("a", bytes(500_000))
+                sent += 1
+                if sent > 100:
+                    break
+            assert sent < 60
+            await until(lambda: connection.reconnects)
+
+
+@pytest.mark.requirement("connection-outage-survived")
+async def test_a_connection_that_hangs_is_found_and_replaced(tmp_path: Path):
+    async with ConfiguredServer(tmp_path) as server:
+        proxy = Proxy(server.place)
+        async with (
+            proxy as url,
+            await a2a.connect(url, ping_interval=0.05, on_error=lambda _: None) as connection,
+            await a2a.connect(server.place) as other,
+        ):
+            agent = PlainAgent()
+            async with CoreServer(connection, SUBJECT, agent, queue=""):
+                proxy.stall()
+                await until(lambda: connection.reconnects)
+                await connection.flush()
+                caller = CoreCaller(other, SUBJECT)
+                answer = await caller.call(Request("1", "echo", [1]), timeout=20)
+                assert answer.result == [1]
+                await caller.close()
+
+
+@pytest.mark.requirement("connection-outage-survived")
+async def test_another_server_of_the_list_takes_over(tmp_path: Path):
+    async with (
+        ConfiguredServer(tmp_path / "1") as first,
+        ConfiguredServer(tmp_path / "2") as second,
+        await a2a.connect([first.place, second.place], on_error=lambda _: None) as connection,
+    ):
+        await first.stop(kill=True)
+        await until(lambda: connection.reconnects)
+        await echoed(connection)
