@@ -82,6 +82,30 @@ async def test_what_runs_while_nats_server_is_killed_is_begun_once_and_answered(
         assert len(lines) == len(set(lines)) == 300
 
 
+@pytest.mark.requirement("binding-durable-begun-once")
+async def test_what_a_killed_replica_held_ends_also_when_the_durable_is_made_again_by_another(
+    tmp_path: Path,
+):
+    one, other = tmp_path / "one", tmp_path / "other"
+    async with open_desk(tmp_path / "nats") as desk:
+        caller = await desk.caller(client="peer")
+        async with working(durableworker, desk.server.url, one) as holder:
+            answer = asyncio.create_task(caller.call(send("work"), timeout=40))
+            await holder.begun(1)
+            async with working(durableworker, desk.server.url, other) as replica:
+                answers = [await ask(caller, f"quick {n}", 20) for n in range(8)]
+                assert answers == [f"quick {n}" for n in range(8)]
+                await holder.kill()
+                js = await desk.jetstream()
+                await js.api("CONSUMER.DELETE.A2A_REQUESTS.a2a_agent_echo_requests_server")
+                response = await answer
+                assert response.error is not None
+                assert "not begun again" in response.error.message
+                assert await ask(caller, "quick", 20) == "quick"
+                lines = [line.split()[0] for line in await replica.begun(1)]
+                assert "work" not in lines
+
+
 @pytest.mark.requirement("binding-durable-drain")
 async def test_a_server_that_ends_answers_what_it_cannot_finish(tmp_path: Path):
     journal = tmp_path / "journal"

@@ -14,9 +14,16 @@ from nats.aio.msg import Msg
 
 from postroom.a2a.nats import subjects
 from postroom.a2a.nats.calling import CoreCaller, new_id
+from postroom.a2a.nats.connection import Frame
 from postroom.a2a.nats.frames import Request, Response
 from postroom.a2a.nats.serving import CoreServer
-from postroom.errors import InvalidInput, InvalidName, MessageTooLarge, StreamBroken
+from postroom.errors import (
+    InvalidInput,
+    InvalidName,
+    MessageTooLarge,
+    RequestTimeout,
+    StreamBroken,
+)
 from tests.a2a.nats.agent import SUBJECT, TIMEOUT, PlainAgent, connected, scene
 from tests.a2a.nats.rawpeer import AnsweredError, RawClient, wire
 from tests.rig import open_server
@@ -134,6 +141,30 @@ async def test_fault_14_error_codes_are_kept_on_streams_and_ids_in_malformed_fra
         payload = b'{"protocol":"other","request":{"jsonrpc":"2.0","method":"x","id":9}}'
         said = json.loads((await client.ask(payload)).payload)
     assert (said["id"], said["error"]["code"]) == (9, -32600)
+
+
+@pytest.mark.requirement("core-faults-absent")
+async def test_fault_15_the_caller_is_who_the_subject_proves_and_what_it_states_is_only_shown(
+    tmp_path: Path,
+):
+    def admit(frame: Frame) -> str | None:
+        caller = frame.subject.rpartition(".")[2]
+        return None if caller == "mallory" else caller
+
+    stated = {"Authorization": "Bearer of bob"}
+    async with open_server(tmp_path, jetstream=False) as url, AsyncExitStack() as stack:
+        calling = await stack.enter_async_context(connected(url))
+        serving = await stack.enter_async_context(connected(url))
+        agent = PlainAgent()
+        async with CoreServer(serving, f"{SUBJECT}.*", agent, admit=admit) as server:
+            alice = CoreCaller(calling, f"{SUBJECT}.alice")
+            request = Request(new_id(), "echo", [1], parameters=stated)
+            assert (await alice.call(request, timeout=TIMEOUT)).result == [1]
+            mallory = CoreCaller(calling, f"{SUBJECT}.mallory")
+            with pytest.raises(RequestTimeout):
+                await mallory.call(Request(new_id(), "echo", [2]), timeout=0.2)
+            assert [(call.caller, call.parameters) for call in agent.calls] == [("alice", stated)]
+            assert server.statistics().ignored == 1
 
 
 @pytest.mark.requirement("core-faults-absent")

@@ -17,6 +17,7 @@ from enum import Enum
 from postroom.a2a.nats.connection import NO_RESPONDERS, Frame, status_of
 from postroom.a2a.nats.durable.pulling import Place
 from postroom.a2a.nats.jetstream import LAST_SUBJECT_SEQUENCE, JetStream
+from postroom.a2a.nats.subjects import may_be_told
 from postroom.errors import (
     BusDisconnected,
     InvalidInput,
@@ -74,6 +75,7 @@ class Claims:
         self._held = held
         self._grace = grace
         self._done: OrderedDict[str, None] = OrderedDict()
+        self._doubtful: OrderedDict[str, bool] = OrderedDict()
         self._address = ""
 
     async def open(self) -> None:
@@ -107,12 +109,25 @@ class Claims:
         body = f'{{"owner":"{self._address}","at":{int(time.time() * 1000)}}}'.encode()
         try:
             await self._js.publish(subject, body, headers={LAST_SUBJECT_SEQUENCE: "0"})
-        except (LostUpdate, RequestTimeout, BusDisconnected):
-            # In the latter two cases it may be stored all the same.
+        except LostUpdate:
             owner = await self._owner(subject)
             if owner is None:
                 raise
-            return Claim.OURS if owner == self._address else await self._ask(owner, place)
+            if owner != self._address:
+                return await self._ask(owner, place)
+            # Ours of an earlier time: begun, answered and forgotten, unless its storing was in doubt.
+            return Claim.OURS if self._doubtful.pop(place.key, False) else Claim.DONE
+        except (RequestTimeout, BusDisconnected):
+            # It may be stored all the same, or be stored yet.
+            self._doubtful[place.key] = True
+            if len(self._doubtful) > DONE_KEPT:
+                self._doubtful.popitem(last=False)
+            owner = await self._owner(subject)
+            if owner is None:
+                raise
+            if owner != self._address:
+                return await self._ask(owner, place)
+        self._doubtful.pop(place.key, None)
         return Claim.OURS
 
     async def look(self, place: Place) -> Claim | None:
@@ -162,7 +177,7 @@ class Claims:
         """Another process found our claim."""
         key = frame.data.decode(errors="replace")
         said = b"held" if self._held(key) else b"done" if key in self._done else b""
-        if frame.reply:
+        if frame.reply and may_be_told(frame.reply):
             task = asyncio.get_running_loop().create_task(
                 self._answer(frame.reply, said or b"lost")
             )

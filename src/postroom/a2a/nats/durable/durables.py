@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -29,29 +28,31 @@ class Durable:
     name: str
     subject: str
 
+    async def floor(self) -> int:
+        """Sequence up to which every request is dealt with, by whichever replica.
+
+        Raises:
+            As `JetStream.api`.
+        """
+        info = await self.js.api(f"CONSUMER.INFO.{self.streams.requests}.{self.name}")
+        return int(info.get("ack_floor", {}).get("stream_seq", 0))
+
     async def start(
-        self,
-        last: int,
-        held: Sequence[int],
-        deliver: Literal["recent", "all"],
-        abandon_after: float,
+        self, floor: int | None, deliver: Literal["recent", "all"], abandon_after: float
     ) -> dict[str, Any]:
-        """Where it has to begin if it has to be made: behind what we know to be dealt with.
+        """Where it has to begin if it has to be made.
 
         Args:
-            last: highest sequence that was delivered to us, 0 for none.
-            held: sequences that are not dealt with.
-            deliver: where to begin if none was.
+            floor: what `floor` said last, None if it was never there. Behind it may be requests that another replica
+                holds and will not come to answer, so what only we know to be dealt with says nothing.
+            deliver: where to begin then.
             abandon_after: seconds that "recent" goes back.
 
         Raises:
             As `JetStream.api`.
         """
-        if last and not await self._is_renewed(last):
-            return {
-                "deliver_policy": "by_start_sequence",
-                "opt_start_seq": min([*held, last + 1]),
-            }
+        if floor is not None and not await self._is_renewed(floor):
+            return {"deliver_policy": "by_start_sequence", "opt_start_seq": floor + 1}
         if deliver == "all":
             return {"deliver_policy": "all"}
         since = datetime.fromtimestamp(time.time() - abandon_after, UTC)

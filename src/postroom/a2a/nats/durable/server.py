@@ -121,7 +121,8 @@ class DurableServer:
         self._drain = drain
         self._js = JetStream(Mailbox(connection), prefix=prefix)
         self._held: dict[str, Job] = {}
-        self._last: dict[str, int] = {}
+        self._places: list[Durable] = []
+        self._floors: dict[str, int] = {}
         self._stored: list[str] = []
         self._good: set[str] = set()
         self._loops: list[PullLoop] = []
@@ -257,8 +258,11 @@ class DurableServer:
             await loop.ensure()
 
     def _add_loop(self, durable: str, subject: str) -> None:
+        place = Durable(self._js, self.streams, durable, subject)
+        self._places.append(place)
+
         async def ensure() -> None:
-            await self._ensure(durable, subject)
+            await self._ensure(place)
 
         def take(delivery: Delivery) -> None:
             self._take(delivery, durable)
@@ -269,15 +273,13 @@ class DurableServer:
         stream = self.streams.requests
         self._loops.append(PullLoop(self._js, stream, durable, take, room, ensure))
 
-    async def _ensure(self, durable: str, subject: str) -> None:
+    async def _ensure(self, place: Durable) -> None:
         """The durable is there."""
-        place = Durable(self._js, self.streams, durable, subject)
-        held = [job.place.sequence for job in self._held.values()]
-        start = await place.start(
-            self._last.get(durable, 0), held, self._deliver, self._abandon_after
-        )
+        floor = self._floors.get(place.name)
+        start = await place.start(floor, self._deliver, self._abandon_after)
         there = await place.ensure(start, self._ack_wait)
         self._ack_wait = min(self._ack_wait, there)
+        self._floors[place.name] = await place.floor()
 
     async def _repair(self) -> None:
         """The streams beside that of the requests are there."""
@@ -326,7 +328,6 @@ class DurableServer:
 
     def _take(self, delivery: Delivery, durable: str) -> None:
         place = delivery.place
-        self._last[durable] = max(self._last.get(durable, 0), place.sequence)
         known = self._held.get(place.key)
         if known is not None:
             known.delivery = (
@@ -385,7 +386,7 @@ class DurableServer:
             await self._performer.give_back(job.delivery)
 
     async def _beat(self) -> None:
-        """Say of everything held that we are at it."""
+        """Say of everything held that we are at it, and see how far all replicas are."""
         while True:
             await asyncio.sleep(self._ack_wait / 3)
             if not self._connection.is_connected:
@@ -393,6 +394,9 @@ class DurableServer:
             for job in tuple(self._held.values()):
                 with suppress(PostroomError):  # the next beat is as good
                     await self._js.mailbox.send(job.delivery.reply, WORKING)
+            for place in self._places:
+                with suppress(PostroomError):
+                    self._floors[place.name] = await place.floor()
 
 
 async def _lost(call: Call) -> bytes | RpcError:
