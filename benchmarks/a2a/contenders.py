@@ -67,7 +67,7 @@ class Contender:
     @property
     def name(self) -> str:
         """Unique, for subjects and files."""
-        return f"{self.kind}-{self.handler or 'none'}"
+        return f"{self.kind}-{self.handler}" if self.handler else self.kind
 
     @property
     def environment(self) -> str:
