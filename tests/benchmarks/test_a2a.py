@@ -122,7 +122,7 @@ async def test_a_turn_stops_at_its_limit_and_tells_when_the_first_event_came() -
 
 
 @pytest.mark.parametrize(
-    "name", ["raw-nats-none", "raw-jetstream-none", "rest-trivial", "jsonrpc-bare-sdk"]
+    "name", ["raw-nats", "raw-jetstream", "rest-trivial", "jsonrpc-bare-sdk"]
 )
 async def test_a_contender_does_its_works_in_processes_of_its_own(
     name: str, tmp_path: Path
