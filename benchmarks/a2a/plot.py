@@ -18,7 +18,7 @@ PARTS = (CLIENT, SERVER, BUS)
 
 _WIDTH, _LABELS, _BARS, _GAP, _NUMBER = 1000, 210, 270, 60, 56
 _ROW, _BAR, _HEAD = 22, 14, 34
-_OURS = ("NATS,", "NATS+JS,", "NATS binary,")
+_OURS = ("NATS,", "NATS+JS,", "NATS JSON,")
 
 _STYLE = """\
 .page { fill: #ffffff } text { fill: #1f2328; font: 12px system-ui, sans-serif }
@@ -72,7 +72,7 @@ class _Drawing:
         left, right = _columns()
         self._text(left, self._y, "calls/s", "group")
         self._text(right, self._y, "CPU per call, µs:", "group")
-        x = right + 110.0
+        x = right + 122.0
         for part in PARTS:
             name = part.removeprefix("CPU ")
             self._bar(x, self._y - 10, 11, 11, name)

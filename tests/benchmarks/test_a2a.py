@@ -121,9 +121,7 @@ async def test_a_turn_stops_at_its_limit_and_tells_when_the_first_event_came() -
     assert done.first_p50 == 500.0
 
 
-@pytest.mark.parametrize(
-    "name", ["raw-nats", "raw-jetstream", "rest-trivial", "jsonrpc-bare-sdk"]
-)
+@pytest.mark.parametrize("name", ["raw-nats", "raw-jetstream", "rest-trivial", "jsonrpc-bare-sdk"])
 async def test_a_contender_does_its_works_in_processes_of_its_own(
     name: str, tmp_path: Path
 ) -> None:
