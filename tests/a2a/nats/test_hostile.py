@@ -18,6 +18,7 @@ from nats.aio.msg import Msg
 
 from postroom.a2a.nats import frames
 from postroom.a2a.nats.calling import CoreCaller, new_id
+from postroom.a2a.nats.connection import settle
 from postroom.a2a.nats.frames import Request
 from postroom.a2a.nats.mailbox import Mailbox
 from postroom.a2a.nats.serving import CoreServer
@@ -45,7 +46,7 @@ async def test_a_server_publishes_to_no_reply_subject_of_the_nats_server_s_own(
 ):
     async with scene(tmp_path) as s, wire(s.url) as peer:
         peer.publish(SUBJECT, payload, reply)
-        await peer.flush()
+        await settle(peer)
         assert (await s.call("echo", 1)).result == 1
         assert [call.method for call in s.agent.calls] == ["echo"]
         assert (s.server.statistics().ignored, s.server.statistics().answered) == (1, 1)
@@ -54,7 +55,7 @@ async def test_a_server_publishes_to_no_reply_subject_of_the_nats_server_s_own(
 async def test_a_server_does_not_answer_itself(tmp_path: Path):
     async with scene(tmp_path) as s, wire(s.url) as peer:
         peer.publish(SUBJECT, STREAM, SUBJECT)
-        await peer.flush()
+        await settle(peer)
         assert (await s.call("echo", 1)).result == 1
         assert s.server.statistics().ignored == 1
 
@@ -82,13 +83,13 @@ async def test_a_client_acknowledges_to_no_subject_of_the_nats_server_s_own(tmp_
 
         await serving.subscribe(SUBJECT, cb=answer)
         await serving.subscribe("$KV.>", cb=watch)
-        await serving.flush()
+        await settle(serving)
         caller = CoreCaller(calling, SUBJECT)
         async with aclosing(caller.stream(Request(new_id(), "stream"), timeout=TIMEOUT)) as events:
             for _ in range(40):
                 await anext(events)
-        await calling.flush()
-        await serving.flush()
+        await settle(calling)
+        await settle(serving)
     assert said == []
 
 
@@ -143,7 +144,7 @@ async def test_headers_that_are_none_do_not_make_a_server_or_a_client_deaf(
         assert (await s.call("echo", 1)).result == 1
         for subject in (SUBJECT, f"{s.caller._mailbox.prefix}.x"):
             peer.publish(subject, ECHO, "_INBOX.peer.x", headers)
-        await peer.flush()
+        await settle(peer)
         assert (await s.call("echo", 2)).result == 2
 
 
@@ -208,7 +209,7 @@ async def test_a_frame_whose_admission_fails_is_ignored(
 
     async with scene(tmp_path, admit=admit) as s, wire(s.url) as peer:
         peer.publish(SUBJECT, ECHO, "_INBOX.peer.x")
-        await peer.flush()
+        await settle(peer)
         assert (await s.call("echo", 1)).result == 1
         assert s.server.statistics().ignored == 1
     assert "admission" in caplog.text
