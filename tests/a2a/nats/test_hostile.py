@@ -46,7 +46,7 @@ async def test_a_server_publishes_to_no_reply_subject_of_the_nats_server_s_own(
 ):
     async with scene(tmp_path) as s, wire(s.url) as peer:
         peer.publish(SUBJECT, payload, reply)
-        await settle(peer)
+        await peer.flush()
         assert (await s.call("echo", 1)).result == 1
         assert [call.method for call in s.agent.calls] == ["echo"]
         assert (s.server.statistics().ignored, s.server.statistics().answered) == (1, 1)
@@ -55,7 +55,7 @@ async def test_a_server_publishes_to_no_reply_subject_of_the_nats_server_s_own(
 async def test_a_server_does_not_answer_itself(tmp_path: Path):
     async with scene(tmp_path) as s, wire(s.url) as peer:
         peer.publish(SUBJECT, STREAM, SUBJECT)
-        await settle(peer)
+        await peer.flush()
         assert (await s.call("echo", 1)).result == 1
         assert s.server.statistics().ignored == 1
 
@@ -144,7 +144,7 @@ async def test_headers_that_are_none_do_not_make_a_server_or_a_client_deaf(
         assert (await s.call("echo", 1)).result == 1
         for subject in (SUBJECT, f"{s.caller._mailbox.prefix}.x"):
             peer.publish(subject, ECHO, "_INBOX.peer.x", headers)
-        await settle(peer)
+        await peer.flush()
         assert (await s.call("echo", 2)).result == 2
 
 
@@ -209,7 +209,7 @@ async def test_a_frame_whose_admission_fails_is_ignored(
 
     async with scene(tmp_path, admit=admit) as s, wire(s.url) as peer:
         peer.publish(SUBJECT, ECHO, "_INBOX.peer.x")
-        await settle(peer)
+        await peer.flush()
         assert (await s.call("echo", 1)).result == 1
         assert s.server.statistics().ignored == 1
     assert "admission" in caplog.text
