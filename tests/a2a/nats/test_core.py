@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from postroom.a2a.nats.calling import CoreCaller
-from postroom.a2a.nats.connection import Frame
+from postroom.a2a.nats.connection import Frame, settle
 from postroom.a2a.nats.headers import Flow
 from postroom.a2a.nats.mailbox import Mailbox
 from postroom.a2a.nats.serving import CoreServer
@@ -122,6 +122,7 @@ async def test_a_call_without_a_reply_subject_is_counted_and_not_performed(
         with caplog.at_level(logging.WARNING, "postroom"):
             for _ in range(5):
                 await s.calling.publish(SUBJECT, b'{"jsonrpc":"2.0","method":"stream","id":1}')
+            await settle(s.calling)  # another connection than that of the call
             await s.call("get")
         ignored = s.server.statistics().ignored
     assert ignored == 5

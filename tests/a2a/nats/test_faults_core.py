@@ -158,11 +158,11 @@ async def test_fault_15_the_caller_is_who_the_subject_proves_and_what_it_states_
         agent = PlainAgent()
         async with CoreServer(serving, f"{SUBJECT}.*", agent, admit=admit) as server:
             alice = CoreCaller(calling, f"{SUBJECT}.alice")
-            request = Request(new_id(), "echo", [1], parameters=stated)
-            assert (await alice.call(request, timeout=TIMEOUT)).result == [1]
             mallory = CoreCaller(calling, f"{SUBJECT}.mallory")
             with pytest.raises(RequestTimeout):
                 await mallory.call(Request(new_id(), "echo", [2]), timeout=0.2)
+            request = Request(new_id(), "echo", [1], parameters=stated)
+            assert (await alice.call(request, timeout=TIMEOUT)).result == [1]
             assert [(call.caller, call.parameters) for call in agent.calls] == [("alice", stated)]
             assert server.statistics().ignored == 1
 
