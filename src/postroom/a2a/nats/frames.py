@@ -18,6 +18,7 @@ from typing import Any
 
 from postroom.a2a.nats.headers import MAX_INSTANT, milliseconds
 from postroom.a2a.nats.jsjson import dumps, loads
+from postroom.a2a.operations import Call
 from postroom.a2a.rpc import Code, Id, RpcError, id_of
 from postroom.errors import ProtocolViolation
 
@@ -52,6 +53,18 @@ class Request:
     parameters: Mapping[str, str] = field(default_factory=dict)
     response_subject: str = ""
     deadline: float = 0.0
+
+    def call(self, caller: str, deadline: float) -> Call:
+        """The call that it asks for, of `caller`, until `deadline` (seconds since the epoch, 0 for none)."""
+        return Call(
+            self.id,
+            self.method,
+            self.params,
+            self.binary,
+            self.parameters,
+            caller,
+            deadline=deadline,
+        )
 
 
 @dataclass(slots=True)

@@ -186,7 +186,7 @@ class CoreServer:
             error = encode_error(bad.id, bad.error, binary=bad.binary)
             self._say(self._site.answer(call, frame.reply, error), frame)
             return
-        call = _call(request, frame, caller)
+        call = request.call(caller, _deadline(request, frame))
         flow = _flow(frame) if self._operations.streams(call.method) else None
         run = Run(self._site, call, frame.reply, flow)
         if self._full(run):
@@ -277,16 +277,8 @@ class CoreServer:
             await asyncio.wait(tuple(self._running), timeout=seconds)
 
 
-def _call(request: Request, frame: Frame, caller: str) -> Call:
-    return Call(
-        request.id,
-        request.method,
-        request.params,
-        request.binary,
-        request.parameters,
-        caller,
-        deadline=request.deadline or (deadline_of(frame.headers) if frame.headers else 0.0),
-    )
+def _deadline(request: Request, frame: Frame) -> float:
+    return request.deadline or (deadline_of(frame.headers) if frame.headers else 0.0)
 
 
 def _flow(frame: Frame) -> Flow:

@@ -12,7 +12,6 @@ from postroom.a2a.nats.durable.pulling import Delivery, Place
 from postroom.a2a.nats.frames import (
     BINARY,
     BadRequest,
-    Request,
     decode_request,
     encode_complete,
     encode_error,
@@ -126,7 +125,7 @@ def read_job(
     if expired and not begins:
         raise Rejected(expired)
     # What streams has its caller's ear from the first frame on; a deadline is about beginning it.
-    call = _call(request, caller, 0.0 if streams else deadline)
+    call = request.call(caller, 0.0 if streams else deadline)
     if begins:
         call.task_id = task_id_of(place)
     return Job(delivery, call, request.response_subject, streams, begins, late=expired)
@@ -162,18 +161,6 @@ def lost_error(call: Call) -> RpcError:
         Code.INTERNAL_ERROR,
         "the server ended while it worked on this request; it was not begun again",
         taskId=call.task_id,
-    )
-
-
-def _call(request: Request, caller: str, deadline: float) -> Call:
-    return Call(
-        request.id,
-        request.method,
-        request.params,
-        request.binary,
-        request.parameters,
-        caller,
-        deadline=deadline,
     )
 
 
