@@ -227,16 +227,15 @@ class House:
         payload = self.alice_envelope(text, to=f"#{PROJECT}")
         await self.alice.publish(subjects.feed(PROJECT, self.alice.uid), payload)
 
-    async def unacked(self) -> tuple[int, int]:
-        """(not delivered, delivered and not acknowledged) in the worker's inbox."""
-        return await self.rig.admin.pending("INBOX", self.worker)
-
     async def all_acked(self) -> None:
         """Wait until the log holds nothing more for the worker. The acknowledgement itself is no message."""
         await self.pending("INBOX", (0, 0))
 
     async def pending(self, stream: str, wanted: tuple[int, int]) -> None:
-        """Wait until so many records for the worker are not delivered, and delivered and not acknowledged."""
+        """Wait until so many records for the worker are not delivered, and delivered and not acknowledged.
+
+        nats-server counts a record for its consumers after it has acknowledged the publish.
+        """
         async with asyncio.timeout(PATIENCE):
             while await self.rig.admin.pending(stream, self.worker) != wanted:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)

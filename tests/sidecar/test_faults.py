@@ -46,7 +46,7 @@ async def test_an_agent_that_keeps_ending_is_given_up_with_an_alert_and_keeps_it
         assert home.alerts() == ["agent-failed"]
         assert home.presence().detail == "exit code 3"
         await home.write("who reads this?")
-        assert (await home.unacked())[0] == 1
+        await home.pending("INBOX", (1, 0))
 
 
 async def test_a_program_that_cannot_be_started_is_a_failure_with_the_shells_exit_code(home: House):
@@ -61,7 +61,7 @@ async def test_an_agent_that_ends_with_0_is_not_restarted_and_nothing_more_is_pu
         await home.state(WorkerState.EXITED)
         await home.write("later")
 
-        assert (await home.unacked())[0] == 1
+        await home.pending("INBOX", (1, 0))
         assert not home.alerts()
 
 
