@@ -40,6 +40,10 @@ def _path_from(variable: str) -> Path | None:
     return Path(chosen) if chosen else None
 
 
+def _list_from(variable: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in os.environ.get(variable, "").split(",") if part.strip())
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How a post room runs.
@@ -71,7 +75,39 @@ class Settings:
     blobs_limit: int = 2 * 1024 * 1024 * 1024
     """Bytes of all blobs."""
 
+    listen: tuple[str, ...] = ()
+    """Further addresses to listen on, which may be of others than this machine; then TLS is demanded."""
+    tls: str = field(default_factory=lambda: os.environ.get("POSTROOM_TLS", "auto"))
+    """`auto`: TLS where a connection can leave the machine; `always`: on loopback, too."""
+    nats_urls: tuple[str, ...] = field(default_factory=lambda: _list_from("POSTROOM_NATS_URL"))
+    """Addresses of a NATS that somebody else runs; empty for the embedded one."""
+    isolation: str = "enforced"
+    """Least level of a wall for templates that state none."""
+    audit_file_bytes: int = 64 * 1024 * 1024
+    """Size at which a file of the audit log is closed and the next one begun."""
+    audit_files: int = 64
+    """Closed files of the audit log that are kept."""
+    audit_lossy: bool = field(default_factory=lambda: os.environ.get("POSTROOM_AUDIT") == "lossy")
+    """Whether traffic goes on when its audit record cannot be written."""
+    violations: int = 20
+    """Violations of one worker within ten minutes after which it is cut off."""
+
     # Layout of the state folder.
+    @property
+    def tls_folder(self) -> Path:
+        """The local certificate authority and its certificates."""
+        return self.state / "tls"
+
+    @property
+    def credentials_file(self) -> Path:
+        """Credentials that the gateway adds to workers' requests, 0600."""
+        return self.keys / "credentials.json"
+
+    @property
+    def audit_file(self) -> Path:
+        """The audit log's current file; closed ones lie beside it."""
+        return self.logs / "audit.jsonl"
+
     @property
     def server_file(self) -> Path:
         """Address and operator credential of the running post room, 0600."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from postroom.gateway.audit import AuditLog
+from postroom.gateway.port import DoorSpec
 from postroom.gateway.relay import Deadlines, RelayGateway
 from postroom.identity.tokens import digest, new_token
 from postroom.protocol.preface import Preface
@@ -119,7 +120,7 @@ class Rig:
         await self.nats.start()
         await self.http.start()
         for uid, token in self.tokens.items():
-            self.doors[uid] = await self.gateway.open_door(uid, digest(token))
+            self.doors[uid] = await self.gateway.open_door(DoorSpec(uid, "default", digest(token)))
 
     async def stop(self) -> None:
         await self.gateway.close()

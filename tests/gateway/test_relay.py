@@ -11,6 +11,7 @@ import pytest
 
 from postroom.errors import EnvironmentFault
 from postroom.gateway.audit import AuditLog
+from postroom.gateway.port import DoorSpec
 from postroom.gateway.relay import MAX_CONNECTIONS, Deadlines, RelayGateway, _flush
 from postroom.identity.tokens import digest
 from postroom.protocol.preface import MAX_BYTES
@@ -350,7 +351,7 @@ async def test_closing_a_door_twice_is_closing_it_once(rig: Rig):
 async def test_a_door_that_is_opened_again_takes_the_new_token_only(rig: Rig):
     old = rig.preface()
     rig.tokens[SCOUT] = "n3w"
-    await rig.gateway.open_door(SCOUT, digest("n3w"))
+    await rig.gateway.open_door(DoorSpec(SCOUT, "default", digest("n3w")))
 
     refused = await rig.knock(old)
     assert await refused.rest() == b""
@@ -367,7 +368,7 @@ async def test_a_door_is_opened_over_the_socket_that_a_killed_process_left(rig: 
     await soon(rig.gateway.close_door(SCOUT))
     rig.doors[SCOUT].touch()
 
-    await rig.gateway.open_door(SCOUT, digest(rig.tokens[SCOUT]))
+    await rig.gateway.open_door(DoorSpec(SCOUT, "default", digest(rig.tokens[SCOUT])))
 
     await rig.enter()
 
@@ -376,7 +377,7 @@ async def test_a_door_in_a_folder_that_is_not_there_is_a_fault_of_the_environmen
     gateway = RelayGateway(tmp_path / "gone", {}, AuditLog(tmp_path / "audit.jsonl"))
 
     with pytest.raises(EnvironmentFault):
-        await gateway.open_door(SCOUT, digest("x"))
+        await gateway.open_door(DoorSpec(SCOUT, "default", digest("x")))
 
     assert gateway.statistics().doors == 0
 

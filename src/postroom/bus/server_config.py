@@ -29,6 +29,7 @@ class ServerConfig:
         operator_jwt: JWT of the operator.
         system_account: public key of the system account.
         preload: account public key -> account JWT, known from the start.
+        proxies: public keys of trusted proxies (NATS, ADR-55): the gateway's.
         memory: streams are not to outlive the server; none may be kept in a file.
         max_payload: bytes of the largest message.
         max_store: bytes on disk that the limits of all streams together may add up to.
@@ -44,6 +45,7 @@ class ServerConfig:
     operator_jwt: str
     system_account: str
     preload: Mapping[str, str] = field(default_factory=dict)
+    proxies: tuple[str, ...] = ()
     memory: bool = False
     max_payload: int = MAX_PAYLOAD
     max_store: int = 1024**4
@@ -116,6 +118,8 @@ def render(config: ServerConfig) -> str:
         "log_size_limit": config.log_bytes,
         "log_max_num": LOG_FILES,
     }
+    if config.proxies:
+        document["proxies"] = {"trusted": [{"key": key} for key in config.proxies]}
     # Not \u escapes: the server's parser does not know them.
     return json.dumps(document, indent=1, ensure_ascii=False)
 

@@ -8,9 +8,11 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from postroom.bus.address import BusAddress
 from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.server_config import ServerConfig
 from postroom.bus.server_log import last_lines
+from postroom.bus.system import SystemConnection
 from postroom.errors import EnvironmentFault, ServerFailed
 
 MAX_CRASHES = 5
@@ -65,6 +67,33 @@ class Supervisor:
         if self._server is None:
             raise ServerFailed("the server was not started")
         return self._server
+
+    # What `postroom.bus.host.BusHost` asks for.
+
+    @property
+    def address(self) -> BusAddress:
+        """The present server's."""
+        return BusAddress((self.server.url,))
+
+    @property
+    def version(self) -> str:
+        """The present server's."""
+        return self.server.version
+
+    @property
+    def pid(self) -> int:
+        """The present server's."""
+        return self.server.pid
+
+    @property
+    def replicas(self) -> int:
+        """One: there is one server."""
+        return 1
+
+    async def check(self, system: SystemConnection) -> None:
+        """Whether it flushes each record to disk before it acknowledges it (see `BusHost.check`)."""
+        if not self._config.memory and not await self.server.effective_sync_always(system):
+            raise ServerFailed("nats-server does not flush each record before it acknowledges it")
 
     async def start(self) -> EmbeddedServer:
         """The first server.

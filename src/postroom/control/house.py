@@ -1,8 +1,7 @@
-"""The composition root: every part of the control plane, opened in order and closed in reverse."""
+"""The composition root of one organisation: every part of the control plane, opened in order and closed in reverse."""
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 import time
 from collections.abc import Callable
@@ -13,14 +12,14 @@ from pathlib import Path
 
 from postroom.blobs.folder import BlobFolder
 from postroom.blobs.office import BlobOffice, CaughtUp
+from postroom.bus.host import BusHost
 from postroom.bus.nats.bus import NatsBus
-from postroom.bus.supervisor import Supervisor
 from postroom.control.announcements import Announcements
 from postroom.control.api import build_api
+from postroom.control.building import Building, open_building
 from postroom.control.context import Context
 from postroom.control.dispatch import Dispatch
 from postroom.control.front import Front
-from postroom.control.listen import WorkerDialer
 from postroom.control.mailroom import Mailroom, open_mailroom
 from postroom.control.presence import PresenceBoard
 from postroom.control.principals import Gate
@@ -33,19 +32,17 @@ from postroom.control.workers import Workers
 from postroom.control.yellowpages import YellowPages
 from postroom.errors import PostroomError
 from postroom.folding.alerts import Alert, raise_alert
-from postroom.gateway.audit import AuditLog
-from postroom.gateway.relay import RelayGateway
 from postroom.identity.tokens import digest, new_api_key
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.sandbox.canary import Roost
-from postroom.sandbox.policy import folder_for_sockets
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.store.workers import RUNNING
 from postroom.tasks.office import TaskOffice
 from postroom.tasks.requests import Requests
+
+__all__ = ["House", "open_building"]
 
 log = get_logger(__name__)
 
@@ -68,29 +65,33 @@ class House:
     @classmethod
     async def open(
         cls,
+        building: Building,
         settings: Settings,
         trust: Trust,
-        supervisor: Supervisor,
-        front: Front,
         stack: AsyncExitStack,
-        shut_down: Callable[[], None],
     ) -> House:
-        """Open every part; `stack` closes them in reverse.
+        """Open every part.
+
+        Args:
+            building: what it shares with other organisations.
+            settings: of this organisation; its folders are its own.
+            trust: keys, seen from this organisation.
+            stack: closes it.
 
         Raises:
             PostroomError: a part could not be opened.
         """
-        room = await open_mailroom(settings, trust, supervisor, stack)
+        room = await open_mailroom(settings, trust, building.host, stack)
         changed = Changed()
         presence = PresenceBoard(room.bus, room.admin, heard=changed)
         await presence.open()
         stack.push_async_callback(presence.close)
-        workers = await _open_workers(settings, trust, supervisor, front, room, stack, changed)
+        workers = await _open_workers(building, settings, trust, room, stack, changed)
         registry = Registry(
             room.bus, room.admin, presence, workers, trust.card_key, room.directory.org
         )
         changed.tell = registry.wake
-        await _hear_announcements(trust, supervisor, room, workers, changed, stack)
+        await _hear_announcements(trust, building.host, room, workers, changed, stack)
         room.crew.start(registry.run(), "registry")
         pages = YellowPages(room.directory, workers, registry)
         requests = Requests(room.bus, room.admin, room.database, space=room.space)
@@ -124,10 +125,10 @@ class House:
                 blobs=blobs,
                 card_key=trust.card_key.jwk,
                 announcement=announcement,
-                shut_down=shut_down,
+                shut_down=building.shut_down,
             )
 
-        return cls(key, room.owner, front, workers, context)
+        return cls(key, room.owner, building.front, workers, context)
 
     async def go(self, announcement: Callable[[], Announcement]) -> None:
         """Open the API, then start again the workers that ran."""
@@ -148,7 +149,7 @@ class Changed:
 
 async def _hear_announcements(
     trust: Trust,
-    supervisor: Supervisor,
+    host: BusHost,
     room: Mailroom,
     workers: Workers,
     changed: Callable[[], None],
@@ -156,7 +157,7 @@ async def _hear_announcements(
 ) -> None:
     credential = trust.edge_credential()
     edge = await NatsBus.connect(
-        supervisor.server.url,
+        host.address,
         uid=CONTROL_PLANE,
         jwt=lambda: credential.jwt,
         sign=credential.sign,
@@ -170,25 +171,21 @@ async def _hear_announcements(
 
 
 async def _open_workers(
+    building: Building,
     settings: Settings,
     trust: Trust,
-    supervisor: Supervisor,
-    front: Front,
     room: Mailroom,
     stack: AsyncExitStack,
     changed: Callable[[], None],
 ) -> Workers:
-    gateway = _open_gateway(settings, supervisor, front, stack)
-    stack.push_async_callback(gateway.close)
-    roost = await stack.enter_async_context(Roost(outward=False))
     workers = Workers(
         settings=settings,
         database=room.database,
         directory=room.directory,
         admin=room.admin,
         trust=trust,
-        gateway=gateway,
-        canaries=roost.canaries(""),
+        gateway=building.gateway,
+        canaries=building.canaries,
         owner=room.owner.uid,
         alert=partial(_alert, room.bus),
         tasks=room.crew.group,
@@ -215,24 +212,6 @@ async def _open_blobs(
     await blobs.open()
     room.crew.start(blobs.run(), "blobs")
     return blobs
-
-
-def _open_gateway(
-    settings: Settings, supervisor: Supervisor, front: Front, stack: AsyncExitStack
-) -> RelayGateway:
-    folder = stack.enter_context(
-        tempfile.TemporaryDirectory(
-            prefix="postroom-", dir=folder_for_sockets(), ignore_cleanup_errors=True
-        )
-    )
-    audit = AuditLog(settings.logs / "audit.jsonl")
-    stack.callback(audit.close)
-
-    async def dial_nats(_uid: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection(settings.host, supervisor.server.port)
-
-    upstreams = {"nats": dial_nats, "http": WorkerDialer(front).dial}
-    return RelayGateway(Path(folder), upstreams, audit)
 
 
 async def _alert(bus: NatsBus, kind: str, text: str) -> None:

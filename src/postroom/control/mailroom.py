@@ -15,11 +15,11 @@ from typing import Any
 import nats
 
 from postroom.blobs import rules as blob_rules
+from postroom.bus.address import BusAddress
 from postroom.bus.disk import check_space
+from postroom.bus.host import BusHost
 from postroom.bus.nats.admin import NatsAdmin, ensure_all
 from postroom.bus.nats.bus import NatsBus
-from postroom.bus.supervisor import Supervisor
-from postroom.errors import ServerFailed
 from postroom.folding.alerts import Alert, raise_alert
 from postroom.folding.changes import Changes
 from postroom.folding.fold import Fold, all_after
@@ -96,7 +96,7 @@ class Mailroom:
 
 
 async def open_mailroom(
-    settings: Settings, trust: Trust, supervisor: Supervisor, stack: AsyncExitStack
+    settings: Settings, trust: Trust, host: BusHost, stack: AsyncExitStack
 ) -> Mailroom:
     """Open it; on return everything in the log is folded. `stack` closes it.
 
@@ -107,7 +107,7 @@ async def open_mailroom(
     database = Database(None if settings.memory else settings.database)
     stack.push_async_callback(database.close)
     await migrate(database)
-    bus, admin = await open_bus(settings, trust, supervisor, stack)
+    bus, admin = await open_bus(settings, trust, host, stack)
     directory = Directory(database)
     changes = Changes()
     stack.callback(changes.close)
@@ -181,7 +181,7 @@ async def hire() -> AsyncGenerator[Crew]:
 
 
 async def open_bus(
-    settings: Settings, trust: Trust, supervisor: Supervisor, stack: AsyncExitStack
+    settings: Settings, trust: Trust, host: BusHost, stack: AsyncExitStack
 ) -> tuple[NatsBus, NatsAdmin]:
     """The control plane's connection to core, with accounts, streams and durability as they must be.
 
@@ -189,17 +189,15 @@ async def open_bus(
         ServerFailed: the server does not do as it was told.
         PostroomError: it could not be reached.
     """
-    server = supervisor.server
-    system = await _system_connection(server.url, trust.system_credential())
+    system = await system_connection(host.address, trust.system_credential())
     try:
         await push_accounts(system, trust)
-        if not settings.memory and not await server.effective_sync_always(system):
-            raise ServerFailed("nats-server does not flush each record before it acknowledges it")
+        await host.check(system)
     finally:
         await system.close()
     credential = trust.core_credential()
     bus = await NatsBus.connect(
-        server.url,
+        host.address,
         uid=CONTROL_PLANE,
         jwt=lambda: credential.jwt,
         sign=credential.sign,
@@ -212,9 +210,12 @@ async def open_bus(
     return bus, admin
 
 
-async def _system_connection(url: str, credential: Credential) -> nats.NATS:
+async def system_connection(address: BusAddress, credential: Credential) -> nats.NATS:
+    """A connection of a user of the system account."""
     return await nats.connect(
-        url,
+        list(address.servers),
+        tls=address.tls,
+        tls_handshake_first=address.tls_first,
         user_jwt_cb=credential.jwt_callback,
         signature_cb=credential.signature_callback,
         name="postroom-system",

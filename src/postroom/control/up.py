@@ -129,9 +129,10 @@ class _PostRoom:
         module = await asyncio.to_thread(importlib.import_module, "postroom.control.house")
         async with AsyncExitStack() as stack:
             stack.callback(withdraw, self._settings)
-            house = await module.House.open(
-                self._settings, trust, supervisor, front, stack, self._ending.set
+            building = await module.open_building(
+                self._settings, supervisor, front, self._ending.set, stack
             )
+            house = await module.House.open(building, self._settings, trust, stack)
             started_at = time.time()
 
             def announcement() -> Announcement:
@@ -175,6 +176,7 @@ def server_config(settings: Settings, trust: Trust) -> ServerConfig:
         operator_jwt=trust.operator_jwt,
         system_account=trust.system_account,
         preload=trust.account_jwts(),
+        proxies=(trust.proxy_key.public,),
         memory=settings.memory,
         # No post room runs here, so who has the store is the server of a killed one, and about to end.
         lock_patience=STOP_GRACE,

@@ -15,7 +15,7 @@ from postroom.bus.port import BusAdmin
 from postroom.control.launch import Passport, WorkerFolders, card_of, compose, decode_files
 from postroom.control.run import Run, how
 from postroom.errors import AlreadyRunning, EnvironmentFault, Forbidden, NotFound, PostroomError
-from postroom.gateway.port import GatewayProvider
+from postroom.gateway.port import DoorSpec, GatewayProvider
 from postroom.identity.tokens import digest, new_token
 from postroom.identity.trust import Trust
 from postroom.mail.directory import Directory
@@ -295,7 +295,15 @@ class Workers:
         passport = await self._passport(agent, record, level, card)
         for stream in AGENT_CONSUMER_STREAMS:
             await self._admin.ensure_consumer(agent_consumer(stream, agent.uid, passport.projects))
-        socket = await self._gateway.open_door(agent.uid, digest(passport.token))
+        door = DoorSpec(
+            uid=agent.uid,
+            org=agent.org,
+            token_sha256=digest(passport.token),
+            projects=passport.projects,
+            egress=template.egress,
+            credentials=template.credentials,
+        )
+        socket = await self._gateway.open_door(door)
         spec = compose(provider, template, passport, folders, socket, self._canaries)
         handle = await provider.start(spec)
         run = Run(

@@ -1,15 +1,54 @@
-"""What the gateway promises: the `GatewayProvider` port."""
+"""What the gateway promises: the `GatewayProvider` port, and what each of its parts is given."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 Dialer = Callable[[str], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 """Opens the upstream of one protocol for the worker with the given uid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What one worker may put through its door; 0 means no limit.
+
+    Attributes:
+        messages: frames a second, with a burst of ten seconds; who is over it is slowed down, not refused.
+        bytes: bytes a second, likewise.
+        stored_bytes: bytes an hour on subjects that a stream stores; what is over it is refused.
+        connections: open at a time.
+    """
+
+    messages: int = 2_000
+    bytes: int = 64 * 1024 * 1024
+    stored_bytes: int = 512 * 1024 * 1024
+    connections: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class DoorSpec:
+    """One worker's door.
+
+    Attributes:
+        uid, org: whose; no other sender passes.
+        token_sha256: digest of the token that each connection shows first.
+        projects: whose feeds it may post to.
+        egress: hosts of its template's allow-list.
+        credentials: names of the credentials that may be added to its requests.
+        rates: how much it may put through.
+    """
+
+    uid: str
+    org: str
+    token_sha256: str = field(repr=False)
+    projects: tuple[str, ...] = ()
+    egress: tuple[str, ...] = ()
+    credentials: tuple[str, ...] = ()
+    rates: Rates = Rates()
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +59,18 @@ class GatewayStatistics:
     open_connections: int = 0
     accepted: int = 0
     refused: int = 0
+    violations: int = 0
+
+
+class AuditSink(Protocol):
+    """Where audit records go. What it cannot take is not forwarded."""
+
+    def write(self, lines: bytes) -> None:
+        """Append whole lines (`AuditRecord.encode`) in one write, before what they tell of is forwarded.
+
+        Raises:
+            StateUnwritable: the disk is full or the folder gone.
+        """
 
 
 class GatewayProvider(Protocol):
@@ -29,8 +80,8 @@ class GatewayProvider(Protocol):
     door it came through; a token is worth nothing at another door.
     """
 
-    async def open_door(self, uid: str, token_sha256: str) -> Path:
-        """Open the door of worker `uid`; returns the socket that its sandbox gets.
+    async def open_door(self, spec: DoorSpec) -> Path:
+        """Open a worker's door; returns the socket that its sandbox gets.
 
         Raises:
             EnvironmentFault: the socket cannot be made.

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from postroom.errors import EnvironmentFault, PostroomError, ProtocolViolation, Unauthorized
 from postroom.gateway.audit import AuditLine, AuditLog
-from postroom.gateway.port import Dialer, GatewayStatistics
+from postroom.gateway.port import Dialer, DoorSpec, GatewayStatistics
 from postroom.identity.tokens import matches
 from postroom.observe import get_logger
 from postroom.protocol.preface import MAX_BYTES, Preface
@@ -82,11 +82,12 @@ class RelayGateway:
         self._accepted = 0
         self._refused = 0
 
-    async def open_door(self, uid: str, token_sha256: str) -> Path:
+    async def open_door(self, spec: DoorSpec) -> Path:
         """See `GatewayProvider.open_door`."""
+        uid = spec.uid
         await self.close_door(uid)
         path = self._folder / f"{uid}.sock"
-        door = _Door(uid, token_sha256, path)
+        door = _Door(uid, spec.token_sha256, path)
         try:
             path.unlink(missing_ok=True)
             door.server = await asyncio.start_unix_server(

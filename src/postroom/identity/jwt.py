@@ -146,7 +146,12 @@ def _subjects(permissions: Permissions) -> dict[str, Any]:
 
 
 def scope(
-    signing_key: str, role: str, permissions: Permissions, *, subscriptions: int
+    signing_key: str,
+    role: str,
+    permissions: Permissions,
+    *,
+    subscriptions: int,
+    proxied: bool = False,
 ) -> dict[str, Any]:
     """A scoped signing key: users it signs have these rights, whatever their JWT says.
 
@@ -157,6 +162,7 @@ def scope(
         role: name of the scope.
         permissions: may contain `{{name()}}` and `{{tag(...)}}`.
         subscriptions: most that one connection may have at a time.
+        proxied: a connection counts only with the signature of a trusted proxy (NATS, ADR-55).
     """
     template = _subjects(permissions) | {
         "subs": subscriptions,
@@ -164,6 +170,8 @@ def scope(
         "payload": UNLIMITED,
         "allowed_connection_types": ["STANDARD"],
     }
+    if proxied:
+        template["proxy_required"] = True
     return {"kind": "user_scope", "key": signing_key, "role": role, "template": template}
 
 

@@ -31,6 +31,7 @@ class OrgKeys:
         edge: account of the agents.
         agents: signing key of edge, scoped to an agent's rights.
         control: signing key of edge, scoped to the control plane's rights there.
+        workers: as `agents`, but whom it signs is let in through a trusted proxy only: the gateway.
         revocations: user public key -> epoch second of its revocation.
         dated_from: epoch second that the JWT of edge is at least dated, which each revocation moves on. Between
             two of one date a starting server takes the one it is configured with, which may be the older one.
@@ -40,14 +41,15 @@ class OrgKeys:
     edge: KeyPair
     agents: KeyPair
     control: KeyPair
+    workers: KeyPair
     revocations: Mapping[str, int] = field(default_factory=dict)
     dated_from: int = 0
 
     @classmethod
     def generate(cls) -> OrgKeys:
         """Keys of a new organisation."""
-        core, edge, agents, control = (KeyPair.generate(Kind.ACCOUNT) for _ in range(4))
-        return cls(core, edge, agents, control)
+        core, edge, agents, control, workers = (KeyPair.generate(Kind.ACCOUNT) for _ in range(5))
+        return cls(core, edge, agents, control, workers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +58,20 @@ class Keyring:
 
     Attributes:
         cards: signs Agent Cards; None in a file of a version that had none yet.
+        proxy: the gateway's: with it it signs for the connections that it lets through (NATS, ADR-55); None as `cards`.
     """
 
     operator: KeyPair
     system: KeyPair
     orgs: Mapping[str, OrgKeys] = field(default_factory=dict)
     cards: CardKey | None = None
+    proxy: KeyPair | None = None
 
     @classmethod
     def generate(cls) -> Keyring:
         """Keys of a new post room without an organisation."""
         operator, system = KeyPair.generate(Kind.OPERATOR), KeyPair.generate(Kind.ACCOUNT)
-        return cls(operator, system, cards=CardKey.generate())
+        return cls(operator, system, cards=CardKey.generate(), proxy=KeyPair.generate(Kind.USER))
 
 
 def _key(seed: object, kind: Kind) -> KeyPair:
@@ -83,6 +87,10 @@ def _org(document: Mapping[str, Any]) -> OrgKeys:
         edge=_key(document["edge"], Kind.ACCOUNT),
         agents=_key(document["agents"], Kind.ACCOUNT),
         control=_key(document["control"], Kind.ACCOUNT),
+        # A version that had none has no worker whose credential is worth keeping: each start mints a new one.
+        workers=_key(document["workers"], Kind.ACCOUNT)
+        if "workers" in document
+        else KeyPair.generate(Kind.ACCOUNT),
         revocations={str(key): int(at) for key, at in document["revocations"].items()},
         dated_from=int(document["dated_from"]),
     )
@@ -97,6 +105,7 @@ def _parse(text: str) -> Keyring:
         _key(document["system"], Kind.ACCOUNT),
         {name: _org(org) for name, org in document["orgs"].items()},
         CardKey.from_secret(str(document["cards"])) if "cards" in document else None,
+        _key(document["proxy"], Kind.USER) if "proxy" in document else None,
     )
 
 
@@ -107,6 +116,7 @@ def _render(keyring: Keyring) -> str:
             "edge": keys.edge.seed,
             "agents": keys.agents.seed,
             "control": keys.control.seed,
+            "workers": keys.workers.seed,
             "revocations": dict(keys.revocations),
             "dated_from": keys.dated_from,
         }
@@ -119,6 +129,8 @@ def _render(keyring: Keyring) -> str:
     }
     if keyring.cards is not None:
         document["cards"] = keyring.cards.secret
+    if keyring.proxy is not None:
+        document["proxy"] = keyring.proxy.seed
     return json.dumps(document, indent=1)
 
 

@@ -79,6 +79,8 @@ class Trust:
             complete = replace(complete, orgs={**keys.orgs, org: OrgKeys.generate()})
         if keys.cards is None:
             complete = replace(complete, cards=CardKey.generate())
+        if keys.proxy is None:
+            complete = replace(complete, proxy=KeyPair.generate(Kind.USER))
         if complete is not keys:
             keyring.save(folder, complete)
             keys = complete
@@ -135,6 +137,17 @@ class Trust:
             raise NotFound("there is no key for Agent Cards")
         return self._keys.cards
 
+    @property
+    def proxy_key(self) -> KeyPair:
+        """The gateway's key; the server's configuration lists its public half (`ServerConfig.proxies`).
+
+        Raises:
+            NotFound: these keys have none; `load_or_create` makes it.
+        """
+        if self._keys.proxy is None:
+            raise NotFound("there is no key for the gateway")
+        return self._keys.proxy
+
     # Who may connect.
 
     def core_credential(self) -> Credential:
@@ -154,7 +167,13 @@ class Trust:
         return Credential(token, user.seed)
 
     def mint_agent(
-        self, uid: str, projects: Sequence[str], *, lifetime: float, now: float
+        self,
+        uid: str,
+        projects: Sequence[str],
+        *,
+        lifetime: float,
+        now: float,
+        proxied: bool = False,
     ) -> Credential:
         """A credential of agent `uid` under a new key.
 
@@ -163,17 +182,25 @@ class Trust:
             projects: it may post to these.
             lifetime: seconds of validity, at most `MAX_LIFETIME`.
             now: seconds since the epoch.
+            proxied: it is let in through the gateway only.
 
         Raises:
             InvalidName: `uid` or a project is malformed; either could open foreign subjects.
             InvalidInput: the lifetime is out of bounds, or there are too many projects.
         """
         user = KeyPair.generate(Kind.USER)
-        token = self.renew(user.public, uid, projects, lifetime=lifetime, now=now)
+        token = self.renew(user.public, uid, projects, lifetime=lifetime, now=now, proxied=proxied)
         return Credential(token, user.seed)
 
     def renew(
-        self, public: str, uid: str, projects: Sequence[str], *, lifetime: float, now: float
+        self,
+        public: str,
+        uid: str,
+        projects: Sequence[str],
+        *,
+        lifetime: float,
+        now: float,
+        proxied: bool = False,
     ) -> str:
         """A new JWT for the key `public` that agent `uid` holds already; otherwise as `mint_agent`."""
         kind, _ = nkeys.decode_public(public)
@@ -186,7 +213,8 @@ class Trust:
         check_uid(uid)
         tags = sorted({f"project:{check_name(project, 'project')}" for project in projects})
         body = jwt.scoped_user_body(self._org.edge.public, tags)
-        return jwt.encode(self._org.agents, public, uid, body, now=now, expires=now + lifetime)
+        signer = self._org.workers if proxied else self._org.agents
+        return jwt.encode(signer, public, uid, body, now=now, expires=now + lifetime)
 
     def revoke(self, public: str, *, now: float) -> None:
         """Void what was issued to the user key `public` until now; it takes effect with the next push.
@@ -233,6 +261,13 @@ def _edge_body(keys: OrgKeys) -> dict[str, object]:
     agents = jwt.scope(
         keys.agents.public, "agent", agent_permissions(), subscriptions=AGENT_SUBSCRIPTIONS
     )
+    workers = jwt.scope(
+        keys.workers.public,
+        "worker",
+        agent_permissions(),
+        subscriptions=AGENT_SUBSCRIPTIONS,
+        proxied=True,
+    )
     control = jwt.scope(
         keys.control.public,
         "control-plane",
@@ -241,6 +276,6 @@ def _edge_body(keys: OrgKeys) -> dict[str, object]:
     )
     return jwt.account_body(
         imports=jwt.service_imports(core_exports(), keys.core.public),
-        scopes=[agents, control],
+        scopes=[agents, workers, control],
         revocations=keys.revocations,
     )

@@ -2,9 +2,10 @@
 
 [worker]       name, project, description
 [workstation]  command, adapter, confirm, feed, env, files, mcps, skills
-[compute]      sandbox, read_only, memory_mb, processes
+[compute]      sandbox, isolation, read_only, memory_mb, processes, cpu_percent, disk_mb, wall_seconds
 [sidecar]      restart_limit, auto_approve
-[overrides]    parameters with their defaults; `{parameter}` is replaced in the other tables' texts
+[overrides]    egress, credentials; else parameters with their defaults: `{parameter}` is replaced in the other
+               tables' texts
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from postroom.protocol.ids import NAME, check_name, check_nick
 
 ADAPTERS = ("jsonl", "text")
 CONFIRMATIONS = ("explicit", "read")
+LEVELS = ("enforced", "partial", "none")
+"""Levels of a wall, strongest first (`postroom.sandbox.port.Level`)."""
 MAX_TEMPLATE_BYTES = 64 * 1024
 MAX_FILES_BYTES = 4 * 1024 * 1024
 """Size of all files of a template together; what is larger is mounted by `compute.read_only`."""
@@ -30,6 +33,9 @@ MAX_NUMBER = 2**31 - 1
 
 _PARAMETER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+
+_OVERRIDES = frozenset({"egress", "credentials"})
+"""Keys of `[overrides]` that are lists of texts and no parameters."""
 
 # table -> key -> type; `None` lets any key through, whose value must be a text.
 _SHAPE: dict[str, dict[str, type] | None] = {
@@ -44,7 +50,16 @@ _SHAPE: dict[str, dict[str, type] | None] = {
         "mcps": list,
         "skills": list,
     },
-    "compute": {"sandbox": str, "read_only": list, "memory_mb": int, "processes": int},
+    "compute": {
+        "sandbox": str,
+        "isolation": str,
+        "read_only": list,
+        "memory_mb": int,
+        "processes": int,
+        "cpu_percent": int,
+        "disk_mb": int,
+        "wall_seconds": int,
+    },
     "sidecar": {"restart_limit": int, "auto_approve": list},
     "overrides": None,
 }
@@ -65,7 +80,12 @@ class Template:
         files: names of files next to the template; they appear read-only in `/opt/agent`.
         read_only: host folders that appear at the same path.
         sandbox: provider, "" for the post room's default.
-        memory_mb, processes: limits, 0 for none.
+        isolation: least level of the wall: `enforced`, `partial` or `none`; "" for the post room's default.
+        memory_mb, processes, disk_mb: limits, 0 for none.
+        cpu_percent: share of one processor that all its processes have together, 0 for no limit.
+        wall_seconds: time from its start to its end, 0 for no limit.
+        egress: hosts that it may reach through the gateway; see `docs/agents.md`.
+        credentials: names of credentials that the gateway adds to its requests.
         interactive: there is a `[sidecar]` table.
         restart_limit: restarts of an agent that fails without confirming a message in between.
     """
@@ -85,6 +105,12 @@ class Template:
     read_only: tuple[str, ...] = ()
     memory_mb: int = 0
     processes: int = 0
+    isolation: str = ""
+    cpu_percent: int = 0
+    disk_mb: int = 0
+    wall_seconds: int = 0
+    egress: tuple[str, ...] = ()
+    credentials: tuple[str, ...] = ()
     interactive: bool = False
     restart_limit: int = 3
     auto_approve: tuple[str, ...] = ()
@@ -118,7 +144,7 @@ def _check_shape(document: dict[str, Any]) -> None:
         keys = _SHAPE[table]
         for key, value in content.items():
             if keys is None:
-                _expect(value, str, f"{table}.{key}")
+                _expect(value, list if key in _OVERRIDES else str, f"{table}.{key}")
                 continue
             if key not in keys:
                 raise InvalidTemplate(
@@ -154,7 +180,8 @@ def _did_you_mean(word: str, known: Mapping[str, object]) -> str:
 
 
 def _parameters(document: dict[str, Any], values: Mapping[str, str]) -> dict[str, str]:
-    declared: dict[str, str] = dict(document.get("overrides", {}))
+    overrides = document.get("overrides", {})
+    declared: dict[str, str] = {k: v for k, v in overrides.items() if k not in _OVERRIDES}
     for key in values:
         if key not in declared:
             known = ", ".join(sorted(declared)) or "none"
@@ -188,6 +215,7 @@ def _build(document: dict[str, Any]) -> Template:
     station = document.get("workstation", {})
     compute = document.get("compute", {})
     sidecar = document.get("sidecar", {})
+    overrides = document.get("overrides", {})
     for table, key in (("worker", "name"), ("workstation", "command")):
         if not document.get(table, {}).get(key):
             raise InvalidTemplate(f"the template has no {table}.{key}")
@@ -214,6 +242,12 @@ def _build(document: dict[str, Any]) -> Template:
         read_only=tuple(_absolute(path) for path in compute.get("read_only", ())),
         memory_mb=compute.get("memory_mb", 0),
         processes=compute.get("processes", 0),
+        isolation=_isolation(compute.get("isolation", "")),
+        cpu_percent=compute.get("cpu_percent", 0),
+        disk_mb=compute.get("disk_mb", 0),
+        wall_seconds=compute.get("wall_seconds", 0),
+        egress=tuple(overrides.get("egress", ())),
+        credentials=tuple(overrides.get("credentials", ())),
         interactive="sidecar" in document,
         restart_limit=sidecar.get("restart_limit", 3),
         auto_approve=tuple(sidecar.get("auto_approve", ())),
@@ -224,6 +258,10 @@ def _choice(value: str, known: tuple[str, ...], where: str) -> str:
     if value not in known:
         raise InvalidTemplate(f"{where} is {value!r}", remedy="one of " + ", ".join(known))
     return value
+
+
+def _isolation(level: str) -> str:
+    return _choice(level, LEVELS, "compute.isolation") if level else ""
 
 
 def _sandbox(name: str) -> str:

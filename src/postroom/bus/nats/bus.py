@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from postroom.bus.acceptance import accepts_pulled, answerer_of, headers_of, stored_in
+from postroom.bus.address import BusAddress
 from postroom.bus.background import Supervisor
 from postroom.bus.counters import Counters
 from postroom.bus.nats.connection import BusConnection
@@ -64,7 +64,7 @@ class NatsBus:
     @classmethod
     async def connect(
         cls,
-        servers: str | Sequence[str],
+        servers: str | Sequence[str] | BusAddress,
         *,
         uid: str,
         jwt: Callable[[], str] | None = None,
@@ -72,21 +72,19 @@ class NatsBus:
         name: str = "",
         projects: Sequence[str] = (),
         on_error: Callable[[Exception], None] | None = None,
-        tls: ssl.SSLContext | None = None,
         connect_timeout: float = CONNECT_TIMEOUT,
         beat: float = BEAT_INTERVAL,
     ) -> NatsBus:
         """Connect as `uid`.
 
         Args:
-            servers: addresses, `nats://host:port`.
+            servers: addresses, `nats://host:port`; with TLS as a `BusAddress`.
             uid: whom the credential names; every reply subject carries it.
             jwt: gives the credential, at each connect; without it the server must be open (tests).
             sign: gives the raw Ed25519 signature of the server's nonce.
             name: shown by the server's monitoring.
             projects: whose feeds this identity receives.
             on_error: told about errors that no call waits for.
-            tls: context for an encrypted connection.
             connect_timeout: seconds.
             beat: seconds between in-progress beats of open deliveries.
 
@@ -99,11 +97,12 @@ class NatsBus:
         if (jwt is None) != (sign is None):
             raise InvalidInput("a JWT needs its signature, and the other way round")
         link = Link(Counters(), on_error)
+        if not isinstance(servers, BusAddress):
+            servers = BusAddress((servers,) if isinstance(servers, str) else tuple(servers))
         await link.open(
-            [servers] if isinstance(servers, str) else list(servers),
+            servers,
             name=name or f"postroom {uid}",
             credentials=Credentials(jwt, sign) if jwt and sign else None,
-            tls=tls,
             timeout=connect_timeout,
         )
         bus = cls(uid, link, projects=tuple(projects), beat=beat)

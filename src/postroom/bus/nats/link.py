@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-import ssl
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from nats import errors as nats_errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 
+from postroom.bus.address import BusAddress
 from postroom.bus.counters import Counters
 from postroom.bus.nats.client import RobustClient
 from postroom.bus.nats.dialing import next_server, places, reachable, remaining
@@ -127,11 +127,10 @@ class Link:
 
     async def open(
         self,
-        servers: Sequence[str],
+        address: BusAddress,
         *,
         name: str,
         credentials: Credentials | None,
-        tls: ssl.SSLContext | None,
         timeout: float,
     ) -> None:
         """Connect.
@@ -141,12 +140,13 @@ class Link:
             Unauthorized: the server refused the credential.
         """
         deadline = asyncio.get_running_loop().time() + timeout
-        await reachable(servers, deadline)
+        await reachable(address.servers, deadline)
         connecting = asyncio.ensure_future(
             self.client.connect(
-                list(servers),
+                list(address.servers),
                 name=name,
-                tls=tls,
+                tls=address.tls,
+                tls_handshake_first=address.tls_first,
                 error_cb=self._error,
                 disconnected_cb=self._disconnected,
                 reconnected_cb=self._reconnected,
@@ -167,7 +167,7 @@ class Link:
             )
             if not connecting.done():
                 raise self._unauthorized or BusDisconnected(
-                    f"no bus at {places(servers)} let us in"
+                    f"no bus at {places(address.servers)} let us in"
                 )
             connecting.result()
         except BaseException as error:

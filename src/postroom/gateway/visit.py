@@ -1,0 +1,55 @@
+"""One connection through a door: whose it is, and how its records are made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from postroom.gateway.cause import Cause
+from postroom.gateway.port import AuditSink, DoorSpec
+from postroom.protocol.audit import AuditRecord
+from postroom.protocol.times import format_time
+
+
+@dataclass(slots=True)
+class Visit:
+    """One connection, from its preface to its end.
+
+    Attributes:
+        spec: the door that it came through.
+        connection: name that its records share.
+        protocol: as in `AuditRecord`; "" until the preface has named it.
+        audit: where its records go.
+        cause: what the worker is at, as its own records claim; shared by the connections of a door.
+        offend: counts a violation of the worker, for a reason: alert, and cut-off after too many.
+        clock: seconds since the epoch.
+    """
+
+    spec: DoorSpec
+    connection: str
+    protocol: str
+    audit: AuditSink
+    cause: Cause
+    offend: Callable[[str], None]
+    clock: Callable[[], float] = field(default=time.time)
+
+    def record(self, **said: Any) -> AuditRecord:
+        """A record of this moment with the fields `said`."""
+        return AuditRecord(
+            at=format_time(self.clock()),
+            org=self.spec.org,
+            worker=self.spec.uid,
+            connection=self.connection,
+            protocol=self.protocol,
+            **said,
+        )
+
+    def write(self, **said: Any) -> None:
+        """Write a record now.
+
+        Raises:
+            StateUnwritable: it could not be kept, so what it tells of must not happen.
+        """
+        self.audit.write(self.record(**said).encode())

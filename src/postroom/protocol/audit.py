@@ -1,0 +1,92 @@
+"""One line of the audit log: what passed a wall, or was refused, and why it was there.
+
+Written by the gateway for sandboxed workers, and from the server's side for agents without a sandbox: one format.
+Never a payload, never a secret; a subject, a URL without its query, sizes and ids.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from postroom.errors import InvalidInput
+
+OUT, IN = "out", "in"
+"""Directions, seen from the agent."""
+
+ALLOWED, DENIED = "allowed", "denied"
+"""Verdicts: forwarded, or refused for `reason`."""
+
+GATEWAY, SERVER = "gateway", "server"
+"""Who saw it: the gateway, before it let it pass; or a tap on the server, after it had passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """One audited act; fields that do not apply are empty, and left out of the JSON.
+
+    Attributes:
+        at: RFC 3339, UTC, milliseconds.
+        by: `gateway` or `server`.
+        org, worker: whose; the uid that the door, or the server, has authenticated.
+        connection: name that the lines of one connection share.
+        protocol: `nats`, `http` (the control plane's API), `egress` (HTTP to elsewhere) or `tunnel` (CONNECT).
+        direction: `out` from the agent or `in` to it.
+        verb: `PUB`, `HPUB`, `SUB`, `UNSUB`, `MSG`, `HMSG`, `CONNECT`, `-ERR`; an HTTP method; `open`, `close`.
+        subject: of the bus.
+        url: of an HTTP request, without user, query and fragment; `host:port` of a tunnel.
+        size: bytes of headers and payload; of what passed so far on `close`.
+        verdict: `allowed` or `denied`.
+        reason: why it was denied, or how the connection ended.
+        status: of an HTTP answer, else 0.
+        message: id of the message (`Nats-Msg-Id`), where there is one.
+        task: id of the task that the subject names.
+        cause_message, cause_task: what the worker was at when it asked (egress), as its own records claim.
+        cause_exact: whether it was at that alone.
+    """
+
+    at: str
+    by: str = GATEWAY
+    org: str = ""
+    worker: str = ""
+    connection: str = ""
+    protocol: str = ""
+    direction: str = ""
+    verb: str = ""
+    subject: str = ""
+    url: str = ""
+    size: int = 0
+    verdict: str = ALLOWED
+    reason: str = ""
+    status: int = 0
+    message: str = ""
+    task: str = ""
+    cause_message: str = ""
+    cause_task: str = ""
+    cause_exact: bool = False
+
+    def encode(self) -> bytes:
+        """One JSON line, its end included."""
+        record = {
+            name: getattr(self, name) for name in _NAMES if getattr(self, name) or name in _ALWAYS
+        }
+        return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes | str | Mapping[str, Any]) -> AuditRecord:
+        """The record in a line; fields of later versions are passed over.
+
+        Raises:
+            InvalidInput: it is none.
+        """
+        try:
+            record = line if isinstance(line, Mapping) else json.loads(line)
+            return cls(**{name: record[name] for name in _NAMES if name in record})
+        except (ValueError, TypeError) as error:
+            raise InvalidInput("not a record of the audit log") from error
+
+
+_NAMES = tuple(field.name for field in fields(AuditRecord))
+_ALWAYS = frozenset({"at", "by", "verdict"})
