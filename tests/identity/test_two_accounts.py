@@ -240,12 +240,18 @@ async def test_a_forged_reply_subject_of_a_stored_message_puts_nothing_into_a_st
     assert await stored(core) == {subjects.inbox(BOB, ALICE): 1, subjects.outbox(ALICE): 1}
 
 
-async def served(core: Peer, pulls: int) -> None:
-    """Wait until Alice's consumer has delivered to so many pulls: a pull is answered by nothing else."""
+async def counted(core: Peer, *, waiting: int, served: int) -> None:
+    """Wait until Alice's consumer knows of so many messages, and has delivered so many.
+
+    A pull is answered by nothing else, and nats-server tells a consumer of a message after it has acknowledged it.
+    """
     async with asyncio.timeout(PATIENCE):
         while True:
             info = await core.client.jetstream().consumer_info("INBOX", ALICE)
-            if info.delivered is not None and info.delivered.consumer_seq == pulls:
+            if (info.num_pending, info.delivered and info.delivered.consumer_seq) == (
+                waiting,
+                served,
+            ):
                 return
             await asyncio.sleep(0.01)
 
@@ -259,9 +265,10 @@ async def test_a_forged_reply_subject_of_a_pull_puts_nothing_into_a_strangers_in
     pull = f"$JS.API.CONSUMER.MSG.NEXT.INBOX.{ALICE}"
     await alice.publish(pull, b'{"batch":1,"no_wait":true}', reply=forged)
     await core.client.jetstream().publish(subjects.inbox(ALICE, BOB), b"waiting")
+    await counted(core, waiting=1, served=0)
     await alice.publish(pull, b'{"batch":1,"no_wait":true}', reply=forged)
 
-    await served(core, 1)  # the second pull was, to nobody
+    await counted(core, waiting=0, served=1)  # the second pull was, to nobody
     assert await stored(core) == {subjects.outbox(BOB): 1, subjects.inbox(ALICE, BOB): 1}
 
 
