@@ -5,24 +5,45 @@ Each organisation is a `House` in it, with accounts, log, projection and workers
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from postroom.bus.host import BusHost
 from postroom.control.front import Front
 from postroom.control.listen import WorkerDialer
 from postroom.gateway.audit import AuditLog
+from postroom.gateway.door import DoorGateway, Passage
+from postroom.gateway.nats.passage import NatsPassage
 from postroom.gateway.port import GatewayProvider
-from postroom.gateway.relay import RelayGateway
+from postroom.gateway.pump import Pump
+from postroom.gateway.streams import Streamed
+from postroom.identity.trust import Trust
 from postroom.sandbox.canary import Roost
 from postroom.sandbox.policy import folder_for_sockets
 from postroom.sandbox.selftest import Canaries
 from postroom.settings import Settings
+
+Raiser = Callable[[str, str], Awaitable[None]]
+"""Raises an alert: kind, text."""
+
+
+class Alerts:
+    """Who raises the alerts of an organisation."""
+
+    def __init__(self) -> None:
+        self._raisers: dict[str, Raiser] = {}
+
+    def add(self, org: str, raiser: Raiser) -> None:
+        """From now on `raiser` (kind, text) raises those of `org`."""
+        self._raisers[org] = raiser
+
+    async def tell(self, org: str, kind: str, text: str) -> None:
+        """Raise an alert; it is in the log of the control plane in any case."""
+        if org in self._raisers:
+            await self._raisers[org](kind, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +55,7 @@ class Building:
         host: the bus's server.
         front: where HTTP requests arrive.
         gateway: Wall 1.
+        alerts: where the gateway's alerts go; each organisation adds itself.
         canaries: what each sandbox is tried against.
         shut_down: ends the post room.
     """
@@ -42,6 +64,7 @@ class Building:
     host: BusHost
     front: Front
     gateway: GatewayProvider
+    alerts: Alerts
     canaries: Canaries
     shut_down: Callable[[], None]
 
@@ -50,6 +73,7 @@ async def open_building(
     settings: Settings,
     host: BusHost,
     front: Front,
+    trust: Trust,
     shut_down: Callable[[], None],
     stack: AsyncExitStack,
 ) -> Building:
@@ -58,15 +82,21 @@ async def open_building(
     Raises:
         StateUnwritable: the audit log cannot be written.
     """
-    gateway = _open_gateway(settings, host, front, stack)
+    alerts = Alerts()
+    gateway = _open_gateway(settings, host, front, trust, alerts, stack)
     stack.push_async_callback(gateway.close)
     roost = await stack.enter_async_context(Roost(outward=False))
-    return Building(settings, host, front, gateway, roost.canaries(""), shut_down)
+    return Building(settings, host, front, gateway, alerts, roost.canaries(""), shut_down)
 
 
 def _open_gateway(
-    settings: Settings, host: BusHost, front: Front, stack: AsyncExitStack
-) -> RelayGateway:
+    settings: Settings,
+    host: BusHost,
+    front: Front,
+    trust: Trust,
+    alerts: Alerts,
+    stack: AsyncExitStack,
+) -> DoorGateway:
     folder = stack.enter_context(
         tempfile.TemporaryDirectory(
             prefix="postroom-", dir=folder_for_sockets(), ignore_cleanup_errors=True
@@ -74,10 +104,15 @@ def _open_gateway(
     )
     audit = AuditLog(settings.audit_file)
     stack.callback(audit.close)
-
-    async def dial_nats(_uid: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        where = urlsplit(host.address.servers[0])
-        return await asyncio.open_connection(where.hostname, where.port)
-
-    upstreams = {"nats": dial_nats, "http": WorkerDialer(front).dial}
-    return RelayGateway(Path(folder), upstreams, audit)
+    passages: dict[str, Passage] = {
+        "nats": NatsPassage(lambda: host.address, trust.proxy_key.sign),
+        "http": Streamed(Pump(WorkerDialer(front).dial)),
+    }
+    return DoorGateway(
+        Path(folder),
+        passages,
+        audit,
+        alert=alerts.tell,
+        violations=settings.violations,
+        lossy=settings.audit_lossy,
+    )
