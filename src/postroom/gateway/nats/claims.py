@@ -146,7 +146,9 @@ class Claims:
         self.offences.append(FLOOD)
 
     def _deny(self, verb: bytes, shown: bytes, size: int, why: str, subject: bytes = b"") -> bool:
-        self.journal.denied(verb, subject or shown, size, why)
+        self.journal.denied(
+            verb, subject or shown, size, why.removesuffix(" to").removesuffix(" of")
+        )
         shown = _UNSHOWN.sub(b"?", shown[:MAX_SHOWN])
         self.answers.append(b"-ERR '%b \"%b\"'\r\n" % (why.encode(), shown))
         self.offences.append(f"{why} {shown.decode('ascii')}")
