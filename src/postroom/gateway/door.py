@@ -40,13 +40,21 @@ class _Door:
     """One worker's socket and its open connections."""
 
     def __init__(
-        self, spec: DoorSpec, path: Path, alert: Callable[[str, str], None], most: int
+        self,
+        spec: DoorSpec,
+        path: Path,
+        audit: AuditSink,
+        alert: Callable[[str, str], None],
+        most: int,
+        *,
+        lossy: bool,
     ) -> None:
         self.spec = spec
         self.path = path
         self.server: asyncio.Server | None = None
         self.tasks: set[asyncio.Task[None]] = set()
         self.closed = False
+        self.audit = Keeping(audit, alert, lossy=lossy)
         self.cause = Cause()
         self.allowance = Allowance(spec.rates)
         self.conduct = Conduct(spec.uid, most, alert, self.cut)
@@ -55,6 +63,18 @@ class _Door:
         """End every connection."""
         for task in self.tasks:
             task.cancel()
+
+    def visit(self) -> Visit:
+        """A connection that has said nothing yet."""
+        return Visit(
+            spec=self.spec,
+            connection=secrets.token_hex(8),
+            protocol="",
+            audit=self.audit,
+            cause=self.cause,
+            offend=self.conduct.offend,
+            allowance=self.allowance,
+        )
 
 
 class _Threshold(asyncio.Protocol):
@@ -82,7 +102,7 @@ class _Threshold(asyncio.Protocol):
             self.line.set_result((self._data[:end], self._data[end:]))
             self._data = b""
         else:
-            self.line.set_exception(ProtocolViolation("no preface line"))
+            self._refuse()
 
     def eof_received(self) -> bool:
         """Of asyncio."""
@@ -92,7 +112,11 @@ class _Threshold(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's signature)
         """Of asyncio."""
         if not self.line.done():
-            self.line.set_exception(ProtocolViolation("no preface line"))
+            self._refuse()
+
+    def _refuse(self) -> None:
+        self.line.set_exception(ProtocolViolation("no preface line"))
+        self.line.exception()  # nobody waits for it any more if the door was closed
 
 
 class DoorGateway:
@@ -138,15 +162,17 @@ class DoorGateway:
         await self.close_door(uid)
         path = self._folder / f"{uid}.sock"
         door = _Door(
-            spec, path, lambda kind, text: self._tell(spec.org, kind, text), self._violations
-        )
-        keeping = Keeping(
-            self._audit, lambda kind, text: self._tell(spec.org, kind, text), lossy=self._lossy
+            spec,
+            path,
+            self._audit,
+            lambda kind, text: self._tell(spec.org, kind, text),
+            self._violations,
+            lossy=self._lossy,
         )
 
         def enter(transport: asyncio.Transport, threshold: _Threshold) -> None:
             task = asyncio.get_running_loop().create_task(
-                self._enter(door, keeping, transport, threshold), name=f"visit of {uid}"
+                self._enter(door, transport, threshold), name=f"visit of {uid}"
             )
             door.tasks.add(task)
             task.add_done_callback(door.tasks.discard)
@@ -210,17 +236,9 @@ class DoorGateway:
             log.error("an alert could not be raised: %s: %s", text, error)
 
     async def _enter(
-        self, door: _Door, audit: AuditSink, transport: asyncio.Transport, threshold: _Threshold
+        self, door: _Door, transport: asyncio.Transport, threshold: _Threshold
     ) -> None:
-        visit = Visit(
-            spec=door.spec,
-            connection=secrets.token_hex(8),
-            protocol="",
-            audit=audit,
-            cause=door.cause,
-            offend=door.conduct.offend,
-            allowance=door.allowance,
-        )
+        visit = door.visit()
         opened, reason = False, "interrupted"
         try:
             passage, rest = await self._admit(door, visit, threshold)
