@@ -24,6 +24,7 @@ FLOOD = "flood"
 OVER_HOUR = "more stored bytes than one worker may add in an hour"
 
 _UNSHOWN = re.compile(rb"[^!-~]|['\"]")
+_PRINTABLE = re.compile(rb"[!-~]+").fullmatch
 _ACK = b"$JS.ACK.INBOX."
 
 
@@ -115,6 +116,8 @@ class Claims:
     def subscribe(self, subject: bytes, queue: bytes, sid: bytes) -> bool:
         """As `Judge.subscribe`."""
         self.frames += 1
+        if queue and not _PRINTABLE(queue):
+            raise ProtocolViolation(UNKNOWN)
         if not self._rights.subscribe(subject, queue):
             return self._deny(b"SUB", subject, 0, "Permissions Violation for Subscription to")
         if sid not in self._interests:
@@ -146,6 +149,8 @@ class Claims:
         self.offences.append(FLOOD)
 
     def _deny(self, verb: bytes, shown: bytes, size: int, why: str, subject: bytes = b"") -> bool:
+        if not _PRINTABLE(shown):  # a tab, CR or LF in there ends a field for the server
+            raise ProtocolViolation(UNKNOWN)
         self.journal.denied(
             verb, subject or shown, size, why.removesuffix(" to").removesuffix(" of")
         )

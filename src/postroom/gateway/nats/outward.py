@@ -100,7 +100,7 @@ class ClientStream(Stream):
         else:
             return self._other(verb, fields), start
         size = number(digits)
-        if header > size:
+        if header > size or not subject:
             raise ProtocolViolation(UNKNOWN)
         if size > self.max_payload:
             raise ProtocolViolation(TOO_LARGE)
@@ -121,7 +121,7 @@ class ClientStream(Stream):
         count = len(fields)
         if verb == b"SUB" and count in {3, 4}:
             sid = fields[-1]
-            if sid.isdigit() and len(sid) <= MAX_SID:
+            if sid.isdigit() and len(sid) <= MAX_SID and fields[1]:
                 return self._judge.subscribe(fields[1], fields[2] if count == 4 else b"", sid)
         elif verb == b"UNSUB" and count in {2, 3}:
             sid = fields[1]
