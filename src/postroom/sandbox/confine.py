@@ -1,9 +1,9 @@
 """Puts itself behind Landlock and a system call filter, then becomes the program: `confine.py RULES -- argv`.
 
-RULES is JSON: `read`, `write` and `device` are paths, `ports` TCP ports that may be bound and connected
-to, `filter` the system call filter in hexadecimal. What no rule names is refused (landlock(7)). The rules
-hold for the program and all that it starts, for good. It is run by its file name and imports the
-standard library only.
+RULES is JSON: `read`, `write`, `device` and `names` are paths (of the last, names are listed and nothing is
+read), `ports` TCP ports that may be bound and connected to, `filter` the system call filter in hexadecimal.
+What no rule names is refused (landlock(7)). The rules hold for the program and all that it starts, for good.
+It is run by its file name and imports the standard library only.
 
 A rule that cannot be set ends the script: the program is then never run.
 """
@@ -31,6 +31,7 @@ OF_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE
 READ = EXECUTE | READ_FILE | READ_DIR
 WRITE = ALL_FILES & ~IOCTL_DEVICE
 DEVICE = READ_FILE | WRITE_FILE | IOCTL_DEVICE
+RIGHTS = {"read": READ, "write": WRITE, "device": DEVICE, "names": READ_DIR}
 BIND_TCP, CONNECT_TCP = 1, 2
 SCOPE_ABSTRACT_SOCKET, SCOPE_SIGNAL = 1, 2
 
@@ -77,7 +78,7 @@ def _ruleset(rules: dict[str, list[str]], ports: list[int]) -> int:
     ruleset = _checked(
         _libc.syscall(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0), "landlock"
     )
-    for kind, rights in (("read", READ), ("write", WRITE), ("device", DEVICE)):
+    for kind, rights in RIGHTS.items():
         for path in rules[kind]:
             _allow(ruleset, path, rights)
     for port in ports:

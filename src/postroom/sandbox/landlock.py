@@ -3,7 +3,9 @@
 The program sees the host's paths and processes, but may read only system folders and what it is given, and
 write only its workspace, its state and a private folder. It may connect to nothing by TCP but the ports that
 the spec names, for the sidecar's own doors on loopback; what else answers on such a port, on any host, can be
-reached, too. Unix sockets that have a path are open where file permissions are: Landlock cannot close them.
+reached, too. It may listen on a port that the kernel picks (listen(2) without bind(2)), and whoever can reach this
+machine can connect to that. Unix sockets that have a path are open where file permissions are: Landlock cannot
+close them.
 
 The real root loses its capabilities, but it stays the owner of root's files: only Landlock stands before them.
 """
@@ -45,7 +47,9 @@ READABLE = ("/usr", *SYSTEM_FOLDERS, *ETC, "/proc")
 READABLE_ETC = ("/etc/passwd", "/etc/group", "/etc/hosts", "/etc/nsswitch.conf")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
-PORT_HOLE = "whatever answers on one of its own TCP ports, on any host"
+PORT_HOLE = (
+    "TCP to whatever answers on one of its own ports, on any host, and from whoever connects to it"
+)
 
 
 class LandlockProvider:
@@ -105,7 +109,7 @@ class LandlockProvider:
 
 
 def rules_for(spec: SandboxSpec, python: tuple[Path, ...]) -> dict[str, list[str]]:
-    """What the program may read, write and use as a device; only what there is."""
+    """What the program may read, write, use as a device, and list without reading; only what there is."""
     runtime = runtime_folder(spec)
     shared = [mount.source.resolve() for mount in spec.read_only]
     write = [spec.workspace, *([spec.state] if spec.state else [])]
@@ -114,6 +118,8 @@ def rules_for(spec: SandboxSpec, python: tuple[Path, ...]) -> dict[str, list[str
         "read": _present([*READABLE, *READABLE_ETC, *python, *shared]),
         "write": [str(folder.resolve()) for folder in write],
         "device": _present(DEVICES),
+        # Of a source checkout only the package is read, but Python looks for its name in the folder around it.
+        "names": [str(python_home.PACKAGE.parent)],
     }
 
 
