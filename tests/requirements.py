@@ -347,7 +347,7 @@ _LISTED: dict[str, dict[str, str]] = {
     },
     "docs/architecture.md#the-two-walls": {
         "sandbox-canary-unreachable":
-            "From inside, no canary (TCP, UDP, abstract, socket, file, process, vsock, io_uring) can be reached.",
+            "From inside, no canary (TCP, UDP, sockets, files, processes, secrets, vsock, io_uring) can be reached.",
         "sandbox-gateway-reachable": "The gateway socket can be reached from inside.",
         "inward-socket-itself":
             "The control plane follows no link in a worker's folder, and bounds and checks what it hears there.",

@@ -58,6 +58,8 @@ def test_a_template_alone_cannot_weaken_the_wall(template: tuple[str, str]):
         (("", "enforced"), ("", "partial"), Demand("auto", PARTIAL)),
         (("none", ""), ("bubblewrap", ""), Demand("bubblewrap", ENFORCED)),
         (("none", ""), ("auto", ""), Demand("auto", ENFORCED)),
+        (("", "partial"), ("bubblewrap", ""), Demand("bubblewrap", ENFORCED)),
+        (("", "enforced"), ("landlock", ""), Demand("landlock", PARTIAL)),
         (("", ""), ("landlock", "enforced"), Demand("landlock", ENFORCED)),
     ],
 )

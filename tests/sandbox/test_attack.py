@@ -1,4 +1,7 @@
-"""The same attacks from inside every wall. What a wall states as its hole is attacked in its own tests."""
+"""The same attacks from inside every wall, and without one, where they must get through: else they would prove nothing.
+
+What a wall states as its hole is attacked in its own tests.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from postroom.sandbox import plain
 from postroom.sandbox.port import SandboxProvider
-from tests.sandbox.providers import LANDLOCK, NETNS, WALLS
+from tests.sandbox.providers import ALL, LANDLOCK, NETNS, WALLS
 from tests.sandbox.rig import Rig
 
 # Numbers of calls that the C library has no name for.
@@ -25,6 +29,7 @@ READ_MEMORY, SET_LIMIT, KEYCTL = (
 
 pytestmark = pytest.mark.anyio
 walls = pytest.mark.parametrize("provider", WALLS)
+attacked = pytest.mark.parametrize("provider", ALL)
 
 # Says which of the attacks, a list of (name, function), got through.
 ATTACK = """
@@ -47,7 +52,7 @@ def through(attacks):
 
 
 @pytest.mark.requirement("sandbox-attacks-refused")
-@walls
+@attacked
 async def test_no_way_to_the_hosts_network_is_open(rig: Rig, provider: SandboxProvider):
     with socket.create_server(("127.0.0.1", 0)) as host:
         address = host.getsockname()
@@ -74,18 +79,28 @@ through([
     ("crypto", make(38, socket.SOCK_SEQPACKET)), ("smc", make(43, socket.SOCK_STREAM)),
 ])
 """
-        assert await rig.ask(provider, code) == []
+        _judge(provider, await rig.ask(provider, code), {"tcp", "mapped", "sendmsg"})
         host.setblocking(False)
+        if provider.name == plain.NAME:
+            return
         with pytest.raises(BlockingIOError):
             host.accept()
 
 
+def _judge(provider: SandboxProvider, through: list[str], open_without: set[str]) -> None:
+    if provider.name == plain.NAME:
+        assert open_without <= set(through)
+    else:
+        assert through == []
+
+
 @pytest.mark.requirement("sandbox-attacks-refused")
-@walls
+@attacked
 async def test_the_processes_of_the_host_cannot_be_signalled_read_or_limited(
     rig: Rig, provider: SandboxProvider
 ):
-    address = ctypes.addressof(ctypes.create_string_buffer(b"secret"))
+    memory = ctypes.create_string_buffer(b"secret")
+    address = ctypes.addressof(memory)
     code = f"""{ATTACK}
 host, parent = {os.getpid()}, os.getppid()
 def opens(path):
@@ -113,11 +128,13 @@ if parent > 1:
     attacks += [("parent", opens(f"/proc/{{parent}}/environ")), ("kill", lambda: os.kill(parent, 0))]
 through(attacks)
 """
-    assert await rig.ask(provider, code) == []
+    found = await rig.ask(provider, code)
+
+    _judge(provider, found, {"signal", "environ", "fds", "read", "limit", "parent", "kill"})
 
 
 @pytest.mark.requirement("sandbox-attacks-refused")
-@walls
+@attacked
 async def test_what_lies_beside_the_workspace_can_be_neither_read_nor_changed(
     rig: Rig, provider: SandboxProvider
 ):
@@ -128,18 +145,24 @@ async def test_what_lies_beside_the_workspace_can_be_neither_read_nor_changed(
 private, folder = {str(private)!r}, {str(rig.folder)!r}
 def writes(path):
     return lambda: open(path, "a").close()
+elsewhere = [
+    ("usr", writes("/usr/planted")), ("python", writes({sys.prefix!r} + "/planted")),
+    ("shadow", lambda: open("/etc/shadow").close()), ("core", writes("/proc/sys/kernel/core_pattern")),
+    ("terminal", lambda: open("/dev/tty").close()),
+] if {provider.name != plain.NAME} else []  # the machine of the tests is not to be changed
 through([
     ("read", lambda: open(private).close()), ("link", lambda: open("link").close()), ("append", writes(private)),
     ("truncate", lambda: os.truncate(private, 0)), ("make", writes(folder + "/new")),
     ("list", lambda: os.listdir(folder)), ("remove", lambda: os.unlink(private)),
     ("rename", lambda: os.rename(private, "mine")), ("hardlink", lambda: os.link(private, "mine")),
-    ("log", writes({str(rig.log)!r})), ("usr", writes("/usr/planted")),
-    ("python", writes({sys.prefix!r} + "/planted")), ("shadow", lambda: open("/etc/shadow").close()),
-    ("core", writes("/proc/sys/kernel/core_pattern")), ("disk", lambda: os.listdir("/dev/pts") and open("/dev/tty")),
+    ("log", writes({str(rig.log)!r})), *elsewhere,
 ])
 """
-    assert await rig.ask(provider, code) == []
-    assert private.read_text() == "hush"
+    found = await rig.ask(provider, code)
+
+    _judge(provider, found, {"read", "link", "append", "make", "list", "log"})
+    if provider.name != plain.NAME:
+        assert private.read_text() == "hush"
 
 
 @pytest.mark.requirement("sandbox-attacks-refused")

@@ -61,12 +61,11 @@ def demand(
         at_least = _lowered(_lowered(level_of(default), default_sandbox), sandbox or AUTO)
     if not sandbox and stated is not None and stated.weaker_than(at_least):
         raise _forbidden(f"the sandbox {chosen!r}, which is {_called(stated)}", stated)
-    if template.isolation and not isolation:
+    if template.isolation and not isolation and sandbox in {"", AUTO}:
         wanted = level_of(template.isolation)
         if wanted.weaker_than(at_least):
             raise _forbidden(f"the isolation {wanted}", wanted)
-        if not sandbox:
-            at_least = wanted
+        at_least = wanted
     return Demand(chosen, at_least)
 
 
