@@ -348,9 +348,22 @@ _LISTED: dict[str, dict[str, str]] = {
         "gateway-nats-stored-bounded": "What a worker may store in an hour is bounded, and it is told.",
         "gateway-nats-audit-first": "Each frame is recorded before it passes; what cannot be recorded does not pass.",
     },
+    "docs/security.md#levels-of-a-wall": {
+        "sandbox-attacks-refused":
+            "The same attacks on network, processes, files and shared memory fail behind each wall.",
+        "sandbox-partial-stated":
+            "A partial wall holds but for the holes that it states; any other one makes it no wall.",
+        "isolation-asked-for": "A template cannot ask for a weaker wall than a person has allowed.",
+        "isolation-auto": "The strongest wall that holds is taken; one weaker than demanded on request only.",
+        "isolation-shown": "The proven level of a worker's wall is shown, and one that is not enforced in red.",
+        "wall-sidecar-closed":
+            "Behind each wall an agent can read neither its sidecar's memory or environment nor the post room's keys.",
+        "wall-worker-works": "Behind each wall a worker answers, and its local API serves the agent.",
+        "wall-dies-with-post-room": "A post room killed with SIGKILL leaves no process of a worker, behind each wall.",
+    },
     "docs/architecture.md#the-two-walls": {
         "sandbox-canary-unreachable":
-            "From inside, no canary (TCP, UDP, abstract, socket, file, process, vsock, io_uring) can be reached.",
+            "From inside, no canary (TCP, UDP, sockets, files, processes, secrets, vsock, io_uring) can be reached.",
         "sandbox-gateway-reachable": "The gateway socket can be reached from inside.",
         "inward-socket-itself":
             "The control plane follows no link in a worker's folder, and bounds and checks what it hears there.",

@@ -53,7 +53,7 @@ class Settings:
         host: loopback address to listen on (Postroom refuses others without TLS).
         nats_port, http_port: preferred ports; 0, or a taken default, means any free one.
         memory: keep streams and database in memory: everything is gone at the end.
-        sandbox: name of the sandbox provider for templates that name none.
+        sandbox: name of the sandbox provider for templates that name none, `auto` for the strongest there is.
         jwt_lifetime: seconds a worker's bus credential is valid.
         bwrap: the bubblewrap program to use and no other; None looks in the usual places.
         stop_grace: seconds a worker has to end before it is killed.
@@ -64,7 +64,7 @@ class Settings:
     nats_port: int = DEFAULT_NATS_PORT
     http_port: int = DEFAULT_HTTP_PORT
     memory: bool = False
-    sandbox: str = "bubblewrap"
+    sandbox: str = "auto"
     jwt_lifetime: float = 7 * 86400.0
     bwrap: Path | None = field(default_factory=lambda: _path_from("POSTROOM_BWRAP"))
     stop_grace: float = 5.0

@@ -103,15 +103,19 @@ class Client(TaskCalls, BlobCalls):
         project: str = "",
         overrides: Mapping[str, str] | None = None,
         sandbox: str = "",
+        isolation: str = "",
     ) -> Worker:
-        """Start a worker from a template's text and the files that it names."""
+        """Start a worker from a template's text and the files that it names.
+
+        `isolation` is the least level of a wall that is accepted: `enforced`, `partial` or `none`.
+        """
         encoded = {key: base64.b64encode(data).decode() for key, data in (files or {}).items()}
         body: dict[str, Any] = {
             "template": template,
             "files": encoded,
             "set": dict(overrides or {}),
         }
-        body |= given(name=name, project=project, sandbox=sandbox)
+        body |= given(name=name, project=project, sandbox=sandbox, isolation=isolation)
         return self.transport.call("POST", "/v1/workers", json=body, patience=60.0)
 
     def stop(self, ref: str) -> Worker:

@@ -28,6 +28,7 @@ class SpawnBody(Body):
     name: Name = ""
     project: Name = ""
     sandbox: Name = ""
+    isolation: Name = ""
     set: dict[str, str] = {}
 
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,7 @@ class Passport:
     """Who a worker is, and what proves it; made anew at each start but for the message secret.
 
     Attributes:
+        level: what the wall is, as proven.
         run: id of this start.
     """
 
@@ -165,7 +166,11 @@ def compose(
     paths = provider.paths(draft)
     secret = f"{paths.secrets}/{SECRET_FILE}"
     config = sidecar_config(
-        template, passport, paths, replace(canaries, gateway=paths.gateway_socket)
+        template,
+        passport,
+        paths,
+        replace(canaries, gateway=paths.gateway_socket),
+        holes=provider.holes,
     )
     return replace(
         draft,
@@ -174,6 +179,7 @@ def compose(
         env=_environment(paths) | {"POSTROOM_SIDECAR_CONFIG": secret},
         workdir=paths.workspace,
         secrets={secret: json.dumps(config).encode()},
+        ports=paths.ports,
     )
 
 
@@ -193,6 +199,7 @@ def _environment(paths: SandboxPaths) -> dict[str, str]:
     return {
         "PATH": os.pathsep.join(programs),
         "HOME": paths.home,
+        "TMPDIR": paths.tmp,
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
@@ -200,7 +207,12 @@ def _environment(paths: SandboxPaths) -> dict[str, str]:
 
 
 def sidecar_config(
-    template: Template, passport: Passport, paths: SandboxPaths, canaries: Canaries
+    template: Template,
+    passport: Passport,
+    paths: SandboxPaths,
+    canaries: Canaries,
+    *,
+    holes: Collection[str] = (),
 ) -> dict[str, Any]:
     """What the sidecar reads at its start (docs/architecture.md, Sidecar)."""
     inside = paths.mounts[AGENT_FOLDER]
@@ -222,6 +234,8 @@ def sidecar_config(
         "owner": passport.owner,
         "canaries": json.loads(canaries.to_json()),
         "sandbox_level": passport.level,
+        "sandbox_holes": sorted(holes),
+        "ports": list(paths.ports),
         "run": passport.run,
         "interactive": template.interactive,
         "card": passport.card,

@@ -14,7 +14,6 @@ from postroom.control.workers import Workers
 from postroom.errors import NotFound
 from postroom.protocol.presence import Presence, WorkerState
 from postroom.protocol.text import one_line
-from postroom.sandbox.port import Level
 from postroom.store.agents import Agent
 from postroom.store.tasks import TaskHead
 from postroom.store.workers import STOPPED, WorkerRecord
@@ -77,7 +76,7 @@ class Roster:
         said = self._presence.of(agent.uid)
         state, detail = state_of(record.desired, run, said, time.time())
         running = run is not None and run.running
-        level = run.handle.level if run is not None and running else _promised(record.sandbox)
+        level = run.handle.level.value if run is not None and running else record.level
         return {
             "uid": agent.uid,
             "nick": agent.nick,
@@ -85,7 +84,7 @@ class Roster:
             "desired": record.desired,
             "state": state.value,
             "detail": detail,
-            "sandbox": {"provider": record.sandbox, "level": level.value},
+            "sandbox": {"provider": record.sandbox, "level": level},
             "last_seen": said.at if said else None,
             "unread": await self._unread(agent.uid),
             "task": _at_work(load.current.get(agent.uid)),
@@ -106,10 +105,6 @@ def _at_work(task: TaskHead | None) -> dict[str, Any] | None:
         return None
     text = one_line(task.text, MAX_TEXT)
     return {"id": task.id, "state": task.state, "text": text, "attempt": task.attempt}
-
-
-def _promised(sandbox: str) -> Level:
-    return Level.NONE if sandbox == "none" else Level.ENFORCED
 
 
 def state_of(

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from postroom.a2a.cards import Card
 from postroom.bus.port import BusAdmin
+from postroom.control.isolation import Demand, demand, level_of
 from postroom.control.launch import Passport, WorkerFolders, card_of, compose, decode_files
 from postroom.control.run import Run, how
-from postroom.errors import AlreadyRunning, EnvironmentFault, Forbidden, NotFound, PostroomError
+from postroom.errors import AlreadyRunning, EnvironmentFault, NotFound, PostroomError
 from postroom.gateway.port import DoorSpec, GatewayProvider
 from postroom.identity.tokens import digest, new_token
 from postroom.identity.trust import Trust
@@ -23,9 +24,8 @@ from postroom.observe import get_logger
 from postroom.protocol.ids import check_name
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
 from postroom.protocol.template import Template, parse_template
-from postroom.sandbox import plain
-from postroom.sandbox.port import ExitStatus, Level, SandboxProvider
-from postroom.sandbox.select import select
+from postroom.sandbox.port import ExitStatus, Level
+from postroom.sandbox.select import Chosen, select, stated_level
 from postroom.sandbox.selftest import Canaries
 from postroom.settings import DEFAULT_PROJECT, Settings
 from postroom.store import workers as worker_rows
@@ -41,7 +41,11 @@ Alert = Callable[[str, str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class SpawnRequest:
-    """What a person asks for; texts as in the template, `sandbox` and `nick` "" for the template's own."""
+    """What a person asks for; `sandbox` and `nick` "" for the template's own.
+
+    Attributes:
+        isolation: the least level of a wall that they accept, "" for what the post room demands.
+    """
 
     template: str
     files: Mapping[str, str]
@@ -49,6 +53,7 @@ class SpawnRequest:
     nick: str = ""
     project: str = ""
     sandbox: str = ""
+    isolation: str = ""
 
 
 class Workers:
@@ -96,7 +101,6 @@ class Workers:
         self._changed = changed
         self._runs: dict[str, Run] = {}
         self._locks: dict[str, asyncio.Lock] = {}
-        self._providers: dict[str, SandboxProvider] = {}
 
     def run_of(self, uid: str) -> Run | None:
         """The last start of worker `uid` in this process, None if there was none."""
@@ -157,19 +161,19 @@ class Workers:
         Raises:
             InvalidTemplate, InvalidName: the template, a value or a name is not valid.
             NameTaken: another agent has the nick.
-            Forbidden: the template, and nobody else, wants no wall.
-            SandboxUnavailable: the sandbox cannot be had here; nothing was made.
+            Forbidden: the template, and nobody else, wants a weaker wall than is demanded.
+            SandboxUnavailable: no such wall can be had here; nothing was made.
         """
         template = parse_template(request.template, request.values)
         files = decode_files(template, request.files)
-        sandbox = request.sandbox or template.sandbox or self._settings.sandbox
-        chosen = plain.NAME in (request.sandbox, self._settings.sandbox)
-        if sandbox == plain.NAME and not chosen:
-            raise Forbidden(
-                "the template asks for no wall, which only a person may do without",
-                remedy="read the template; if it may do all that you may: --sandbox none",
-            )
-        provider = await self._provider(sandbox)
+        demanded = demand(
+            template,
+            sandbox=request.sandbox,
+            isolation=request.isolation,
+            default_sandbox=self._settings.sandbox,
+            default=self._settings.isolation,
+        )
+        chosen = await self._choose(demanded)
         project = check_name(request.project or template.project or DEFAULT_PROJECT, "project")
 
         def record_of(agent: Agent) -> WorkerRecord:
@@ -177,8 +181,8 @@ class Workers:
                 uid=agent.uid,
                 project=project,
                 template=request.template,
-                sandbox=sandbox,
-                level="",
+                sandbox=chosen.provider.name,
+                level=chosen.capability.level.value,
                 desired=RUNNING,
                 token_sha256=digest(new_token()),
                 created_at=agent.created_at,
@@ -195,7 +199,7 @@ class Workers:
         )
         try:
             async with self._lock(agent.uid):
-                await self._start(agent, record_of(agent), template, provider, files)
+                await self._start(agent, record_of(agent), template, chosen, files)
         except BaseException:
             await self._undo_spawn(agent)
             raise
@@ -266,22 +270,27 @@ class Workers:
     def _folders(self, uid: str) -> WorkerFolders:
         return WorkerFolders(self._settings.workers / uid)
 
-    async def _provider(self, name: str) -> SandboxProvider:
-        if name not in self._providers:
-            self._providers[name] = await select(name, binary=self._settings.bwrap)
-        return self._providers[name]
+    async def _choose(self, demanded: Demand) -> Chosen:
+        return await select(
+            demanded.sandbox, binary=self._settings.bwrap, at_least=demanded.at_least
+        )
 
     async def _start_again(self, agent: Agent, record: WorkerRecord) -> None:
         template = parse_template(record.template, record.overrides)
-        provider = await self._provider(record.sandbox)
-        await self._start(agent, record, template, provider, decode_files(template, record.files))
+        # Never weaker than when a person spawned it.
+        least = level_of(record.level) if record.level else stated_level(record.sandbox)
+        chosen = await self._choose(Demand(record.sandbox, least or Level.ENFORCED))
+        if record.level != chosen.capability.level:
+            level = chosen.capability.level.value
+            await self._database.write(lambda c: worker_rows.set_level(c, agent.uid, level))
+        await self._start(agent, record, template, chosen, decode_files(template, record.files))
 
     async def _start(
         self,
         agent: Agent,
         record: WorkerRecord,
         template: Template,
-        provider: SandboxProvider,
+        chosen: Chosen,
         files: Mapping[str, bytes],
     ) -> None:
         present = self._runs.get(agent.uid)
@@ -289,8 +298,7 @@ class Workers:
             raise AlreadyRunning(f"@{agent.nick} runs already")
         folders = self._folders(agent.uid)
         await asyncio.to_thread(folders.make, files)
-        # `select` gives no provider but a proven one, and `none` by its name only.
-        level = Level.NONE if provider.name == plain.NAME else Level.ENFORCED
+        provider, level = chosen.provider, chosen.capability.level
         card = card_of(agent, record, template)
         passport = await self._passport(agent, record, level, card)
         for stream in AGENT_CONSUMER_STREAMS:

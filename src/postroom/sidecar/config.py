@@ -95,6 +95,8 @@ class SidecarConfig:
         owner: uid of the person it works for.
         canaries: what the self-test of the wall tries, {} for no self-test.
         sandbox_level: what the sandbox provider claims.
+        sandbox_holes: kinds of canaries that it is known to let through.
+        ports: loopback ports to listen on, () for any free ones.
         stop_grace: seconds that the agent has to end by itself.
         card: the worker's Agent Card, {} for none.
         run: this start of the worker.
@@ -121,6 +123,8 @@ class SidecarConfig:
     owner: str = ""
     canaries: Mapping[str, Any] = field(default_factory=dict)
     sandbox_level: str = ""
+    sandbox_holes: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
     log_level: str = "info"
     stop_grace: float = 1.5
     card: Mapping[str, Any] = field(default_factory=dict)
@@ -150,6 +154,8 @@ class SidecarConfig:
                 projects=tuple(check_name(str(name), "project") for name in projects),
                 jwt_expires_at=float(record.get("jwt_expires_at") or 0.0),
                 canaries=record.get("canaries") or {},
+                sandbox_holes=tuple(map(str, record.get("sandbox_holes") or ())),
+                ports=tuple(map(int, record.get("ports") or ())),
                 card=dict(record.get("card") or {}),
                 stop_grace=float(record.get("stop_grace", 1.5)),
                 log_level=_level(record.get("log_level") or "info"),

@@ -63,6 +63,7 @@ class Worker:
         self._wall = wall
         self._jwt = config.jwt
         self._stop = asyncio.Event()
+        self._ports = iter(config.ports)
 
     async def run(self) -> int:
         """Run until SIGTERM; returns the exit code.
@@ -79,7 +80,7 @@ class Worker:
             control = ControlClient(address) if address and self._config.interactive else None
             bus = await self._connect(nats_url)
             stack.push_async_callback(bus.close)
-            server = HttpServer()
+            server = HttpServer(self._port())
             caller = partial(rpc_caller, bus.connection, bus.uid)
             blobs = BlobRelay(address) if address else None
             sidecar = compose(self._config, bus, caller, server.port, blobs)
@@ -101,13 +102,17 @@ class Worker:
         if not config.gateway_socket:
             url = config.control_url
             return config.nats_url, ControlAddress.direct(url, config.token) if url else None
-        nats = Door(config.gateway_socket, Preface("nats", config.token))
+        nats = Door(config.gateway_socket, Preface("nats", config.token), self._port())
         await stack.enter_async_context(nats)
-        http = Door(config.gateway_socket, Preface("http", config.token))
+        http = Door(config.gateway_socket, Preface("http", config.token), self._port())
         await stack.enter_async_context(http)
         host = urlsplit(config.control_url).netloc or GATEWAY_HOST
         control = ControlAddress(("127.0.0.1", http.port), host, config.token)
         return f"nats://127.0.0.1:{nats.port}", control
+
+    def _port(self) -> int:
+        """The next of the ports that the wall leaves to the sidecar; 0, any, where there is no such list."""
+        return next(self._ports, 0)
 
     async def _connect(self, url: str) -> NatsBus:
         key = KeyPair.from_seed(self._config.seed) if self._config.seed else None
@@ -122,7 +127,7 @@ class Worker:
 
     async def _refuse(self, sidecar: Sidecar, control: ControlClient | None) -> int:
         """End before the agent was started: the wall has a hole."""
-        reached = ", ".join(self._wall.report.reached) if self._wall.report else ""
+        reached = ", ".join(self._wall.breaches)
         text = f"the sandbox of @{self._config.nick} is not closed: it reached {reached}"
         sidecar.status.fixed(WorkerState.FAILED, "the sandbox is not closed")
         await sidecar.alerts.send("wall-breached", text)
@@ -239,7 +244,7 @@ def main() -> int:
         config = load(Path(path))
         harden()
         to_stderr(config.log_level)
-        wall = examine(config.canaries, config.sandbox_level)
+        wall = examine(config.canaries, config.sandbox_level, config.sandbox_holes)
         return asyncio.run(Worker(config, wall).run())
     except PostroomError as error:
         return _fail(error)

@@ -24,7 +24,8 @@ COLOURS = {
     "working": "green",
     "idle": "green",
 }
-LEVELS = {"none": "red", "partial": "yellow"}
+WEAK = frozenset({"partial", "none"})
+"""Levels of a wall that a person has to have asked for."""
 QUESTION = "input-required"
 """Kind of the alerts about questions of tasks, which are shown as what needs the person."""
 
@@ -104,7 +105,11 @@ def _row(worker: Worker, now: float) -> list[Cell]:
         Cell(state, COLOURS.get(state), bold=_urgency(worker)[0] < 2, dim=state == "stopped"),
         _task(worker.get("task")),
         Cell(str(worker.get("open_tasks", 0)), bold=worker.get("open_tasks", 0) > 1),
-        Cell(f"{wall.get('provider', '')}: {level}", LEVELS.get(level), bold=level == "none"),
+        Cell(
+            f"{wall.get('provider', '')}: {level}",
+            "red" if level in WEAK else None,
+            bold=level in WEAK,
+        ),
         Cell(str(worker["unread"]), bold=worker["unread"] > 0),
         Cell(ago(worker["last_seen"], now)),
         Cell(f"#{worker['project']}" if worker["project"] else "-"),

@@ -22,7 +22,7 @@ PORT = click.IntRange(0, 65535)
 @click.option(
     "--sandbox",
     metavar="NAME",
-    help="For templates that name none: bubblewrap (the default) or none.",
+    help="For templates that name none: auto (the default), bubblewrap, netns, landlock, seatbelt or none.",
 )
 @click.option("--detach", "-d", is_flag=True, help="Return when it is ready; it runs on.")
 @state_option()
