@@ -224,6 +224,7 @@ def sidecar_config(
         "sandbox_level": passport.level,
         "run": passport.run,
         "interactive": template.interactive,
+        "egress": bool(template.egress),
         "card": passport.card,
         "agent": {
             "command": command,

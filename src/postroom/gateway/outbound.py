@@ -17,7 +17,13 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from postroom.errors import AddressRefused, EnvironmentFault, InvalidInput, PeerError, RequestTimeout
+from postroom.errors import (
+    AddressRefused,
+    EnvironmentFault,
+    InvalidInput,
+    PeerError,
+    RequestTimeout,
+)
 from postroom.gateway.addresses import METADATA, Address, inner, is_public
 from postroom.protocol.hosts import canonical_host, is_address, split_authority
 
@@ -120,7 +126,7 @@ class OutboundPolicy:
 
 
 def check_address(text: str, host: str, port: int, policy: OutboundPolicy) -> str:
-    """The address to connect to, which is `text` or the IPv4 address that it stands for.
+    """The address to connect to, which is `text`, or the IPv4 address that is mapped in it.
 
     Args:
         text: an IP address of `host`.
@@ -132,11 +138,13 @@ def check_address(text: str, host: str, port: int, policy: OutboundPolicy) -> st
         AddressRefused: it is not of the public internet and not opened.
     """
     try:
-        address = inner(ip_address(text))
-    except ValueError as error:  # a zone: link-local
-        raise AddressRefused(f"{host} has no public address") from error
+        given = ip_address(text)
+    except ValueError as error:
+        raise AddressRefused(f"{host} has no IP address") from error
+    address = inner(given)
     if is_public(address) or any(p.opens(host, port, address) for p in policy.private):
-        return str(address)
+        # NAT64 is left as it is: without it a network that has only IPv6 reaches nothing.
+        return str(getattr(given, "ipv4_mapped", None) or given)
     raise AddressRefused(
         f"{host} is at {address}, which is not an address of the public internet",
         remedy=f"the operator can open it: POSTROOM_EGRESS_ALLOW_PRIVATE={_example(host, port)}",

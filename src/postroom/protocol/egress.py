@@ -78,7 +78,7 @@ class Target:
 
 
 def is_plain(path: str) -> bool:
-    """Whether every server reads the path as it stands: no dot segments, empty ones, `\\`, or hidden separators."""
+    """Whether every server reads the path as it stands: no dot segment, empty one, backslash, hidden separator."""
     if "\\" in path or "//" in path:
         return False
     for escape in _ESCAPE.finditer(path):

@@ -65,7 +65,9 @@ def split_authority(text: str, default_port: int) -> tuple[str, int]:
         InvalidInput: it is none, or it names a user.
     """
     if "@" in text:
-        raise InvalidInput("a host may not have a user before it", remedy="leave out what is up to @")
+        raise InvalidInput(
+            "a host may not have a user before it", remedy="leave out what is up to @"
+        )
     host, colon, port = text, "", ""
     if text.startswith("["):
         host, bracket, rest = text.partition("]")
@@ -75,7 +77,9 @@ def split_authority(text: str, default_port: int) -> tuple[str, int]:
     elif text.count(":") <= 1:
         host, colon, port = text.partition(":")
     else:
-        raise InvalidInput(f"{text!r} is no host and port", remedy="an IPv6 address is written [::1]")
+        raise InvalidInput(
+            f"{text!r} is no host and port", remedy="an IPv6 address is written [::1]"
+        )
     if colon not in {"", ":"}:
         raise InvalidInput(f"{text!r} is no host and port")
     return canonical_host(host), _port(port) if colon else default_port
