@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,6 +18,10 @@ from postroom.bus.host import BusHost
 from postroom.control.front import Front
 from postroom.control.listen import WorkerDialer
 from postroom.gateway.audit import AuditLog
+from postroom.gateway.credentials import Credentials
+from postroom.gateway.http.control import ControlPassage
+from postroom.gateway.http.egress import EgressPassage
+from postroom.gateway.outbound import OutboundPolicy, client_context
 from postroom.gateway.port import GatewayProvider
 from postroom.gateway.relay import RelayGateway
 from postroom.sandbox.canary import Roost
@@ -34,6 +39,7 @@ class Building:
         host: the bus's server.
         front: where HTTP requests arrive.
         gateway: Wall 1.
+        credentials: what the gateway adds to workers' requests.
         canaries: what each sandbox is tried against.
         shut_down: ends the post room.
     """
@@ -42,6 +48,7 @@ class Building:
     host: BusHost
     front: Front
     gateway: GatewayProvider
+    credentials: Credentials
     canaries: Canaries
     shut_down: Callable[[], None]
 
@@ -56,16 +63,24 @@ async def open_building(
     """Open the shared parts; `stack` closes them.
 
     Raises:
-        StateUnwritable: the audit log cannot be written.
+        StateUnwritable: the audit log cannot be written, or the credentials cannot be read.
+        InvalidInput: the settings of egress are malformed.
+        EnvironmentFault: the certificates for egress cannot be read.
     """
-    gateway = _open_gateway(settings, host, front, stack)
+    credentials = Credentials(settings.credentials_file)
+    egress = open_egress(settings, credentials)
+    gateway = _open_gateway(settings, host, front, egress, stack)
     stack.push_async_callback(gateway.close)
     roost = await stack.enter_async_context(Roost(outward=False))
-    return Building(settings, host, front, gateway, roost.canaries(""), shut_down)
+    return Building(settings, host, front, gateway, credentials, roost.canaries(""), shut_down)
 
 
 def _open_gateway(
-    settings: Settings, host: BusHost, front: Front, stack: AsyncExitStack
+    settings: Settings,
+    host: BusHost,
+    front: Front,
+    egress: EgressPassage,
+    stack: AsyncExitStack,
 ) -> RelayGateway:
     folder = stack.enter_context(
         tempfile.TemporaryDirectory(
@@ -79,5 +94,20 @@ def _open_gateway(
         where = urlsplit(host.address.servers[0])
         return await asyncio.open_connection(where.hostname, where.port)
 
-    upstreams = {"nats": dial_nats, "http": WorkerDialer(front).dial}
-    return RelayGateway(Path(folder), upstreams, audit)
+    passages = {"http": ControlPassage(WorkerDialer(front).dial), "egress": egress}
+    return RelayGateway(Path(folder), {"nats": dial_nats}, audit, passages=passages)
+
+
+def open_egress(settings: Settings, credentials: Credentials) -> EgressPassage:
+    """The passage to the outside, as the operator has set it up.
+
+    Raises:
+        InvalidInput: a private place is malformed.
+        EnvironmentFault: the further certificates cannot be read.
+    """
+    policy = OutboundPolicy.parse(settings.egress_private)
+    # The system's certificates take a moment to load, and most post rooms need none.
+    tls = cache(partial(client_context, settings.egress_ca))
+    if settings.egress_ca is not None:
+        tls()
+    return EgressPassage(policy, credentials, tls)

@@ -64,14 +64,16 @@ class AuditLog:
             file.seek(-1, os.SEEK_END)
             return file.read(1) != b"\n"
 
-    def write(self, line: AuditLine) -> None:
-        """Append one line.
+    def write(self, lines: AuditLine | bytes) -> None:
+        """Append one line, or whole lines that are encoded already.
 
         Raises:
             StateUnwritable: the disk is full or the folder gone: what cannot be audited is not relayed.
         """
-        record = {"at": format_time(self._clock()), **asdict(line)}
-        encoded = b"\n" * self._torn + json.dumps(record, separators=(",", ":")).encode() + b"\n"
+        if not isinstance(lines, bytes):
+            record = {"at": format_time(self._clock()), **asdict(lines)}
+            lines = json.dumps(record, separators=(",", ":")).encode() + b"\n"
+        encoded = b"\n" * self._torn + lines
         try:
             written = os.write(self._descriptor, encoded)
         except OSError as error:

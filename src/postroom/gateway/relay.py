@@ -16,7 +16,9 @@ from pathlib import Path
 
 from postroom.errors import EnvironmentFault, PostroomError, ProtocolViolation, Unauthorized
 from postroom.gateway.audit import AuditLine, AuditLog
+from postroom.gateway.cause import Cause
 from postroom.gateway.port import Dialer, DoorSpec, GatewayStatistics
+from postroom.gateway.visit import StreamPassage, Visit
 from postroom.identity.tokens import matches
 from postroom.observe import get_logger
 from postroom.protocol.preface import MAX_BYTES, Preface
@@ -47,9 +49,11 @@ class Deadlines:
 class _Door:
     """One worker's socket and its open connections."""
 
-    def __init__(self, uid: str, token_sha256: str, path: Path) -> None:
-        self.uid = uid
-        self.token_sha256 = token_sha256
+    def __init__(self, spec: DoorSpec, path: Path) -> None:
+        self.spec = spec
+        self.cause = Cause()
+        self.uid = spec.uid
+        self.token_sha256 = spec.token_sha256
         self.path = path
         self.server: asyncio.Server | None = None
         self.tasks: set[asyncio.Task[None]] = set()
@@ -63,6 +67,7 @@ class RelayGateway:
         folder: for the sockets; its path must be short (a socket's path has 107 bytes at most).
         upstreams: `nats` and `http` to what opens them.
         audit: where each connection leaves its lines; what it cannot take is not relayed.
+        passages: what serves the other protocols.
         deadlines: how long a connection may keep us waiting.
     """
 
@@ -72,8 +77,10 @@ class RelayGateway:
         upstreams: Mapping[str, Dialer],
         audit: AuditLog,
         *,
+        passages: Mapping[str, StreamPassage] | None = None,
         deadlines: Deadlines = Deadlines(),
     ) -> None:
+        self._passages = passages or {}
         self._folder = folder
         self._deadlines = deadlines
         self._upstreams = upstreams
@@ -87,7 +94,7 @@ class RelayGateway:
         uid = spec.uid
         await self.close_door(uid)
         path = self._folder / f"{uid}.sock"
-        door = _Door(uid, spec.token_sha256, path)
+        door = _Door(spec, path)
         try:
             path.unlink(missing_ok=True)
             door.server = await asyncio.start_unix_server(
@@ -171,6 +178,13 @@ class RelayGateway:
         if not matches(first.token, door.token_sha256):
             raise Unauthorized("the token is not this worker's")
         visit.protocol = first.protocol
+        passage = self._passages.get(first.protocol)
+        if passage is not None:
+            self._audit.write(visit.line("opened"))
+            visit.verdict = "relayed"
+            self._accepted += 1
+            await passage(self._visit_of(door, visit), reader, writer)
+            return
         up_reader, up_writer = await self._dial(first.protocol, door.uid)
         try:
             self._audit.write(visit.line("opened"))
@@ -184,6 +198,12 @@ class RelayGateway:
                     flushes.create_task(_flush(end, self._deadlines.flush))
         finally:
             up_writer.transport.abort()
+
+    def _visit_of(self, door: _Door, visit: _Visit) -> Visit:
+        def offend(reason: str) -> None:
+            log.warning("worker %s: %s", door.uid, reason)
+
+        return Visit(door.spec, visit.name, visit.protocol, self._audit, door.cause, offend)
 
     async def _dial(
         self, protocol: str, uid: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,3 +54,7 @@ class Visit:
             StateUnwritable: it could not be kept, so what it tells of must not happen.
         """
         self.audit.write(self.record(**said).encode())
+
+
+StreamPassage = Callable[[Visit, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+"""Serves one connection after its preface, to its end; what it raises ends the connection."""
