@@ -227,7 +227,13 @@ async def test_what_cannot_be_written_down_does_not_leave(site: Site):
 @pytest.mark.requirement("egress-address-guarded")
 @pytest.mark.parametrize(
     "place",
-    ["169.254.169.254", "127.0.0.1:22", "[::ffff:10.0.0.1]", "[fd00:ec2::254]", "[64:ff9b::7f00:1]"],
+    [
+        "169.254.169.254",
+        "127.0.0.1:22",
+        "[::ffff:10.0.0.1]",
+        "[fd00:ec2::254]",
+        "[64:ff9b::7f00:1]",
+    ],
 )
 async def test_an_address_that_is_not_public_is_an_offence_even_if_a_rule_names_it(
     way: Way, place: str
@@ -393,9 +399,7 @@ async def test_framing_that_two_readers_could_see_differently_is_not_passed_on(
 @pytest.mark.parametrize(
     "request_", [("TRACE", {}), ("GET", {"upgrade": "websocket", "connection": "upgrade"})]
 )
-async def test_trace_and_websocket_are_refused(
-    site: Site, request_: tuple[str, dict[str, str]]
-):
+async def test_trace_and_websocket_are_refused(site: Site, request_: tuple[str, dict[str, str]]):
     method, headers = request_
     async with site.way.open() as enter:
         near = await enter()
