@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable
 
@@ -89,13 +90,21 @@ class Session:
             ("content-type", "application/problem+json"),
             ("content-length", str(len(body))),
         ]
-        if near.http.their_state is not h11.DONE:
+        if not self._ended():
             headers.append(("connection", "close"))
         wait = self._patience.body
         await near.send(h11.Response(status_code=status, headers=headers), wait)
         if self._method != b"HEAD":
             await near.send(h11.Data(data=body), wait)
         await near.send(h11.EndOfMessage(), wait)
+
+    def _ended(self) -> bool:
+        """Whether the request is here to its end, so that another may follow."""
+        http = self._near.http
+        with contextlib.suppress(h11.RemoteProtocolError):
+            if http.their_state is h11.SEND_BODY:
+                http.next_event()
+        return http.their_state is h11.DONE
 
     async def _close(self) -> None:
         """End the connection when what was said is taken, or it took too long."""
