@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 
 import h11
 
@@ -93,7 +94,10 @@ class Session:
         if not self._ended():
             headers.append(("connection", "close"))
         wait = self._patience.body
-        await near.send(h11.Response(status_code=status, headers=headers), wait)
+        reason = HTTPStatus(
+            status
+        ).phrase.encode()  # all that some programs show of a refused tunnel
+        await near.send(h11.Response(status_code=status, reason=reason, headers=headers), wait)
         if self._method != b"HEAD":
             await near.send(h11.Data(data=body), wait)
         await near.send(h11.EndOfMessage(), wait)

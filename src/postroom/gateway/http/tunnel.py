@@ -67,7 +67,10 @@ class Tunnel:
         """The ClientHello, and what came with it."""
         near = self._near
         await near.next_event(self._patience.head)  # the end of the CONNECT
-        await near.send(h11.Response(status_code=200, headers=[]), self._patience.body)
+        await near.send(
+            h11.Response(status_code=200, reason=b"Connection established", headers=[]),
+            self._patience.body,
+        )
         hello = ClientHello()
         name = hello.feed(near.http.trailing_data[0])
         try:
