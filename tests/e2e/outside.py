@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -30,7 +30,7 @@ class ModelServer:
 
 
 @contextmanager
-def model_server(folder: Path, name: str = "localhost") -> Iterator[ModelServer]:
+def model_server(folder: Path, name: str = "localhost") -> Generator[ModelServer]:
     """Serve until the block ends."""
     authority = trustme.CA()
     ca_file = folder / "outside-ca.pem"
@@ -55,13 +55,13 @@ def model_server(folder: Path, name: str = "localhost") -> Iterator[ModelServer]
                 self.wfile.flush()
             self.wfile.write(b"0\r\n\r\n")
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, *_: Any, **__: Any) -> None:
             pass
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
 
-        def handle_error(self, request: object, client_address: object) -> None:
+        def handle_error(self, *_: Any, **__: Any) -> None:
             pass  # a connection that was cut is what some tests are about
 
     server = Server(("127.0.0.1", 0), Handler)

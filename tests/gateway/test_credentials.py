@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ SPEC = DoorSpec("a" * 32, "default", "", credentials=("anthropic", "wide", "narr
 MODEL = Target("https", "api.anthropic.com", 443, "/v1/messages")
 
 
-def bound(name: str = "anthropic", host: str = "api.anthropic.com", **more: str) -> BoundCredential:
+def bound(name: str = "anthropic", host: str = "api.anthropic.com", **more: Any) -> BoundCredential:
     return BoundCredential.bind(name, "default", host, secret=more.pop("secret", "s3cret"), **more)
 
 
@@ -90,7 +91,7 @@ def test_names_are_taken_and_gone(tmp_path: Path):
         {"name": "../x"},
     ],
 )
-def test_a_malformed_credential_is_refused_without_its_secret_in_the_text(change: dict[str, str]):
+def test_a_malformed_credential_is_refused_without_its_secret_in_the_text(change: dict[str, Any]):
     with pytest.raises(InvalidInput) as caught:
         bound(**change)
 

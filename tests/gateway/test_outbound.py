@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -104,7 +104,7 @@ def test_no_form_of_an_address_is_more_public_than_the_address(address: ipaddres
         assert not any(map(is_public, forms))
 
 
-@pytest.mark.requirement("egress-private-opened")
+@pytest.mark.requirement("egress-address-guarded")
 @pytest.mark.parametrize(
     "entry, host, port, address, opens",
     [
@@ -157,7 +157,7 @@ def policy_with(found: list[list[str]], *opened: str) -> tuple[OutboundPolicy, l
 
 
 @asynccontextmanager
-async def listening(context: ssl.SSLContext | None = None) -> AsyncIterator[tuple[int, list[str]]]:
+async def listening(context: ssl.SSLContext | None = None) -> AsyncGenerator[tuple[int, list[str]]]:
     """A server that says `hi`, and who has connected."""
     peers: list[str] = []
 
@@ -173,7 +173,7 @@ async def listening(context: ssl.SSLContext | None = None) -> AsyncIterator[tupl
         server.close()
 
 
-@pytest.mark.requirement("egress-resolved-once")
+@pytest.mark.requirement("egress-address-guarded")
 async def test_a_name_is_resolved_once_and_what_was_checked_is_connected_to():
     async with listening() as (port, peers):
         policy, asked = policy_with([["127.0.0.1"], ["127.0.0.2"]], f"x.example:{port}")
@@ -185,7 +185,7 @@ async def test_a_name_is_resolved_once_and_what_was_checked_is_connected_to():
     assert len(peers) == 1
 
 
-@pytest.mark.requirement("egress-resolved-once")
+@pytest.mark.requirement("egress-address-guarded")
 async def test_one_private_address_among_public_ones_refuses_the_name():
     policy, _ = policy_with([["1.1.1.1", "127.0.0.1"]])
 
@@ -248,7 +248,7 @@ async def test_a_port_where_nobody_listens_is_a_fault_of_the_other_side():
         await connect("127.0.0.1", port, policy=policy, tls=None, timeout=SECONDS)
 
 
-@pytest.mark.requirement("egress-certificate-checked")
+@pytest.mark.requirement("egress-base-url")
 async def test_a_certificate_must_be_for_the_host_and_of_a_known_authority(tmp_path: Path):
     ca_file = tmp_path / "ca.pem"
     authority = trustme.CA()

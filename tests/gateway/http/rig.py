@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 import h11
 import trustme
 
-from postroom.errors import StateUnwritable
+from postroom.errors import PostroomError, StateUnwritable
 from postroom.gateway.cause import Cause
 from postroom.gateway.credentials import BoundCredential, Credentials
 from postroom.gateway.http.egress import EgressPassage
@@ -103,7 +103,7 @@ class Outside:
         self._context = context
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[Outside]:
+    async def open(self) -> AsyncGenerator[Outside]:
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._context)
         self.port = server.sockets[0].getsockname()[1]
         try:
@@ -254,14 +254,14 @@ class Way:
     @asynccontextmanager
     async def open(
         self, passage: StreamPassage | None = None, protocol: str = "egress"
-    ) -> AsyncIterator[Callable[[], Awaitable[Near]]]:
+    ) -> AsyncGenerator[Callable[[], Awaitable[Near]]]:
         """Opens connections to the passage."""
         path = self.folder / "door"
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
                 await (passage or self.passage())(self.visit(protocol), reader, writer)
-            except BaseException as error:
+            except (PostroomError, OSError) as error:
                 self.failures.append(error)
             finally:
                 writer.transport.abort()

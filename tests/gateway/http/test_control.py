@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -39,7 +39,7 @@ class App:
 
 
 @asynccontextmanager
-async def entered(way: Way, app: Any) -> AsyncIterator[Near]:
+async def entered(way: Way, app: Any) -> AsyncGenerator[Near]:
     passage = ControlPassage(WorkerDialer(app).dial)
     async with way.open(passage, "http") as enter:
         yield await enter()

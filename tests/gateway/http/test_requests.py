@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import stat
+from typing import Any
 
 import h11
 import pytest
@@ -90,7 +91,7 @@ async def test_a_rule_with_a_path_lets_nothing_else_through(site: Site, target: 
     assert len(site.outside.calls) == 1
 
 
-@pytest.mark.requirement("egress-credential-added")
+@pytest.mark.requirement("egress-key-outside")
 async def test_the_credential_of_the_host_takes_the_place_of_what_the_sandbox_sends(site: Site):
     site.way.keep(site.rule, header="X-Api-Key: {secret}")
     site.way.allow(site.rule, credentials=("key",))
@@ -116,7 +117,7 @@ async def test_the_credential_of_the_host_takes_the_place_of_what_the_sandbox_se
     ],
 )
 async def test_a_credential_goes_nowhere_but_where_it_is_bound(
-    site: Site, named: tuple[str, ...], host: str, more: dict[str, str]
+    site: Site, named: tuple[str, ...], host: str, more: dict[str, Any]
 ):
     site.way.keep(host or site.rule, **more)
     site.way.allow(site.rule, credentials=named)
@@ -399,7 +400,7 @@ async def test_framing_that_two_readers_could_see_differently_is_not_passed_on(
 @pytest.mark.parametrize(
     "request_", [("TRACE", {}), ("GET", {"upgrade": "websocket", "connection": "upgrade"})]
 )
-async def test_trace_and_websocket_are_refused(site: Site, request_: tuple[str, dict[str, str]]):
+async def test_trace_and_websocket_are_refused(site: Site, request_: tuple[str, dict[str, Any]]):
     method, headers = request_
     async with site.way.open() as enter:
         near = await enter()
@@ -409,7 +410,7 @@ async def test_trace_and_websocket_are_refused(site: Site, request_: tuple[str, 
     assert site.outside.connections == 0
 
 
-@pytest.mark.requirement("egress-redirect-unfollowed")
+@pytest.mark.requirement("egress-credential-bound")
 async def test_a_redirect_is_handed_on_and_not_followed(site: Site):
     async def redirect(call: Call) -> None:
         await call.say(
