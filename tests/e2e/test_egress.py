@@ -181,9 +181,9 @@ def test_the_audit_log_has_what_the_worker_asked_for(
     assert told.count(("POST", url, "allowed")) == 2
     assert ("GET", "/https/other.example/", "denied") in told
     assert ("CONNECT", "other.example:443", "denied") in told
-    written = (room.state / "logs" / "audit.jsonl").read_text()
-    assert SECRET not in written
-    assert report["task"]
+    causes = {(line["cause_task"], line["cause_exact"]) for line in lines if line.get("cause_task")}
+    assert causes == {(report["task"], True)}
+    assert SECRET not in (room.state / "logs" / "audit.jsonl").read_text()
 
 
 @pytest.mark.requirement("egress-secret-unseen")

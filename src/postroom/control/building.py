@@ -5,29 +5,49 @@ Each organisation is a `House` in it, with accounts, log, projection and workers
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from postroom.bus.host import BusHost
 from postroom.control.front import Front
 from postroom.control.listen import WorkerDialer
 from postroom.gateway.audit import AuditLog
 from postroom.gateway.credentials import Credentials
+from postroom.gateway.door import DoorGateway, Passage
 from postroom.gateway.http.control import ControlPassage
 from postroom.gateway.http.egress import EgressPassage
+from postroom.gateway.nats.passage import NatsPassage
 from postroom.gateway.outbound import OutboundPolicy, client_context
 from postroom.gateway.port import GatewayProvider
-from postroom.gateway.relay import RelayGateway
+from postroom.gateway.streams import Streamed
+from postroom.identity.trust import Trust
 from postroom.sandbox.canary import Roost
 from postroom.sandbox.policy import folder_for_sockets
 from postroom.sandbox.selftest import Canaries
 from postroom.settings import Settings
+
+Raiser = Callable[[str, str], Awaitable[None]]
+"""Raises an alert: kind, text."""
+
+
+class Alerts:
+    """Who raises the alerts of an organisation."""
+
+    def __init__(self) -> None:
+        self._raisers: dict[str, Raiser] = {}
+
+    def add(self, org: str, raiser: Raiser) -> None:
+        """From now on `raiser` (kind, text) raises those of `org`."""
+        self._raisers[org] = raiser
+
+    async def tell(self, org: str, kind: str, text: str) -> None:
+        """Raise an alert; it is in the log of the control plane in any case."""
+        if org in self._raisers:
+            await self._raisers[org](kind, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +60,7 @@ class Building:
         front: where HTTP requests arrive.
         gateway: Wall 1.
         credentials: what the gateway adds to workers' requests.
+        alerts: where the gateway's alerts go; each organisation adds itself.
         canaries: what each sandbox is tried against.
         shut_down: ends the post room.
     """
@@ -49,6 +70,7 @@ class Building:
     front: Front
     gateway: GatewayProvider
     credentials: Credentials
+    alerts: Alerts
     canaries: Canaries
     shut_down: Callable[[], None]
 
@@ -57,6 +79,7 @@ async def open_building(
     settings: Settings,
     host: BusHost,
     front: Front,
+    trust: Trust,
     shut_down: Callable[[], None],
     stack: AsyncExitStack,
 ) -> Building:
@@ -67,21 +90,25 @@ async def open_building(
         InvalidInput: the settings of egress are malformed.
         EnvironmentFault: the certificates for egress cannot be read.
     """
+    alerts = Alerts()
     credentials = Credentials(settings.credentials_file)
     egress = open_egress(settings, credentials)
-    gateway = _open_gateway(settings, host, front, egress, stack)
+    gateway = _open_gateway(settings, host, front, trust, alerts, egress, stack)
     stack.push_async_callback(gateway.close)
     roost = await stack.enter_async_context(Roost(outward=False))
-    return Building(settings, host, front, gateway, credentials, roost.canaries(""), shut_down)
+    canaries = roost.canaries("")
+    return Building(settings, host, front, gateway, credentials, alerts, canaries, shut_down)
 
 
 def _open_gateway(
     settings: Settings,
     host: BusHost,
     front: Front,
+    trust: Trust,
+    alerts: Alerts,
     egress: EgressPassage,
     stack: AsyncExitStack,
-) -> RelayGateway:
+) -> DoorGateway:
     folder = stack.enter_context(
         tempfile.TemporaryDirectory(
             prefix="postroom-", dir=folder_for_sockets(), ignore_cleanup_errors=True
@@ -89,13 +116,19 @@ def _open_gateway(
     )
     audit = AuditLog(settings.audit_file)
     stack.callback(audit.close)
-
-    async def dial_nats(_uid: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        where = urlsplit(host.address.servers[0])
-        return await asyncio.open_connection(where.hostname, where.port)
-
-    passages = {"http": ControlPassage(WorkerDialer(front).dial), "egress": egress}
-    return RelayGateway(Path(folder), {"nats": dial_nats}, audit, passages=passages)
+    passages: dict[str, Passage] = {
+        "nats": NatsPassage(lambda: host.address, trust.proxy_key.sign),
+        "http": Streamed(ControlPassage(WorkerDialer(front).dial)),
+        "egress": Streamed(egress),
+    }
+    return DoorGateway(
+        Path(folder),
+        passages,
+        audit,
+        alert=alerts.tell,
+        violations=settings.violations,
+        lossy=settings.audit_lossy,
+    )
 
 
 def open_egress(settings: Settings, credentials: Credentials) -> EgressPassage:

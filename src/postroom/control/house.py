@@ -86,6 +86,7 @@ class House:
         presence = PresenceBoard(room.bus, room.admin, heard=changed)
         await presence.open()
         stack.push_async_callback(presence.close)
+        building.alerts.add(room.directory.org, partial(_alert, room.bus))
         workers = await _open_workers(building, settings, trust, room, stack, changed)
         registry = Registry(
             room.bus, room.admin, presence, workers, trust.card_key, room.directory.org

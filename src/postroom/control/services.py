@@ -170,6 +170,7 @@ class AgentServices:
             await self._directory.projects(asker.uid),
             lifetime=self._settings.jwt_lifetime,
             now=now,
+            proxied=True,
         )
         return {"jwt": token, "expires_at": jwt.decode(token)["exp"]}
 

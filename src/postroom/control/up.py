@@ -130,7 +130,7 @@ class _PostRoom:
         async with AsyncExitStack() as stack:
             stack.callback(withdraw, self._settings)
             building = await module.open_building(
-                self._settings, supervisor, front, self._ending.set, stack
+                self._settings, supervisor, front, trust, self._ending.set, stack
             )
             house = await module.House.open(building, self._settings, trust, stack)
             started_at = time.time()

@@ -328,7 +328,7 @@ class Workers:
         secret = await self._directory.message_secret(agent.uid)
         projects = (record.project,)
         credential = self._trust.mint_agent(
-            agent.uid, projects, lifetime=self._settings.jwt_lifetime, now=now
+            agent.uid, projects, lifetime=self._settings.jwt_lifetime, now=now, proxied=True
         )
         return Passport(
             agent.uid,

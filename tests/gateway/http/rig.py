@@ -16,13 +16,15 @@ import h11
 import trustme
 
 from postroom.errors import PostroomError, StateUnwritable
+from postroom.gateway.allowance import Allowance
 from postroom.gateway.cause import Cause
 from postroom.gateway.credentials import BoundCredential, Credentials
 from postroom.gateway.http.egress import EgressPassage
 from postroom.gateway.http.wire import Patience
 from postroom.gateway.outbound import OutboundPolicy, PrivateAccess, Resolve
 from postroom.gateway.port import DoorSpec
-from postroom.gateway.visit import StreamPassage, Visit
+from postroom.gateway.streams import StreamPassage
+from postroom.gateway.visit import Visit
 from postroom.identity.tokens import digest
 from postroom.protocol.audit import AuditRecord
 
@@ -249,7 +251,9 @@ class Way:
         return EgressPassage(policy, self.credentials, lambda: context, self.patience)
 
     def visit(self, protocol: str = "egress") -> Visit:
-        return Visit(self.spec, "c1", protocol, self.sink, self.cause, self.offences.append)
+        allowance = Allowance(self.spec.rates)
+        offend = self.offences.append
+        return Visit(self.spec, "c1", protocol, self.sink, self.cause, offend, allowance)
 
     @asynccontextmanager
     async def open(

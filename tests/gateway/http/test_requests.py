@@ -195,7 +195,7 @@ async def test_a_request_is_in_the_log_with_its_cause_before_it_leaves_and_again
         await call.say(b"HTTP/1.1 201 Created\r\nContent-Length: 5\r\n\r\nhello")
 
     site.outside.answer = count
-    site.way.cause.delivered("m1")
+    site.way.cause.delivered("m1", "7")
     site.way.cause.task_changed("t1", "working")
     async with site.way.open() as enter:
         near = await enter()

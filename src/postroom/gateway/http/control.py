@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import h11
 
@@ -12,8 +13,10 @@ from postroom.gateway.http.headers import onward
 from postroom.gateway.http.records import RequestRecord
 from postroom.gateway.http.session import Session
 from postroom.gateway.http.wire import DEFAULT_PATIENCE, Patience, Wire
-from postroom.gateway.port import Dialer
 from postroom.gateway.visit import Visit
+
+Dialer = Callable[[str], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+"""Opens a connection to the API for the worker with the given uid."""
 
 HOST = "postroom"
 """Name of the control plane inside a sandbox."""

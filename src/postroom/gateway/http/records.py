@@ -52,6 +52,7 @@ class RequestRecord:
 
     def answered(self, status: int, size: int, reason: str = "") -> None:
         """It was answered, or it failed for `reason`; `size` is that of the answer's body."""
+        self._visit.passed += self._size + size
         self._visit.write(direction=IN, status=status, size=size, reason=reason, **self._said)
 
 
