@@ -332,6 +332,22 @@ _LISTED: dict[str, dict[str, str]] = {
         "client-credential-private": "A credential file that others can read is refused.",
         "sidecar-credential-refused": "A worker whose credential is refused ends with that exit code.",
     },
+    "docs/security.md#nats-through-the-door": {
+        "gateway-nats-proof": "A sandboxed worker's credential is worth nothing without the gateway's signature.",
+        "gateway-nats-own-door": "A connection begins with the credential of the worker whose door it is.",
+        "gateway-nats-info-reduced": "No greeting, at the beginning or later, tells an address of the bus.",
+        "gateway-nats-own-subjects": "No subject passes a door but those of the worker's permissions.",
+        "gateway-nats-one-spelling": "A control line has one spelling; any other ends the connection.",
+        "gateway-nats-cut-anywhere": "However a stream is cut into pieces, it says the same and the same passes.",
+        "gateway-nats-no-smuggling":
+            "A real server hears what the gateway has allowed and recorded, and nothing else.",
+        "gateway-nats-violation-answered":
+            "A violation is answered as the server would, recorded, alerted, and nothing of it passes.",
+        "gateway-nats-cut-off": "Too many violations cut a worker off until its next start.",
+        "gateway-nats-rate-slowed": "Who sends too fast is slowed down, who floods breaks a rule.",
+        "gateway-nats-stored-bounded": "What a worker may store in an hour is bounded, and it is told.",
+        "gateway-nats-audit-first": "Each frame is recorded before it passes; what cannot be recorded does not pass.",
+    },
     "docs/architecture.md#the-two-walls": {
         "sandbox-canary-unreachable":
             "From inside, no canary (TCP, UDP, abstract, socket, file, process, vsock, io_uring) can be reached.",
@@ -357,8 +373,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "sandbox-end-complete": "When the program ends, every descendant ends.",
         "sandbox-dies-with-parent": "The sandbox dies when its parent is killed with SIGKILL.",
         "audit-relay-first":
-            "A connection is in the audit log before its first byte passes; what cannot be logged is not relayed.",
-        "audit-line-counts": "The end of a connection is logged with worker, protocol and bytes each way.",
+            "A connection is in the audit log before its first byte passes; what cannot be logged does not pass.",
+        "audit-line-counts": "The end of a connection is logged with worker, protocol and bytes.",
         "audit-line-each": "Each connection, relayed or refused, has exactly one ending in the log.",
         "audit-line-whole": "A torn line is an error and spoils no other.",
         "audit-cut-counted": "A connection that is cut leaves its line with the bytes so far.",

@@ -31,6 +31,7 @@ from tests.rig import Rig as Bus
 from tests.rig import new_uid, running_bus
 
 PROJECTS = ("main",)
+RATES = Rates()
 
 
 class Kept:
@@ -118,13 +119,13 @@ class Raw:
 
     async def rest(self) -> bytes:
         """What comes until the connection ends."""
-        found = b""
+        found = []
         try:
-            while chunk := await soon(self.reader.read(65536)):
-                found += chunk
+            while chunk := await soon(self.reader.read(1 << 20)):
+                found.append(chunk)
         except ConnectionError:
             pass
-        return re.sub(rb"INFO [^\r]*\r\n", b"", found)
+        return re.sub(rb"INFO [^\r]*\r\n", b"", b"".join(found))
 
     def close(self) -> None:
         self.writer.transport.abort()
@@ -150,9 +151,9 @@ class House:
     stack: AsyncExitStack
     alerts: list[tuple[str, str]] = field(default_factory=list)
 
-    async def worker(self, rates: Rates = Rates()) -> Worker:
+    async def worker(self, rates: Rates = RATES, *, consumers: bool = True) -> Worker:
         uid = new_uid()
-        for stream in AGENT_CONSUMER_STREAMS:
+        for stream in AGENT_CONSUMER_STREAMS if consumers else ():
             await self.bus.admin.ensure_consumer(agent_consumer(stream, uid, PROJECTS))
         token = f"t{uid}"
         socket = await self.gateway.open_door(

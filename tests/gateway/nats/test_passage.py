@@ -19,7 +19,7 @@ from postroom.gateway.port import Rates
 from postroom.identity.nkeys import KeyPair, Kind
 from postroom.protocol import subjects
 from postroom.protocol.audit import AuditRecord
-from tests.gateway.nats.rig import House, Raw, open_house
+from tests.gateway.nats.rig import House, open_house
 from tests.gateway.rig import soon
 from tests.rig import new_uid
 
@@ -263,7 +263,7 @@ async def test_the_sidecars_client_hears_of_it_as_forbidden(house: House):
 
 @pytest.mark.requirement("gateway-nats-violation-answered")
 @pytest.mark.parametrize(
-    ("line", "words"),
+    "line, words",
     [
         ("PUB worker.{own}.status _I.{other}.x.y 0\r\n\r\n", "Publish with Reply of"),
         ("SUB > 1\r\n", "Subscription to"),
@@ -406,10 +406,8 @@ async def test_each_frame_leaves_a_record_of_the_common_form(house: House):
 
 
 async def test_two_hundred_workers_are_served_at_once(house: House):
-    async def visit() -> Raw:
-        worker = await house.worker()
-        return await house.enter(worker)
+    workers = [await house.worker(consumers=False) for _ in range(200)]
 
-    raws = await asyncio.gather(*(visit() for _ in range(200)))
+    raws = await asyncio.gather(*(house.enter(worker) for worker in workers))
 
     assert await asyncio.gather(*(raw.pinged() for raw in raws)) == [[]] * 200

@@ -30,8 +30,6 @@ tokens = st.sampled_from(
         "NEXT",
         "INBOX",
         "ctl",
-    ]
-    + [
         "project",
         "main",
         "feed",
@@ -90,7 +88,7 @@ def test_no_other_subject_may_be_published(subject: str):
 
 @pytest.mark.requirement("gateway-nats-own-subjects")
 @pytest.mark.parametrize(
-    ("subject", "allowed"),
+    "subject, allowed",
     [
         (f"_I.{OWN}.>", True),
         (f"_I.{OWN}.*.*", True),
@@ -127,7 +125,7 @@ def test_a_queue_group_is_one_bounded_word():
 
 
 @pytest.mark.parametrize(
-    ("reply", "allowed"),
+    "reply, allowed",
     [
         (f"_I.{OWN}.js.x", True),
         (f"_I.{OTHER}.{OWN}.x", False),

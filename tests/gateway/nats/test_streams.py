@@ -99,7 +99,9 @@ def _frames(draw: st.DrawFn) -> tuple[bytes, bool]:
 @pytest.mark.requirement("gateway-nats-cut-anywhere")
 @given(st.lists(_frames(), max_size=8), st.data())
 @settings(max_examples=200, deadline=None)
-def test_any_cut_of_a_clients_stream_says_and_passes_on_the_same(frames, data):
+def test_any_cut_of_a_clients_stream_says_and_passes_on_the_same(
+    frames: list[tuple[bytes, bool]], data: st.DataObject
+):
     whole = b"".join(frame for frame, _ in frames)
     passed = b"".join(frame for frame, allowed in frames if allowed)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=12)))
@@ -138,7 +140,9 @@ others = st.sampled_from(
 @pytest.mark.requirement("gateway-nats-cut-anywhere")
 @given(st.lists(messages | others, max_size=8), st.data())
 @settings(max_examples=100, deadline=None)
-def test_any_cut_of_a_servers_stream_says_and_passes_on_the_same(frames, data):
+def test_any_cut_of_a_servers_stream_says_and_passes_on_the_same(
+    frames: list[bytes], data: st.DataObject
+):
     whole = b"".join(frames)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=12)))
     pieces = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
@@ -204,7 +208,7 @@ def test_of_all_mutations_by_one_byte_only_lines_of_the_grammar_are_read(line: b
             mutant = line[:at] + bytes([byte]) + line[at + 1 :]
             if not mutant.endswith(b"\r\n") or b"\r\n" in mutant[:-2]:
                 continue  # not one line any more
-            stream, noted = _client()
+            stream, _noted = _client()
             stream.feed(mutant)
             # A judge is asked about subjects, so a bare CR, LF or tab there is for it to refuse (`Rights`).
             strange = re.search(rb"[\r\n]", mutant[:-2])
@@ -256,7 +260,7 @@ def test_of_all_mutations_by_one_byte_only_lines_of_the_grammar_are_read(line: b
     ],
 )
 def test_another_spelling_is_not_read(line: bytes):
-    stream, noted = _client()
+    stream, _noted = _client()
 
     passed = _fed(stream, [line + b"PUB a 2\r\nhi\r\n"])
 
@@ -276,13 +280,13 @@ def test_nothing_is_read_before_connect(line: bytes):
 
 
 def test_what_came_before_a_bad_line_is_passed_on_and_nothing_after_it():
-    stream, noted = _client()
+    stream, _noted = _client()
 
     assert _fed(stream, [b"PING\r\nping\r\nPONG\r\n", b"PING\r\n"]) == b"PING\r\n"
 
 
 def test_a_large_payload_is_passed_on_in_the_pieces_that_came():
-    stream, noted = _client()
+    stream, _noted = _client()
     start = b"PUB a 900000\r\n" + b"x" * 1000
     middle = b"y" * 800_000
 
@@ -294,7 +298,7 @@ def test_a_large_payload_is_passed_on_in_the_pieces_that_came():
 
 
 def test_a_line_without_an_end_is_refused_at_its_limit():
-    stream, noted = _client()
+    stream, _noted = _client()
 
     stream.feed(b"SUB " + b"x" * 5000)
 
@@ -302,7 +306,7 @@ def test_a_line_without_an_end_is_refused_at_its_limit():
 
 
 def test_more_than_the_server_takes_is_refused_before_a_byte_of_it_passes():
-    stream, noted = _client()
+    stream, _noted = _client()
     stream.max_payload = 100
 
     assert _fed(stream, [b"PUB a 101\r\n" + b"x" * 50]) == b""
