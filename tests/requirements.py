@@ -677,6 +677,23 @@ _LISTED: dict[str, dict[str, str]] = {
         "content-reference-checked": "Fetched content is checked for size and digest.",
         "content-expires": "Content by reference goes after a stated time, and the caller is told so.",
     },
+    "docs/agents.md#reaching-the-outside": {
+        "egress-base-url": "A client whose base URL leads to the way out reaches its host over verified TLS.",
+        "egress-refused-told": "What the template does not allow is refused with the rule that is missing.",
+        "egress-rules-checked": "A rule that could mean two things is refused when the template is read.",
+        "egress-streamed": "Bodies pass both ways piece by piece, in bounded memory.",
+        "egress-no-names-inside": "Inside a sandbox no name is resolved, and hosts outside are reached by name.",
+    },
+    "docs/security.md#egress": {
+        "egress-address-guarded": "Only public addresses are connected to, and what the operator opened.",
+        "egress-credential-bound": "A credential is added where it is bound and named, and nowhere else.",
+        "egress-key-outside": "A worker uses a key that is nowhere in its sandbox.",
+        "egress-secret-unseen": "A credential's secret is in no answer, log, record, error or listing.",
+        "egress-headers-cleaned": "A request is written anew, without framing that two could read differently.",
+        "egress-audited-first": "A request is in the audit log with its cause before it leaves, or does not leave.",
+        "tunnel-name-equal": "A tunnel carries TLS that names the tunnel's host, and nothing else.",
+        "gateway-api-audited": "Each request to the control plane is in the audit log before it is served.",
+    },
     "NO_COLOR": {
         "cli-colour-off": "NO_COLOR, a dumb terminal or a pipe turn colours off.",
     },

@@ -81,6 +81,12 @@ class Settings:
     """`auto`: TLS where a connection can leave the machine; `always`: on loopback, too."""
     nats_urls: tuple[str, ...] = field(default_factory=lambda: _list_from("POSTROOM_NATS_URL"))
     """Addresses of a NATS that somebody else runs; empty for the embedded one."""
+    egress_private: tuple[str, ...] = field(
+        default_factory=lambda: _list_from("POSTROOM_EGRESS_ALLOW_PRIVATE")
+    )
+    """Private places that workers may be let out to, each `host:port` or `network:port`."""
+    egress_ca: Path | None = field(default_factory=lambda: _path_from("POSTROOM_EGRESS_CA"))
+    """Further certificate authorities for what workers reach outside, PEM."""
     isolation: str = "enforced"
     """Least level of a wall for templates that state none."""
     audit_file_bytes: int = 64 * 1024 * 1024

@@ -42,6 +42,7 @@ from postroom.control.taskverbs import TaskVerbs
 from postroom.control.yellowpages import YellowPages
 from postroom.folding.changes import Changes
 from postroom.folding.fold import Fold, all_after
+from postroom.gateway.credentials import Credentials
 from postroom.identity.tokens import digest
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadmail import DeadMail
@@ -296,7 +297,8 @@ async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
         store = BlobFolder(folder / "blobs", largest=LARGEST_BLOB, most=ALL_BLOBS)
         blobs = BlobOffice(database, store, folded)
         await blobs.open()
-        context = _context(rig, room, cards, office, dispatch, pages, blobs)
+        credentials = Credentials(folder / "credentials.json")
+        context = _context(rig, room, cards, office, dispatch, pages, blobs, credentials)
         headers = {"Authorization": f"Bearer {KEY}"}
         await services.open()
         async with running(room.fold.run()), serving(build_api(context)) as site:
@@ -351,6 +353,7 @@ def _context(
     dispatch: Dispatch,
     pages: YellowPages,
     blobs: BlobOffice,
+    credentials: Credentials,
 ) -> Context:
     announcement = Announcement(
         url="", pid=1, token="", nats_url="", nats_pid=1, started_at=0.0, version="", state=""
@@ -364,6 +367,7 @@ def _context(
         roster=Roster(cards.as_workers, cards.presence, rig.admin, office),
         pages=pages,
         blobs=blobs,
+        credentials=credentials,
         card_key=rig.trust.card_key.jwk,
         announcement=lambda: announcement,
         shut_down=lambda: None,

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from postroom.gateway.audit import AuditLog
 from postroom.gateway.door import DoorGateway, Passage
 from postroom.gateway.port import Deadlines, DoorSpec
-from postroom.gateway.pump import Pump
 from postroom.gateway.streams import Streamed
 from postroom.identity.tokens import digest, new_token
 from postroom.protocol.preface import Preface
+from tests.gateway.pump import Pump
 
 T = TypeVar("T")
 DEADLINE = 10.0

@@ -14,10 +14,10 @@ from postroom.errors import EnvironmentFault
 from postroom.gateway.audit import AuditLog
 from postroom.gateway.door import DoorGateway, _Threshold
 from postroom.gateway.port import Deadlines, DoorSpec, Rates
-from postroom.gateway.pump import Pump
 from postroom.gateway.streams import Streamed, flush
 from postroom.identity.tokens import digest
 from postroom.protocol.preface import MAX_BYTES
+from tests.gateway.pump import Pump
 from tests.gateway.rig import OTHER, SCOUT, Rig, soon
 
 pytestmark = pytest.mark.anyio

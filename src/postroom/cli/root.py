@@ -33,6 +33,7 @@ SUMMARIES = {
     "inbox": "Show the messages to you.",
     "chat": "Talk in a project or with one agent, line by line.",
     "blob": "Store and fetch content that is too large for a message.",
+    "credential": "Keep keys that workers use without ever seeing them.",
     "deadletters": "See and treat messages that could not be delivered.",
     "logs": "Show what a worker printed.",
     "admin": "Repair what belongs to a post room that is down.",

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from postroom.client.blobs import BlobCalls
 from postroom.client.calls import given, name_of, new_key
+from postroom.client.credentials import CredentialCalls
 from postroom.client.locate import Server, locate
 from postroom.client.records import Dead, Listed, Mail, Milestone, Post, Removed, Status, Worker
 from postroom.client.stream import EventStream
@@ -19,7 +20,7 @@ from postroom.errors import PostroomError
 from postroom.protocol.ids import check_message_id
 
 
-class Client(TaskCalls, BlobCalls):
+class Client(TaskCalls, BlobCalls, CredentialCalls):
     """A control plane, as its operator.
 
     Every method raises what `Transport.call` raises. All are synchronous and bounded.

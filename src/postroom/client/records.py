@@ -19,6 +19,19 @@ class Agent(Party):
     org: str
 
 
+class Credential(TypedDict):
+    """A credential that the gateway adds to requests; its secret is told to nobody.
+
+    `url` is what requests begin with, `header` has `{secret}` in it, `workers` are the only ones that may use it
+    (`uid`, `nick`), empty for all whose template names it.
+    """
+
+    name: str
+    url: str
+    header: str
+    workers: list[dict[str, str]]
+
+
 class Listed(Agent):
     """An agent as it is listed: `card` is its signed Agent Card, `online` whether it takes messages now.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from postroom.protocol.envelope import MAX_SKILL
 from postroom.protocol.priority import MAX_REASON
@@ -30,6 +30,18 @@ class SpawnBody(Body):
     sandbox: Name = ""
     isolation: Name = ""
     set: dict[str, str] = {}
+
+
+class CredentialBody(Body):
+    """`POST /v1/credentials`; `header` is `Name: value` with `{secret}` in it."""
+
+    name: Name
+    host: Annotated[str, Field(max_length=300)]
+    path: Annotated[str, Field(max_length=1000)] = ""
+    header: Annotated[str, Field(max_length=1000)] = ""
+    secret: SecretStr
+    workers: Annotated[list[Name], Field(max_length=1000)] = []
+    replace: bool = False
 
 
 class MessageBody(Body):

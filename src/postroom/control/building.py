@@ -9,16 +9,20 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 from postroom.bus.host import BusHost
 from postroom.control.front import Front
 from postroom.control.listen import WorkerDialer
 from postroom.gateway.audit import AuditLog
+from postroom.gateway.credentials import Credentials
 from postroom.gateway.door import DoorGateway, Passage
+from postroom.gateway.http.control import ControlPassage
+from postroom.gateway.http.egress import EgressPassage
 from postroom.gateway.nats.passage import NatsPassage
+from postroom.gateway.outbound import OutboundPolicy, client_context
 from postroom.gateway.port import GatewayProvider
-from postroom.gateway.pump import Pump
 from postroom.gateway.streams import Streamed
 from postroom.identity.trust import Trust
 from postroom.sandbox.canary import Roost
@@ -55,6 +59,7 @@ class Building:
         host: the bus's server.
         front: where HTTP requests arrive.
         gateway: Wall 1.
+        credentials: what the gateway adds to workers' requests.
         alerts: where the gateway's alerts go; each organisation adds itself.
         canaries: what each sandbox is tried against.
         shut_down: ends the post room.
@@ -64,6 +69,7 @@ class Building:
     host: BusHost
     front: Front
     gateway: GatewayProvider
+    credentials: Credentials
     alerts: Alerts
     canaries: Canaries
     shut_down: Callable[[], None]
@@ -80,13 +86,18 @@ async def open_building(
     """Open the shared parts; `stack` closes them.
 
     Raises:
-        StateUnwritable: the audit log cannot be written.
+        StateUnwritable: the audit log cannot be written, or the credentials cannot be read.
+        InvalidInput: the settings of egress are malformed.
+        EnvironmentFault: the certificates for egress cannot be read.
     """
     alerts = Alerts()
-    gateway = _open_gateway(settings, host, front, trust, alerts, stack)
+    credentials = Credentials(settings.credentials_file)
+    egress = open_egress(settings, credentials)
+    gateway = _open_gateway(settings, host, front, trust, alerts, egress, stack)
     stack.push_async_callback(gateway.close)
     roost = await stack.enter_async_context(Roost(outward=False))
-    return Building(settings, host, front, gateway, alerts, roost.canaries(""), shut_down)
+    canaries = roost.canaries("")
+    return Building(settings, host, front, gateway, credentials, alerts, canaries, shut_down)
 
 
 def _open_gateway(
@@ -95,6 +106,7 @@ def _open_gateway(
     front: Front,
     trust: Trust,
     alerts: Alerts,
+    egress: EgressPassage,
     stack: AsyncExitStack,
 ) -> DoorGateway:
     folder = stack.enter_context(
@@ -106,7 +118,8 @@ def _open_gateway(
     stack.callback(audit.close)
     passages: dict[str, Passage] = {
         "nats": NatsPassage(lambda: host.address, trust.proxy_key.sign),
-        "http": Streamed(Pump(WorkerDialer(front).dial)),
+        "http": Streamed(ControlPassage(WorkerDialer(front).dial)),
+        "egress": Streamed(egress),
     }
     return DoorGateway(
         Path(folder),
@@ -116,3 +129,18 @@ def _open_gateway(
         violations=settings.violations,
         lossy=settings.audit_lossy,
     )
+
+
+def open_egress(settings: Settings, credentials: Credentials) -> EgressPassage:
+    """The passage to the outside, as the operator has set it up.
+
+    Raises:
+        InvalidInput: a private place is malformed.
+        EnvironmentFault: the further certificates cannot be read.
+    """
+    policy = OutboundPolicy.parse(settings.egress_private)
+    # The system's certificates take a moment to load, and most post rooms need none.
+    tls = cache(partial(client_context, settings.egress_ca))
+    if settings.egress_ca is not None:
+        tls()
+    return EgressPassage(policy, credentials, tls)

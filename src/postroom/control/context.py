@@ -13,6 +13,7 @@ from postroom.control.roster import Roster
 from postroom.control.statefile import Announcement
 from postroom.control.workers import Workers
 from postroom.control.yellowpages import YellowPages
+from postroom.gateway.credentials import Credentials
 from postroom.tasks.office import TaskOffice
 
 
@@ -34,6 +35,7 @@ class Context:
     roster: Roster
     pages: YellowPages
     blobs: BlobOffice
+    credentials: Credentials
     card_key: dict[str, str]
     announcement: Callable[[], Announcement]
     shut_down: Callable[[], None]

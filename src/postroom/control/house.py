@@ -124,6 +124,7 @@ class House:
                 roster=Roster(workers, presence, room.admin, tasks),
                 pages=pages,
                 blobs=blobs,
+                credentials=building.credentials,
                 card_key=trust.card_key.jwk,
                 announcement=announcement,
                 shut_down=building.shut_down,

@@ -238,6 +238,7 @@ def sidecar_config(
         "ports": list(paths.ports),
         "run": passport.run,
         "interactive": template.interactive,
+        "egress": bool(template.egress),
         "card": passport.card,
         "agent": {
             "command": command,

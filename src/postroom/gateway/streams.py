@@ -14,6 +14,28 @@ StreamPassage = Callable[[Visit, asyncio.StreamReader, asyncio.StreamWriter], Aw
 LIMIT = 64 * 1024
 
 
+class _CountingReader(asyncio.StreamReader):
+    """Counts what comes from the sandbox."""
+
+    def __init__(self, visit: Visit) -> None:
+        super().__init__(limit=LIMIT)
+        self._visit = visit
+
+    def feed_data(self, data: bytes) -> None:  # ty: ignore[invalid-method-override]
+        self._visit.passed += len(data)
+        super().feed_data(data)
+
+
+class _CountingWriter(asyncio.StreamWriter):
+    """Counts what goes to the sandbox."""
+
+    visit: Visit
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.visit.passed += len(data)
+        super().write(data)
+
+
 class Streamed:
     """A `StreamPassage` as a passage of the door.
 
@@ -29,11 +51,12 @@ class Streamed:
     async def __call__(self, visit: Visit, transport: asyncio.Transport, first: bytes) -> str:
         """Serve a visit to its end; "" is how it ended."""
         loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=LIMIT)
+        reader = _CountingReader(visit)
         protocol = asyncio.StreamReaderProtocol(reader)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
-        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        writer = _CountingWriter(transport, protocol, reader, loop)
+        writer.visit = visit
         if transport.is_closing():
             reader.feed_eof()
         transport.resume_reading()

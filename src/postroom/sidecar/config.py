@@ -102,6 +102,7 @@ class SidecarConfig:
         run: this start of the worker.
         cancel_grace: seconds that the agent has to stop working on a task.
         interactive: the template has a `[sidecar]` table: events and control are wanted, too.
+        egress: the template lets it out to some hosts.
     """
 
     uid: str
@@ -131,6 +132,7 @@ class SidecarConfig:
     run: str = ""
     cancel_grace: float = 5.0
     interactive: bool = True
+    egress: bool = False
 
     @classmethod
     def parse(cls, record: object) -> SidecarConfig:
@@ -162,6 +164,7 @@ class SidecarConfig:
                 run=str(record.get("run") or secrets.token_hex(16)),
                 cancel_grace=float(record.get("cancel_grace", 5.0)),
                 interactive=record.get("interactive", True) is True,
+                egress=record.get("egress") is True,
                 **{name: str(record.get(name) or "") for name in _TEXTS},
             )
         except KeyError as error:

@@ -76,6 +76,7 @@ class Worker:
             loop.add_signal_handler(number, self._stop.set)
         async with AsyncExitStack() as stack:
             nats_url, address = await self._doors(stack)
+            outside = await self._way_out(stack)
             # The uplink: card, inbox, status, tasks, blobs. Events and control are for who asked for them.
             control = ControlClient(address) if address and self._config.interactive else None
             bus = await self._connect(nats_url)
@@ -83,7 +84,7 @@ class Worker:
             server = HttpServer(self._port())
             caller = partial(rpc_caller, bus.connection, bus.uid)
             blobs = BlobRelay(address) if address else None
-            sidecar = compose(self._config, bus, caller, server.port, blobs)
+            sidecar = compose(self._config, bus, caller, server.port, blobs, outside)
             stack.callback(sidecar.journal.close)
             sidecar.status.sandbox = self._wall.level
             if self._wall.breached:
@@ -113,6 +114,15 @@ class Worker:
     def _port(self) -> int:
         """The next of the ports that the wall leaves to the sidecar; 0, any, where there is no such list."""
         return next(self._ports, 0)
+
+    async def _way_out(self, stack: AsyncExitStack) -> str:
+        """URL by which the agent reaches the outside; "" if its template lets it reach nothing."""
+        config = self._config
+        if not config.egress or not config.gateway_socket:
+            return ""
+        door = Door(config.gateway_socket, Preface("egress", config.token), self._port())
+        await stack.enter_async_context(door)
+        return f"http://127.0.0.1:{door.port}"
 
     async def _connect(self, url: str) -> NatsBus:
         key = KeyPair.from_seed(self._config.seed) if self._config.seed else None

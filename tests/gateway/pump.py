@@ -52,7 +52,6 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, visi
     try:
         while chunk := await reader.read(CHUNK):
             writer.write(chunk)
-            visit.passed += len(chunk)
             await writer.drain()
         if writer.can_write_eof():
             writer.write_eof()
