@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from postroom.gateway.port import DEADLINES, Deadlines
-from postroom.gateway.streams import flush
+from postroom.gateway.streams import cut, flush
 from postroom.gateway.visit import Visit
 
 Dialer = Callable[[str], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
@@ -41,7 +41,7 @@ class Pump:
                 for end in (writer, up_writer):
                     flushes.create_task(flush(end, self._deadlines.flush))
         finally:
-            up_writer.transport.abort()
+            cut(up_writer.transport)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, visit: Visit) -> None:

@@ -19,6 +19,7 @@ from postroom.gateway.cause import Cause
 from postroom.gateway.conduct import Conduct
 from postroom.gateway.keeping import Keeping
 from postroom.gateway.port import DEADLINES, AuditSink, Deadlines, DoorSpec, GatewayStatistics
+from postroom.gateway.streams import cut
 from postroom.gateway.visit import Visit
 from postroom.identity.tokens import matches
 from postroom.observe import get_logger
@@ -255,7 +256,7 @@ class DoorGateway:
                 raise
             reason = "cut off" if door.conduct.barred else "the door was closed"
         finally:
-            transport.abort()
+            cut(transport)
             self._refused += not opened
             self._write_ending(visit, reason, opened=opened)
 

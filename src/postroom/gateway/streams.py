@@ -74,4 +74,10 @@ async def flush(writer: asyncio.StreamWriter, deadline: float) -> None:
         async with asyncio.timeout(deadline):
             await writer.wait_closed()
     except (TimeoutError, OSError):
-        writer.transport.abort()
+        cut(writer.transport)
+
+
+def cut(transport: asyncio.WriteTransport) -> None:
+    """Abort, if anything is left to abort: asyncio fails to do so where `close` has done all its work."""
+    if transport.get_write_buffer_size() or not transport.is_closing():
+        transport.abort()

@@ -20,6 +20,7 @@ from postroom.gateway.nats.rights import Rights, quoted
 from postroom.gateway.nats.stream import MAX_PAYLOAD, Piece
 from postroom.gateway.nats.upstream import dial
 from postroom.gateway.port import DEADLINES, Deadlines
+from postroom.gateway.streams import cut
 from postroom.gateway.visit import Visit
 from postroom.protocol.audit import IN
 
@@ -80,7 +81,7 @@ class NatsPassage:
             await self._part(outward, inward)
             return reason
         finally:
-            upstream.transport.abort()
+            cut(upstream.transport)
             outward.stop()
 
     async def _part(self, *sides: Side) -> None:
