@@ -169,14 +169,15 @@ def test_a_killed_post_room_leaves_nothing_of_a_worker(wall: str, level: str) ->
     with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
         other = PostRoom(Path(scratch) / "state", Path(scratch))
         other.up()
-        other.run("spawn", str(EXAMPLES / "echo.toml"), "--sandbox", wall)
-        other.await_state("echo", "idle")
-        worker = other.worker("echo")
-        inside = [worker["pid"], *(process.pid for process in below(worker["pid"]))]
-        assert len(inside) >= 3
-        assert level == worker["sandbox"]["level"]
+        server = other.server
+        try:
+            other.run("spawn", str(EXAMPLES / "echo.toml"), "--sandbox", wall)
+            other.await_state("echo", "idle")
+            worker = other.worker("echo")
+            inside = [worker["pid"], *(process.pid for process in below(worker["pid"]))]
+            assert len(inside) >= 3
+            assert level == worker["sandbox"]["level"]
+        finally:
+            os.kill(server["pid"], signal.SIGKILL)
 
-        os.kill(other.server["pid"], signal.SIGKILL)
-
-        until(lambda: all(gone(pid) for pid in inside))
-        until(lambda: gone(other.server["nats_pid"]))
+        until(lambda: all(gone(pid) for pid in (*inside, server["nats_pid"])))
