@@ -106,7 +106,7 @@ class Rig:
         self.log = log
         self.tokens = {SCOUT: new_token(), OTHER: new_token()}
         self.nats, self.http = Upstream(), Upstream()
-        self.audit = AuditLog(log, clock=lambda: 0.0)
+        self.audit = AuditLog(log)
         self.gateway = RelayGateway(
             folder,
             {"nats": self.nats.dial, "http": self.http.dial},
@@ -158,7 +158,7 @@ class Rig:
 
     def endings(self) -> list[dict[str, Any]]:
         """The lines about how connections ended."""
-        return [line for line in self.lines() if line["verdict"] != "opened"]
+        return [line for line in self.lines() if line["verb"] == "close"]
 
     async def ending(self) -> dict[str, Any]:
         """The only line of that kind."""

@@ -14,10 +14,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from postroom.bus.host import BusHost
+from postroom.control.crew import hire
 from postroom.control.front import Front
 from postroom.control.listen import WorkerDialer
 from postroom.gateway.audit import AuditLog
-from postroom.gateway.port import GatewayProvider
+from postroom.gateway.port import AuditSink, GatewayProvider
 from postroom.gateway.relay import RelayGateway
 from postroom.sandbox.canary import Roost
 from postroom.sandbox.policy import folder_for_sockets
@@ -34,6 +35,7 @@ class Building:
         host: the bus's server.
         front: where HTTP requests arrive.
         gateway: Wall 1.
+        audit: the log of what passed the walls; `run` is a task of the building's crew.
         canaries: what each sandbox is tried against.
         shut_down: ends the post room.
     """
@@ -42,6 +44,7 @@ class Building:
     host: BusHost
     front: Front
     gateway: GatewayProvider
+    audit: AuditLog
     canaries: Canaries
     shut_down: Callable[[], None]
 
@@ -58,22 +61,29 @@ async def open_building(
     Raises:
         StateUnwritable: the audit log cannot be written.
     """
-    gateway = _open_gateway(settings, host, front, stack)
+    audit = AuditLog(
+        settings.audit_file,
+        file_bytes=settings.audit_file_bytes,
+        files=settings.audit_files,
+        lossy=settings.audit_lossy,
+    )
+    stack.callback(audit.close)
+    crew = await stack.enter_async_context(hire())
+    crew.start(audit.run(), "audit")
+    gateway = _open_gateway(host, front, audit, stack)
     stack.push_async_callback(gateway.close)
     roost = await stack.enter_async_context(Roost(outward=False))
-    return Building(settings, host, front, gateway, roost.canaries(""), shut_down)
+    return Building(settings, host, front, gateway, audit, roost.canaries(""), shut_down)
 
 
 def _open_gateway(
-    settings: Settings, host: BusHost, front: Front, stack: AsyncExitStack
+    host: BusHost, front: Front, audit: AuditSink, stack: AsyncExitStack
 ) -> RelayGateway:
     folder = stack.enter_context(
         tempfile.TemporaryDirectory(
             prefix="postroom-", dir=folder_for_sockets(), ignore_cleanup_errors=True
         )
     )
-    audit = AuditLog(settings.audit_file)
-    stack.callback(audit.close)
 
     async def dial_nats(_uid: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         where = urlsplit(host.address.servers[0])

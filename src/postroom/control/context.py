@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from postroom.blobs.office import BlobOffice
+from postroom.control.audit.view import AuditView
 from postroom.control.dispatch import Dispatch
 from postroom.control.mailroom import Mailroom
 from postroom.control.principals import Gate
@@ -34,6 +35,7 @@ class Context:
     roster: Roster
     pages: YellowPages
     blobs: BlobOffice
+    audit: AuditView
     card_key: dict[str, str]
     announcement: Callable[[], Announcement]
     shut_down: Callable[[], None]

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.errors import EnvironmentFault, PostroomError, ProtocolViolation, Unauthorized
-from postroom.gateway.audit import AuditLine, AuditLog
-from postroom.gateway.port import Dialer, DoorSpec, GatewayStatistics
+from postroom.gateway.port import AuditSink, Dialer, DoorSpec, GatewayStatistics
 from postroom.identity.tokens import matches
 from postroom.observe import get_logger
+from postroom.protocol.audit import ALLOWED, DENIED, AuditRecord
 from postroom.protocol.preface import MAX_BYTES, Preface
+from postroom.protocol.times import format_time
 
 log = get_logger(__name__)
 
@@ -47,8 +48,9 @@ class Deadlines:
 class _Door:
     """One worker's socket and its open connections."""
 
-    def __init__(self, uid: str, token_sha256: str, path: Path) -> None:
+    def __init__(self, uid: str, org: str, token_sha256: str, path: Path) -> None:
         self.uid = uid
+        self.org = org
         self.token_sha256 = token_sha256
         self.path = path
         self.server: asyncio.Server | None = None
@@ -70,7 +72,7 @@ class RelayGateway:
         self,
         folder: Path,
         upstreams: Mapping[str, Dialer],
-        audit: AuditLog,
+        audit: AuditSink,
         *,
         deadlines: Deadlines = Deadlines(),
     ) -> None:
@@ -87,7 +89,7 @@ class RelayGateway:
         uid = spec.uid
         await self.close_door(uid)
         path = self._folder / f"{uid}.sock"
-        door = _Door(uid, spec.token_sha256, path)
+        door = _Door(uid, spec.org, spec.token_sha256, path)
         try:
             path.unlink(missing_ok=True)
             door.server = await asyncio.start_unix_server(
@@ -136,7 +138,7 @@ class RelayGateway:
         if task is None:  # pragma: no cover (asyncio runs client callbacks in tasks)
             return
         door.tasks.add(task)
-        visit = _Visit(door.uid)
+        visit = _Visit(door)
         try:
             await self._pass(door, reader, writer, visit)
         except (PostroomError, TimeoutError, OSError) as error:
@@ -152,7 +154,7 @@ class RelayGateway:
 
     def _write_ending(self, visit: _Visit) -> None:
         try:
-            self._audit.write(visit.line())
+            self._audit.write(visit.record("close"))
         except PostroomError as error:  # nothing passed, or the log says since when something did
             log.error("%s", error)
 
@@ -173,7 +175,7 @@ class RelayGateway:
         visit.protocol = first.protocol
         up_reader, up_writer = await self._dial(first.protocol, door.uid)
         try:
-            self._audit.write(visit.line("opened"))
+            self._audit.write(visit.record("open"))
             visit.verdict = "relayed"
             self._accepted += 1
             async with asyncio.TaskGroup() as pumps:
@@ -211,14 +213,13 @@ class RelayGateway:
 class _Visit:
     """One connection so far: what its audit lines say, also when it is cut."""
 
-    def __init__(self, uid: str) -> None:
-        self.uid = uid
+    def __init__(self, door: _Door) -> None:
+        self.door = door
         self.name = secrets.token_hex(8)
         self.protocol = ""
         self.verdict = "refused: interrupted"
         self.sent = 0
         self.received = 0
-        self._started = time.monotonic()
 
     def count_sent(self, size: int) -> None:
         self.sent += size
@@ -226,17 +227,20 @@ class _Visit:
     def count_received(self, size: int) -> None:
         self.received += size
 
-    def line(self, verdict: str = "") -> AuditLine:
+    def record(self, verb: str) -> bytes:
         """The audit line of this moment."""
-        return AuditLine(
-            worker=self.uid,
+        refused = verb == "close" and self.verdict != "relayed"
+        return AuditRecord(
+            at=format_time(time.time()),
+            org=self.door.org,
+            worker=self.door.uid,
             connection=self.name,
             protocol=self.protocol,
-            verdict=verdict or self.verdict,
-            bytes_out=self.sent,
-            bytes_in=self.received,
-            seconds=round(time.monotonic() - self._started, 3),
-        )
+            verb=verb,
+            size=self.sent + self.received,
+            verdict=DENIED if refused else ALLOWED,
+            reason=self.verdict.removeprefix("refused: ") if refused else "",
+        ).encode()
 
 
 async def _pump(
