@@ -34,6 +34,7 @@ SUMMARIES = {
     "chat": "Talk in a project or with one agent, line by line.",
     "blob": "Store and fetch content that is too large for a message.",
     "deadletters": "See and treat messages that could not be delivered.",
+    "audit": "Show what passed the gateway, and what it refused.",
     "logs": "Show what a worker printed.",
     "admin": "Repair what belongs to a post room that is down.",
 }

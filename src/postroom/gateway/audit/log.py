@@ -233,6 +233,7 @@ class AuditLog:
         """Delete what is over, each after a line that says so."""
         if not self._crowded:
             return
+        self._crowded = False  # until a line below closes a file
         for number in self.files.closed()[: -self._keep]:
             path = self.files.closed_path(number)
             try:
@@ -241,8 +242,8 @@ class AuditLog:
                 await asyncio.to_thread(path.unlink, missing_ok=True)
             except (OSError, StateUnwritable) as error:
                 log.error("a file of the audit log cannot be deleted: %s", error)
+                self._crowded = True
                 return
-        self._crowded = False
 
     # The disk.
 
