@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from postroom.cli.audit.lines import Lines
+from postroom.client.http import Client
 from postroom.protocol.audit import AuditRecord
-from tests.cli.conftest import Run, command, environment, spawned
+from tests.cli.conftest import Run, environment, spawned
 from tests.client.standin import BOB, Standin
 
 CALL = "GET /v1/audit"
@@ -137,5 +139,15 @@ def test_a_line_that_is_no_record_is_a_fault_of_the_other_side(standin: Standin,
 
 
 def test_without_a_post_room_it_says_so(tmp_path: Path):
-    assert spawned(["--state", str(tmp_path), "audit"]).status == 3
-    assert command("audit")
+    assert spawned(["--state", str(tmp_path / "none"), "audit"]).status == 3
+
+
+@pytest.mark.requirement("audit-command-lines")
+def test_what_was_denied_is_red(standin: Standin, tmp_path: Path):
+    with Client.at(tmp_path) as client:
+        lines = Lines(client)
+        denied = lines.line({"verdict": "denied", "reason": "why", "verb": "PUB"})
+        allowed = lines.line({"verdict": "allowed", "verb": "PUB"})
+
+    assert denied.startswith("\x1b[31m")
+    assert "\x1b" not in allowed

@@ -287,6 +287,47 @@ async def test_trouble_begins_once_and_ends_by_itself_when_there_is_space(
     assert after["message"] == "afterwards"
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 1 MiB."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if subprocess.run(mounted, capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets nobody mount")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.requirement("audit-full-disk-heals")
+async def test_on_a_disk_that_is_full_every_record_is_whole_or_refused(small_disk: Path):
+    path, ballast = small_disk / "audit.jsonl", small_disk / "ballast"
+    log = AuditLog(path, file_bytes=20_000)
+    ballast.write_bytes(bytes(900_000))
+    written = refused = 0
+    while refused < 50:
+        try:
+            log.write(b"".join(record(written + n) for n in range(7)))
+        except StateUnwritable:
+            refused += 1
+        else:
+            written += 7
+        await log.tend()
+    assert log.trouble is not None
+
+    ballast.unlink()
+    await log.tend()
+    log.write(record(written))
+
+    assert numbers(path, log.end) == list(range(written + 1))
+    assert log.trouble is None
+    log.close()
+
+
 @pytest.mark.requirement("audit-lossy-says-so")
 async def test_a_lossy_log_lets_pass_and_then_says_how_many_records_are_missing(tmp_path: Path):
     path = tmp_path / "audit.jsonl"
