@@ -22,7 +22,7 @@ from postroom.control.audit.cursor import Cursor
 from postroom.control.audit.outsiders import Outsiders
 from postroom.control.audit.tap import StoredTap
 from postroom.errors import Forbidden, NoResponders, StateUnwritable, Unauthorized
-from postroom.gateway.audit import AuditLog
+from postroom.gateway.audit import AuditLog, Trouble
 from postroom.gateway.audit.reading import Position, all_lines
 from postroom.mail.directory import Directory
 from postroom.protocol import subjects
@@ -251,7 +251,7 @@ async def test_no_agent_can_write_or_read_the_copy(rig: Rig):
 async def test_a_log_that_cannot_be_written_raises_one_alert(rig: Rig, tmp_path: Path):
     log = AuditLog(tmp_path / "audit.jsonl")
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    async with running(alarm.watch(log, rig.core)):
+    async with running(alarm.watch(log, rig.core, lambda: None)):
         resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard[1]))
         try:
             for _ in range(5):
@@ -270,6 +270,18 @@ async def test_a_log_that_cannot_be_written_raises_one_alert(rig: Rig, tmp_path:
     [alert] = [json.loads(a.payload) async for a in rig.admin.replay("ALERTS")]
     assert alert["kind"] == "audit-unwritable"
     assert "nothing passes the gateway" in alert["text"]
+
+
+@pytest.mark.requirement("audit-full-disk-heals")
+async def test_status_says_that_the_log_cannot_be_written(room: TaskRoom):
+    assert (await room.api.get("/v1/status")).json()["audit"] == ""
+    room.audit.trouble = Trouble("No space left on device", 0.0)
+
+    said = (await room.api.get("/v1/status")).json()["audit"]
+
+    assert said == (
+        "the audit log cannot be written, nothing passes the gateway: No space left on device"
+    )
 
 
 # ── the server's own side ────────────────────────────────────────────────────────────────────────

@@ -27,7 +27,7 @@ def test_the_operator_sees_what_a_worker_did_and_only_that(room: PostRoom):
     assert len(uids) == 2
     [uid] = {line["worker"] for line in records("--worker", "@one")}
     assert uid in uids
-    assert {line.get("protocol") for line in records("--worker", "@one")} >= {"nats", "http"}
+    assert "nats" in {line.get("protocol") for line in records("--worker", "@one")}
     assert "@one" in room.run("audit", "--worker", "@one")
 
     room.run("stop", "@one")

@@ -11,7 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def documents(path: Path) -> list[dict[str, object]]:
 
 
 @contextmanager
-def file_limit(size: int) -> Iterator[None]:
+def file_limit(size: int) -> Generator[None]:
     """No file of this process can be longer."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))

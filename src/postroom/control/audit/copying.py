@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from postroom.bus.port import MessageBusProvider
 from postroom.control.audit.cursor import Cursor
@@ -20,7 +20,10 @@ from postroom.protocol import subjects
 from postroom.protocol.ids import is_uid
 
 PACE = 0.2
-"""Seconds between two chunks: lines are collected, and the gateway has the processor."""
+"""Seconds between two looks: lines are collected, and the gateway has the processor."""
+
+HURRY = 0.05
+"""Seconds between two chunks while there is more."""
 
 # Only the field itself matches: a quote within a JSON text is written with a backslash.
 _WORKER = re.compile(rb'"worker":\s*"([0-9a-z]*)"')
@@ -34,13 +37,22 @@ class AuditCopy:
         bus: connection to the organisation's core account.
         org: its name.
         cursor: how far the copy has come.
+        space: raises `StateUnwritable` while the disk of the bus is full: writing then would break its stream.
     """
 
-    def __init__(self, log: AuditLog, bus: MessageBusProvider, org: str, cursor: Cursor) -> None:
+    def __init__(
+        self,
+        log: AuditLog,
+        bus: MessageBusProvider,
+        org: str,
+        cursor: Cursor,
+        space: Callable[[], None] = lambda: None,
+    ) -> None:
         self._log = log
         self._bus = bus
         self._org = org
         self._cursor = cursor
+        self._space = space
 
     async def run(self) -> None:
         """Copy until cancelled."""
@@ -54,7 +66,8 @@ class AuditCopy:
             else:
                 await self._copy(lines, reached)
                 position = reached
-            await asyncio.sleep(PACE)
+            behind = end.file > reached.file or end.offset > reached.offset
+            await asyncio.sleep(HURRY if behind else PACE)
 
     async def _copy(self, lines: Sequence[bytes], reached: Position) -> None:
         batches: dict[str, list[bytes]] = {}
@@ -71,6 +84,7 @@ class AuditCopy:
         await insist(save, "the audit copy")
 
     async def _publish(self, worker: str, batch: Sequence[bytes], reached: Position) -> None:
+        self._space()
         subject = subjects.audit(worker)
         await self._bus.publish(
             subject,

@@ -28,9 +28,11 @@ async def open_audit(
         PostroomError: the bus could not be reached.
     """
     log = building.audit
-    copy = AuditCopy(log, room.bus, trust.org, Cursor(settings.logs / "audit-copy.json"))
+    copy = AuditCopy(
+        log, room.bus, trust.org, Cursor(settings.logs / "audit-copy.json"), room.space
+    )
     room.crew.start(copy.run(), "audit-copy")
-    room.crew.start(alarm.watch(log, room.bus), "audit-alarm")
+    room.crew.start(alarm.watch(log, room.bus, room.space), "audit-alarm")
     outsiders = Outsiders(room.directory)
     await outsiders.load()
     tap = StoredTap(

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 
+from postroom.control.audit.alarm import trouble_of
 from postroom.gateway.audit import AuditLog
 from postroom.gateway.audit.query import Query
 from postroom.gateway.audit.reading import Position, newest, read_lines
@@ -17,7 +18,7 @@ PACE = 0.1
 """Seconds between two looks while there is more: a follower must not slow the gateway."""
 
 READERS = 8
-"""Requests that read the log at a time; they wait for each other in no queue but their connections."""
+"""Requests that read what is there at a time; further ones wait."""
 
 
 class AuditView:
@@ -35,6 +36,11 @@ class AuditView:
         self._log = log
         self._slots = asyncio.Semaphore(READERS)
         self._ending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def trouble(self) -> str:
+        """Why the log cannot be written, "" if it can."""
+        return trouble_of(self._log)
 
     def close(self) -> None:
         """End what follows."""

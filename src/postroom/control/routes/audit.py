@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
 from postroom.control.context import Context
+from postroom.control.routes.refs import uid_of
 from postroom.errors import NotFound
 from postroom.gateway.audit.query import Query as Wanted
 from postroom.gateway.audit.query import parse_since
-from postroom.protocol.ids import UID
 
 Limit = Annotated[int, Query(ge=0, le=10_000)]
 Ref = Annotated[str, Query(max_length=200)]
@@ -34,7 +34,7 @@ def router(context: Context) -> APIRouter:
     ) -> StreamingResponse:
         wanted = Wanted(
             org=view.org,
-            worker=await _uid(context, worker),
+            worker=await uid_of(context, worker),
             task=await _task(context, task),
             since=parse_since(since, view.clock()) if since else 0.0,
             denied=denied,
@@ -44,13 +44,6 @@ def router(context: Context) -> APIRouter:
         return StreamingResponse(lines, media_type="application/x-ndjson", headers=headers)
 
     return routes
-
-
-async def _uid(context: Context, ref: str) -> str:
-    """The uid that `ref` means, also of an agent that is retired; "" for ""."""
-    if not ref or UID.fullmatch(ref):
-        return ref
-    return (await context.room.directory.resolve(ref)).uid
 
 
 async def _task(context: Context, ref: str) -> str:
