@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -140,6 +141,23 @@ async def test_what_cannot_be_meant_is_refused(room: TaskRoom, query: dict[str, 
     answer = await room.api.get("/v1/audit", params=query)
 
     assert answer.status_code in (400, 404, 422)
+
+
+@pytest.mark.requirement("audit-read-filtered")
+async def test_files_that_were_closed_before_the_time_in_question_are_not_searched(
+    room: TaskRoom,
+):
+    files = room.audit.files
+    room.audit.write(record(message="1", at=format_time(time.time() - 7200)))
+    room.audit._limit = 1
+    room.audit.write(record(message="2", at=format_time(time.time() - 7100)))
+    then = time.time() - 7100
+    os.utime(files.closed_path(1), (then, then))
+    room.audit.write(record(message="3"))
+
+    for limit in (0, 5):
+        assert [line["message"] for line in await shown(room, since="1h", limit=limit)] == ["3"]
+        assert len(await shown(room, since="3h", limit=limit)) == 3
 
 
 async def test_only_the_operator_may_read_it(room: TaskRoom):

@@ -10,12 +10,19 @@ from postroom.control.audit.alarm import trouble_of
 from postroom.gateway.audit import AuditLog
 from postroom.gateway.audit.query import Query
 from postroom.gateway.audit.reading import Position, newest, read_lines
+from postroom.protocol.times import parse_time
 
 HEARTBEAT = 15.0
 """Seconds of silence after which an empty line is sent, so that both ends notice a dead connection."""
 
 PACE = 0.1
 """Seconds between two looks while there is more: a follower must not slow the gateway."""
+
+CHUNK = 64 * 1024
+"""Bytes that are searched at a time."""
+
+BREATH = 0.002
+"""Seconds between two chunks of what is there: the gateway has the processor in between."""
 
 READERS = 8
 """Requests that read what is there at a time; further ones wait."""
@@ -68,17 +75,25 @@ class AuditView:
                 yield chunk
 
     def _newest(self, query: Query, limit: int, end: Position) -> list[bytes]:
-        def worth(number: int) -> bool:
-            """A file that was written last before the time in question has nothing of it."""
-            try:
-                return self._log.files.closed_path(number).stat().st_mtime >= query.since
-            except OSError:
-                return True
+        begin = self._begin(query)
+        return newest(self._log.files, end, limit, query.wants, lambda number: number >= begin)
 
-        return newest(self._log.files, end, limit, query.wants, worth)
+    def _begin(self, query: Query) -> int:
+        """Number of the first file that can have a record of the time in question, 0 for any."""
+        if not query.since:
+            return 0
+        since, begin = parse_time(query.since), 0
+        for number in self._log.files.closed():
+            try:
+                if self._log.files.closed_path(number).stat().st_mtime >= since:
+                    break
+            except OSError:  # deleted just now
+                continue
+            begin = number + 1
+        return begin
 
     async def _past(self, query: Query, end: Position) -> AsyncIterator[bytes]:
-        position = Position()
+        position = Position(await asyncio.to_thread(self._begin, query))
         while not self._ending.done():
             chunk, reached = await asyncio.to_thread(self._read, query, position, end)
             if reached == position:
@@ -86,6 +101,7 @@ class AuditView:
             if chunk:
                 yield chunk
             position = reached
+            await asyncio.sleep(BREATH)
 
     async def _live(self, query: Query, position: Position) -> AsyncIterator[bytes]:
         while not self._ending.done():
@@ -104,7 +120,7 @@ class AuditView:
             await asyncio.sleep(PACE)
 
     def _read(self, query: Query, start: Position, end: Position) -> tuple[bytes, Position]:
-        lines, reached = read_lines(self._log.files, start, end)
+        lines, reached = read_lines(self._log.files, start, end, CHUNK)
         return _joined([line for line in lines if query.wants(line)]), reached
 
 

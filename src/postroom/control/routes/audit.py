@@ -36,7 +36,7 @@ def router(context: Context) -> APIRouter:
             org=view.org,
             worker=await uid_of(context, worker),
             task=await _task(context, task),
-            since=parse_since(since, view.clock()) if since else 0.0,
+            since=parse_since(since, view.clock()) if since else "",
             denied=denied,
         )
         lines = view.stream(wanted, limit=limit, follow=follow)

@@ -12,6 +12,7 @@ from postroom.protocol.times import format_time, parse_time
 _SPAN = re.compile(r"([0-9]{1,9})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # Only the field itself matches: a quote within a JSON text is written with a backslash.
+_AT = re.compile(rb'"at":\s*"([0-9TZ:.-]*)"')
 _ORG = re.compile(rb'"org":\s*"([^"\\]*)"')
 
 
@@ -23,14 +24,14 @@ class Query:
         org: theirs, or of none (what the log says about itself).
         worker: uid.
         task: id: they are about it, or caused by it.
-        since: seconds since the epoch.
+        since: a time as records have it (`parse_since`); so written, times compare as texts.
         denied: refused ones alone.
     """
 
     org: str
     worker: str = ""
     task: str = ""
-    since: float = 0.0
+    since: str = ""
     denied: bool = False
 
     def wants(self, line: bytes) -> bool:
@@ -38,6 +39,8 @@ class Query:
         for word in (self.worker, self.task, DENIED if self.denied else ""):
             if word and word.encode() not in line:  # cheaper than to decode it
                 return False
+        if self.since and _at(line) < self.since:
+            return False
         try:
             record = AuditRecord.decode(line)
         except InvalidInput:
@@ -47,15 +50,12 @@ class Query:
             and self.worker in ("", record.worker)
             and (not self.task or self.task in (record.task, record.cause_task))
             and (not self.denied or record.verdict == DENIED)
-            and (not self.since or _at(record) >= self.since)
         )
 
 
-def _at(record: AuditRecord) -> float:
-    try:
-        return parse_time(record.at)
-    except (PostroomError, TypeError):
-        return 0.0
+def _at(line: bytes) -> str:
+    found = _AT.search(line)
+    return found[1].decode() if found else ""
 
 
 def org_of(line: bytes) -> str:
@@ -64,17 +64,17 @@ def org_of(line: bytes) -> str:
     return found[1].decode("utf-8", "replace") if found else ""
 
 
-def parse_since(text: str, now: float) -> float:
-    """Seconds since the epoch for `10m`, `2h`, `3d` before `now`, or an RFC 3339 time.
+def parse_since(text: str, now: float) -> str:
+    """The time, as records have it, of `10m`, `2h`, `3d` before `now`, or of an RFC 3339 time.
 
     Raises:
         InvalidInput: it is neither.
     """
     span = _SPAN.fullmatch(text)
     if span:
-        return now - int(span[1]) * _SECONDS[span[2]]
+        return format_time(max(0.0, now - int(span[1]) * _SECONDS[span[2]]))
     try:
-        return parse_time(text)
+        return format_time(parse_time(text))
     except PostroomError as error:
         raise InvalidInput(
             f"{text[:40]!r} is no time", remedy=f"10m, 2h, 3d, or like {format_time(now)}"
