@@ -694,6 +694,21 @@ _LISTED: dict[str, dict[str, str]] = {
         "tunnel-name-equal": "A tunnel carries TLS that names the tunnel's host, and nothing else.",
         "gateway-api-audited": "Each request to the control plane is in the audit log before it is served.",
     },
+    "docs/security.md#the-audit-log": {
+        "audit-once-in-order": "Every record that was written is read back once and in order, whatever is killed.",
+        "audit-rotated": "Full files are closed and numbered; the oldest go, each with a line that says so.",
+        "audit-synced": "What was written is synced each second, and a sync that fails stops the traffic.",
+        "audit-full-disk-heals": "A full disk stops traffic with one alert, and it goes on by itself.",
+        "audit-lossy-says-so": "A lossy log lets pass, and then says how many records are missing.",
+        "audit-copied": "Every line is copied to the organisation's stream, which no agent can reach.",
+        "audit-server-side": "What agents without the gateway do is in the log, and nothing is listed twice.",
+        "audit-tap-harmless": "The audit takes no message for who has gone, and hides no missing stream.",
+    },
+    "docs/api.md#audit": {
+        "audit-read-filtered": "Records are found by worker, task, time and verdict, in one's own organisation.",
+        "audit-followed": "A follower gets each line as it comes.",
+        "audit-command-lines": "A record is one line that cannot act on a terminal; what was denied is red.",
+    },
     "NO_COLOR": {
         "cli-colour-off": "NO_COLOR, a dumb terminal or a pipe turn colours off.",
     },

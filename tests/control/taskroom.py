@@ -29,10 +29,12 @@ from postroom.blobs.office import BlobOffice
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.port import Delivery
 from postroom.control.api import build_api
+from postroom.control.audit.view import AuditView
 from postroom.control.context import Context
+from postroom.control.crew import Crew
 from postroom.control.dispatch import Dispatch
 from postroom.control.house import _tasks_folded
-from postroom.control.mailroom import RULES, Crew, Mailroom
+from postroom.control.mailroom import RULES, Mailroom
 from postroom.control.principals import Gate
 from postroom.control.roster import Roster
 from postroom.control.run import Run
@@ -42,6 +44,7 @@ from postroom.control.taskverbs import TaskVerbs
 from postroom.control.yellowpages import YellowPages
 from postroom.folding.changes import Changes
 from postroom.folding.fold import Fold, all_after
+from postroom.gateway.audit import AuditLog
 from postroom.gateway.credentials import Credentials
 from postroom.identity.tokens import digest
 from postroom.mail.clerk import Clerk
@@ -202,6 +205,7 @@ class TaskRoom:
     site: Site
     hindered: dict[str, str]
     blobs: BlobOffice
+    audit: AuditLog
 
     @property
     def fold(self) -> Fold:
@@ -298,7 +302,9 @@ async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
         blobs = BlobOffice(database, store, folded)
         await blobs.open()
         credentials = Credentials(folder / "credentials.json")
-        context = _context(rig, room, cards, office, dispatch, pages, blobs, credentials)
+        audit = AuditLog(settings.audit_file)
+        view = AuditView(audit, rig.trust.org)
+        context = _context(rig, room, cards, office, dispatch, pages, blobs, credentials, view)
         headers = {"Authorization": f"Bearer {KEY}"}
         await services.open()
         async with running(room.fold.run()), serving(build_api(context)) as site:
@@ -317,7 +323,10 @@ async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
                     site,
                     hindered,
                     blobs,
+                    audit,
                 )
+            view.close()
+            audit.close()
             room.changes.close()
         await services.close()
 
@@ -354,6 +363,7 @@ def _context(
     pages: YellowPages,
     blobs: BlobOffice,
     credentials: Credentials,
+    audit: AuditView,
 ) -> Context:
     announcement = Announcement(
         url="", pid=1, token="", nats_url="", nats_pid=1, started_at=0.0, version="", state=""
@@ -368,6 +378,7 @@ def _context(
         pages=pages,
         blobs=blobs,
         credentials=credentials,
+        audit=audit,
         card_key=rig.trust.card_key.jwk,
         announcement=lambda: announcement,
         shut_down=lambda: None,

@@ -35,6 +35,7 @@ SUMMARIES = {
     "blob": "Store and fetch content that is too large for a message.",
     "credential": "Keep keys that workers use without ever seeing them.",
     "deadletters": "See and treat messages that could not be delivered.",
+    "audit": "Show what passed the gateway, and what it refused.",
     "logs": "Show what a worker printed.",
     "admin": "Repair what belongs to a post room that is down.",
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from postroom.client.audit import AuditCalls
 from postroom.client.blobs import BlobCalls
 from postroom.client.calls import given, name_of, new_key
 from postroom.client.credentials import CredentialCalls
@@ -20,7 +21,7 @@ from postroom.errors import PostroomError
 from postroom.protocol.ids import check_message_id
 
 
-class Client(TaskCalls, BlobCalls, CredentialCalls):
+class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
     """A control plane, as its operator.
 
     Every method raises what `Transport.call` raises. All are synchronous and bounded.

@@ -217,6 +217,8 @@ class Status(TypedDict):
     alerts: list[Any]
     attention: NotRequired[list[Task]]
     """Tasks that wait for an answer."""
+    audit: NotRequired[str]
+    """Why the audit log cannot be written, "" if it can."""
 
 
 Dead = TypedDict(

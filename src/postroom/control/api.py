@@ -9,6 +9,7 @@ from postroom.control import problems
 from postroom.control.context import Context
 from postroom.control.routes import (
     agents,
+    audit,
     blobs,
     credentials,
     deadletters,
@@ -36,6 +37,7 @@ def build_api(context: Context) -> FastAPI:
     app.include_router(agents.keys_router(context), prefix="/v1")
     app.include_router(blobs.router(context), prefix="/v1")
     app.include_router(blobs.operator_router(context), prefix="/v1", dependencies=only_operator)
-    for part in (workers, agents, tasks, messages, feeds, deadletters, credentials, room):
+    routers = (workers, agents, tasks, messages, feeds, deadletters, credentials, audit, room)
+    for part in routers:
         app.include_router(part.router(context), prefix="/v1", dependencies=only_operator)
     return app

@@ -13,6 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from postroom.bus.host import BusHost
+from postroom.control.crew import hire
 from postroom.control.front import Front
 from postroom.control.listen import WorkerDialer
 from postroom.gateway.audit import AuditLog
@@ -22,7 +23,7 @@ from postroom.gateway.http.control import ControlPassage
 from postroom.gateway.http.egress import EgressPassage
 from postroom.gateway.nats.passage import NatsPassage
 from postroom.gateway.outbound import OutboundPolicy, client_context
-from postroom.gateway.port import GatewayProvider
+from postroom.gateway.port import AuditSink, GatewayProvider
 from postroom.gateway.streams import Streamed
 from postroom.identity.trust import Trust
 from postroom.sandbox.canary import Roost
@@ -61,6 +62,7 @@ class Building:
         gateway: Wall 1.
         credentials: what the gateway adds to workers' requests.
         alerts: where the gateway's alerts go; each organisation adds itself.
+        audit: the log of what passed the walls; `run` is a task of the building's crew.
         canaries: what each sandbox is tried against.
         shut_down: ends the post room.
     """
@@ -71,6 +73,7 @@ class Building:
     gateway: GatewayProvider
     credentials: Credentials
     alerts: Alerts
+    audit: AuditLog
     canaries: Canaries
     shut_down: Callable[[], None]
 
@@ -91,13 +94,22 @@ async def open_building(
         EnvironmentFault: the certificates for egress cannot be read.
     """
     alerts = Alerts()
+    audit = AuditLog(
+        settings.audit_file,
+        file_bytes=settings.audit_file_bytes,
+        files=settings.audit_files,
+        lossy=settings.audit_lossy,
+    )
+    stack.callback(audit.close)
+    crew = await stack.enter_async_context(hire())
+    crew.start(audit.run(), "audit")
     credentials = Credentials(settings.credentials_file)
     egress = open_egress(settings, credentials)
-    gateway = _open_gateway(settings, host, front, trust, alerts, egress, stack)
+    gateway = _open_gateway(settings, host, front, trust, alerts, audit, egress, stack)
     stack.push_async_callback(gateway.close)
     roost = await stack.enter_async_context(Roost(outward=False))
     canaries = roost.canaries("")
-    return Building(settings, host, front, gateway, credentials, alerts, canaries, shut_down)
+    return Building(settings, host, front, gateway, credentials, alerts, audit, canaries, shut_down)
 
 
 def _open_gateway(
@@ -106,6 +118,7 @@ def _open_gateway(
     front: Front,
     trust: Trust,
     alerts: Alerts,
+    audit: AuditSink,
     egress: EgressPassage,
     stack: AsyncExitStack,
 ) -> DoorGateway:
@@ -114,8 +127,6 @@ def _open_gateway(
             prefix="postroom-", dir=folder_for_sockets(), ignore_cleanup_errors=True
         )
     )
-    audit = AuditLog(settings.audit_file)
-    stack.callback(audit.close)
     passages: dict[str, Passage] = {
         "nats": NatsPassage(lambda: host.address, trust.proxy_key.sign),
         "http": Streamed(ControlPassage(WorkerDialer(front).dial)),
@@ -127,7 +138,6 @@ def _open_gateway(
         audit,
         alert=alerts.tell,
         violations=settings.violations,
-        lossy=settings.audit_lossy,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from postroom.blobs.office import BlobOffice
+from postroom.control.audit.view import AuditView
 from postroom.control.dispatch import Dispatch
 from postroom.control.mailroom import Mailroom
 from postroom.control.principals import Gate
@@ -36,6 +37,7 @@ class Context:
     pages: YellowPages
     blobs: BlobOffice
     credentials: Credentials
+    audit: AuditView
     card_key: dict[str, str]
     announcement: Callable[[], Announcement]
     shut_down: Callable[[], None]

@@ -16,6 +16,7 @@ from postroom.bus.host import BusHost
 from postroom.bus.nats.bus import NatsBus
 from postroom.control.announcements import Announcements
 from postroom.control.api import build_api
+from postroom.control.audit.opening import open_audit
 from postroom.control.building import Building, open_building
 from postroom.control.context import Context
 from postroom.control.dispatch import Dispatch
@@ -112,6 +113,7 @@ class House:
         await services.open()
         stack.push_async_callback(services.close)
         blobs = await _open_blobs(settings, room, folded, stack)
+        view = await open_audit(building, settings, trust, room, stack)
         key = new_api_key(room.owner.uid)
 
         def context(announcement: Callable[[], Announcement]) -> Context:
@@ -125,6 +127,7 @@ class House:
                 pages=pages,
                 blobs=blobs,
                 credentials=building.credentials,
+                audit=view,
                 card_key=trust.card_key.jwk,
                 announcement=announcement,
                 shut_down=building.shut_down,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import getpass
 import re
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import nats
 
@@ -20,6 +17,7 @@ from postroom.bus.disk import check_space
 from postroom.bus.host import BusHost
 from postroom.bus.nats.admin import NatsAdmin, ensure_all
 from postroom.bus.nats.bus import NatsBus
+from postroom.control.crew import Crew, hire
 from postroom.folding.alerts import Alert, raise_alert
 from postroom.folding.changes import Changes
 from postroom.folding.fold import Fold, all_after
@@ -151,33 +149,6 @@ def _space(settings: Settings) -> Callable[[], None]:
     if settings.memory:
         return lambda: None
     return lambda: check_space(settings.nats)
-
-
-class Crew:
-    """The background tasks of the control plane; the death of one ends the post room.
-
-    What `start` began is cancelled at the end; tasks of `group` are waited for.
-    """
-
-    def __init__(self, group: asyncio.TaskGroup) -> None:
-        self.group = group
-        self.tasks: list[asyncio.Task[Any]] = []
-
-    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Begin `work`, which runs until it is cancelled."""
-        self.tasks.append(self.group.create_task(work, name=name))
-
-
-@contextlib.asynccontextmanager
-async def hire() -> AsyncGenerator[Crew]:
-    """A crew for as long as the context lasts."""
-    async with asyncio.TaskGroup() as group:
-        crew = Crew(group)
-        try:
-            yield crew
-        finally:
-            for task in crew.tasks:
-                task.cancel()
 
 
 async def open_bus(

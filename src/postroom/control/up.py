@@ -165,6 +165,8 @@ class _PostRoom:
             f"  bus    {supervisor.server.url} (nats-server {supervisor.server.version})\n"
             f"  state  {kept}"
         )
+        if self._settings.audit_lossy:
+            _say("  AUDIT  LOSSY: what cannot be recorded passes nevertheless (POSTROOM_AUDIT)")
 
 
 def server_config(settings: Settings, trust: Trust) -> ServerConfig:

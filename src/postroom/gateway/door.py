@@ -17,7 +17,6 @@ from postroom.errors import EnvironmentFault, PostroomError, ProtocolViolation, 
 from postroom.gateway.allowance import Allowance
 from postroom.gateway.cause import Cause
 from postroom.gateway.conduct import Conduct
-from postroom.gateway.keeping import Keeping
 from postroom.gateway.port import DEADLINES, AuditSink, Deadlines, DoorSpec, GatewayStatistics
 from postroom.gateway.streams import cut
 from postroom.gateway.visit import Visit
@@ -47,15 +46,13 @@ class _Door:
         audit: AuditSink,
         alert: Callable[[str, str], None],
         most: int,
-        *,
-        lossy: bool,
     ) -> None:
         self.spec = spec
         self.path = path
         self.server: asyncio.Server | None = None
         self.tasks: set[asyncio.Task[None]] = set()
         self.closed = False
-        self.audit = Keeping(audit, alert, lossy=lossy)
+        self.audit = audit
         self.cause = Cause()
         self.allowance = Allowance(spec.rates)
         self.conduct = Conduct(spec.uid, most, alert, self.cut)
@@ -130,7 +127,6 @@ class DoorGateway:
         deadlines: how long a connection may keep us waiting.
         alert: told what a person should know.
         violations: of one worker within ten minutes after which it is cut off.
-        lossy: pass on what cannot be recorded, after an alert.
     """
 
     def __init__(
@@ -142,7 +138,6 @@ class DoorGateway:
         deadlines: Deadlines = DEADLINES,
         alert: Alert,
         violations: int = VIOLATIONS,
-        lossy: bool = False,
     ) -> None:
         self._folder = folder
         self._passages = passages
@@ -150,7 +145,6 @@ class DoorGateway:
         self._deadlines = deadlines
         self._alert = alert
         self._violations = violations
-        self._lossy = lossy
         self._doors: dict[str, _Door] = {}
         self._alerts: set[asyncio.Task[None]] = set()
         self._accepted = 0
@@ -168,7 +162,6 @@ class DoorGateway:
             self._audit,
             lambda kind, text: self._tell(spec.org, kind, text),
             self._violations,
-            lossy=self._lossy,
         )
 
         def enter(transport: asyncio.Transport, threshold: _Threshold) -> None:

@@ -21,7 +21,7 @@ class _CountingReader(asyncio.StreamReader):
         super().__init__(limit=LIMIT)
         self._visit = visit
 
-    def feed_data(self, data: bytes) -> None:  # ty: ignore[invalid-method-override]
+    def feed_data(self, data: bytes) -> None:  # ty: ignore[incompatible-method-override]
         self._visit.passed += len(data)
         super().feed_data(data)
 

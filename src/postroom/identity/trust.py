@@ -148,6 +148,13 @@ class Trust:
             raise NotFound("there is no key for the gateway")
         return self._keys.proxy
 
+    def signs(self, issuer: str) -> bool:
+        """Whether `issuer`, a public key, signs credentials of this organisation's accounts."""
+        org = self._org
+        return issuer in {
+            key.public for key in (org.core, org.edge, org.agents, org.workers, org.control)
+        }
+
     # Who may connect.
 
     def core_credential(self) -> Credential:

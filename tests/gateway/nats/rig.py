@@ -206,7 +206,7 @@ class House:
 
 @asynccontextmanager
 async def open_house(
-    folder: Path, *, memory: bool = True, violations: int = 20, lossy: bool = False
+    folder: Path, *, memory: bool = True, violations: int = 20
 ) -> AsyncGenerator[House]:
     with tempfile.TemporaryDirectory(prefix="door") as sockets:
         async with running_bus(folder, memory=memory) as bus, AsyncExitStack() as stack:
@@ -227,7 +227,6 @@ async def open_house(
                 deadlines=deadlines,
                 alert=alert,
                 violations=violations,
-                lossy=lossy,
             )
             stack.push_async_callback(gateway.close)
             yield House(bus, gateway, audit, stack, alerts)

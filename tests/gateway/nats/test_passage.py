@@ -14,7 +14,6 @@ import pytest
 from postroom.bus.port import Delivery
 from postroom.errors import Forbidden, PostroomError
 from postroom.gateway.conduct import CUT_OFF, VIOLATION
-from postroom.gateway.keeping import UNWRITABLE
 from postroom.gateway.port import Rates
 from postroom.identity.nkeys import KeyPair, Kind
 from postroom.protocol import subjects
@@ -363,21 +362,6 @@ async def test_what_cannot_be_recorded_does_not_pass(house: House):
     house.audit.full = False
 
     assert await other.pinged() == []
-    await house.until(lambda: len(house.alerts) == 1)
-    assert house.alerts[0][0] == UNWRITABLE
-
-
-async def test_a_lossy_gateway_goes_on_and_says_so(tmp_path: Path):
-    async with open_house(tmp_path, lossy=True) as house:
-        raw = await house.enter(await house.worker())
-        house.audit.full = True
-
-        for _ in range(3):
-            await raw.send(b"UNSUB 5\r\n")
-            await raw.pinged()
-
-        await house.until(lambda: len(house.alerts) == 1)
-        assert "UNRECORDED" in house.alerts[0][1]
 
 
 @pytest.mark.requirement("gateway-nats-audit-first")
