@@ -13,6 +13,7 @@ from postroom.control.routes import (
     deadletters,
     feeds,
     messages,
+    orgs,
     room,
     tasks,
     workers,
@@ -37,4 +38,7 @@ def build_api(context: Context) -> FastAPI:
     app.include_router(blobs.operator_router(context), prefix="/v1", dependencies=only_operator)
     for part in (workers, agents, tasks, messages, feeds, deadletters, room):
         app.include_router(part.router(context), prefix="/v1", dependencies=only_operator)
+    if context.orgs is not None:
+        app.include_router(orgs.router(context.orgs), prefix="/v1", dependencies=only_operator)
+        app.include_router(orgs.absent_router(context.orgs), dependencies=only_operator)
     return app
