@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from postroom.cli.options import json_option, state_folder, state_option
+from postroom.cli.options import chosen_org, json_option, state_folder, state_option
 from postroom.cli.output import print_json
 
 
 @click.group("admin")
-@state_option()
+@state_option(org=False)
 def command() -> None:
     """Repair what belongs to a post room that is down."""
 
@@ -20,10 +20,10 @@ def command() -> None:
 def rebuild(as_json: bool) -> None:
     """Build the database's view of messages and posts again, from the last snapshot and the log."""
     from postroom.control.rebuild import run_rebuild
-    from postroom.settings import Settings
+    from postroom.settings import DEFAULT_ORG, Settings
 
     state = state_folder()
-    run_rebuild(Settings(state=state))
+    run_rebuild(Settings(state=state).for_org(chosen_org() or DEFAULT_ORG))
     if as_json:
         print_json({"rebuilt": str(state)})
     else:
