@@ -221,6 +221,23 @@ async def test_one_that_was_removed_leaves_its_folder_aside_and_its_name_free(tm
         assert not (home / "mail").exists()
 
 
+@pytest.mark.requirement("org-removed-for-ever")
+async def test_what_a_kill_has_left_of_a_removed_one_goes_at_the_next_start(tmp_path: Path):
+    trust = Trust.load_or_create(Settings(state=tmp_path).keys)
+    trust.add_org("acme")
+    trust.remove_org("acme")
+    left = Settings(state=tmp_path).for_org("acme").home
+    left.mkdir(parents=True)
+    (left / "mail").touch()
+
+    async with street(tmp_path) as made:
+        assert made.trust.gone == ()
+        await made.orgs.create("acme")
+
+    assert not (left / "mail").exists()
+    assert list((tmp_path / "orgs" / ".removed").glob("acme-*/mail"))
+
+
 async def test_the_default_one_cannot_be_removed(tmp_path: Path):
     async with street(tmp_path) as made:
         with pytest.raises(Conflict):

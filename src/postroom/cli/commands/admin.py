@@ -22,9 +22,9 @@ def rebuild(as_json: bool) -> None:
     from postroom.control.rebuild import run_rebuild
     from postroom.settings import DEFAULT_ORG, Settings
 
-    state = state_folder()
-    run_rebuild(Settings(state=state).for_org(chosen_org() or DEFAULT_ORG))
+    settings = Settings(state=state_folder()).for_org(chosen_org() or DEFAULT_ORG)
+    run_rebuild(settings)
     if as_json:
-        print_json({"rebuilt": str(state)})
+        print_json({"rebuilt": str(settings.home)})
     else:
-        click.echo(f"rebuilt {state}")
+        click.echo(f"rebuilt {settings.home}")
