@@ -709,6 +709,16 @@ _LISTED: dict[str, dict[str, str]] = {
         "audit-followed": "A follower gets each line as it comes.",
         "audit-command-lines": "A record is one line that cannot act on a terminal; what was denied is red.",
     },
+    "docs/security.md#organisations": {
+        "org-no-subject-crosses": "No subject that an agent may use reaches another organisation, in either direction.",
+        "org-unseen": "An agent is answered about agents of another organisation as about ones that do not exist.",
+        "org-own-api": "A path that names an organisation reaches its API alone, every other the default one's.",
+        "org-door-own-api": "A worker's door leads to the API of its own organisation and to no other.",
+        "org-key-opens-all": "The operator's key opens every organisation; without it nobody learns which there are.",
+        "org-create-whole": "An organisation is whole or absent, whenever the post room is killed, and made once.",
+        "org-failure-contained": "An organisation that cannot be opened is shown and retried, and stops no other.",
+        "org-removed-for-ever": "A removed organisation ends with its credentials; its name begins anew.",
+    },
     "NO_COLOR": {
         "cli-colour-off": "NO_COLOR, a dumb terminal or a pipe turn colours off.",
     },

@@ -7,12 +7,13 @@ operator may choose.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from platformdirs import user_state_path
 
 from postroom.errors import EnvironmentFault
+from postroom.protocol.ids import check_name
 
 DEFAULT_NATS_PORT = 4222
 DEFAULT_HTTP_PORT = 4280
@@ -97,8 +98,28 @@ class Settings:
     """Whether traffic goes on when its audit record cannot be written."""
     violations: int = 20
     """Violations of one worker within ten minutes after which it is cut off."""
+    org: str = DEFAULT_ORG
+    """The organisation whose folders are meant; see `for_org`."""
+
+    def for_org(self, org: str) -> Settings:
+        """The settings of one organisation: its own database, snapshots, blobs and workers, all else shared.
+
+        Raises:
+            InvalidName: `org` is malformed, so that it can never lead out of the state folder.
+        """
+        return replace(self, org=check_name(org, "organisation"))
 
     # Layout of the state folder.
+    @property
+    def orgs(self) -> Path:
+        """One folder per organisation but the default one."""
+        return self.state / "orgs"
+
+    @property
+    def home(self) -> Path:
+        """The folder of the organisation; the default one has the state folder itself."""
+        return self.state if self.org == DEFAULT_ORG else self.orgs / self.org
+
     @property
     def tls_folder(self) -> Path:
         """The local certificate authority and its certificates."""
@@ -137,22 +158,22 @@ class Settings:
     @property
     def database(self) -> Path:
         """The projection."""
-        return self.state / "postroom.db"
+        return self.home / "postroom.db"
 
     @property
     def snapshots(self) -> Path:
         """The verified copy of the projection that lets the log be shortened."""
-        return self.state / "snapshots"
+        return self.home / "snapshots"
 
     @property
     def blobs(self) -> Path:
         """Content that is too large for messages, by its hash."""
-        return self.state / "blobs"
+        return self.home / "blobs"
 
     @property
     def workers(self) -> Path:
         """One folder per worker: workspace, sidecar state, files, log."""
-        return self.state / "workers"
+        return self.home / "workers"
 
     @property
     def logs(self) -> Path:

@@ -32,6 +32,32 @@ class Credential(TypedDict):
     workers: list[dict[str, str]]
 
 
+class OrgCounts(TypedDict, total=False):
+    """What an organisation has; without any entry while it is not open."""
+
+    workers: int
+    running: int
+    inbox: int
+    deadletters: int
+
+
+class Me(TypedDict):
+    """The operator, as an agent of an organisation."""
+
+    uid: str
+    nick: str
+
+
+class Org(TypedDict):
+    """An organisation. `state` is `open`, `opening` or `failed`; `detail` says why it failed."""
+
+    name: str
+    state: str
+    detail: str
+    me: Me | None
+    counts: OrgCounts
+
+
 class Listed(Agent):
     """An agent as it is listed: `card` is its signed Agent Card, `online` whether it takes messages now.
 

@@ -22,10 +22,14 @@ from postroom.errors import (
     Unauthorized,
     from_problem,
 )
+from postroom.protocol.ids import check_name
 
 CONNECT_TIMEOUT = 5.0
 ANSWER_TIMEOUT = 30.0
 """Seconds: as long as the slowest plain call, which is stopping a worker with its grace."""
+
+OF_ALL = ("/v1/orgs", "/v1/shutdown")
+"""Paths of the whole post room, whatever organisation is meant."""
 
 Locate = Callable[[], Server]
 Query = Mapping[str, str | int | float]
@@ -47,6 +51,7 @@ class Transport:
         locate: says where the control plane is; may raise `NotRunning`.
         retry: how often failed calls are repeated.
         sleep: waits so many seconds.
+        org: organisation that the calls are for, "" for the default one.
         base: the httpx2 transport to use, e.g. one over a Unix socket; None for TCP.
     """
 
@@ -56,11 +61,13 @@ class Transport:
         *,
         retry: RetryPolicy | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        org: str = "",
         base: httpx2.BaseTransport | None = None,
     ) -> None:
         self.retry = retry or RetryPolicy()
         self._locate = locate
         self._sleep = sleep
+        self._before = f"/orgs/{check_name(org, 'organisation')}" if org else ""
         self._server = locate()
         # The environment's proxies are not asked: the address is this machine's.
         self._http = httpx2.Client(trust_env=False, transport=base)
@@ -125,7 +132,7 @@ class Transport:
     ) -> httpx2.Response | _Failure:
         """One call, without repetition."""
         timeout = httpx2.Timeout(ANSWER_TIMEOUT + patience, connect=CONNECT_TIMEOUT)
-        url = self._server.url + path
+        url = self._url(path)
         try:
             with self._faults():
                 response = self._http.request(
@@ -165,7 +172,7 @@ class Transport:
     ) -> Generator[httpx2.Response]:
         """A call whose body and answer pass as streams, without repetition; else as `stream`."""
         timeout = httpx2.Timeout(silence, connect=CONNECT_TIMEOUT)
-        url = self._server.url + path
+        url = self._url(path)
         with (
             self._faults(),
             self._http.stream(
@@ -191,6 +198,10 @@ class Transport:
         """The JSON value that the answer of an `exchange` is."""
         response.read()
         return _decode(response)
+
+    def _url(self, path: str) -> str:
+        shared = not path.startswith("/v1/") or path.startswith(OF_ALL)
+        return self._server.url + ("" if shared else self._before) + path
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._server.token}"}

@@ -15,6 +15,7 @@ from postroom.control.routes import (
     deadletters,
     feeds,
     messages,
+    orgs,
     room,
     tasks,
     workers,
@@ -40,4 +41,7 @@ def build_api(context: Context) -> FastAPI:
     routers = (workers, agents, tasks, messages, feeds, deadletters, credentials, audit, room)
     for part in routers:
         app.include_router(part.router(context), prefix="/v1", dependencies=only_operator)
+    if context.orgs is not None:
+        app.include_router(orgs.router(context.orgs), prefix="/v1", dependencies=only_operator)
+        app.include_router(orgs.absent_router(context.orgs), dependencies=only_operator)
     return app

@@ -89,3 +89,9 @@ class EventsBody(Body):
     """`POST /v1/workers/{uid}/sdk-events`."""
 
     events: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=100)]
+
+
+class OrgBody(Body):
+    """`POST /v1/orgs`."""
+
+    name: Name

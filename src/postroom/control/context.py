@@ -9,6 +9,7 @@ from postroom.blobs.office import BlobOffice
 from postroom.control.audit.view import AuditView
 from postroom.control.dispatch import Dispatch
 from postroom.control.mailroom import Mailroom
+from postroom.control.orgs import Orgs
 from postroom.control.principals import Gate
 from postroom.control.roster import Roster
 from postroom.control.statefile import Announcement
@@ -26,6 +27,7 @@ class Context:
         card_key: public half of the key that signs cards, as a JWK.
         announcement: what `server.json` says now.
         shut_down: ends the post room.
+        orgs: all organisations, for the API of the default one; None for the others'.
     """
 
     room: Mailroom
@@ -41,3 +43,4 @@ class Context:
     card_key: dict[str, str]
     announcement: Callable[[], Announcement]
     shut_down: Callable[[], None]
+    orgs: Orgs | None = None

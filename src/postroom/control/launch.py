@@ -35,9 +35,11 @@ class WorkerFolders:
 
     Attributes:
         root: all of them.
+        post_room: the state folder of the post room, with the keys of all organisations.
     """
 
     root: Path
+    post_room: Path
 
     @property
     def workspace(self) -> Path:
@@ -148,7 +150,7 @@ def compose(
                 f"compute.read_only names {folder}, which is no folder",
                 remedy="name one that exists, in the template or, for a parameter of it, by --set NAME=PATH",
             )
-        _refuse_own(Path(folder), (folders.root.parents[1], gateway_socket.parent))
+        _refuse_own(Path(folder), (folders.post_room, gateway_socket.parent))
         mounts.append(Mount(Path(folder), folder))
     draft = SandboxSpec(
         argv=(),

@@ -106,7 +106,7 @@ async def open_mailroom(
     stack.push_async_callback(database.close)
     await migrate(database)
     bus, admin = await open_bus(settings, trust, host, stack)
-    directory = Directory(database)
+    directory = Directory(database, org=trust.org)
     changes = Changes()
     stack.callback(changes.close)
     clerk = Clerk(bus, database)
@@ -130,7 +130,7 @@ async def open_mailroom(
         directory=directory,
         owner=await _owner(directory),
         changes=changes,
-        office=PostOffice(bus, admin, database, changes, space=space),
+        office=PostOffice(bus, admin, database, changes, org=trust.org, space=space),
         deadletters=DeadMail(bus, database, changes),
         fold=fold,
         clerk=clerk,

@@ -29,7 +29,7 @@ def run_rebuild(settings: Settings) -> None:
         EnvironmentFault: snapshot and log do not belong together, or the machine prevents it.
     """
     if not settings.database.exists():
-        raise NotFound(f"there is no post room in {settings.state}")
+        raise NotFound(f"there is no post room in {settings.home}")
     os.umask(0o077)
     prepare(settings)
     lock = StateLock.acquire(settings)
@@ -40,7 +40,7 @@ def run_rebuild(settings: Settings) -> None:
 
 
 async def _rebuild(settings: Settings) -> None:
-    trust = Trust.load_or_create(settings.keys, DEFAULT_ORG)
+    trust = Trust.load_or_create(settings.keys, DEFAULT_ORG).of(settings.org)
     supervisor = Supervisor(server_config(settings, trust))
     async with AsyncExitStack() as stack:
         await supervisor.start()

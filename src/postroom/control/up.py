@@ -148,7 +148,9 @@ class _PostRoom:
                     me={"uid": house.owner.uid, "nick": house.owner.nick},
                 )
 
-            await house.go(announcement)
+            orgs = module.open_orgs(building, house, trust, announcement)
+            await house.go(announcement, orgs)
+            await orgs.open(stack)
             self._announce = lambda: announce(self._settings, announcement())
             self._announce()
             _close_ready(b"ready\n")

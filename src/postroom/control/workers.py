@@ -268,7 +268,7 @@ class Workers:
         return self._locks.setdefault(uid, asyncio.Lock())
 
     def _folders(self, uid: str) -> WorkerFolders:
-        return WorkerFolders(self._settings.workers / uid)
+        return WorkerFolders(self._settings.workers / uid, self._settings.state)
 
     async def _choose(self, demanded: Demand) -> Chosen:
         return await select(

@@ -66,6 +66,8 @@ class Keyring:
     orgs: Mapping[str, OrgKeys] = field(default_factory=dict)
     cards: CardKey | None = None
     proxy: KeyPair | None = None
+    gone: tuple[str, ...] = ()
+    """Public keys of accounts whose organisation was removed, and which a server may still have."""
 
     @classmethod
     def generate(cls) -> Keyring:
@@ -106,6 +108,7 @@ def _parse(text: str) -> Keyring:
         {name: _org(org) for name, org in document["orgs"].items()},
         CardKey.from_secret(str(document["cards"])) if "cards" in document else None,
         _key(document["proxy"], Kind.USER) if "proxy" in document else None,
+        tuple(str(account) for account in document.get("gone", ())),
     )
 
 
@@ -131,6 +134,8 @@ def _render(keyring: Keyring) -> str:
         document["cards"] = keyring.cards.secret
     if keyring.proxy is not None:
         document["proxy"] = keyring.proxy.seed
+    if keyring.gone:
+        document["gone"] = list(keyring.gone)
     return json.dumps(document, indent=1)
 
 

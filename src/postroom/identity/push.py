@@ -40,6 +40,27 @@ async def push_accounts(
     return pushed
 
 
+async def delete_accounts(
+    connection: SystemConnection, trust: Trust, *, timeout: float = PUSH_TIMEOUT
+) -> None:
+    """Have the server forget the accounts of removed organisations: every connection of theirs ends.
+
+    Raises:
+        ServerFailed: the server refused.
+        ProtocolViolation: an answer cannot be read.
+        StateUnwritable: that it is done could not be kept.
+    """
+    gone = trust.gone
+    if not gone:
+        return
+    payload = trust.deletion(gone).encode()
+    document = _answer(await _ask(connection, "$SYS.REQ.CLAIMS.DELETE", payload, timeout))
+    data = document.get("data")
+    if not isinstance(data, dict) or data.get("code") != 200:
+        raise ServerFailed(f"the server keeps an account: {document.get('error', data)}")
+    trust.forgotten(gone)
+
+
 async def _is_current(
     connection: SystemConnection, account: str, token: str, timeout: float
 ) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from postroom.errors import InvalidInput, NotFound
+from postroom.errors import Conflict, InvalidInput, NotFound
 from postroom.identity import jwt, keyring, nkeys
 from postroom.identity.cardkey import CardKey
 from postroom.identity.credential import Credential
@@ -38,6 +38,13 @@ AGENT_SUBSCRIPTIONS = 1000
 CONTROL_SUBSCRIPTIONS = 100_000
 
 
+class _Kept:
+    """The keys as they are now, which all organisations share: else one would save away what another has changed."""
+
+    def __init__(self, keys: Keyring) -> None:
+        self.keys = keys
+
+
 class Trust:
     """The keys of a post room, seen from one organisation.
 
@@ -55,7 +62,7 @@ class Trust:
             raise NotFound(f"there is no organisation {org!r}")
         self.org = org
         self._folder = folder
-        self._keys = keys
+        self._kept = _Kept(keys)
         self._clock = clock
 
     def __repr__(self) -> str:
@@ -85,6 +92,71 @@ class Trust:
             keyring.save(folder, complete)
             keys = complete
         return cls(folder, keys, org, clock)
+
+    # The organisations.
+
+    @property
+    def orgs(self) -> tuple[str, ...]:
+        """Names of all organisations, in the order they were made."""
+        return tuple(self._keys.orgs)
+
+    def of(self, org: str) -> Trust:
+        """The same keys, seen from the organisation `org`.
+
+        Raises:
+            NotFound: there is none of that name.
+        """
+        seen = Trust(self._folder, self._keys, org, self._clock)
+        seen._kept = self._kept
+        return seen
+
+    def add_org(self, org: str) -> Trust:
+        """Make the keys of a new organisation; on disk when this returns, and whole there or not at all.
+
+        Raises:
+            InvalidName: `org` is malformed.
+            Conflict: there is one of that name.
+            StateUnwritable: they could not be kept.
+        """
+        check_name(org, "organisation")
+        if org in self._keys.orgs:
+            raise Conflict(f"there is an organisation {org!r} already")
+        self._save(replace(self._keys, orgs={**self._keys.orgs, org: OrgKeys.generate()}))
+        return self.of(org)
+
+    def remove_org(self, org: str) -> None:
+        """Forget the keys of an organisation, for ever: nobody can have a credential of it any more.
+
+        Raises:
+            NotFound: there is none of that name.
+            StateUnwritable: the disk still has them.
+        """
+        if org not in self._keys.orgs:
+            raise NotFound(f"there is no organisation {org!r}")
+        left = dict(self._keys.orgs)
+        lost = left.pop(org)
+        gone = (*self._keys.gone, lost.core.public, lost.edge.public)
+        self._save(replace(self._keys, orgs=left, gone=gone))
+
+    @property
+    def gone(self) -> tuple[str, ...]:
+        """Public keys of accounts of removed organisations, until `forgotten` says that the server has none of them."""
+        return self._keys.gone
+
+    def forgotten(self, accounts: Sequence[str]) -> None:
+        """The server has forgotten `accounts`.
+
+        Raises:
+            StateUnwritable: it could not be kept; they are deleted again another time.
+        """
+        left = tuple(account for account in self._keys.gone if account not in accounts)
+        self._save(replace(self._keys, gone=left))
+
+    def deletion(self, accounts: Sequence[str]) -> str:
+        """A JWT by which the server forgets `accounts`."""
+        operator = self._keys.operator
+        body = {"accounts": list(accounts)}
+        return jwt.encode(operator, operator.public, "deletion", body, now=self._clock())
 
     # What the server is told.
 
@@ -243,11 +315,21 @@ class Trust:
             revocations=kept | {public: int(now)},
             dated_from=max(int(now), self._org.dated_from) + 1,
         )
-        keys = replace(self._keys, orgs={**self._keys.orgs, self.org: org})
-        keyring.save(self._folder, keys)
-        self._keys = keys
+        self._save(replace(self._keys, orgs={**self._keys.orgs, self.org: org}))
 
     # Inner parts.
+
+    @property
+    def _keys(self) -> Keyring:
+        return self._kept.keys
+
+    @_keys.setter
+    def _keys(self, keys: Keyring) -> None:
+        self._kept.keys = keys
+
+    def _save(self, keys: Keyring) -> None:
+        keyring.save(self._folder, keys)
+        self._keys = keys
 
     @property
     def _org(self) -> OrgKeys:

@@ -25,7 +25,7 @@ PORT = click.IntRange(0, 65535)
     help="For templates that name none: auto (the default), bubblewrap, netns, landlock, seatbelt or none.",
 )
 @click.option("--detach", "-d", is_flag=True, help="Return when it is ready; it runs on.")
-@state_option()
+@state_option(org=False)
 def command(
     port: int | None, nats_port: int | None, memory: bool, sandbox: str | None, detach: bool
 ) -> int:

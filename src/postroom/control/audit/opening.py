@@ -29,14 +29,14 @@ async def open_audit(
     """
     log = building.audit
     copy = AuditCopy(
-        log, room.bus, trust.org, Cursor(settings.logs / "audit-copy.json"), room.space
+        log, room.bus, trust.org, Cursor(settings.home / "audit-copy.json"), room.space
     )
     room.crew.start(copy.run(), "audit-copy")
     room.crew.start(alarm.watch(log, room.bus, room.space), "audit-alarm")
     outsiders = Outsiders(room.directory)
     await outsiders.load()
     tap = StoredTap(
-        room.admin, log, trust.org, outsiders, Cursor(settings.logs / "audit-streams.json")
+        room.admin, log, trust.org, outsiders, Cursor(settings.home / "audit-streams.json")
     )
     room.crew.start(tap.run(), "audit-streams")
     credential = trust.system_credential()
