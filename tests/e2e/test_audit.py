@@ -35,5 +35,5 @@ def test_the_operator_sees_what_a_worker_did_and_only_that(room: PostRoom):
     assert all(line["worker"] == uid for line in records("--worker", uid))
     assert {line["verdict"] for line in records("--denied")} <= {"denied"}
     # The copy follows; it is kept over a restart.
-    cursor = room.state / "logs" / "audit-copy.json"
+    cursor = room.state / "audit-copy.json"
     until(lambda: json.loads(cursor.read_text())["offset"] > 0)
