@@ -186,6 +186,7 @@ async def system_connection(address: BusAddress, credential: Credential) -> nats
     return await nats.connect(
         list(address.servers),
         tls=address.tls,
+        tls_hostname=address.tls_name or None,
         tls_handshake_first=address.tls_first,
         user_jwt_cb=credential.jwt_callback,
         signature_cb=credential.signature_callback,
