@@ -23,7 +23,7 @@ from typing import Any
 from postroom.bus import store_lock
 from postroom.bus.parent_death import die_with_parent
 from postroom.bus.server_binary import check_version, find_binary
-from postroom.bus.server_config import ServerConfig, render
+from postroom.bus.server_config import ServerConfig, ServerTls, render
 from postroom.bus.server_log import explain_end, last_lines, port_taken
 from postroom.bus.system import SystemConnection
 from postroom.errors import ProtocolViolation, ServerFailed, StateUnwritable
@@ -253,7 +253,7 @@ async def _ready(config: ServerConfig, process: asyncio.subprocess.Process) -> d
 
 async def _known(config: ServerConfig, port: int) -> dict[str, Any]:
     try:
-        return await _info(config, port)
+        return await _info(config.near, port, config.tls)
     except ssl.SSLCertVerificationError as error:
         raise ServerFailed(
             f"the certificate of nats-server does not stand for {config.tls and config.tls.name}: "
@@ -262,13 +262,13 @@ async def _known(config: ServerConfig, port: int) -> dict[str, Any]:
         ) from error
 
 
-async def _info(config: ServerConfig, port: int) -> dict[str, Any]:
+async def _info(host: str, port: int, tls: ServerTls | None = None) -> dict[str, Any]:
     reader, writer = await asyncio.open_connection(
-        config.near,
+        host,
         port,
         limit=1024 * 1024,
-        ssl=config.tls and config.tls.client,
-        server_hostname=config.tls and config.tls.name,
+        ssl=tls and tls.client,
+        server_hostname=tls and tls.name,
     )
     try:
         line = await reader.readline()

@@ -10,6 +10,7 @@ Private: the folder is 0700, all files are 0600.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import stat
@@ -72,10 +73,8 @@ class CertificateFiles:
 def own_names() -> tuple[str, ...]:
     """Names that every local certificate has: this machine's, as itself sees it."""
     names = ["localhost", "127.0.0.1", "::1"]
-    try:
+    with contextlib.suppress(InvalidInput):  # a name that no certificate can have
         names.append(canonical(socket.gethostname()))
-    except InvalidInput:
-        pass  # a name that no certificate can have, such as one with an underscore
     return tuple(dict.fromkeys(names))
 
 
@@ -161,10 +160,18 @@ class CertificateFolder:
         _write(self.server, pair.certificate + pair.key)
         return certificates.read(pair.certificate)
 
-    def serve(self, pem: bytes) -> Path:
-        """Keep the checked copy that is shown; its path."""
-        _write(self.serving, pem)
-        return self.serving
+    def stage(self, pem: bytes) -> Path:
+        """Put chain and key beside the copy that is shown, to be tried; its path."""
+        staged = self.folder / "staged.pem"
+        _write(staged, pem)
+        return staged
+
+    def promote(self) -> Path:
+        """What was staged is the copy that is shown; its path."""
+        try:
+            return (self.folder / "staged.pem").replace(self.serving)
+        except OSError as error:
+            raise StateUnwritable(f"cannot write {self.serving}: {error.strerror}") from error
 
 
 def _content(path: Path, *, private: bool = False) -> bytes:

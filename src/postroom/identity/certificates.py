@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from postroom.errors import InvalidInput
@@ -28,6 +28,9 @@ LONGEST_DAYS = 397
 
 SKEW = 3600.0
 """Seconds that a certificate is valid before it was made: clocks differ."""
+
+WARNINGS = (1, 7, 21)
+"""Days before its end at which an alert is raised."""
 
 _DNS = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*")
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -96,6 +99,27 @@ def _address(name: str) -> _Address | None:
         return ipaddress.ip_address(name)
     except ValueError:
         return None
+
+
+def near_its_end(certificate: Certificate, now: float) -> bool:
+    """Whether it is time for a new one: the last third of its life."""
+    return certificate.not_after - now <= certificate.lifetime / 3
+
+
+def warning_due(certificate: Certificate, now: float) -> int | None:
+    """The warning that it is time for (one of `WARNINGS`, in days), None for none.
+
+    A certificate that never lives long is not warned about before its last third.
+    """
+    if not near_its_end(certificate, now):
+        return None
+    left = certificate.days_left(now)
+    return next((days for days in WARNINGS if left <= days), None)
+
+
+def day(at: float) -> str:
+    """The day of an instant, in UTC."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def make_authority(names: Sequence[str], *, now: float, days: float = AUTHORITY_DAYS) -> Pair:
@@ -286,7 +310,7 @@ def _common(name: x509.Name) -> str:
     return str(found[0].value) if found else name.rfc4514_string()
 
 
-def _spki(public: CertificatePublicKeyTypes) -> bytes:
+def _spki(public: PublicKeyTypes) -> bytes:
     return public.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
