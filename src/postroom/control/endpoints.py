@@ -79,6 +79,15 @@ class Endpoints:
             raise InvalidInput("the certificate stands for no single name")
         return self.loopback if certificate.covers(self.loopback) else plain[0]
 
+    def public_name(self, certificate: Certificate) -> str:
+        """The name by which others find it, as far as is known."""
+        if self.outward is None:
+            return self.loopback
+        if not self.outward.everywhere:
+            return self.outward.name
+        far = [name for name in certificate.names if not _is_near(name)]
+        return far[0] if far else self.outward.name
+
     def hosts(
         self, loopback_port: int, outward_port: int, names: tuple[str, ...]
     ) -> frozenset[str]:

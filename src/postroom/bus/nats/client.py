@@ -64,7 +64,7 @@ class RobustClient(Client):
             reader.set_transport(writer.transport)
         protocol = writer.transport.get_protocol()
         if isinstance(protocol, asyncio.StreamReaderProtocol):
-            protocol._over_ssl = True  # noqa: SLF001  # ty: ignore[missing-attribute]
+            protocol._over_ssl = True  # noqa: SLF001
 
     async def _attempt_reconnect(self) -> None:
         # The library waits until a closing socket has sent what it holds, which a hanging peer never takes.
