@@ -8,6 +8,7 @@ The HTTP API has a listener for each: loopback for the commands of this machine,
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from postroom.identity.certificates import Certificate, canonical
 from postroom.settings import DEFAULT_HTTPS_PORT, Settings
 
 TLS_CHOICES = ("auto", "always")
+
+_LISTEN = re.compile(r"(\[(?P<six>[^][]+)\]|(?P<name>[^][:]+))(:(?P<port>[0-9]{1,5}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +160,12 @@ def _outward(text: str) -> Outward:
 
 def _split(text: str) -> tuple[str, int]:
     """`ADDR`, `ADDR:PORT`, `[ADDR]:PORT` or a bare IPv6 address."""
-    name, colon, port = text.rpartition(":")
-    if not colon or (":" in name and not name.startswith("[")):
-        name, port = text, ""
-    name = name.removeprefix("[").removesuffix("]")
-    if not port and not text.endswith(":"):
-        return name, DEFAULT_HTTPS_PORT
-    if not (port.isascii() and port.isdecimal() and int(port) < 65536):
+    if text.count(":") > 1 and not text.startswith("["):
+        return text, DEFAULT_HTTPS_PORT
+    found = _LISTEN.fullmatch(text)
+    if found is None or int(found["port"] or 0) > 65535:
         raise InvalidInput(
             f"{text!r} is no ADDR[:PORT]", remedy="e.g. 192.0.2.1:4281 or [2001:db8::1]:4281"
         )
-    return name, int(port)
+    port = found["port"]
+    return found["six"] or found["name"], DEFAULT_HTTPS_PORT if port is None else int(port)
