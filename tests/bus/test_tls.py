@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -62,7 +62,7 @@ def tls_config(folder: Path, trust: Trust, *, age: float = 0.0, host: str = "127
 
 
 @asynccontextmanager
-async def bench(folder: Path, config: ServerConfig, trust: Trust) -> AsyncIterator[Bench]:
+async def bench(folder: Path, config: ServerConfig, trust: Trust) -> AsyncGenerator[Bench]:
     supervisor = Supervisor(config)
     await supervisor.start()
     running = asyncio.create_task(supervisor.run())
