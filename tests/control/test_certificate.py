@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import time
 from dataclasses import replace
@@ -11,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from postroom.control import listen
 from postroom.control.certificate import CertificateKeeper, certificate_files, open_certificate
 from postroom.control.endpoints import plan
 from postroom.control.front import Front
 from postroom.control.listen import HttpListener, bind
 from postroom.errors import InvalidInput
-from postroom.identity.certfolder import CertificateFiles, CertificateFolder
+from postroom.identity.certfolder import CertificateFolder
 from postroom.identity.certificates import DAY
 from postroom.settings import Settings
 from postroom.tls import client_context
@@ -250,7 +252,7 @@ async def test_a_new_certificate_is_shown_to_new_connections_and_open_ones_stay(
         http.stop()
 
 
-@pytest.mark.requirement("tls-bad-replacement-refused")
+@pytest.mark.requirement("tls-external-checked")
 async def test_a_replacement_that_does_not_fit_is_not_taken(
     settings: Settings, folder: CertificateFolder
 ):
@@ -287,12 +289,7 @@ async def test_a_replacement_of_somebody_elses_is_taken_when_it_has_come_to_rest
     await kept.step(alerts.change, alerts.raise_one)
 
     assert alerts.changes == 1
-    assert kept.certificate.fingerprint in {one.fingerprint for one in [_read(kept)]}
-
-
-def _read(kept: CertificateKeeper):
-    files: CertificateFiles = kept._files
-    return files.read()[0]
+    assert kept.certificate == certificate_files(theirs).read()[0]
 
 
 @pytest.mark.requirement("tls-no-cleartext")
@@ -321,3 +318,26 @@ async def test_a_client_without_tls_or_with_another_authority_is_told_nothing(
         assert b"HTTP" not in said
         writer.close()
         http.stop()
+
+
+@pytest.mark.requirement("http-request-deadline")
+async def test_a_connection_whose_handshake_does_not_come_is_cut(
+    settings: Settings, folder: CertificateFolder, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(listen, "HANDSHAKE_TIMEOUT", 0.05)
+    kept = keeper(settings, Clock())
+    kept.open()
+    listener = bind("127.0.0.1", 0, default=0)
+    http = HttpListener(Front(frozenset()), listener, kept.context)
+    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+        tasks.create_task(http.serve())
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+        http.stop()
+
+
+async def test_an_address_of_another_machine_is_named():
+    with pytest.raises(InvalidInput, match="no address 192"):
+        bind("192.0.2.1", 0, default=0, tls=True)

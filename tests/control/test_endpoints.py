@@ -80,7 +80,7 @@ def test_always_means_tls_on_loopback_too():
     assert endpoints.names == ("127.0.0.1",)
 
 
-@pytest.mark.requirement("tls-choice-known")
+@pytest.mark.requirement("tls-beyond-loopback")
 @pytest.mark.parametrize("choice", ["", "never", "Always", "1"])
 def test_an_unknown_choice_is_refused_with_the_choices(choice: str):
     with pytest.raises(InvalidInput) as caught:
@@ -88,7 +88,7 @@ def test_an_unknown_choice_is_refused_with_the_choices(choice: str):
     assert caught.value.remedy == "one of: auto, always"
 
 
-@pytest.mark.requirement("tls-host-checked")
+@pytest.mark.requirement("tls-beyond-loopback")
 def test_the_hosts_that_are_served_are_those_of_the_certificate():
     endpoints = plan(settings("0.0.0.0"))
 

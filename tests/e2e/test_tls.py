@@ -209,7 +209,7 @@ def test_a_running_post_room_shows_a_renewed_certificate(always: PostRoom) -> No
     assert always.json("status")["alerts"] == []
 
 
-@pytest.mark.requirement("tls-status")
+@pytest.mark.requirement("tls-expiry-warned")
 def test_tls_status_tells_whom_certificates_stand_for_and_when_they_end(room: PostRoom) -> None:
     room.run("tls", "status", status=4)
     room.run("tls", "init", "--host", "box.example.org")

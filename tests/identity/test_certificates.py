@@ -95,13 +95,12 @@ def test_the_authority_signs_servers_and_no_further_authorities(folder: Certific
     assert not below.value.ca
 
 
-@pytest.mark.requirement("tls-keys-private")
+@pytest.mark.requirement("tls-local-authority")
 def test_the_folder_and_all_files_in_it_are_for_this_user_alone(folder: CertificateFolder):
     assert folder.folder.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in folder.folder.iterdir()} == {0o600}
 
 
-@pytest.mark.requirement("tls-authority-kept")
 def test_an_authority_that_is_there_is_not_replaced_unless_told_to(folder: CertificateFolder):
     before = folder.ca.read_bytes()
 
@@ -113,7 +112,7 @@ def test_an_authority_that_is_there_is_not_replaced_unless_told_to(folder: Certi
     assert folder.ca.read_bytes() != before
 
 
-@pytest.mark.requirement("tls-renewal-keeps-trust")
+@pytest.mark.requirement("tls-renewal-automatic")
 def test_a_renewed_certificate_has_the_same_names_and_the_same_authority(
     folder: CertificateFolder,
 ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import socket
 import ssl
@@ -47,6 +48,11 @@ def bind(host: str, port: int, *, default: int, tls: bool = False) -> socket.soc
         listener.bind((host, port))
         listener.listen()  # until then SO_REUSEADDR would let another one bind it, too
     except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            listener.close()
+            raise InvalidInput(
+                f"this machine has no address {host}", remedy="name one that it has, or 0.0.0.0"
+            ) from error
         if port == default:
             listener.close()
             return bind(host, 0, default=-1, tls=tls)
