@@ -713,7 +713,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "tls-local-authority": "Who trusts the local authority takes the server for its names alone; keys are private.",
         "tls-authority-bound": "The local authority can vouch for the names that it was made for and no others.",
         "tls-external-checked": "A certificate that is expired, unfit, or whose key others can read is refused.",
-        "tls-beyond-loopback": "Beyond loopback nothing starts without a fitting certificate; its hosts alone are served.",
+        "tls-beyond-loopback": "Beyond loopback nothing starts without a fitting certificate.",
         "tls-always": "With POSTROOM_TLS=always loopback speaks TLS, too, under an authority that is made at need.",
         "tls-no-cleartext": "With TLS nothing between clients and servers can be read, not even a greeting.",
         "tls-client-verifies": "The client trusts the authority in server.json alone, and tells nothing to others.",
