@@ -61,7 +61,6 @@ class House:
     owner: Agent
     _front: Front
     _workers: Workers
-    _bus: NatsBus
     _context: Callable[[Callable[[], Announcement]], Context]
 
     @classmethod
@@ -134,16 +133,12 @@ class House:
                 shut_down=building.shut_down,
             )
 
-        return cls(key, room.owner, building.front, workers, room.bus, context)
+        return cls(key, room.owner, building.front, workers, context)
 
     async def go(self, announcement: Callable[[], Announcement]) -> None:
         """Open the API, then start again the workers that ran."""
         self._front.open(build_api(self._context(announcement)))
         await self._workers.restore()
-
-    async def alert(self, kind: str, text: str) -> None:
-        """Raise an alert of the post room itself."""
-        await _alert(self._bus, kind, text)
 
 
 class Changed:

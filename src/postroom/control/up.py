@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 
 from postroom import __version__
 from postroom.bus.disk import DiskWatch
@@ -205,7 +206,7 @@ class _PostRoom:
             self._announce()
             _close_ready(b"ready\n")
             _say(f"  ready after {time.monotonic() - self._started:.1f} s; Ctrl-C ends it")
-            await self._until_the_end(supervisor, house.alert)
+            await self._until_the_end(supervisor, partial(building.alerts.tell, DEFAULT_ORG))
             _say("  ending")
             front.shut()
 
