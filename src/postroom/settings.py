@@ -17,6 +17,8 @@ from postroom.protocol.ids import check_name
 
 DEFAULT_NATS_PORT = 4222
 DEFAULT_HTTP_PORT = 4280
+DEFAULT_HTTPS_PORT = 4281
+"""Of the API beyond loopback: every address at once (0.0.0.0) would clash with the loopback port."""
 DEFAULT_ORG = "default"
 DEFAULT_PROJECT = "main"
 
@@ -51,7 +53,7 @@ class Settings:
 
     Attributes:
         state: folder for keys, streams, database, workers; 0700.
-        host: loopback address to listen on (Postroom refuses others without TLS).
+        host: loopback address to listen on; `listen` names others.
         nats_port, http_port: preferred ports; 0, or a taken default, means any free one.
         memory: keep streams and database in memory: everything is gone at the end.
         sandbox: name of the sandbox provider for templates that name none, `auto` for the strongest there is.
@@ -77,9 +79,15 @@ class Settings:
     """Bytes of all blobs."""
 
     listen: tuple[str, ...] = ()
-    """Further addresses to listen on, which may be of others than this machine; then TLS is demanded."""
+    """A further address to listen on, `ADDR[:PORT]`, that others can reach; TLS is demanded there."""
     tls: str = field(default_factory=lambda: os.environ.get("POSTROOM_TLS", "auto"))
     """`auto`: TLS where a connection can leave the machine; `always`: on loopback, too."""
+    tls_cert: Path | None = field(default_factory=lambda: _path_from("POSTROOM_TLS_CERT"))
+    """Certificate (PEM, with its chain) that somebody else looks after; None for the local one."""
+    tls_key: Path | None = field(default_factory=lambda: _path_from("POSTROOM_TLS_KEY"))
+    """Its key."""
+    tls_ca: Path | None = field(default_factory=lambda: _path_from("POSTROOM_TLS_CA"))
+    """The authority above it; None for those that this system trusts."""
     nats_urls: tuple[str, ...] = field(default_factory=lambda: _list_from("POSTROOM_NATS_URL"))
     """Addresses of a NATS that somebody else runs; empty for the embedded one."""
     egress_private: tuple[str, ...] = field(

@@ -73,7 +73,10 @@ class Supervisor:
     @property
     def address(self) -> BusAddress:
         """The present server's."""
-        return BusAddress((self.server.url,))
+        tls = self._config.tls
+        if tls is None:
+            return BusAddress((self.server.url,))
+        return BusAddress((self.server.url,), tls.client, tls_first=True, tls_name=tls.name)
 
     @property
     def version(self) -> str:
@@ -104,6 +107,10 @@ class Supervisor:
         self._server = await EmbeddedServer.start(self._config)
         self._config = self._server.config  # the port is known now
         return self._server
+
+    def reload(self) -> None:
+        """Let the server read its files again (see `EmbeddedServer.reload`)."""
+        self.server.reload()
 
     async def run(self) -> None:
         """Supervise until `stop`.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -23,6 +25,7 @@ from postroom.errors import (
     from_problem,
 )
 from postroom.protocol.ids import check_name
+from postroom.tls import client_context
 
 CONNECT_TIMEOUT = 5.0
 ANSWER_TIMEOUT = 30.0
@@ -68,9 +71,9 @@ class Transport:
         self._locate = locate
         self._sleep = sleep
         self._before = f"/orgs/{check_name(org, 'organisation')}" if org else ""
+        self._base = base
         self._server = locate()
-        # The environment's proxies are not asked: the address is this machine's.
-        self._http = httpx2.Client(trust_env=False, transport=base)
+        self._http = self._connections()
 
     @property
     def server(self) -> Server:
@@ -140,7 +143,7 @@ class Transport:
                 )
         except NotRunning as error:
             return _Failure(error, Again.ALWAYS)
-        except RequestTimeout as error:
+        except (RequestTimeout, ProtocolViolation) as error:
             return _Failure(error, Again.NEVER)
         except PeerError as error:
             return _Failure(error, Again.IF_REPEATABLE)
@@ -191,7 +194,18 @@ class Transport:
 
     def look_up(self) -> None:
         """Find the control plane again; raises `NotRunning` if it has ended."""
-        self._server = self._locate()
+        before, self._server = self._server, self._locate()
+        # Another start may show another certificate, from another authority at the same path.
+        if self._server.url.startswith("https:") and self._server != before:
+            self._http.close()
+            self._http = self._connections()
+
+    def _connections(self) -> httpx2.Client:
+        # The environment's proxies are not asked: the address is this machine's.
+        if not self._server.url.startswith("https:"):
+            return httpx2.Client(trust_env=False, transport=self._base)
+        ca = Path(self._server.ca) if self._server.ca else None
+        return httpx2.Client(trust_env=False, transport=self._base, verify=client_context(ca))
 
     @staticmethod
     def decoded(response: httpx2.Response) -> Any:
@@ -213,11 +227,25 @@ class Transport:
         try:
             yield
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            if (doubt := _doubt(error)) is not None:
+                raise ProtocolViolation(
+                    f"what answers at {url} is not the post room: {doubt}",
+                    remedy="POSTROOM_CA names another authority to trust",
+                ) from error
             raise NotRunning(f"no post room answers at {url}", remedy="postroom up") from error
         except httpx2.TimeoutException as error:
             raise RequestTimeout(f"the post room at {url} did not answer in time") from error
         except httpx2.TransportError as error:
             raise PeerError(f"the connection to the post room broke: {error}") from error
+
+
+def _doubt(error: BaseException | None) -> str | None:
+    """Why the certificate shown is not trusted, None if `error` has another reason."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return error.verify_message
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def reported(response: httpx2.Response) -> PostroomError:

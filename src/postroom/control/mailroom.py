@@ -9,14 +9,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
-import nats
-
 from postroom.blobs import rules as blob_rules
 from postroom.bus.address import BusAddress
 from postroom.bus.disk import check_space
 from postroom.bus.host import BusHost
 from postroom.bus.nats.admin import NatsAdmin, ensure_all
 from postroom.bus.nats.bus import NatsBus
+from postroom.bus.nats.client import RobustClient
 from postroom.control.crew import Crew, hire
 from postroom.folding.alerts import Alert, raise_alert
 from postroom.folding.changes import Changes
@@ -181,16 +180,19 @@ async def open_bus(
     return bus, admin
 
 
-async def system_connection(address: BusAddress, credential: Credential) -> nats.NATS:
+async def system_connection(address: BusAddress, credential: Credential) -> RobustClient:
     """A connection of a user of the system account."""
-    return await nats.connect(
+    client = RobustClient()
+    await client.connect(
         list(address.servers),
         tls=address.tls,
+        tls_hostname=address.tls_name or None,
         tls_handshake_first=address.tls_first,
         user_jwt_cb=credential.jwt_callback,
         signature_cb=credential.signature_callback,
         name="postroom-system",
     )
+    return client
 
 
 async def _owner(directory: Directory) -> Agent:

@@ -8,6 +8,8 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from postroom.bus.supervisor import Supervisor
+from postroom.control.certificate import open_certificate
+from postroom.control.endpoints import plan
 from postroom.control.mailroom import RULES, open_bus
 from postroom.control.statefile import StateLock, prepare
 from postroom.control.up import server_config
@@ -34,14 +36,16 @@ def run_rebuild(settings: Settings) -> None:
     prepare(settings)
     lock = StateLock.acquire(settings)
     try:
-        asyncio.run(_rebuild(replace(settings, nats_port=0, memory=False)))
+        asyncio.run(_rebuild(replace(settings, nats_port=0, memory=False, listen=())))
     finally:
         lock.release()
 
 
 async def _rebuild(settings: Settings) -> None:
     trust = Trust.load_or_create(settings.keys, DEFAULT_ORG).of(settings.org)
-    supervisor = Supervisor(server_config(settings, trust))
+    endpoints = plan(settings)
+    certificate = open_certificate(settings, endpoints)
+    supervisor = Supervisor(server_config(settings, trust, endpoints, certificate))
     async with AsyncExitStack() as stack:
         await supervisor.start()
         stack.push_async_callback(supervisor.stop)

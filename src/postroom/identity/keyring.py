@@ -7,14 +7,13 @@ leaves the old one or the new one. The caller holds the lock of the state folder
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from postroom.errors import InvalidInput, StateUnwritable
+from postroom.identity import privatefile
 from postroom.identity.cardkey import CardKey
 from postroom.identity.nkeys import KeyPair, Kind
 
@@ -174,33 +173,10 @@ def save(folder: Path, keyring: Keyring) -> None:
         StateUnwritable: the folder cannot be made or written.
     """
     try:
-        _prepare(folder)
-        _replace(folder / FILE, _render(keyring).encode())
+        privatefile.prepare(folder)
+        privatefile.replace(folder / FILE, _render(keyring).encode())
     except OSError as error:
         raise StateUnwritable(
             f"cannot write the keys to {folder}: {error.strerror}",
             remedy="free space, or choose another state folder",
         ) from error
-
-
-def _prepare(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    folder.chmod(0o700)  # it may have been there with wider permissions
-
-
-def _replace(path: Path, content: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # 0600
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)  # the rename itself
-    finally:
-        os.close(folder)

@@ -146,6 +146,7 @@ class Link:
                 list(address.servers),
                 name=name,
                 tls=address.tls,
+                tls_hostname=address.tls_name or None,
                 tls_handshake_first=address.tls_first,
                 error_cb=self._error,
                 disconnected_cb=self._disconnected,

@@ -97,8 +97,9 @@ async def _greeted(place: str, where: BusAddress) -> Upstream:
     host, port = parts.hostname or "", parts.port or 4222
     loop = asyncio.get_running_loop()
     first = where.tls if where.tls_first else None
+    name = where.tls_name or host
     transport, greeting = await loop.create_connection(
-        _Greeting, host, port, ssl=first, server_hostname=host if first else None
+        _Greeting, host, port, ssl=first, server_hostname=name if first else None
     )
     try:
         line, rest = await greeting.line
@@ -106,7 +107,7 @@ async def _greeted(place: str, where: BusAddress) -> Upstream:
         if where.tls is not None and first is None:
             if rest:
                 raise ProtocolViolation("the bus spoke where TLS has to begin")
-            secured = await loop.start_tls(transport, greeting, where.tls, server_hostname=host)
+            secured = await loop.start_tls(transport, greeting, where.tls, server_hostname=name)
             if secured is None:
                 raise BusDisconnected("the bus hung up where TLS has to begin")
             transport = secured
