@@ -58,21 +58,27 @@ async def census(
     return sorted(reports.values(), key=lambda report: report.name)
 
 
-async def full_resolvers(link: Link, servers: int) -> int:
-    """How many of `servers` keep accounts that are pushed to them, and share them with the others.
+async def keep_accounts(link: Link, servers: int) -> bool:
+    """Whether the `servers` keep accounts that are pushed to them, and share them with each other.
 
-    Only a resolver of type `full` answers when it is asked for all that it has; an empty answer is the end of its list.
+    Each that keeps any answers when it is asked for a list; for others to copy, one of type `full`
+    gives all of them.
 
     Raises:
         BusDisconnected: there is no connection.
     """
-    found = 0
-    async with aclosing(_answers(link, "$SYS.REQ.CLAIMS.PACK", lambda: PATIENCE)) as answers:
-        async for answer in answers:
-            found += not answer.data
-            if found == servers:
+    listing = 0
+    async with aclosing(_answers(link, "$SYS.REQ.CLAIMS.LIST", lambda: PATIENCE)) as answers:
+        async for _ in answers:
+            listing += 1
+            if listing == servers:
                 break
-    return found
+    if listing < servers:
+        return False
+    async with aclosing(_answers(link, "$SYS.REQ.CLAIMS.PACK", lambda: PATIENCE)) as answers:
+        async for _ in answers:
+            return True
+    return False
 
 
 def _complete(reports: dict[str, ServerReport]) -> bool:

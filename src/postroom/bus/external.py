@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from postroom.bus.address import BusAddress
-from postroom.bus.census import census, full_resolvers
+from postroom.bus.census import census, keep_accounts
 from postroom.bus.counters import Counters
 from postroom.bus.fitness import REMEDY, Fitness, ServerReport, check_version, judge
 from postroom.bus.greeting import Greeting, greeting
@@ -237,8 +237,7 @@ class ExternalBus:
                     remedy="name servers of one cluster in POSTROOM_NATS_URL",
                 )
         self._fitness = judge(reports, self._proxy)
-        link = self._present
-        if await full_resolvers(link, len(reports)) < len(reports):
+        if not await keep_accounts(self._present, len(reports)):
             raise ServerFailed(
                 "a server's resolver does not keep accounts that are pushed to it (resolver type: full)",
                 remedy=REMEDY,

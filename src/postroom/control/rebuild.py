@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from postroom.bus.supervisor import Supervisor
+from postroom.control.external import external_bus
 from postroom.control.mailroom import RULES, open_bus
 from postroom.control.statefile import StateLock, prepare
 from postroom.control.up import server_config
@@ -41,12 +42,16 @@ def run_rebuild(settings: Settings) -> None:
 
 async def _rebuild(settings: Settings) -> None:
     trust = Trust.load_or_create(settings.keys, DEFAULT_ORG).of(settings.org)
-    supervisor = Supervisor(server_config(settings, trust))
+    host = (
+        external_bus(settings, trust)
+        if settings.nats_urls
+        else Supervisor(server_config(settings, trust))
+    )
     async with AsyncExitStack() as stack:
-        await supervisor.start()
-        stack.push_async_callback(supervisor.stop)
+        await host.start()
+        stack.push_async_callback(host.stop)
         database = await stack.enter_async_context(Database(settings.database))
         await migrate(database)
-        _, admin = await open_bus(settings, trust, supervisor, stack)
+        _, admin = await open_bus(settings, trust, host, stack)
         snapshot = settings.snapshots / NAME
         await rebuild(database, admin, RULES, snapshot if snapshot.exists() else None)

@@ -19,6 +19,8 @@ class Announcement:
     Attributes:
         url: of the HTTP API.
         token: API key of the operator; the file is 0600 for its sake, so it stays out of `repr`.
+        nats_url: of the bus; several servers of somebody else with commas between them.
+        nats_pid: of our nats-server, 0 for somebody else's.
         me: `{"uid", "nick"}` of the operator, empty until the database is open.
     """
 

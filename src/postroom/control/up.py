@@ -1,6 +1,6 @@
 """`postroom up`: the order in which a post room comes alive, and how it ends.
 
-    lock the state folder → bind the HTTP port → keys → nats-server → /livez and the banner
+    lock the state folder → bind the HTTP port → keys → nats-server, or somebody else's → /livez and the banner
     → heavy imports → database → streams → folds → workers → /readyz
 
 What can fail for a reason that a person must know fails before the banner. The bus is ready in well under a second;
@@ -23,6 +23,7 @@ from dataclasses import replace
 from postroom import __version__
 from postroom.bus.disk import DiskWatch
 from postroom.bus.embedded import STOP_GRACE, EmbeddedServer
+from postroom.bus.host import BusHost
 from postroom.bus.server_config import ServerConfig
 from postroom.bus.supervisor import Supervisor
 from postroom.control.front import Front
@@ -87,22 +88,36 @@ class _PostRoom:
         """From the first socket to the last."""
         listener = bind(self._settings.host, self._settings.http_port, default=DEFAULT_HTTP_PORT)
         trust = Trust.load_or_create(self._settings.keys, DEFAULT_ORG)
-        supervisor = await self._start_server(trust)
+        host = await self._start_bus(trust)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._ending.set)
         front = Front(_hosts(listener))
         http = HttpListener(front, listener)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(supervisor.run(), name="nats-server")
+            tasks.create_task(host.run(), name="bus")
             tasks.create_task(http.serve(), name="http")
-            disk = DiskWatch(server_config(self._settings, trust), lambda: supervisor.server)
-            watching = tasks.create_task(disk.run(), name="disk")
+            watching = None
+            if isinstance(host, Supervisor):
+                disk = DiskWatch(server_config(self._settings, trust), lambda: host.server)
+                watching = tasks.create_task(disk.run(), name="disk")
             try:
-                await self._open_house(front, listener, trust, supervisor)
+                await self._open_house(front, listener, trust, host)
             finally:
-                watching.cancel()
+                if watching is not None:
+                    watching.cancel()
                 http.stop()
-                await supervisor.stop()
+                await host.stop()
+
+    async def _start_bus(self, trust: Trust) -> BusHost:
+        """Our own server, or somebody else's, examined."""
+        if not self._settings.nats_urls:
+            return await self._start_server(trust)
+        module = importlib.import_module(
+            "postroom.control.external"
+        )  # only who needs it waits for it
+        external = module.external_bus(self._settings, trust)
+        await external.start()
+        return external
 
     async def _start_server(self, trust: Trust) -> Supervisor:
         config = server_config(self._settings, trust)
@@ -121,16 +136,20 @@ class _PostRoom:
         self._announce()
 
     async def _open_house(
-        self, front: Front, listener: socket.socket, trust: Trust, supervisor: Supervisor
+        self,
+        front: Front,
+        listener: socket.socket,
+        trust: Trust,
+        host: BusHost,
     ) -> None:
         url = f"http://{_address(listener)}"
-        self._banner(url, supervisor)
+        self._banner(url, host)
         # In a thread, so that /livez goes on answering.
         module = await asyncio.to_thread(importlib.import_module, "postroom.control.house")
         async with AsyncExitStack() as stack:
             stack.callback(withdraw, self._settings)
             building = await module.open_building(
-                self._settings, supervisor, front, trust, self._ending.set, stack
+                self._settings, host, front, trust, self._ending.set, stack
             )
             house = await module.House.open(building, self._settings, trust, stack)
             started_at = time.time()
@@ -140,8 +159,8 @@ class _PostRoom:
                     url=url,
                     pid=os.getpid(),
                     token=house.operator_key,
-                    nats_url=supervisor.server.url,
-                    nats_pid=supervisor.server.pid,
+                    nats_url=",".join(host.address.servers),
+                    nats_pid=host.pid,
                     started_at=started_at,
                     version=__version__,
                     state=str(self._settings.state),
@@ -159,16 +178,19 @@ class _PostRoom:
             _say("  ending")
             front.shut()
 
-    def _banner(self, url: str, supervisor: Supervisor) -> None:
+    def _banner(self, url: str, host: BusHost) -> None:
         kept = "in memory, gone at the end" if self._settings.memory else str(self._settings.state)
         _say(
             f"Postroom {__version__}\n"
             f"  API    {url}\n"
-            f"  bus    {supervisor.server.url} (nats-server {supervisor.server.version})\n"
+            f"  bus    {', '.join(host.address.servers)} (nats-server {host.version}{_whose(host)})\n"
             f"  state  {kept}"
         )
         if self._settings.audit_lossy:
             _say("  AUDIT  LOSSY: what cannot be recorded passes nevertheless (POSTROOM_AUDIT)")
+        for doubt in host.doubts:
+            log.warning("bus: %s", doubt)
+            _say(f"  note   {doubt}")
 
 
 def server_config(settings: Settings, trust: Trust) -> ServerConfig:
@@ -185,6 +207,12 @@ def server_config(settings: Settings, trust: Trust) -> ServerConfig:
         # No post room runs here, so who has the store is the server of a killed one, and about to end.
         lock_patience=STOP_GRACE,
     )
+
+
+def _whose(host: BusHost) -> str:
+    if host.pid:
+        return ""
+    return f", not ours, {host.replicas} {'copies' if host.replicas > 1 else 'copy'}"
 
 
 def _say(text: str) -> None:
