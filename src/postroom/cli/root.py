@@ -38,6 +38,7 @@ SUMMARIES = {
     "deadletters": "See and treat messages that could not be delivered.",
     "audit": "Show what passed the gateway, and what it refused.",
     "logs": "Show what a worker printed.",
+    "nats": "Run on a NATS of your own.",
     "admin": "Repair what belongs to a post room that is down.",
 }
 
