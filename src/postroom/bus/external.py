@@ -26,7 +26,7 @@ from postroom.errors import (
 )
 from postroom.observe import get_logger
 
-PATIENCE = 20.0
+PATIENCE = 15.0
 """Seconds in which servers that are starting, or electing a leader, may still come."""
 
 INTERVAL = 10.0
@@ -73,7 +73,6 @@ class ExternalBus:
         self._patience = patience
         self._interval = interval
         self._report = report
-        self._tls_first = False
         self._cluster = ""
         self._link: Link | None = None
         self._fitness: Fitness | None = None
@@ -86,7 +85,7 @@ class ExternalBus:
     @property
     def address(self) -> BusAddress:
         """All servers named; those that were not up at the start, too."""
-        return BusAddress(self._servers, self._tls, self._tls_first)
+        return self._address(self._servers)
 
     @property
     def version(self) -> str:
@@ -174,17 +173,11 @@ class ExternalBus:
         heard = await self._greetings()
         for one in heard:
             _check_greeting(one, self._tls is not None)
-        if len({one.tls_first for one in heard}) > 1:
-            raise ServerFailed(
-                "some servers want TLS before they greet (handshake_first), and some do not",
-                remedy="set it on all, or on none",
-            )
-        self._tls_first = heard[0].tls_first
         self._cluster = heard[0].cluster
         for one in heard[1:]:
             await (await self._connect(one.url)).close()  # each must let us in
         if self._link is None:
-            self._link = await self._connect(heard[0].url, *self._servers)
+            self._link = await self._connect(*dict.fromkeys((heard[0].url, *self._servers)))
         await self._examine({one.server_id: one.url for one in heard})
 
     async def _greetings(self) -> list[Greeting]:
@@ -206,11 +199,14 @@ class ExternalBus:
             log.warning("bus: %s", error.message)
         return [result for result in results if isinstance(result, Greeting)]
 
+    def _address(self, servers: tuple[str, ...]) -> BusAddress:
+        return BusAddress(servers, self._tls, tls_first=self._tls is not None)
+
     async def _connect(self, *servers: str) -> Link:
         link = Link(Counters(), on_error=lambda error: log.info("bus: %s", error))
         try:
             await link.open(
-                BusAddress(servers, self._tls, self._tls_first),
+                self._address(servers),
                 name="postroom-watch",
                 credentials=self._credentials,
                 timeout=ANSWER,
@@ -302,12 +298,7 @@ class ExternalBus:
 
 def _check_greeting(heard: Greeting, tls: bool) -> None:
     check_version(heard.version, f"the server at {heard.url}")
-    if tls and not heard.encrypted:
-        raise ServerFailed(
-            f"the server at {heard.url} offers no TLS",
-            remedy="give it a tls block in its configuration",
-        )
-    if not tls and heard.encrypted:
+    if not tls and heard.info.get("tls_required"):
         raise ServerFailed(f"the server at {heard.url} demands TLS", remedy="write tls://")
     if "nonce" not in heard.info:
         raise ServerFailed(

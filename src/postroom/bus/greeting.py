@@ -26,12 +26,10 @@ class Greeting:
     Attributes:
         url: where it was heard.
         info: the INFO document; what it lists depends on the server.
-        tls_first: it came after a TLS handshake.
     """
 
     url: str
     info: dict[str, Any]
-    tls_first: bool
 
     @property
     def version(self) -> str:
@@ -48,11 +46,6 @@ class Greeting:
         """Name of the server's cluster, "" for a single server."""
         return str(self.info.get("cluster", ""))
 
-    @property
-    def encrypted(self) -> bool:
-        """Whether a client that follows the greeting ends up with TLS."""
-        return self.tls_first or bool(self.info.get("tls_required"))
-
 
 async def greeting(
     url: str, tls: ssl.SSLContext | None = None, *, timeout: float = TIMEOUT
@@ -61,52 +54,51 @@ async def greeting(
 
     Args:
         url: of the server.
-        tls: for a server that may want the TLS handshake before it greets.
+        tls: for a server that does the TLS handshake before it greets.
         timeout: seconds for all of it.
 
     Raises:
         BusDisconnected: nothing takes connections there, or it stays silent.
-        ServerFailed: what listens there is no nats-server, or its certificate is not valid.
+        ServerFailed: what listens there is no nats-server, has no valid certificate, or says something before TLS.
     """
-    try:
-        async with asyncio.timeout(timeout):
-            if tls is not None:
-                with contextlib.suppress(_NotTlsFirstError):
-                    return Greeting(url, await _info(url, tls), tls_first=True)
-            return Greeting(url, await _info(url, None), tls_first=False)
-    except TimeoutError as error:
-        raise BusDisconnected(f"{url} stays silent") from error
-    except OSError as error:
-        raise BusDisconnected(f"{url} cannot be reached: {error.strerror or error}") from error
-
-
-class _NotTlsFirstError(Exception):
-    """The server said something before the handshake."""
-
-
-async def _info(url: str, tls: ssl.SSLContext | None) -> dict[str, Any]:
     where = urlsplit(url)
     try:
-        reader, writer = await asyncio.open_connection(
-            where.hostname, where.port, ssl=tls, limit=LONGEST
-        )
+        async with asyncio.timeout(timeout):
+            reader, writer = await asyncio.open_connection(
+                where.hostname, where.port, ssl=tls, limit=LONGEST
+            )
+            try:
+                return Greeting(url, await _info(url, reader))
+            finally:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+    except TimeoutError as error:
+        raise BusDisconnected(f"{url} stays silent") from error
     except ssl.SSLCertVerificationError as error:
         raise ServerFailed(
             f"the certificate of {url} is not valid here: {error.verify_message}",
             remedy="name the authority that signed it in POSTROOM_NATS_CA",
         ) from error
     except ssl.SSLError as error:
-        raise _NotTlsFirstError from error
+        # A client that lets the server speak first could be talked out of TLS by whoever sits between them.
+        raise ServerFailed(
+            f"{url} does not begin with TLS",
+            remedy="give that server a tls block with handshake_first: true",
+        ) from error
+    except OSError as error:
+        raise BusDisconnected(f"{url} cannot be reached: {error.strerror or error}") from error
+
+
+async def _info(url: str, reader: asyncio.StreamReader) -> dict[str, Any]:
     try:
-        line = await reader.readline()
-        verb, _, document = line.partition(b" ")
+        verb, _, document = (await reader.readline()).partition(b" ")
         info = json.loads(document) if verb == b"INFO" else None
     except ValueError:
         info = None
-    finally:
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
     if not isinstance(info, dict):
-        raise ServerFailed(f"what listens at {url} does not greet as a nats-server")
+        raise ServerFailed(
+            f"what listens at {url} does not greet as a nats-server",
+            remedy="correct POSTROOM_NATS_URL; tls:// is for a server that wants TLS first",
+        )
     return info
