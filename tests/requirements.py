@@ -693,6 +693,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "egress-audited-first": "A request is in the audit log with its cause before it leaves, or does not leave.",
         "tunnel-name-equal": "A tunnel carries TLS that names the tunnel's host, and nothing else.",
         "gateway-api-audited": "Each request to the control plane is in the audit log before it is served.",
+    },
     "docs/operating.md#running-on-your-own-nats": {
         "nats-cluster-carries-all": "A post room runs on three servers of somebody else, each stream in three copies.",
         "nats-node-death-keeps-accepted": "When one of three servers dies nothing accepted is lost, and it goes on.",

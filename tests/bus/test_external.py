@@ -329,6 +329,8 @@ def test_on_loopback_tls_can_be_demanded_too():
         parse_servers(["nats://127.0.0.1"], always_tls=True)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(180)
 @pytest.mark.requirement("nats-death-reported")
 async def test_on_a_cluster_each_death_is_reported_and_ends_nothing(trust: Trust, tmp_path: Path):
     said: asyncio.Queue[str] = asyncio.Queue()
