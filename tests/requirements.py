@@ -694,6 +694,16 @@ _LISTED: dict[str, dict[str, str]] = {
         "tunnel-name-equal": "A tunnel carries TLS that names the tunnel's host, and nothing else.",
         "gateway-api-audited": "Each request to the control plane is in the audit log before it is served.",
     },
+    "docs/operating.md#running-on-your-own-nats": {
+        "nats-cluster-carries-all": "A post room runs on three servers of somebody else, each stream in three copies.",
+        "nats-node-death-keeps-accepted": "When one of three servers dies nothing accepted is lost, and it goes on.",
+        "nats-cluster-comes-back": "A post room lives on when all servers were killed and came back.",
+        "nats-unfit-refused": "Servers that lose what they acknowledge, or lack something, are refused with a remedy.",
+        "nats-operator-told": "Another operator, no operator and nobody there are told apart.",
+        "nats-config-accepted": "What `postroom nats config` prints is what a server needs, and holds no private key.",
+        "nats-clear-text-refused": "No connection to a NATS leaves this machine in clear text.",
+        "nats-death-reported": "Servers that go and come back are reported, and end nothing.",
+    },
     "docs/security.md#the-audit-log": {
         "audit-once-in-order": "Every record that was written is read back once and in order, whatever is killed.",
         "audit-rotated": "Full files are closed and numbered; the oldest go, each with a line that says so.",

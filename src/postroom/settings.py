@@ -90,6 +90,8 @@ class Settings:
     """The authority above it; None for those that this system trusts."""
     nats_urls: tuple[str, ...] = field(default_factory=lambda: _list_from("POSTROOM_NATS_URL"))
     """Addresses of a NATS that somebody else runs; empty for the embedded one."""
+    nats_ca: Path | None = field(default_factory=lambda: _path_from("POSTROOM_NATS_CA"))
+    """Certificate of the authority that signed theirs; None for those that this machine trusts."""
     egress_private: tuple[str, ...] = field(
         default_factory=lambda: _list_from("POSTROOM_EGRESS_ALLOW_PRIVATE")
     )

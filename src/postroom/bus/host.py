@@ -34,6 +34,11 @@ class BusHost(Protocol):
         """Copies of each stream."""
         ...
 
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What a person should know about it, a sentence each."""
+        ...
+
     async def check(self, system: SystemConnection) -> None:
         """Ask the running server whether it keeps what it acknowledges.
 

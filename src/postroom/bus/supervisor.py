@@ -93,6 +93,11 @@ class Supervisor:
         """One: there is one server."""
         return 1
 
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """None: it is configured as it must be."""
+        return ()
+
     async def check(self, system: SystemConnection) -> None:
         """Whether it flushes each record to disk before it acknowledges it (see `BusHost.check`)."""
         if not self._config.memory and not await self.server.effective_sync_always(system):

@@ -39,6 +39,7 @@ SUMMARIES = {
     "audit": "Show what passed the gateway, and what it refused.",
     "logs": "Show what a worker printed.",
     "tls": "Make, renew and show certificates.",
+    "nats": "Run on a NATS of your own.",
     "admin": "Repair what belongs to a post room that is down.",
 }
 

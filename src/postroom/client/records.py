@@ -214,7 +214,7 @@ class Worker(TypedDict):
     detail: str
     sandbox: Wall
     last_seen: float | None
-    unread: int
+    unread: int | None
     pid: int | None
     created_at: float
     task: NotRequired[Current | None]

@@ -145,8 +145,8 @@ async def _raise_alert(bus: NatsBus, kind: str, about: str, text: str) -> None:
 
 
 def _space(settings: Settings) -> Callable[[], None]:
-    if settings.memory:
-        return lambda: None
+    if settings.memory or settings.nats_urls:
+        return lambda: None  # there is no store of ours
     return lambda: check_space(settings.nats)
 
 
@@ -175,7 +175,7 @@ async def open_bus(
         on_error=lambda error: log.warning("bus: %s", error),
     )
     stack.push_async_callback(bus.close)
-    admin = NatsAdmin(bus, memory=settings.memory)
+    admin = NatsAdmin(bus, memory=settings.memory, replicas=host.replicas)
     await ensure_all(admin)
     return bus, admin
 

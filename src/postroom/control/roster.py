@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from postroom.bus.port import BusAdmin
 from postroom.control.presence import FRESH, PresenceBoard
 from postroom.control.run import Run
 from postroom.control.workers import Workers
-from postroom.errors import NotFound
+from postroom.errors import BusDisconnected, NotFound, PeerError
 from postroom.protocol.presence import Presence, WorkerState
 from postroom.protocol.text import one_line
 from postroom.store.agents import Agent
@@ -22,6 +23,8 @@ from postroom.tasks.office import TaskOffice
 START_UP = 20.0
 """Seconds that a worker has for its first word before its state is unknown and no longer `starting`."""
 
+COUNTING = 2.0
+"""Seconds for asking the bus what waits in all inboxes: while it is away everything else is shown without."""
 
 MAX_TEXT = 200
 """Characters that are shown of what a worker was asked for."""
@@ -56,8 +59,10 @@ class Roster:
     async def all(self) -> list[dict[str, Any]]:
         """Every worker, oldest first; shape in docs/api.md, Worker."""
         load = await self._load()
+        end = asyncio.get_running_loop().time() + COUNTING
         return [
-            await self._view(agent, record, load) for agent, record in await self._workers.records()
+            await self._view(agent, record, load, end)
+            for agent, record in await self._workers.records()
         ]
 
     async def one(self, ref: str) -> dict[str, Any]:
@@ -66,12 +71,15 @@ class Roster:
         Raises:
             NotFound: there is no such worker.
         """
-        return await self._view(*await self._workers.record(ref), await self._load())
+        end = asyncio.get_running_loop().time() + COUNTING
+        return await self._view(*await self._workers.record(ref), await self._load(), end)
 
     async def _load(self) -> Load:
         return Load(await self._tasks.current(), await self._tasks.open_counts())
 
-    async def _view(self, agent: Agent, record: WorkerRecord, load: Load) -> dict[str, Any]:
+    async def _view(
+        self, agent: Agent, record: WorkerRecord, load: Load, end: float
+    ) -> dict[str, Any]:
         run = self._workers.run_of(agent.uid)
         said = self._presence.of(agent.uid)
         state, detail = state_of(record.desired, run, said, time.time())
@@ -86,17 +94,18 @@ class Roster:
             "detail": detail,
             "sandbox": {"provider": record.sandbox, "level": level},
             "last_seen": said.at if said else None,
-            "unread": await self._unread(agent.uid),
+            "unread": await self._unread(agent.uid, end),
             "task": _at_work(load.current.get(agent.uid)),
             "open_tasks": load.counts.get(agent.uid, 0),
             "pid": run.handle.pid if run is not None and running else None,
             "created_at": record.created_at,
         }
 
-    async def _unread(self, uid: str) -> int | None:
+    async def _unread(self, uid: str, end: float) -> int | None:
         try:
-            return sum(await self._admin.pending("INBOX", uid))
-        except NotFound:
+            async with asyncio.timeout_at(end):
+                return sum(await self._admin.pending("INBOX", uid))
+        except (NotFound, BusDisconnected, PeerError, TimeoutError):
             return None
 
 

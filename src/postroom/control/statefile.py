@@ -20,6 +20,8 @@ class Announcement:
     Attributes:
         url: of the HTTP API.
         token: API key of the operator; the file is 0600 for its sake, so it stays out of `repr`.
+        nats_url: of the bus; several servers of somebody else with commas between them.
+        nats_pid: of our nats-server, 0 for somebody else's.
         me: `{"uid", "nick"}` of the operator, empty until the database is open.
         ca: path of what to trust for an `https` URL, "" for what this system trusts.
         listen: URLs for others, of the API and of the bus.

@@ -1,6 +1,6 @@
 """`postroom up`: the order in which a post room comes alive, and how it ends.
 
-    lock the state folder → certificate → bind the HTTP ports → keys → nats-server → /livez and the banner
+    lock the state folder → certificate → bind the HTTP ports → keys → nats-server, or somebody else's → /livez and the banner
     → heavy imports → database → streams → folds → workers → /readyz
 
 What can fail for a reason that a person must know fails before the banner. The bus is ready in well under a second;
@@ -24,6 +24,7 @@ from functools import partial
 from postroom import __version__
 from postroom.bus.disk import DiskWatch
 from postroom.bus.embedded import STOP_GRACE, EmbeddedServer
+from postroom.bus.host import BusHost
 from postroom.bus.server_config import ServerConfig
 from postroom.bus.supervisor import Supervisor
 from postroom.control.certificate import Alert, CertificateKeeper, open_certificate
@@ -100,7 +101,7 @@ class _PostRoom:
         listener = bind(self._settings.host, self._settings.http_port, default=DEFAULT_HTTP_PORT)
         outward = self._bind_outward()
         trust = Trust.load_or_create(self._settings.keys, DEFAULT_ORG)
-        supervisor = await self._start_server(trust)
+        host = await self._start_bus(trust)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._ending.set)
         front = Front(self._hosts(listener, outward))
@@ -111,19 +112,33 @@ class _PostRoom:
         if outward is not None:
             listeners.append(HttpListener(front, outward, context))
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(supervisor.run(), name="nats-server")
+            tasks.create_task(host.run(), name="bus")
             for http in listeners:
                 tasks.create_task(http.serve(), name="http")
-            disk = DiskWatch(self._server_config(trust), lambda: supervisor.server)
-            watching = tasks.create_task(disk.run(), name="disk")
+            watching = None
+            if isinstance(host, Supervisor):
+                disk = DiskWatch(self._server_config(trust), lambda: host.server)
+                watching = tasks.create_task(disk.run(), name="disk")
             try:
-                urls = self._urls(listener, outward, supervisor)
-                await self._open_house(front, urls, trust, supervisor)
+                urls = self._urls(listener, outward, host)
+                await self._open_house(front, urls, trust, host)
             finally:
-                watching.cancel()
+                if watching is not None:
+                    watching.cancel()
                 for http in listeners:
                     http.stop()
-                await supervisor.stop()
+                await host.stop()
+
+    async def _start_bus(self, trust: Trust) -> BusHost:
+        """Our own server, or somebody else's, examined."""
+        if not self._settings.nats_urls:
+            return await self._start_server(trust)
+        module = importlib.import_module(
+            "postroom.control.external"
+        )  # only who needs it waits for it
+        external = module.external_bus(self._settings, trust)
+        await external.start()
+        return external
 
     def _bind_outward(self) -> socket.socket | None:
         outward = self._endpoints.outward
@@ -137,17 +152,19 @@ class _PostRoom:
         return self._endpoints.hosts(listener.getsockname()[1], port, names)
 
     def _urls(
-        self, listener: socket.socket, outward: socket.socket | None, supervisor: Supervisor
+        self, listener: socket.socket, outward: socket.socket | None, host: BusHost
     ) -> tuple[str, ...]:
         """The API's for this machine; then, if there are, the API's and the bus's for others."""
-        host, port = listener.getsockname()[:2]
+        address, port = listener.getsockname()[:2]
         scheme = "https" if self._endpoints.loopback_tls else "http"
-        own = f"{scheme}://{bracketed(host)}:{port}"
+        own = f"{scheme}://{bracketed(address)}:{port}"
         if outward is None or self._certificate is None:
             return (own,)
         name = bracketed(self._endpoints.public_name(self._certificate.certificate))
-        bus = f"tls://{name}:{supervisor.server.port}"
-        return own, f"https://{name}:{outward.getsockname()[1]}", bus
+        https = f"https://{name}:{outward.getsockname()[1]}"
+        if not isinstance(host, Supervisor):
+            return own, https
+        return own, https, f"tls://{name}:{host.server.port}"
 
     def _server_config(self, trust: Trust) -> ServerConfig:
         return server_config(self._settings, trust, self._endpoints, self._certificate)
@@ -171,16 +188,16 @@ class _PostRoom:
         self._announce()
 
     async def _open_house(
-        self, front: Front, urls: tuple[str, ...], trust: Trust, supervisor: Supervisor
+        self, front: Front, urls: tuple[str, ...], trust: Trust, host: BusHost
     ) -> None:
-        self._banner(urls, supervisor)
+        self._banner(urls, host)
         certificate = self._certificate
         # In a thread, so that /livez goes on answering.
         module = await asyncio.to_thread(importlib.import_module, "postroom.control.house")
         async with AsyncExitStack() as stack:
             stack.callback(withdraw, self._settings)
             building = await module.open_building(
-                self._settings, supervisor, front, trust, self._ending.set, stack
+                self._settings, host, front, trust, self._ending.set, stack
             )
             house = await module.House.open(building, self._settings, trust, stack)
             started_at = time.time()
@@ -190,8 +207,8 @@ class _PostRoom:
                     url=urls[0],
                     pid=os.getpid(),
                     token=house.operator_key,
-                    nats_url=supervisor.server.url,
-                    nats_pid=supervisor.server.pid,
+                    nats_url=",".join(host.address.servers),
+                    nats_pid=host.pid,
                     started_at=started_at,
                     version=__version__,
                     state=str(self._settings.state),
@@ -208,27 +225,29 @@ class _PostRoom:
             self._announce()
             _close_ready(b"ready\n")
             _say(f"  ready after {time.monotonic() - self._started:.1f} s; Ctrl-C ends it")
-            await self._until_the_end(supervisor, partial(building.alerts.tell, DEFAULT_ORG))
+            await self._until_the_end(host, partial(building.alerts.tell, DEFAULT_ORG))
             _say("  ending")
             front.shut()
 
-    async def _until_the_end(self, supervisor: Supervisor, alert: Alert) -> None:
+    async def _until_the_end(self, host: BusHost, alert: Alert) -> None:
         async with asyncio.TaskGroup() as tasks:
             keeping = None
             if self._certificate is not None:
+                # Somebody else's servers have certificates of their own.
+                reload = host.reload if isinstance(host, Supervisor) else _nothing
                 keeping = tasks.create_task(
-                    self._certificate.run(supervisor.reload, alert), name="certificate"
+                    self._certificate.run(reload, alert), name="certificate"
                 )
             await self._ending.wait()
             if keeping is not None:
                 keeping.cancel()
 
-    def _banner(self, urls: tuple[str, ...], supervisor: Supervisor) -> None:
+    def _banner(self, urls: tuple[str, ...], host: BusHost) -> None:
         kept = "in memory, gone at the end" if self._settings.memory else str(self._settings.state)
         _say(
             f"Postroom {__version__}\n"
             f"  API    {', '.join(urls[:2])}\n"
-            f"  bus    {supervisor.server.url} (nats-server {supervisor.server.version})\n"
+            f"  bus    {', '.join(host.address.servers)} (nats-server {host.version}{_whose(host)})\n"
             f"  state  {kept}"
         )
         if self._settings.audit_lossy:
@@ -237,6 +256,9 @@ class _PostRoom:
             until = day(self._certificate.certificate.not_after)
             trusted = f"; clients trust {self._certificate.ca}" if self._certificate.ca else ""
             _say(f"  TLS    certificate until {until}{trusted}")
+        for doubt in host.doubts:
+            log.warning("bus: %s", doubt)
+            _say(f"  note   {doubt}")
 
 
 def server_config(
@@ -259,6 +281,16 @@ def server_config(
         # No post room runs here, so who has the store is the server of a killed one, and about to end.
         lock_patience=STOP_GRACE,
     )
+
+
+def _whose(host: BusHost) -> str:
+    if host.pid:
+        return ""
+    return f", not ours, {host.replicas} {'copies' if host.replicas > 1 else 'copy'}"
+
+
+def _nothing() -> None:
+    pass
 
 
 def _say(text: str) -> None:

@@ -112,11 +112,16 @@ def _row(worker: Worker, now: float) -> list[Cell]:
             "red" if level in WEAK else None,
             bold=level in WEAK,
         ),
-        Cell(str(worker["unread"]), bold=worker["unread"] > 0),
+        _unread(worker["unread"]),
         Cell(ago(worker["last_seen"], now)),
         Cell(f"#{worker['project']}" if worker["project"] else "-"),
         Cell(one_line(worker["detail"] or "", 80)),
     ]
+
+
+def _unread(count: int | None) -> Cell:
+    """How many wait, unknown while the bus is away."""
+    return Cell("-", dim=True) if count is None else Cell(str(count), bold=count > 0)
 
 
 def _task(task: Current | None) -> Cell:
