@@ -1,6 +1,6 @@
 """`postroom up`: the order in which a post room comes alive, and how it ends.
 
-    lock the state folder → certificate → bind the HTTP ports → keys → nats-server, our own or not → /livez and the banner
+    lock the state folder → certificate → HTTP ports → keys → nats-server, our own or not → /livez and the banner
     → heavy imports → database → streams → folds → workers → /readyz
 
 What can fail for a reason that a person must know fails before the banner. The bus is ready in well under a second;
