@@ -717,6 +717,8 @@ _LISTED: dict[str, dict[str, str]] = {
     "docs/api.md#audit": {
         "audit-read-filtered": "Records are found by worker, task, time and verdict, in one's own organisation.",
         "audit-followed": "A follower gets each line as it comes.",
+        "audit-acts-explained":
+            "Each act of a worker is in the log with its cause, and of what it said, stored or asked there is nothing.",
         "audit-command-lines": "A record is one line that cannot act on a terminal; what was denied is red.",
     },
     "docs/security.md#organisations": {

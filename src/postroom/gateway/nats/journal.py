@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 
+from postroom.gateway.cause import Cause
 from postroom.gateway.nats.rights import quoted
 from postroom.gateway.visit import Visit
 from postroom.protocol.audit import GATEWAY
@@ -103,6 +104,16 @@ def message_id(data: bytes, start: int, header: int) -> bytes:
         return b""
     at += len(_ID)
     return data[at : data.find(b"\r\n", at, stop)].strip()[:MAX_ID]
+
+
+def cause_fields(cause: Cause) -> bytes:
+    """The fields of an audit record for what the worker is at, b"" if it is at nothing."""
+    message, task, exact = cause.now()
+    if not (message or task):
+        return b""
+    said = b',"cause_message":"%b"' % quoted(message.encode()) if message else b""
+    said += b',"cause_task":"%b"' % quoted(task.encode()) if task else b""
+    return said + b',"cause_exact":true' if exact else said
 
 
 def message_field(found: bytes) -> bytes:
