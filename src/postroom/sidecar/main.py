@@ -179,11 +179,11 @@ class Worker:
                 await _recover(sidecar)
             pulls.append(await bus.consume(stream, bus.uid, handler, batch=BATCHES[stream]))
 
-    def _renewer(self, bus: NatsBus) -> Callable[[str], Awaitable[None]]:
-        async def accept(jwt: str) -> None:
+    def _renewer(self, bus: NatsBus) -> Callable[[str, float], Awaitable[None]]:
+        async def accept(jwt: str, seconds: float) -> None:
             former, self._jwt = self._jwt, jwt
             try:
-                await bus.reconnect()
+                await bus.renew(timeout=seconds)
             except PostroomError:
                 self._jwt = former
                 raise
