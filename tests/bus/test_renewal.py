@@ -46,10 +46,13 @@ class Renewable:
             self.rig.url,
             uid=self.uid,
             jwt=lambda: self.credential.jwt,
-            sign=lambda nonce: self.key.sign(nonce),
+            sign=self.sign,
             on_error=self.rig.errors.append,
         )
         self.rig.stack.push_async_callback(self.bus.close)
+
+    def sign(self, nonce: bytes) -> bytes:
+        return self.key.sign(nonce)
 
     async def renew(self, *, timeout: float = TIMEOUT) -> None:
         jwt = self.rig.trust.renew(

@@ -33,6 +33,8 @@ class OrgKeys:
         control: signing key of edge, scoped to the control plane's rights there.
         workers: as `agents`, but whom it signs is let in through a trusted proxy only: the gateway.
         revocations: user public key -> epoch second of its revocation.
+        revoked_until: user public key -> epoch second from which its revocation need not be remembered.
+        retiring: public signing key that is about to be dropped -> its role (`agents`, `control`, `workers`).
         dated_from: epoch second that the JWT of edge is at least dated, which each revocation moves on. Between
             two of one date a starting server takes the one it is configured with, which may be the older one.
     """
@@ -44,6 +46,8 @@ class OrgKeys:
     workers: KeyPair
     revocations: Mapping[str, int] = field(default_factory=dict)
     dated_from: int = 0
+    revoked_until: Mapping[str, int] = field(default_factory=dict)
+    retiring: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def generate(cls) -> OrgKeys:
@@ -59,6 +63,8 @@ class Keyring:
     Attributes:
         cards: signs Agent Cards; None in a file of a version that had none yet.
         proxy: the gateway's: with it it signs for the connections that it lets through (NATS, ADR-55); None as `cards`.
+        signer: signing key of the operator; None while the operator's own key signs the accounts.
+        former_signers, former_proxies: public keys that are about to be dropped, but still count.
     """
 
     operator: KeyPair
@@ -66,6 +72,9 @@ class Keyring:
     orgs: Mapping[str, OrgKeys] = field(default_factory=dict)
     cards: CardKey | None = None
     proxy: KeyPair | None = None
+    signer: KeyPair | None = None
+    former_signers: tuple[str, ...] = ()
+    former_proxies: tuple[str, ...] = ()
 
     @classmethod
     def generate(cls) -> Keyring:
@@ -93,6 +102,8 @@ def _org(document: Mapping[str, Any]) -> OrgKeys:
         else KeyPair.generate(Kind.ACCOUNT),
         revocations={str(key): int(at) for key, at in document["revocations"].items()},
         dated_from=int(document["dated_from"]),
+        revoked_until={str(key): int(at) for key, at in document.get("revoked_until", {}).items()},
+        retiring={str(key): str(role) for key, role in document.get("retiring", {}).items()},
     )
 
 
@@ -106,6 +117,9 @@ def _parse(text: str) -> Keyring:
         {name: _org(org) for name, org in document["orgs"].items()},
         CardKey.from_secret(str(document["cards"])) if "cards" in document else None,
         _key(document["proxy"], Kind.USER) if "proxy" in document else None,
+        signer=_key(document["signer"], Kind.OPERATOR) if "signer" in document else None,
+        former_signers=tuple(map(str, document.get("former_signers", ()))),
+        former_proxies=tuple(map(str, document.get("former_proxies", ()))),
     )
 
 
@@ -119,6 +133,8 @@ def _render(keyring: Keyring) -> str:
             "workers": keys.workers.seed,
             "revocations": dict(keys.revocations),
             "dated_from": keys.dated_from,
+            "revoked_until": dict(keys.revoked_until),
+            "retiring": dict(keys.retiring),
         }
 
     document: dict[str, Any] = {
@@ -131,6 +147,10 @@ def _render(keyring: Keyring) -> str:
         document["cards"] = keyring.cards.secret
     if keyring.proxy is not None:
         document["proxy"] = keyring.proxy.seed
+    if keyring.signer is not None:
+        document["signer"] = keyring.signer.seed
+    document["former_signers"] = list(keyring.former_signers)
+    document["former_proxies"] = list(keyring.former_proxies)
     return json.dumps(document, indent=1)
 
 

@@ -8,11 +8,11 @@ in the agents' own account a forged reply could drop a PubAck into a stranger's 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from postroom.errors import InvalidInput, NotFound
+from postroom.errors import Forbidden, InvalidInput, NotFound
 from postroom.identity import jwt, keyring, nkeys
 from postroom.identity.cardkey import CardKey
 from postroom.identity.credential import Credential
@@ -32,10 +32,20 @@ MAX_LIFETIME = 30 * 86400.0
 MAX_PROJECTS = 256
 """Projects in one credential: with the longest names its CONNECT line still fits the server's 32 KiB."""
 
+REVOCATION_MARGIN = 60
+"""Seconds that a revocation is remembered after the credential has expired: clocks of servers differ."""
+
 AGENT_SUBSCRIPTIONS = 1000
 """Subscriptions that one agent's connection may have at a time."""
 
 CONTROL_SUBSCRIPTIONS = 100_000
+
+
+class _Kept:
+    """The keys as they are now, which all organisations share: else one would save away what another has changed."""
+
+    def __init__(self, keys: Keyring) -> None:
+        self.keys = keys
 
 
 class Trust:
@@ -55,7 +65,7 @@ class Trust:
             raise NotFound(f"there is no organisation {org!r}")
         self.org = org
         self._folder = folder
-        self._keys = keys
+        self._kept = _Kept(keys)
         self._clock = clock
 
     def __repr__(self) -> str:
@@ -92,7 +102,9 @@ class Trust:
     def operator_jwt(self) -> str:
         """JWT of the operator, for the server's configuration."""
         operator = self._keys.operator
-        body = jwt.operator_body(self.system_account)
+        signer = self._keys.signer
+        signing = (*((signer.public,) if signer else ()), *self._keys.former_signers)
+        body = jwt.operator_body(self.system_account, signing)
         return jwt.encode(operator, operator.public, "postroom", body, now=self._clock())
 
     @property
@@ -118,9 +130,9 @@ class Trust:
             accounts.append((keys.core, f"{name}-core", _core_body(), now))
             dated = max(now, keys.dated_from)
             accounts.append((keys.edge, f"{name}-edge", _edge_body(keys), dated))
-        operator = self._keys.operator
+        signer = self._keys.signer or self._keys.operator
         return {
-            account.public: jwt.encode(operator, account.public, name, body, now=at)
+            account.public: jwt.encode(signer, account.public, name, body, now=at)
             for account, name, body, at in accounts
         }
 
@@ -147,6 +159,11 @@ class Trust:
         if self._keys.proxy is None:
             raise NotFound("there is no key for the gateway")
         return self._keys.proxy
+
+    @property
+    def proxies(self) -> tuple[str, ...]:
+        """Public keys of gateways that the servers are to trust, the present one first."""
+        return (self.proxy_key.public, *self._keys.former_proxies)
 
     # Who may connect.
 
@@ -202,10 +219,19 @@ class Trust:
         now: float,
         proxied: bool = False,
     ) -> str:
-        """A new JWT for the key `public` that agent `uid` holds already; otherwise as `mint_agent`."""
+        """A new JWT for the key `public` that agent `uid` holds already; otherwise as `mint_agent`.
+
+        The JWT before it stays valid until it expires: both are in use while one connection takes over from the
+        other. A revocation voids both.
+
+        Raises:
+            Forbidden: the key was revoked.
+        """
         kind, _ = nkeys.decode_public(public)
         if kind is not Kind.USER:
             raise InvalidInput("a credential is minted for a user's key only")
+        if public in self._org.revocations:
+            raise Forbidden("the key was revoked")
         if not 0 < lifetime <= MAX_LIFETIME:
             raise InvalidInput(f"a lifetime of {lifetime} s is not within 0 to {MAX_LIFETIME:.0f}")
         if len(projects) > MAX_PROJECTS:
@@ -216,31 +242,49 @@ class Trust:
         signer = self._org.workers if proxied else self._org.agents
         return jwt.encode(signer, public, uid, body, now=now, expires=now + lifetime)
 
-    def revoke(self, public: str, *, now: float) -> None:
-        """Void what was issued to the user key `public` until now; it takes effect with the next push.
+    def revoke(self, keys: Mapping[str, float], *, now: float) -> None:
+        """Void what was issued to these user keys until now; it takes effect with the next push.
 
         Kept on disk before this returns, so that a restart does not lift it. Older ones that no living
         credential can match are forgotten.
 
+        Args:
+            keys: public key of a user -> epoch second at which its last credential expires.
+            now: seconds since the epoch.
+
         Raises:
-            InvalidInput: `public` is not the public key of a user.
+            InvalidInput: one is not the public key of a user.
             StateUnwritable: it could not be kept.
         """
-        kind, _ = nkeys.decode_public(public)
-        if kind is not Kind.USER:
-            raise InvalidInput("only a user's key can be revoked")
-        known = self._org.revocations
-        kept = {key: at for key, at in known.items() if at + MAX_LIFETIME >= now}
-        org = replace(
-            self._org,
-            revocations=kept | {public: int(now)},
-            dated_from=max(int(now), self._org.dated_from) + 1,
-        )
-        keys = replace(self._keys, orgs={**self._keys.orgs, self.org: org})
-        keyring.save(self._folder, keys)
-        self._keys = keys
+        for public in keys:
+            kind, _ = nkeys.decode_public(public)
+            if kind is not Kind.USER:
+                raise InvalidInput("only a user's key can be revoked")
+        former = self._org
+        until = {
+            key: former.revoked_until.get(key, at + int(MAX_LIFETIME))
+            for key, at in former.revocations.items()
+        }
+        until = {key: end for key, end in until.items() if end >= now}
+        until |= {key: int(end) + REVOCATION_MARGIN for key, end in keys.items()}
+        at = {key: former.revocations.get(key, int(now)) for key in until}
+        at |= dict.fromkeys(keys, int(now))
+        self._save_org(replace(former, revocations=at, revoked_until=until))
 
     # Inner parts.
+
+    @property
+    def _keys(self) -> Keyring:
+        return self._kept.keys
+
+    def _save(self, keys: Keyring) -> None:
+        keyring.save(self._folder, keys)
+        self._kept.keys = keys
+
+    def _save_org(self, org: OrgKeys) -> None:
+        """Keep the organisation's keys, whose account is to be newer than any that a server has."""
+        dated = replace(org, dated_from=max(int(self._clock()), org.dated_from) + 1)
+        self._save(replace(self._keys, orgs={**self._keys.orgs, self.org: dated}))
 
     @property
     def _org(self) -> OrgKeys:
@@ -258,24 +302,27 @@ def _core_body() -> dict[str, object]:
 
 
 def _edge_body(keys: OrgKeys) -> dict[str, object]:
-    agents = jwt.scope(
-        keys.agents.public, "agent", agent_permissions(), subscriptions=AGENT_SUBSCRIPTIONS
-    )
-    workers = jwt.scope(
-        keys.workers.public,
-        "worker",
-        agent_permissions(),
-        subscriptions=AGENT_SUBSCRIPTIONS,
-        proxied=True,
-    )
-    control = jwt.scope(
-        keys.control.public,
-        "control-plane",
-        control_plane_edge_permissions(),
-        subscriptions=CONTROL_SUBSCRIPTIONS,
-    )
+    scopes = [
+        _scope("agents", keys.agents.public),
+        _scope("workers", keys.workers.public),
+        _scope("control", keys.control.public),
+        *(_scope(role, public) for public, role in keys.retiring.items()),
+    ]
     return jwt.account_body(
         imports=jwt.service_imports(core_exports(), keys.core.public),
-        scopes=[agents, workers, control],
+        scopes=scopes,
         revocations=keys.revocations,
+    )
+
+
+def _scope(role: str, public: str) -> dict[str, object]:
+    if role == "control":
+        permissions = control_plane_edge_permissions()
+        return jwt.scope(public, "control-plane", permissions, subscriptions=CONTROL_SUBSCRIPTIONS)
+    return jwt.scope(
+        public,
+        role.removesuffix("s"),
+        agent_permissions(),
+        subscriptions=AGENT_SUBSCRIPTIONS,
+        proxied=role == "workers",
     )
