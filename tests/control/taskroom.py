@@ -28,8 +28,10 @@ from postroom.blobs.folder import BlobFolder
 from postroom.blobs.office import BlobOffice
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.port import Delivery
+from postroom.control.accounts import Accounts
 from postroom.control.api import build_api
 from postroom.control.context import Context
+from postroom.control.credentials import Credentials
 from postroom.control.dispatch import Dispatch
 from postroom.control.house import _tasks_folded
 from postroom.control.mailroom import RULES, Crew, Mailroom
@@ -51,7 +53,6 @@ from postroom.protocol import priority, subjects
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.priority import PriorityRecord
 from postroom.protocol.tasks import TaskState, chain_headers
-from postroom.settings import Settings
 from postroom.store import tasks as store
 from postroom.store.agents import Agent
 from postroom.store.database import Database
@@ -72,6 +73,8 @@ KEY = "operator-key"
 LARGEST_BLOB = 1024 * 1024
 ALL_BLOBS = 4 * LARGEST_BLOB
 SECONDS = 10.0
+LIFETIME = 600.0
+"""Seconds that a credential is valid."""
 
 
 @dataclass
@@ -291,8 +294,8 @@ async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
         dispatch = Dispatch(office, requests, room.directory, pages)
         folded = partial(_tasks_folded, room)
         verbs = TaskVerbs(office, database, cards.as_workers, folded, dispatch.choose)
-        settings = Settings(state=folder)
-        services = AgentServices(room, settings, rig.trust, pages, verbs)
+        credentials = Credentials(database, rig.trust, cast("Accounts", None), LIFETIME)
+        services = AgentServices(room, credentials, pages, verbs)
         store = BlobFolder(folder / "blobs", largest=LARGEST_BLOB, most=ALL_BLOBS)
         blobs = BlobOffice(database, store, folded)
         await blobs.open()

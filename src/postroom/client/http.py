@@ -126,6 +126,14 @@ class Client(TaskCalls, BlobCalls):
         """Stop and start a worker."""
         return self._post(f"/v1/workers/{name_of(ref)}/restart")
 
+    def revoke(self, ref: str) -> Worker:
+        """Void every credential of a worker, cut its connections and end it; `restart` gives it a new identity."""
+        return self._post(f"/v1/workers/{name_of(ref)}/revoke", repeatable=True)
+
+    def revoke_all(self) -> list[Worker]:
+        """The same for every worker."""
+        return self._post("/v1/workers/revoke", repeatable=True)["workers"]
+
     def served_card(self, ref: str) -> dict[str, Any]:
         """The Agent Card as the worker's own A2A server serves it.
 

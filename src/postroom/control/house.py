@@ -14,10 +14,12 @@ from postroom.blobs.folder import BlobFolder
 from postroom.blobs.office import BlobOffice, CaughtUp
 from postroom.bus.host import BusHost
 from postroom.bus.nats.bus import NatsBus
+from postroom.control.accounts import Accounts
 from postroom.control.announcements import Announcements
 from postroom.control.api import build_api
 from postroom.control.building import Building, open_building
 from postroom.control.context import Context
+from postroom.control.credentials import Credentials
 from postroom.control.dispatch import Dispatch
 from postroom.control.front import Front
 from postroom.control.mailroom import Mailroom, open_mailroom
@@ -86,7 +88,10 @@ class House:
         presence = PresenceBoard(room.bus, room.admin, heard=changed)
         await presence.open()
         stack.push_async_callback(presence.close)
-        workers = await _open_workers(building, settings, trust, room, stack, changed)
+        accounts = Accounts(trust, building.host, partial(_alert, room.bus))
+        room.crew.start(accounts.run(), "accounts")
+        credentials = Credentials(room.database, trust, accounts, settings.jwt_lifetime)
+        workers = await _open_workers(building, settings, credentials, room, stack, changed)
         registry = Registry(
             room.bus, room.admin, presence, workers, trust.card_key, room.directory.org
         )
@@ -107,7 +112,7 @@ class House:
         dispatch = Dispatch(tasks, requests, room.directory, pages)
         folded = partial(_tasks_folded, room)
         verbs = TaskVerbs(tasks, room.database, workers, folded, dispatch.choose)
-        services = AgentServices(room, settings, trust, pages, verbs)
+        services = AgentServices(room, credentials, pages, verbs)
         await services.open()
         stack.push_async_callback(services.close)
         blobs = await _open_blobs(settings, room, folded, stack)
@@ -173,7 +178,7 @@ async def _hear_announcements(
 async def _open_workers(
     building: Building,
     settings: Settings,
-    trust: Trust,
+    credentials: Credentials,
     room: Mailroom,
     stack: AsyncExitStack,
     changed: Callable[[], None],
@@ -183,7 +188,7 @@ async def _open_workers(
         database=room.database,
         directory=room.directory,
         admin=room.admin,
-        trust=trust,
+        credentials=credentials,
         gateway=building.gateway,
         canaries=building.canaries,
         owner=room.owner.uid,
