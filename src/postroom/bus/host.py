@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from postroom.bus.address import BusAddress
 from postroom.bus.system import SystemConnection
+
+
+@dataclass(frozen=True, slots=True)
+class BusIdentity:
+    """Whom a server trusts.
+
+    Attributes:
+        operator_jwt: JWT of the operator.
+        accounts: account public key -> account JWT.
+        proxies: public keys of the gateways.
+    """
+
+    operator_jwt: str
+    accounts: Mapping[str, str]
+    proxies: tuple[str, ...]
 
 
 class BusHost(Protocol):
@@ -39,6 +56,18 @@ class BusHost(Protocol):
 
         Raises:
             ServerFailed: it does not, with the remedy.
+        """
+        ...
+
+    async def reconfigure(self, identity: BusIdentity, *, restart: bool) -> bool:
+        """Have the server trust `identity`; False if it is somebody else's, who must see to it.
+
+        Args:
+            identity: whom to trust from now on.
+            restart: the operator differs, which no running server takes; connections come back by themselves.
+
+        Raises:
+            EnvironmentFault: it did not take it.
         """
         ...
 

@@ -7,9 +7,11 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from postroom.bus.address import BusAddress
 from postroom.bus.embedded import EmbeddedServer
+from postroom.bus.host import BusIdentity
 from postroom.bus.server_config import ServerConfig
 from postroom.bus.server_log import last_lines
 from postroom.bus.system import SystemConnection
@@ -56,6 +58,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._crashes: deque[float] = deque(maxlen=MAX_CRASHES + 1)
         self.restarts = 0
+        self._planned: asyncio.Future[None] | None = None
 
     @property
     def server(self) -> EmbeddedServer:
@@ -105,6 +108,24 @@ class Supervisor:
         self._config = self._server.config  # the port is known now
         return self._server
 
+    async def reconfigure(self, identity: BusIdentity, *, restart: bool) -> bool:
+        """As `BusHost.reconfigure`."""
+        config = replace(
+            self._config,
+            operator_jwt=identity.operator_jwt,
+            preload=identity.accounts,
+            proxies=identity.proxies,
+        )
+        if not restart:
+            await self.server.reload(config)
+            self._config = self.server.config
+            return True
+        self._config, former = config, self.server
+        self._planned = asyncio.get_running_loop().create_future()
+        await former.stop()
+        await self._planned
+        return True
+
     async def run(self) -> None:
         """Supervise until `stop`.
 
@@ -115,7 +136,13 @@ class Supervisor:
         try:
             while not self._stopping.is_set():
                 status = await self.server.wait()
-                await self._bring_back(self._crashed(status))
+                planned, self._planned = self._planned, None
+                if planned is None:
+                    await self._bring_back(self._crashed(status))
+                elif not self._stopping.is_set():
+                    await self._restarted()
+                if planned is not None:
+                    planned.set_result(None)
         finally:
             await self.server.stop()
 
@@ -124,6 +151,16 @@ class Supervisor:
         self._stopping.set()
         if self._server is not None:
             await self._server.stop()
+
+    async def _restarted(self) -> None:
+        """Start it again on purpose; a start that fails is brought back as a crash is."""
+        try:
+            self._server = await EmbeddedServer.start(self._config)
+        except EnvironmentFault as error:
+            await self._bring_back(error)
+            return
+        if self._on_restart is not None:
+            await self._on_restart(self._server)
 
     def _crashed(self, status: int) -> EnvironmentFault:
         said = last_lines(self._config, self.server.pid)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 
 from postroom.errors import Forbidden, InvalidInput, NotFound
@@ -39,6 +40,19 @@ AGENT_SUBSCRIPTIONS = 1000
 """Subscriptions that one agent's connection may have at a time."""
 
 CONTROL_SUBSCRIPTIONS = 100_000
+
+
+class Role(Enum):
+    """What a key that can be rotated is for.
+
+    The identity keys of operator and accounts cannot be rotated: the streams belong to the account's.
+    """
+
+    OPERATOR = "operator"
+    AGENTS = "agents"
+    WORKERS = "workers"
+    CONTROL = "control"
+    PROXY = "proxy"
 
 
 class _Kept:
@@ -271,6 +285,86 @@ class Trust:
         at |= dict.fromkeys(keys, int(now))
         self._save_org(replace(former, revocations=at, revoked_until=until))
 
+    # Rotation: a new key is made and used, the former one counts until `drop_former`.
+
+    def rotate(self, *roles: Role) -> None:
+        """Make new keys for `roles`; the former ones count on. It takes effect with the next push or reconfiguration.
+
+        Raises:
+            StateUnwritable: they could not be kept; nothing has changed.
+        """
+        keys, org = self._keys, self._org
+        retiring = dict(org.retiring)
+        for role in roles:
+            match role:
+                case Role.OPERATOR:
+                    former = (keys.signer.public,) if keys.signer else ()
+                    keys = replace(
+                        keys,
+                        signer=KeyPair.generate(Kind.OPERATOR),
+                        former_signers=keys.former_signers + former,
+                    )
+                case Role.PROXY:
+                    former = (self.proxy_key.public,)
+                    keys = replace(
+                        keys,
+                        proxy=KeyPair.generate(Kind.USER),
+                        former_proxies=keys.former_proxies + former,
+                    )
+                case Role.AGENTS:
+                    retiring[org.agents.public] = role.value
+                    org = replace(org, agents=KeyPair.generate(Kind.ACCOUNT))
+                case Role.WORKERS:
+                    retiring[org.workers.public] = role.value
+                    org = replace(org, workers=KeyPair.generate(Kind.ACCOUNT))
+                case Role.CONTROL:
+                    retiring[org.control.public] = role.value
+                    org = replace(org, control=KeyPair.generate(Kind.ACCOUNT))
+        self._save_org(replace(org, retiring=retiring), keys)
+
+    def former_keys(self, *roles: Role) -> tuple[str, ...]:
+        """Public keys of `roles` that still count beside the present one."""
+        org = [key for key, role in self._org.retiring.items() if Role(role) in roles]
+        signers = self._keys.former_signers if Role.OPERATOR in roles else ()
+        proxies = self._keys.former_proxies if Role.PROXY in roles else ()
+        return (*org, *signers, *proxies)
+
+    def drop_former(self, *roles: Role) -> None:
+        """The former keys of `roles` count no more, from the next push or reconfiguration on.
+
+        Raises:
+            StateUnwritable: it could not be kept; nothing has changed.
+        """
+        keys, org = self._keys, self._org
+        if Role.OPERATOR in roles:
+            keys = replace(keys, former_signers=())
+        if Role.PROXY in roles:
+            keys = replace(keys, former_proxies=())
+        kept = {key: role for key, role in org.retiring.items() if Role(role) not in roles}
+        self._save_org(replace(org, retiring=kept), keys)
+
+    def key_list(self) -> list[dict[str, str]]:
+        """Public keys: `{"role", "key", "state": "identity" | "active" | "former"}`."""
+        keys, org = self._keys, self._org
+        identities = {
+            "operator": keys.operator,
+            "system account": keys.system,
+            "core account": org.core,
+            "edge account": org.edge,
+        }
+        present: dict[Role, str] = {
+            Role.OPERATOR: (keys.signer or keys.operator).public,
+            Role.AGENTS: org.agents.public,
+            Role.WORKERS: org.workers.public,
+            Role.CONTROL: org.control.public,
+            Role.PROXY: self.proxy_key.public,
+        }
+        listed = [(name, key.public, "identity") for name, key in identities.items()]
+        for role, public in present.items():
+            listed.append((role.value, public, "active"))
+            listed += [(role.value, former, "former") for former in self.former_keys(role)]
+        return [{"role": role, "key": key, "state": state} for role, key, state in listed]
+
     # Inner parts.
 
     @property
@@ -281,10 +375,11 @@ class Trust:
         keyring.save(self._folder, keys)
         self._kept.keys = keys
 
-    def _save_org(self, org: OrgKeys) -> None:
+    def _save_org(self, org: OrgKeys, keys: Keyring | None = None) -> None:
         """Keep the organisation's keys, whose account is to be newer than any that a server has."""
+        keys = keys or self._keys
         dated = replace(org, dated_from=max(int(self._clock()), org.dated_from) + 1)
-        self._save(replace(self._keys, orgs={**self._keys.orgs, self.org: dated}))
+        self._save(replace(keys, orgs={**keys.orgs, self.org: dated}))
 
     @property
     def _org(self) -> OrgKeys:
