@@ -37,6 +37,7 @@ from postroom.control.house import _tasks_folded
 from postroom.control.mailroom import RULES, Crew, Mailroom
 from postroom.control.principals import Gate
 from postroom.control.roster import Roster
+from postroom.control.rotation import Rotation
 from postroom.control.run import Run
 from postroom.control.services import AgentServices
 from postroom.control.statefile import Announcement
@@ -366,6 +367,8 @@ def _context(
         workers=cards.as_workers,
         roster=Roster(cards.as_workers, cards.presence, rig.admin, office),
         pages=pages,
+        rotation=cast("Rotation", None),
+        keys=rig.trust.key_list,
         blobs=blobs,
         card_key=rig.trust.card_key.jwk,
         announcement=lambda: announcement,

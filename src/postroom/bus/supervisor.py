@@ -121,9 +121,9 @@ class Supervisor:
             self._config = self.server.config
             return True
         self._config, former = config, self.server
-        self._planned = asyncio.get_running_loop().create_future()
+        self._planned = planned = asyncio.get_running_loop().create_future()
         await former.stop()
-        await self._planned
+        await planned
         return True
 
     async def run(self) -> None:

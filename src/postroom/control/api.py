@@ -15,6 +15,7 @@ from postroom.control.routes import (
     messages,
     room,
     tasks,
+    trust,
     workers,
 )
 
@@ -35,6 +36,6 @@ def build_api(context: Context) -> FastAPI:
     app.include_router(agents.keys_router(context), prefix="/v1")
     app.include_router(blobs.router(context), prefix="/v1")
     app.include_router(blobs.operator_router(context), prefix="/v1", dependencies=only_operator)
-    for part in (workers, agents, tasks, messages, feeds, deadletters, room):
+    for part in (workers, agents, tasks, messages, feeds, deadletters, trust, room):
         app.include_router(part.router(context), prefix="/v1", dependencies=only_operator)
     return app

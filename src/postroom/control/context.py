@@ -10,6 +10,7 @@ from postroom.control.dispatch import Dispatch
 from postroom.control.mailroom import Mailroom
 from postroom.control.principals import Gate
 from postroom.control.roster import Roster
+from postroom.control.rotation import Rotation
 from postroom.control.statefile import Announcement
 from postroom.control.workers import Workers
 from postroom.control.yellowpages import YellowPages
@@ -21,6 +22,7 @@ class Context:
     """Everything a route may use.
 
     Attributes:
+        keys: public keys and what they are for.
         card_key: public half of the key that signs cards, as a JWK.
         announcement: what `server.json` says now.
         shut_down: ends the post room.
@@ -33,6 +35,8 @@ class Context:
     workers: Workers
     roster: Roster
     pages: YellowPages
+    rotation: Rotation
+    keys: Callable[[], list[dict[str, str]]]
     blobs: BlobOffice
     card_key: dict[str, str]
     announcement: Callable[[], Announcement]

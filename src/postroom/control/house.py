@@ -27,6 +27,7 @@ from postroom.control.presence import PresenceBoard
 from postroom.control.principals import Gate
 from postroom.control.registry import Registry
 from postroom.control.roster import Roster, hindrance, state_of
+from postroom.control.rotation import Rotation
 from postroom.control.services import AgentServices
 from postroom.control.statefile import Announcement
 from postroom.control.taskverbs import FOLD_DEADLINE, TaskVerbs
@@ -96,7 +97,11 @@ class House:
             room.bus, room.admin, presence, workers, trust.card_key, room.directory.org
         )
         changed.tell = registry.wake
-        await _hear_announcements(trust, building.host, room, workers, changed, stack)
+        edge = await EdgeSeat.open(trust, building.host, stack)
+        announcements = Announcements(edge.bus, workers, changed, partial(_alert, room.bus))
+        await announcements.open()
+        stack.push_async_callback(announcements.close)
+        rotation = Rotation(trust, building.host, accounts, edge.bus, edge.renew)
         room.crew.start(registry.run(), "registry")
         pages = YellowPages(room.directory, workers, registry)
         requests = Requests(room.bus, room.admin, room.database, space=room.space)
@@ -127,6 +132,8 @@ class House:
                 workers=workers,
                 roster=Roster(workers, presence, room.admin, tasks),
                 pages=pages,
+                rotation=rotation,
+                keys=trust.key_list,
                 blobs=blobs,
                 card_key=trust.card_key.jwk,
                 announcement=announcement,
@@ -152,27 +159,41 @@ class Changed:
         self.tell()
 
 
-async def _hear_announcements(
-    trust: Trust,
-    host: BusHost,
-    room: Mailroom,
-    workers: Workers,
-    changed: Callable[[], None],
-    stack: AsyncExitStack,
-) -> None:
-    credential = trust.edge_credential()
-    edge = await NatsBus.connect(
-        host.address,
-        uid=CONTROL_PLANE,
-        jwt=lambda: credential.jwt,
-        sign=credential.sign,
-        name="postroom-edge",
-        on_error=lambda error: log.warning("edge: %s", error),
-    )
-    stack.push_async_callback(edge.close)
-    announcements = Announcements(edge, workers, changed, partial(_alert, room.bus))
-    await announcements.open()
-    stack.push_async_callback(announcements.close)
+class EdgeSeat:
+    """The control plane's connection among the agents.
+
+    Attributes:
+        bus: the connection.
+    """
+
+    bus: NatsBus
+
+    def __init__(self, trust: Trust) -> None:
+        self._trust = trust
+        self._credential = trust.edge_credential()
+
+    @classmethod
+    async def open(cls, trust: Trust, host: BusHost, stack: AsyncExitStack) -> EdgeSeat:
+        """Connect; `stack` closes it."""
+        seat = cls(trust)
+        seat.bus = await NatsBus.connect(
+            host.address,
+            uid=CONTROL_PLANE,
+            jwt=lambda: seat._credential.jwt,
+            sign=seat._sign,
+            name="postroom-edge",
+            on_error=lambda error: log.warning("edge: %s", error),
+        )
+        stack.push_async_callback(seat.bus.close)
+        return seat
+
+    def _sign(self, nonce: bytes) -> bytes:
+        return self._credential.sign(nonce)
+
+    async def renew(self) -> None:
+        """Go on with a credential of the present key."""
+        self._credential = self._trust.edge_credential()
+        await self.bus.renew()
 
 
 async def _open_workers(

@@ -176,7 +176,7 @@ def server_config(settings: Settings, trust: Trust) -> ServerConfig:
         operator_jwt=trust.operator_jwt,
         system_account=trust.system_account,
         preload=trust.account_jwts(),
-        proxies=(trust.proxy_key.public,),
+        proxies=trust.proxies,
         memory=settings.memory,
         # No post room runs here, so who has the store is the server of a killed one, and about to end.
         lock_patience=STOP_GRACE,

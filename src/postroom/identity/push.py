@@ -98,7 +98,7 @@ async def _call_the_roll(connection: ClusterConnection, timeout: float) -> _Roll
         size = max(size, int(meta.get("cluster_size") or 1), len(present))
         return len(present) >= size
 
-    await _gather(connection, "$SYS.REQ.SERVER.PING.JSZ", b"", take, timeout)
+    await gather(connection, "$SYS.REQ.SERVER.PING.JSZ", b"", take, timeout)
     if not present:
         raise ServerFailed("no nats-server answers its system account")
     absent = sorted(names - set(present.values()))
@@ -141,18 +141,23 @@ async def _push(
         missing.pop(str((document.get("server") or {}).get("id")), None)
         return not missing
 
-    await _gather(connection, "$SYS.REQ.CLAIMS.UPDATE", token.encode(), take, timeout)
+    await gather(connection, "$SYS.REQ.CLAIMS.UPDATE", token.encode(), take, timeout)
     return dict.fromkeys(missing.values(), "")
 
 
-async def _gather(
+async def gather(
     connection: ClusterConnection,
     subject: str,
     payload: bytes,
     take: Callable[[dict[str, Any]], bool],
     timeout: float,
 ) -> bool:
-    """Ask all servers; False if `take` has not said True of an answer within `timeout` seconds."""
+    """Ask all servers; False if `take` has not said True of an answer within `timeout` seconds.
+
+    Raises:
+        ServerFailed: the connection is gone.
+        ProtocolViolation: an answer cannot be read.
+    """
     answers: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def arrived(reply: Reply) -> None:

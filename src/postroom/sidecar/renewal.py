@@ -7,6 +7,7 @@ from the first without a gap (`MessageBusProvider.renew`).
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -22,6 +23,9 @@ RETRY = 30.0
 """Seconds at most between attempts; fewer when little time is left."""
 
 SHORTEST = 1.0
+
+SPREAD = 0.5
+"""Seconds over which workers that are asked at once renew."""
 
 LONGEST_MOVE = 10.0
 """Seconds that a new connection may take to take over."""
@@ -58,11 +62,16 @@ class Renewal:
         self._expires_at = expires_at
         self._accept = accept
         self._now = now
+        self._asked = asyncio.Event()
+
+    def ask(self) -> None:
+        """Renew soon: the control plane wants it, as for a new key. Not all workers at the same moment."""
+        self._asked.set()
 
     async def run(self) -> None:
-        """Renew for ever; returns at once for a credential that never expires."""
-        while self._expires_at:
-            await asyncio.sleep(self._pause(RENEW_AT))
+        """Renew for ever: when time is running out, and when asked."""
+        while True:
+            await self._due()
             while True:
                 try:
                     await self.renew()
@@ -70,6 +79,15 @@ class Renewal:
                 except PostroomError as error:
                     _log.warning("the credential could not be renewed: %s", error)
                 await asyncio.sleep(min(RETRY, self._pause(0.5)))
+
+    async def _due(self) -> None:
+        try:
+            async with asyncio.timeout(self._pause(RENEW_AT) if self._expires_at else None):
+                await self._asked.wait()
+                await asyncio.sleep(random.uniform(0, SPREAD))  # noqa: S311 (jitter)
+        except TimeoutError:
+            pass
+        self._asked.clear()
 
     async def renew(self) -> None:
         """Renew now.
