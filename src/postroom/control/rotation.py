@@ -20,7 +20,8 @@ from postroom.bus.host import BusHost, BusIdentity
 from postroom.bus.nats.bus import NatsBus
 from postroom.control.accounts import Accounts
 from postroom.control.mailroom import system_connection
-from postroom.errors import Conflict, ServerFailed
+from postroom.errors import Conflict, PostroomError, ServerFailed
+from postroom.identity import jwt
 from postroom.identity.push import gather
 from postroom.identity.trust import Role, Trust
 from postroom.protocol import subjects
@@ -205,7 +206,11 @@ async def _count(system: nats.NATS) -> int:
 
 
 def _uid(connection: dict[str, Any]) -> str:
-    name = str(connection.get("name_tag", ""))
+    """Whom the credential names; "" for a connection that shows none."""
+    try:
+        name = str(jwt.decode(str(connection.get("jwt", "")))["name"])
+    except (PostroomError, KeyError):
+        return ""
     return name if is_uid(name) else ""
 
 
