@@ -30,7 +30,7 @@ from postroom.errors import ProtocolViolation, ServerFailed, StateUnwritable
 STOP_GRACE = 10.0
 """Seconds between asking the server to end and killing it."""
 
-RELOAD_TIMEOUT = 5.0
+RELOAD_TIMEOUT = 15.0
 """Seconds until a server has read its configuration again."""
 
 _POLL = 0.005
