@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-full bench lint format lock footprint clean
+.PHONY: help setup demo test test-full bench fuzz lint format lock footprint clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,17 @@ test-full: lint ## lint, then every test, the slow ones too
 bench: setup ## run the benchmarks; NAME=x runs one
 	$(BIN)/python -m benchmarks $(NAME)
 
+FUZZ_SECONDS ?= 60
+
+fuzz: ## fuzz what reads NATS at a worker's door, in an environment of its own; FUZZ_SECONDS=n
+	@test -x .venv-fuzz/bin/python || $(PYTHON) -m venv .venv-fuzz
+	@.venv-fuzz/bin/python -m pip --disable-pip-version-check --no-input install --quiet --only-binary atheris \
+	  --requirement fuzz/requirements.txt --editable . \
+	  || { echo "make fuzz needs a wheel of atheris for this Python ($$(.venv-fuzz/bin/python -V)) and machine;" \
+	       "choose another with: rm -rf .venv-fuzz; make fuzz PYTHON=python3.13"; exit 1; }
+	mkdir -p fuzz/corpus
+	.venv-fuzz/bin/python fuzz/nats.py -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=10 fuzz/corpus fuzz/seeds
+
 format: setup ## format the code and apply safe fixes
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
@@ -58,5 +69,5 @@ footprint: setup ## measure the base install in a throw-away environment against
 	$(BIN)/python -m tools.footprint
 
 clean: ## remove .venv and what the tools left behind
-	rm -rf $(VENV) .venv-bench build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-bench .venv-fuzz fuzz/corpus build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

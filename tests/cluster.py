@@ -13,6 +13,7 @@ import json
 import random
 import signal
 import socket
+import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -44,7 +45,7 @@ class Node:
 
     Attributes:
         name: of the server in its cluster.
-        config: what its configuration file says from the next start on.
+        config: what its configuration file says from the next start on; `include` names a further file beside it.
         said: the lines of its log, of every start.
     """
 
@@ -53,7 +54,7 @@ class Node:
         self.port = port
         self.config = config
         self.said: list[str] = []
-        self._file = folder / "nats-server.json"
+        self._file = folder / "nats-server.conf"
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
 
@@ -69,7 +70,7 @@ class Node:
 
     async def start(self) -> None:
         """Start it; on return it takes connections."""
-        self._file.write_text(json.dumps(self.config, indent=1), "utf-8")
+        self._file.write_text(_written(self.config), "utf-8")
         self._process = await asyncio.create_subprocess_exec(
             find_binary(),
             "--config",
@@ -105,7 +106,7 @@ class Node:
 
     def reload(self) -> None:
         """Have it read its configuration again."""
-        self._file.write_text(json.dumps(self.config, indent=1), "utf-8")
+        self._file.write_text(_written(self.config), "utf-8")
         if self._process is not None:
             self._process.send_signal(signal.SIGHUP)
 
@@ -130,9 +131,10 @@ class Node:
 class Cluster:
     """The servers, and when they have found each other."""
 
-    def __init__(self, nodes: list[Node], trust: Trust) -> None:
+    def __init__(self, nodes: list[Node], trust: Trust, tls: ssl.SSLContext | None = None) -> None:
         self.nodes = nodes
         self._trust = trust
+        self._tls = tls
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -177,6 +179,8 @@ class Cluster:
         urls = [node.url for node in self.nodes if node.running]
         client = await nats.connect(
             urls,
+            tls=self._tls,
+            tls_handshake_first=any(_tls_first(node.config) for node in self.nodes),
             user_jwt_cb=credential.jwt_callback,
             signature_cb=credential.signature_callback,
             error_cb=_ignore,
@@ -227,7 +231,12 @@ def _leader(answers: list[dict[str, Any]], running: int) -> str | None:
 
 @asynccontextmanager
 async def running_cluster(
-    folder: Path, trust: Trust, *, size: int = 3, change: Change | None = None
+    folder: Path,
+    trust: Trust,
+    *,
+    size: int = 3,
+    change: Change | None = None,
+    authority: Path | None = None,
 ) -> AsyncGenerator[Cluster]:
     """Servers that know each other and have a leader for JetStream; all are killed at the end.
 
@@ -236,6 +245,7 @@ async def running_cluster(
         trust: keys of the post room: its operator, accounts and gateway.
         size: 1 for a single server without a cluster.
         change: called with the configuration of each server, to make it another.
+        authority: whose certificates the servers show, if they speak TLS.
     """
     ports = _free_ports(2 * size)
     clients, routes = ports[:size], ports[size:]
@@ -255,7 +265,8 @@ async def running_cluster(
         if change is not None:
             change(config)
         nodes.append(Node(place, f"n{number}", port, config))
-    cluster = Cluster(nodes, trust)
+    tls = ssl.create_default_context(cafile=authority) if authority else None
+    cluster = Cluster(nodes, trust, tls)
     try:
         async with asyncio.TaskGroup() as starting:
             for node in nodes:
@@ -294,6 +305,11 @@ def server_config(folder: Path, trust: Trust) -> dict[str, Any]:
     }
 
 
+def _written(config: dict[str, Any]) -> str:
+    lines = [f"{name}: {json.dumps(value)}" for name, value in config.items() if name != "include"]
+    return "\n".join([*lines, *([f"include {config['include']}"] if "include" in config else [])])
+
+
 def _free_ports(count: int) -> list[int]:
     """Ports below those that the system hands out by itself, which others take meanwhile."""
     found: list[int] = []
@@ -306,6 +322,10 @@ def _free_ports(count: int) -> list[int]:
         if len(found) == count:
             return found
     raise RuntimeError("there are no free ports")
+
+
+def _tls_first(config: dict[str, Any]) -> bool:
+    return bool(config.get("tls", {}).get("handshake_first"))
 
 
 async def _ignore(_error: Exception) -> None:

@@ -123,6 +123,7 @@ async def running_server(folder: Path, *, memory: bool = True) -> AsyncGenerator
         operator_jwt=trust.operator_jwt,
         system_account=trust.system_account,
         preload=trust.account_jwts(),
+        proxies=(trust.proxy_key.public,),
         memory=memory,
     )
     server = await EmbeddedServer.start(config)

@@ -15,7 +15,8 @@ The tree says whose fault it is, so that a caller can decide without reading tex
     │   │   ├── NameTaken
     │   │   └── AlreadyRunning
     │   └── Forbidden
-    │       └── Unauthorized
+    │       ├── Unauthorized
+    │       └── AddressRefused
     ├── PeerError                  the other side broke a rule or did not answer
     │   ├── ProtocolViolation
     │   ├── NoResponders
@@ -140,6 +141,12 @@ class Unauthorized(Forbidden):
     """The caller showed no credential, or one that is not valid."""
 
     code = "unauthorized"
+
+
+class AddressRefused(Forbidden):
+    """The host has an address that nothing here may connect to."""
+
+    code = "address-refused"
 
 
 class PeerError(PostroomError):

@@ -7,15 +7,18 @@ operator may choose.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from platformdirs import user_state_path
 
 from postroom.errors import EnvironmentFault
+from postroom.protocol.ids import check_name
 
 DEFAULT_NATS_PORT = 4222
 DEFAULT_HTTP_PORT = 4280
+DEFAULT_HTTPS_PORT = 4281
+"""Of the API beyond loopback: every address at once (0.0.0.0) would clash with the loopback port."""
 DEFAULT_ORG = "default"
 DEFAULT_PROJECT = "main"
 
@@ -50,10 +53,10 @@ class Settings:
 
     Attributes:
         state: folder for keys, streams, database, workers; 0700.
-        host: loopback address to listen on (Postroom refuses others without TLS).
+        host: loopback address to listen on; `listen` names others.
         nats_port, http_port: preferred ports; 0, or a taken default, means any free one.
         memory: keep streams and database in memory: everything is gone at the end.
-        sandbox: name of the sandbox provider for templates that name none.
+        sandbox: name of the sandbox provider for templates that name none, `auto` for the strongest there is.
         jwt_lifetime: seconds a worker's bus credential is valid.
         bwrap: the bubblewrap program to use and no other; None looks in the usual places.
         stop_grace: seconds a worker has to end before it is killed.
@@ -64,7 +67,7 @@ class Settings:
     nats_port: int = DEFAULT_NATS_PORT
     http_port: int = DEFAULT_HTTP_PORT
     memory: bool = False
-    sandbox: str = "bubblewrap"
+    sandbox: str = "auto"
     jwt_lifetime: float = 7 * 86400.0
     bwrap: Path | None = field(default_factory=lambda: _path_from("POSTROOM_BWRAP"))
     stop_grace: float = 5.0
@@ -76,11 +79,25 @@ class Settings:
     """Bytes of all blobs."""
 
     listen: tuple[str, ...] = ()
-    """Further addresses to listen on, which may be of others than this machine; then TLS is demanded."""
+    """A further address to listen on, `ADDR[:PORT]`, that others can reach; TLS is demanded there."""
     tls: str = field(default_factory=lambda: os.environ.get("POSTROOM_TLS", "auto"))
     """`auto`: TLS where a connection can leave the machine; `always`: on loopback, too."""
+    tls_cert: Path | None = field(default_factory=lambda: _path_from("POSTROOM_TLS_CERT"))
+    """Certificate (PEM, with its chain) that somebody else looks after; None for the local one."""
+    tls_key: Path | None = field(default_factory=lambda: _path_from("POSTROOM_TLS_KEY"))
+    """Its key."""
+    tls_ca: Path | None = field(default_factory=lambda: _path_from("POSTROOM_TLS_CA"))
+    """The authority above it; None for those that this system trusts."""
     nats_urls: tuple[str, ...] = field(default_factory=lambda: _list_from("POSTROOM_NATS_URL"))
     """Addresses of a NATS that somebody else runs; empty for the embedded one."""
+    nats_ca: Path | None = field(default_factory=lambda: _path_from("POSTROOM_NATS_CA"))
+    """Certificate of the authority that signed theirs; None for those that this machine trusts."""
+    egress_private: tuple[str, ...] = field(
+        default_factory=lambda: _list_from("POSTROOM_EGRESS_ALLOW_PRIVATE")
+    )
+    """Private places that workers may be let out to, each `host:port` or `network:port`."""
+    egress_ca: Path | None = field(default_factory=lambda: _path_from("POSTROOM_EGRESS_CA"))
+    """Further certificate authorities for what workers reach outside, PEM."""
     isolation: str = "enforced"
     """Least level of a wall for templates that state none."""
     audit_file_bytes: int = 64 * 1024 * 1024
@@ -91,8 +108,28 @@ class Settings:
     """Whether traffic goes on when its audit record cannot be written."""
     violations: int = 20
     """Violations of one worker within ten minutes after which it is cut off."""
+    org: str = DEFAULT_ORG
+    """The organisation whose folders are meant; see `for_org`."""
+
+    def for_org(self, org: str) -> Settings:
+        """The settings of one organisation: its own database, snapshots, blobs and workers, all else shared.
+
+        Raises:
+            InvalidName: `org` is malformed, so that it can never lead out of the state folder.
+        """
+        return replace(self, org=check_name(org, "organisation"))
 
     # Layout of the state folder.
+    @property
+    def orgs(self) -> Path:
+        """One folder per organisation but the default one."""
+        return self.state / "orgs"
+
+    @property
+    def home(self) -> Path:
+        """The folder of the organisation; the default one has the state folder itself."""
+        return self.state if self.org == DEFAULT_ORG else self.orgs / self.org
+
     @property
     def tls_folder(self) -> Path:
         """The local certificate authority and its certificates."""
@@ -131,22 +168,22 @@ class Settings:
     @property
     def database(self) -> Path:
         """The projection."""
-        return self.state / "postroom.db"
+        return self.home / "postroom.db"
 
     @property
     def snapshots(self) -> Path:
         """The verified copy of the projection that lets the log be shortened."""
-        return self.state / "snapshots"
+        return self.home / "snapshots"
 
     @property
     def blobs(self) -> Path:
         """Content that is too large for messages, by its hash."""
-        return self.state / "blobs"
+        return self.home / "blobs"
 
     @property
     def workers(self) -> Path:
         """One folder per worker: workspace, sidecar state, files, log."""
-        return self.state / "workers"
+        return self.home / "workers"
 
     @property
     def logs(self) -> Path:

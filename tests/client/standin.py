@@ -151,6 +151,8 @@ class Standin:
                     self.close_connection = True
                     return
                 content = b"" if answer.body is None else json.dumps(answer.body).encode()
+                if isinstance(answer.body, str):
+                    content = answer.body.encode()
                 self.send_response(answer.status)
                 for name, value in answer.headers.items():
                     self.send_header(name, value)

@@ -30,11 +30,13 @@ from postroom.bus.nats.bus import NatsBus
 from postroom.bus.port import Delivery
 from postroom.control.accounts import Accounts
 from postroom.control.api import build_api
+from postroom.control.audit.view import AuditView
 from postroom.control.context import Context
-from postroom.control.credentials import Credentials
+from postroom.control.crew import Crew
 from postroom.control.dispatch import Dispatch
 from postroom.control.house import _tasks_folded
-from postroom.control.mailroom import RULES, Crew, Mailroom
+from postroom.control.issuer import Issuer
+from postroom.control.mailroom import RULES, Mailroom
 from postroom.control.principals import Gate
 from postroom.control.roster import Roster
 from postroom.control.rotation import Rotation
@@ -45,6 +47,8 @@ from postroom.control.taskverbs import TaskVerbs
 from postroom.control.yellowpages import YellowPages
 from postroom.folding.changes import Changes
 from postroom.folding.fold import Fold, all_after
+from postroom.gateway.audit import AuditLog
+from postroom.gateway.credentials import Credentials
 from postroom.identity.tokens import digest
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadmail import DeadMail
@@ -54,6 +58,7 @@ from postroom.protocol import priority, subjects
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.priority import PriorityRecord
 from postroom.protocol.tasks import TaskState, chain_headers
+from postroom.settings import Settings
 from postroom.store import tasks as store
 from postroom.store.agents import Agent
 from postroom.store.database import Database
@@ -205,6 +210,7 @@ class TaskRoom:
     site: Site
     hindered: dict[str, str]
     blobs: BlobOffice
+    audit: AuditLog
 
     @property
     def fold(self) -> Fold:
@@ -295,12 +301,15 @@ async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
         dispatch = Dispatch(office, requests, room.directory, pages)
         folded = partial(_tasks_folded, room)
         verbs = TaskVerbs(office, database, cards.as_workers, folded, dispatch.choose)
-        credentials = Credentials(database, rig.trust, cast("Accounts", None), LIFETIME)
-        services = AgentServices(room, credentials, pages, verbs)
+        issuer = Issuer(database, rig.trust, cast("Accounts", None), LIFETIME)
+        services = AgentServices(room, issuer, pages, verbs)
         store = BlobFolder(folder / "blobs", largest=LARGEST_BLOB, most=ALL_BLOBS)
         blobs = BlobOffice(database, store, folded)
         await blobs.open()
-        context = _context(rig, room, cards, office, dispatch, pages, blobs)
+        credentials = Credentials(folder / "credentials.json")
+        audit = AuditLog(Settings(state=folder).audit_file)
+        view = AuditView(audit, rig.trust.org)
+        context = _context(rig, room, cards, office, dispatch, pages, blobs, credentials, view)
         headers = {"Authorization": f"Bearer {KEY}"}
         await services.open()
         async with running(room.fold.run()), serving(build_api(context)) as site:
@@ -319,7 +328,10 @@ async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
                     site,
                     hindered,
                     blobs,
+                    audit,
                 )
+            view.close()
+            audit.close()
             room.changes.close()
         await services.close()
 
@@ -355,6 +367,8 @@ def _context(
     dispatch: Dispatch,
     pages: YellowPages,
     blobs: BlobOffice,
+    credentials: Credentials,
+    audit: AuditView,
 ) -> Context:
     announcement = Announcement(
         url="", pid=1, token="", nats_url="", nats_pid=1, started_at=0.0, version="", state=""
@@ -370,6 +384,8 @@ def _context(
         rotation=cast("Rotation", None),
         keys=rig.trust.key_list,
         blobs=blobs,
+        credentials=credentials,
+        audit=audit,
         card_key=rig.trust.card_key.jwk,
         announcement=lambda: announcement,
         shut_down=lambda: None,

@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from postroom.control.front import WORKER
-from tests.control.serving import Site, serving
+from postroom.control.listen import WorkerDialer
+from tests.control.serving import Answer, Echo, Site, exchange, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -119,3 +120,109 @@ async def test_no_header_makes_a_request_on_the_port_one_of_a_worker(ready: Site
     await ready.get("/v1/status", f"{name}: {'a' * 32}")
 
     assert WORKER not in ready.api.scopes[0]
+
+
+# ── organisations ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+async def two() -> AsyncGenerator[tuple[Site, Echo]]:
+    """A site with the default organisation and one more, `acme`, whose API is the second of the pair."""
+    async with serving() as site:
+        site.front.open(site.api)
+        acme = Echo()
+        site.front.open(acme, "acme")
+        yield site, acme
+
+
+@pytest.mark.requirement("org-own-api")
+@pytest.mark.parametrize("path", ["/orgs/acme/v1/status", "/%6Frgs/acme/v1/status"])
+async def test_a_path_that_names_an_organisation_reaches_its_api_alone(
+    two: tuple[Site, Echo], path: str
+):
+    site, acme = two
+
+    assert (await site.get(path)).status == 200
+    (scope,) = acme.scopes
+    assert (scope["root_path"], scope["path"]) == ("/orgs/acme", "/orgs/acme/v1/status")
+    assert site.api.scopes == []
+
+
+@pytest.mark.requirement("org-own-api")
+@pytest.mark.parametrize(
+    "path", ["/v1/status", "/orgs/other/v1/status", "/orgs/", "/orgs/../v1/status"]
+)
+async def test_every_other_path_reaches_the_default_organisation_alone(
+    two: tuple[Site, Echo], path: str
+):
+    site, acme = two
+
+    await site.get(path)
+
+    assert acme.scopes == []
+    assert [scope["path"] for scope in site.api.scopes] == [path]
+
+
+async def test_an_organisation_that_has_closed_is_not_reached(two: tuple[Site, Echo]):
+    site, acme = two
+    site.front.close("acme")
+
+    await site.get("/orgs/acme/v1/status")
+
+    assert acme.scopes == []
+
+
+async def _through_a_door(site: Site, worker: str, path: str) -> Answer:
+    pair = await WorkerDialer(site.front).dial(worker)
+    return await exchange(*pair, path, "Host: postroom")
+
+
+@pytest.mark.requirement("org-door-own-api")
+async def test_a_workers_door_leads_to_the_api_of_its_own_organisation(two: tuple[Site, Echo]):
+    site, acme = two
+    site.front.admit("a" * 32, "default")
+    site.front.admit("b" * 32, "acme")
+
+    for worker in ("a" * 32, "b" * 32):
+        assert (await _through_a_door(site, worker, "/v1/blobs/x")).status == 200
+
+    assert [scope[WORKER] for scope in site.api.scopes] == ["a" * 32]
+    assert [scope[WORKER] for scope in acme.scopes] == ["b" * 32]
+
+
+@pytest.mark.requirement("org-door-own-api")
+@pytest.mark.parametrize(
+    "path",
+    ["/orgs/acme/v1/blobs/x", "/orgs/default/v1/status", "/orgs/none/v1/status", "/%6frgs/acme/v1"],
+)
+async def test_a_worker_that_names_an_organisation_is_refused_whether_there_is_one_or_not(
+    two: tuple[Site, Echo], path: str
+):
+    site, acme = two
+    site.front.admit("b" * 32, "acme")
+
+    answer = await _through_a_door(site, "b" * 32, path)
+
+    assert (answer.status, json.loads(answer.body)["detail"]) == (403, "workers may not call this")
+    assert site.api.scopes == acme.scopes == []
+
+
+@pytest.mark.requirement("org-door-own-api")
+async def test_a_worker_whose_door_is_closed_reaches_no_api(two: tuple[Site, Echo]):
+    site, acme = two
+    site.front.admit("b" * 32, "acme")
+    site.front.dismiss("b" * 32)
+
+    assert (await _through_a_door(site, "b" * 32, "/v1/keys")).status == 403
+    assert site.api.scopes == acme.scopes == []
+
+
+async def test_a_worker_of_an_organisation_that_is_not_open_is_told_to_come_again(
+    two: tuple[Site, Echo],
+):
+    site, acme = two
+    site.front.admit("b" * 32, "acme")
+    site.front.close("acme")
+
+    assert (await _through_a_door(site, "b" * 32, "/v1/keys")).status == 503
+    assert site.api.scopes == acme.scopes == []

@@ -98,6 +98,7 @@ async def test_a_header_does_not_make_a_worker_another_one(name: str):
 async def test_a_worker_passes_the_front_with_the_host_name_of_its_door():
     front, api = Front(frozenset({"127.0.0.1:4280"})), Echo()
     front.open(api)
+    front.admit(UID, "default")
 
     answer = await exchange(*await WorkerDialer(front).dial(UID), "/v1", "Host: postroom")
 

@@ -25,8 +25,8 @@ from postroom.identity import jwt
 from postroom.identity.credential import Credential
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
 from postroom.sidecar.renewal import Renewal
+from tests.gateway.nats.rig import House, Worker, house_before
 from tests.mail.desk import running
 from tests.rig import Rig, new_uid, running_bus
 
@@ -38,25 +38,17 @@ SECONDS = 20.0
 class Moving:
     """A worker as the sidecar has it: it renews when it is asked."""
 
-    def __init__(self, rig: Rig) -> None:
-        self.rig, self.uid = rig, new_uid()
-        self.credential = rig.credential(self.uid)
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.worker: Worker
         self.bus: NatsBus
         self.renewal: Renewal
         self.taken: Counter[bytes] = Counter()
         self.sent = 0
 
     async def open(self) -> None:
-        for stream in AGENT_CONSUMER_STREAMS:
-            await self.rig.admin.ensure_consumer(agent_consumer(stream, self.uid, ()))
-        self.bus = await NatsBus.connect(
-            self.rig.url,
-            uid=self.uid,
-            jwt=lambda: self.credential.jwt,
-            sign=self.credential.sign,
-            on_error=self.rig.errors.append,
-        )
-        self.rig.stack.push_async_callback(self.bus.close)
+        self.worker = await self.house.worker()
+        self.bus = await self.house.client(self.worker)
         self.renewal = Renewal(
             self.bus, self.uid, expires_at=time.time() + 3600, accept=self._accept
         )
@@ -68,12 +60,16 @@ class Moving:
         self.renewal.ask()
 
     async def _accept(self, token: str, seconds: float) -> None:
-        self.credential = Credential(token, self.credential.seed)
+        self.worker.credential = Credential(token, self.worker.credential.seed)
         await self.bus.renew(timeout=seconds)
 
     async def _take(self, delivery: Delivery) -> None:
         self.taken[delivery.message.payload] += 1
         await delivery.ack()
+
+    @property
+    def uid(self) -> str:
+        return self.worker.uid
 
     async def send(self, to: Moving, stop: asyncio.Event) -> None:
         for number in itertools.count():
@@ -85,7 +81,7 @@ class Moving:
 
     @property
     def issuer(self) -> str:
-        return str(jwt.decode(self.credential.jwt)["iss"])
+        return str(jwt.decode(self.worker.credential.jwt)["iss"])
 
 
 class Desk:
@@ -95,15 +91,10 @@ class Desk:
         self.rig, self.one, self.two = rig, one, two
         self.alerts: list[str] = []
         self.accounts = Accounts(rig.trust, host, self._alert)
-        self.rotation = Rotation(
-            rig.trust, host, self.accounts, rig.edge, self._renew_own, move_timeout=10
-        )
+        self.rotation = Rotation(rig.trust, host, self.accounts, rig.edge.renew, move_timeout=10)
 
     async def _alert(self, kind: str, _text: str) -> None:
         self.alerts.append(kind)
-
-    async def _renew_own(self) -> None:
-        await self.rig.edge.renew()
 
     async def rotate_under_load(self, *kinds: str) -> None:
         """Rotate while both write; everything sent is taken once."""
@@ -126,17 +117,17 @@ class Desk:
 
 @asynccontextmanager
 async def desk(folder: Path) -> AsyncGenerator[Desk]:
-    async with running_bus(folder, memory=False) as rig:
+    async with running_bus(folder, memory=False) as rig, house_before(rig) as house:
         # The rig's server under the supervisor's care.
         await rig.stop()
         host = Supervisor(replace(rig.server.config, proxies=rig.trust.proxies))
         rig.server = await host.start()
-        one, two = Moving(rig), Moving(rig)
+        one, two = Moving(house), Moving(house)
 
         async def renew(message: Message) -> bytes:
             uid = subjects.parse(message.subject).sender
-            key = next(each for each in (one, two) if each.uid == uid).credential.public
-            token = rig.trust.renew(key, uid, (), lifetime=3600.0, now=time.time())
+            key = next(each.worker for each in (one, two) if each.uid == uid).credential.public
+            token = rig.trust.renew(key, uid, (), lifetime=3600.0, now=time.time(), proxied=True)
             return json.dumps({"jwt": token, "expires_at": time.time() + 3600}).encode()
 
         await rig.core.serve(subjects.ctl("*", ">"), renew, queue="ctl")

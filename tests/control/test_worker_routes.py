@@ -84,6 +84,8 @@ async def test_the_card_that_a_worker_serves_itself_is_shown(tmp_path: Path):
 async def door_of(room: TaskRoom, worker: Hand) -> AsyncGenerator[httpx2.AsyncClient]:
     """What the worker reaches through its door, with its token."""
 
+    room.site.front.admit(worker.uid, "default")
+
     async def as_worker(scope: Any, receive: Any, send: Any) -> None:
         await room.site.front({**scope, "postroom.worker": worker.uid}, receive, send)
 

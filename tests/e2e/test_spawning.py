@@ -270,7 +270,7 @@ def _relayed(room: PostRoom, api: httpx2.Client, template: str, nick: str) -> se
     return {
         line["protocol"]
         for line in lines
-        if line.get("worker") == uid and line.get("verdict") == "relayed"
+        if line.get("worker") == uid and line.get("verb") == "close"
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.gateway.relay import Deadlines
+from postroom.gateway.port import Deadlines
 from tests.gateway.rig import Rig
 
 

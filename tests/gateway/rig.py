@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from postroom.gateway.audit import AuditLog
-from postroom.gateway.port import DoorSpec
-from postroom.gateway.relay import Deadlines, RelayGateway
+from postroom.gateway.door import DoorGateway, Passage
+from postroom.gateway.port import Deadlines, DoorSpec
+from postroom.gateway.streams import Streamed
 from postroom.identity.tokens import digest, new_token
 from postroom.protocol.preface import Preface
+from tests.gateway.pump import Pump
 
 T = TypeVar("T")
 DEADLINE = 10.0
@@ -99,25 +101,37 @@ class Upstream:
 
 
 class Rig:
-    """A gateway with a door for `SCOUT` and one for `OTHER`, and an upstream for each protocol."""
+    """A gateway with a door for `SCOUT` and one for `OTHER`, and an upstream that the test plays.
 
-    def __init__(self, folder: Path, log: Path, deadlines: Deadlines) -> None:
+    Attributes:
+        alerts: kind and text of each that was raised.
+    """
+
+    def __init__(self, folder: Path, log: Path, deadlines: Deadlines, violations: int = 20) -> None:
         self.folder = folder
         self.log = log
         self.tokens = {SCOUT: new_token(), OTHER: new_token()}
-        self.nats, self.http = Upstream(), Upstream()
-        self.audit = AuditLog(log, clock=lambda: 0.0)
-        self.gateway = RelayGateway(
+        self.http = Upstream()
+        self.audit = AuditLog(log)
+        self.alerts: list[tuple[str, str]] = []
+        self.passages: dict[str, Passage] = {
+            "http": Streamed(Pump(self.http.dial, deadlines), deadlines)
+        }
+        self.gateway = DoorGateway(
             folder,
-            {"nats": self.nats.dial, "http": self.http.dial},
+            self.passages,
             self.audit,
             deadlines=deadlines,
+            alert=self._alert,
+            violations=violations,
         )
         self.doors: dict[str, Path] = {}
         self._near: list[End] = []
 
+    async def _alert(self, org: str, kind: str, text: str) -> None:
+        self.alerts.append((kind, text))
+
     async def start(self) -> None:
-        await self.nats.start()
         await self.http.start()
         for uid, token in self.tokens.items():
             self.doors[uid] = await self.gateway.open_door(DoorSpec(uid, "default", digest(token)))
@@ -126,7 +140,6 @@ class Rig:
         await self.gateway.close()
         for end in self._near:
             await end.close()
-        await self.nats.stop()
         await self.http.stop()
         self.audit.close()
 
@@ -138,13 +151,13 @@ class Rig:
             await end.send(first)
         return end
 
-    def preface(self, protocol: str = "nats", *, uid: str = SCOUT) -> bytes:
+    def preface(self, protocol: str = "http", *, uid: str = SCOUT) -> bytes:
         return Preface(protocol, self.tokens[uid]).encode()
 
-    async def enter(self, protocol: str = "nats") -> tuple[End, End]:
+    async def enter(self, protocol: str = "http") -> tuple[End, End]:
         """A relayed connection: the sandbox's end and the upstream's."""
         near = await self.knock(self.preface(protocol))
-        far = await (self.nats if protocol == "nats" else self.http).accept()
+        far = await self.http.accept()
         return near, far
 
     async def until(self, reached: Callable[[], bool]) -> None:
@@ -157,8 +170,8 @@ class Rig:
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
     def endings(self) -> list[dict[str, Any]]:
-        """The lines about how connections ended."""
-        return [line for line in self.lines() if line["verdict"] != "opened"]
+        """The lines about how connections ended, or were refused."""
+        return [line for line in self.lines() if "reason" in line or line["verb"] == "close"]
 
     async def ending(self) -> dict[str, Any]:
         """The only line of that kind."""

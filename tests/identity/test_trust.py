@@ -8,13 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from postroom.errors import InvalidInput, InvalidName, StateUnwritable, Unauthorized
+from postroom.errors import (
+    Conflict,
+    InvalidInput,
+    InvalidName,
+    NotFound,
+    StateUnwritable,
+    Unauthorized,
+)
 from postroom.identity import jwt, nkeys
 from postroom.identity.keyring import FILE
 from postroom.identity.nkeys import KeyPair, Kind
 from postroom.identity.trust import MAX_LIFETIME, MAX_PROJECTS, Trust
 from postroom.protocol.permissions import agent_permissions, core_exports
-from tests.identity.stage import ALICE, LOBBY, VAULT
+from tests.identity.stage import ALICE, LOBBY, VAULT, mint
 
 NOW = 1_795_000_000.0
 
@@ -270,3 +277,55 @@ def test_the_card_key_is_kept_and_a_keyring_without_one_is_given_one(tmp_path: P
     assert later.card_key != first
     assert Trust.load_or_create(tmp_path).card_key == later.card_key
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+# ── organisations ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("org-create-whole")
+def test_what_one_organisation_changes_in_the_keys_another_does_not_save_away(tmp_path: Path):
+    trust = Trust.load_or_create(tmp_path)
+    acme = trust.add_org("acme")
+    revoked = mint(acme, ALICE)
+    public = str(jwt.decode(revoked.jwt)["sub"])
+
+    acme.revoke({public: time.time() + 60.0}, now=time.time())
+    trust.add_org("zeta")
+    trust.revoke({mint(trust, ALICE).public: time.time() + 60.0}, now=time.time())
+
+    again = Trust.load_or_create(tmp_path)
+    assert again.orgs == ("default", "acme", "zeta")
+    claims = jwt.decode(again.of("acme").account_jwts()[acme.edge_account])
+    assert list(claims["nats"]["revocations"]) == [public]
+    assert acme.orgs == again.orgs
+
+
+def test_an_organisation_of_a_name_that_there_is_is_a_conflict(tmp_path: Path):
+    trust = Trust.load_or_create(tmp_path)
+    core = trust.core_account
+
+    with pytest.raises(Conflict):
+        trust.add_org("default")
+
+    assert Trust.load_or_create(tmp_path).core_account == core
+
+
+@pytest.mark.requirement("org-removed-for-ever")
+def test_the_accounts_of_a_removed_organisation_are_remembered_until_the_server_has_forgotten_them(
+    tmp_path: Path,
+):
+    trust = Trust.load_or_create(tmp_path)
+    acme = trust.add_org("acme")
+    accounts = (acme.core_account, acme.edge_account)
+
+    trust.remove_org("acme")
+
+    again = Trust.load_or_create(tmp_path)
+    assert again.orgs == ("default",)
+    assert again.gone == accounts
+    assert not set(accounts) & set(again.account_jwts())
+    again.forgotten(accounts)
+    assert Trust.load_or_create(tmp_path).gone == ()
+    with pytest.raises(NotFound):
+        again.of("acme")
+    assert again.add_org("acme").core_account not in accounts

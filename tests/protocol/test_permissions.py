@@ -160,7 +160,7 @@ def test_core_does_not_offer(subject: str):
 def test_core_offers_every_stored_subject_that_an_agent_may_publish():
     exports = tuple(each.subject for each in core_exports())
     of_agents = {stream.name: stream.subjects for stream in STREAMS}
-    for name in ("EVENTS", "PRIORITY", "DEADLETTER", "ADVISORIES"):
+    for name in ("EVENTS", "PRIORITY", "DEADLETTER", "ADVISORIES", "AUDIT"):
         del of_agents[name]
 
     for patterns in of_agents.values():

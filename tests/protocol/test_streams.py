@@ -36,6 +36,8 @@ STORED = {
     subjects.feed("main", A): "FEED",
     subjects.alerts(A): "ALERTS",
     subjects.deadletter(subjects.inbox(A, B)): "DEADLETTER",
+    subjects.audit(A): "AUDIT",
+    subjects.audit(""): "AUDIT",
 }
 LIVE = [
     subjects.rpc(A, B),

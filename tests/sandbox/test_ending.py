@@ -1,4 +1,4 @@
-"""How sandboxes end: by themselves, on request, by force, and with their parent. Both providers alike."""
+"""How sandboxes end: by themselves, on request, by force, and with their parent. All providers alike."""
 
 from __future__ import annotations
 
@@ -14,16 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from postroom.sandbox.bubblewrap import BubblewrapProvider
-from postroom.sandbox.plain import PlainProvider
 from postroom.sandbox.port import SandboxProvider
+from tests.sandbox.providers import ALL
 from tests.sandbox.rig import PRELUDE, Rig
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.parametrize(
-        "provider", [BubblewrapProvider(), PlainProvider()], ids=lambda p: p.name
-    ),
+    pytest.mark.parametrize("provider", ALL),
 ]
 
 # A child of a child, in a session of its own, that holds the output and ignores what it can.
@@ -125,13 +122,12 @@ async def test_a_program_that_a_signal_ended_is_reported_as_shells_do(
 PARENT = """
 import asyncio, json, sys
 from pathlib import Path
-from postroom.sandbox.bubblewrap import BubblewrapProvider
-from postroom.sandbox.plain import PlainProvider
 from postroom.sandbox.port import SandboxSpec
+from postroom.sandbox.select import select
 
 async def main():
     name, folder = sys.argv[1], Path(sys.argv[2])
-    provider = {p.name: p for p in (BubblewrapProvider(), PlainProvider())}[name]
+    provider = (await select(name)).provider
     spec = SandboxSpec(
         tuple(json.loads(sys.argv[3])), {"RIG": str(folder)}, "/", folder / "workspace",
         folder / "gateway.sock", folder / "log",

@@ -10,6 +10,7 @@ import pytest
 
 import postroom
 from postroom.sandbox import binary
+from tests.sandbox.providers import needs_landlock
 
 PYTHON = Path("/usr/bin/python3")  # root's own Python may lie where a plain user cannot look
 
@@ -51,6 +52,28 @@ print(asyncio.run(BubblewrapProvider(Path(sys.argv[1])).probe()))
 
 def test_a_plain_user_gets_the_same_wall():
     assert "Level.ENFORCED" in _run_as_plain_user(PROBE, binary.candidates()[0])
+
+
+@needs_landlock
+def test_a_plain_user_gets_the_same_partial_wall():
+    script = """
+import asyncio
+from postroom.sandbox.landlock import LandlockProvider
+print(asyncio.run(LandlockProvider().probe()))
+"""
+    assert "Level.PARTIAL" in _run_as_plain_user(script)
+
+
+def test_netns_is_refused_to_a_plain_user_with_the_remedy():
+    script = """
+import asyncio
+from postroom.sandbox.netns import NetnsProvider
+print(asyncio.run(NetnsProvider().probe()))
+"""
+    said = _run_as_plain_user(script)
+
+    assert "Level.NONE" in said
+    assert "run Postroom as root" in said
 
 
 LIMITED = """

@@ -17,9 +17,9 @@ WORD = st.integers(0, 2**32 - 1)
 LONG = st.integers(0, 2**64 - 1)
 
 
-def verdict(program: bytes, number: int, audit: int, first: int = 0) -> int:
+def verdict(program: bytes, number: int, audit: int, *arguments: int) -> int:
     """What the kernel's classic BPF machine returns for one call."""
-    data = struct.pack("<IIQQQQQQQ", number, audit, 0, first, 0, 0, 0, 0, 0)
+    data = struct.pack("<IIQQQQQQQ", number, audit, 0, *(*arguments, 0, 0, 0, 0, 0, 0)[:6])
     code = list(struct.iter_unpack("=HBBI", program))
     accumulator = at = 0
     while True:
@@ -32,6 +32,10 @@ def verdict(program: bytes, number: int, audit: int, first: int = 0) -> int:
                 at += if_true if accumulator == k else if_false
             case seccomp.JUMP_GE:
                 at += if_true if accumulator >= k else if_false
+            case seccomp.JUMP_SET:
+                at += if_true if accumulator & k else if_false
+            case seccomp.AND:
+                accumulator &= k
             case seccomp.RETURN:
                 return k
             case _:
@@ -109,3 +113,55 @@ def test_a_call_that_is_not_named_is_allowed(machine: str, number: int, first: i
 def test_a_machine_whose_call_numbers_are_unknown_gets_no_filter():
     with pytest.raises(SandboxUnavailable, match="riscv64"):
         seccomp.program("riscv64")
+
+
+TCP, UDP, MPTCP, SCTP = 6, 17, 262, 132
+STREAM, DATAGRAM, RAW = 1, 2, 3
+CLOSE_ON_EXEC = 0o2000000
+FASTOPEN = 0x20000000
+
+
+@pytest.mark.requirement("sandbox-syscalls-filtered")
+@pytest.mark.parametrize(
+    "number, arguments, expected",
+    [
+        (41, (1, DATAGRAM), ALLOW),
+        (41, (2, STREAM), ALLOW),
+        (41, (2, STREAM | CLOSE_ON_EXEC, TCP), ALLOW),
+        (41, (10, STREAM, TCP), ALLOW),
+        (41, (2, DATAGRAM), DENIED),
+        (41, (10, DATAGRAM | CLOSE_ON_EXEC, UDP), DENIED),
+        (41, (2, RAW, 1), DENIED),
+        (41, (2, STREAM, MPTCP), DENIED),
+        (41, (2, STREAM, SCTP), DENIED),
+        (41, (16, RAW, 0), ALLOW),  # routing
+        (41, (16, RAW, 9), ODD_FAMILY),  # audit
+        (41, (40, STREAM), ODD_FAMILY),
+        (44, (3, 0, 0, 0), ALLOW),
+        (44, (3, 0, 0, FASTOPEN | 0x4000), DENIED),
+        (46, (3, 0, 0), ALLOW),
+        (46, (3, 0, FASTOPEN), DENIED),
+        (307, (3, 0, 1, FASTOPEN), DENIED),
+        (307, (3, 0, FASTOPEN, 0), ALLOW),  # the count of messages, no flag
+        (302, (0, 7), ALLOW),
+        (302, (1234, 7), DENIED),
+        (29, (), DENIED),  # shmget
+        (240, (), DENIED),  # mq_open
+        (425, (), DENIED),
+        (0, (), ALLOW),
+    ],
+)
+def test_without_namespaces_more_is_refused(number: int, arguments: tuple[int, ...], expected: int):
+    assert verdict(seccomp.program("x86_64", shared=True), number, X86, *arguments) == expected
+
+
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+@given(number=st.integers(0, 1000), arguments=st.tuples(LONG, LONG, LONG, LONG))
+def test_what_is_refused_with_namespaces_is_refused_without_them(
+    machine: str, number: int, arguments: tuple[int, ...]
+):
+    audit = ARCHITECTURES[machine].audit
+    strict = verdict(seccomp.program(machine, shared=True), number, audit, *arguments)
+
+    if verdict(seccomp.program(machine), number, audit, *arguments) != ALLOW:
+        assert strict != ALLOW

@@ -80,6 +80,8 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     async with task_room(tmp_path) as room, AsyncExitStack() as stack:
         worker = await room.worker("alice")
 
+        room.site.front.admit(worker.uid, "default")
+
         async def as_worker(scope: Any, receive: Any, send: Any) -> None:
             await room.site.front({**scope, "postroom.worker": worker.uid}, receive, send)
 

@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import tempfile
 from collections.abc import Generator
 from dataclasses import replace
@@ -22,7 +23,7 @@ from typing import Any
 from postroom.bus import store_lock
 from postroom.bus.parent_death import die_with_parent
 from postroom.bus.server_binary import check_version, find_binary
-from postroom.bus.server_config import ServerConfig, render
+from postroom.bus.server_config import ServerConfig, ServerTls, render
 from postroom.bus.server_log import explain_end, last_lines, port_taken
 from postroom.bus.system import SystemConnection
 from postroom.errors import ProtocolViolation, ServerFailed, StateUnwritable
@@ -71,9 +72,11 @@ class EmbeddedServer:
 
     @property
     def url(self) -> str:
-        """Address for clients, `nats://host:port`."""
-        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
-        return f"nats://{host}:{self.config.port}"
+        """Address for clients on this machine, `nats://host:port`, or `tls://` if it speaks TLS."""
+        near = self.config.near
+        host = f"[{near}]" if ":" in near else near
+        scheme = "nats" if self.config.tls is None else "tls"
+        return f"{scheme}://{host}:{self.config.port}"
 
     @property
     def port(self) -> int:
@@ -115,7 +118,7 @@ class EmbeddedServer:
         except TimeoutError:
             return await _end(self._process)
 
-    async def reload(self, config: ServerConfig) -> None:
+    async def reconfigure(self, config: ServerConfig) -> None:
         """Run on with what a running server can change of `config`: the trusted proxies.
 
         Another operator needs a restart. A server that was started without any proxy must not be given one: version
@@ -128,7 +131,7 @@ class EmbeddedServer:
         with _unwritable(config.folder):
             said = config.log.stat().st_size
             _write_config(config)
-        self._process.send_signal(signal.SIGHUP)
+        self.reload()
         deadline = asyncio.get_running_loop().time() + RELOAD_TIMEOUT
         while asyncio.get_running_loop().time() < deadline:
             lines = _since(config.log, said)
@@ -139,6 +142,11 @@ class EmbeddedServer:
                 break
             await asyncio.sleep(_POLL)  # the server tells its log alone
         raise ServerFailed("nats-server did not take its new configuration; see its log")
+
+    def reload(self) -> None:
+        """Let it read its files again: new connections see a new certificate, open ones stay."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGHUP)
 
     def kill(self) -> None:
         """Kill it, as a crash would; `wait` tells when it is gone."""
@@ -276,13 +284,30 @@ async def _ready(config: ServerConfig, process: asyncio.subprocess.Process) -> d
             # The file may be written half, and the server may end while it is asked.
             with contextlib.suppress(ValueError, OSError):
                 url = json.loads(file.read_text("utf-8"))["nats"][0]
-                return await _info(config.host, int(url.rpartition(":")[2]))
+                return await _known(config, int(url.rpartition(":")[2]))
         await asyncio.sleep(_POLL)
     raise explain_end(config, process.pid, process.returncode)
 
 
-async def _info(host: str, port: int) -> dict[str, Any]:
-    reader, writer = await asyncio.open_connection(host, port, limit=1024 * 1024)
+async def _known(config: ServerConfig, port: int) -> dict[str, Any]:
+    try:
+        return await _info(config.near, port, config.tls)
+    except ssl.SSLCertVerificationError as error:
+        raise ServerFailed(
+            f"the certificate of nats-server does not stand for {config.tls and config.tls.name}: "
+            f"{error.verify_message}",
+            remedy="postroom tls status",
+        ) from error
+
+
+async def _info(host: str, port: int, tls: ServerTls | None = None) -> dict[str, Any]:
+    reader, writer = await asyncio.open_connection(
+        host,
+        port,
+        limit=1024 * 1024,
+        ssl=tls and tls.client,
+        server_hostname=tls and tls.name,
+    )
     try:
         line = await reader.readline()
     finally:

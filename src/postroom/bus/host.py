@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from postroom.bus.address import BusAddress
 from postroom.bus.system import SystemConnection
-
-
-@dataclass(frozen=True, slots=True)
-class BusIdentity:
-    """Whom a server trusts.
-
-    Attributes:
-        operator_jwt: JWT of the operator.
-        accounts: account public key -> account JWT.
-        proxies: public keys of the gateways.
-    """
-
-    operator_jwt: str
-    accounts: Mapping[str, str]
-    proxies: tuple[str, ...]
 
 
 class BusHost(Protocol):
@@ -51,6 +35,11 @@ class BusHost(Protocol):
         """Copies of each stream."""
         ...
 
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What a person should know about it, a sentence each."""
+        ...
+
     async def check(self, system: SystemConnection) -> None:
         """Ask the running server whether it keeps what it acknowledges.
 
@@ -59,15 +48,38 @@ class BusHost(Protocol):
         """
         ...
 
-    async def reconfigure(self, identity: BusIdentity, *, restart: bool) -> bool:
-        """Have the server trust `identity`; False if it is somebody else's, who must see to it.
+    async def trust_proxies(self, proxies: Sequence[str]) -> bool:
+        """Have the servers trust these gateways and no others; no connection ends for it.
 
         Args:
-            identity: whom to trust from now on.
-            restart: the operator differs, which no running server takes; connections come back by themselves.
+            proxies: public keys.
+
+        Returns:
+            Whether each of them does now. Somebody else's are not told but asked: False if one does not trust all
+            of these, or does not answer.
 
         Raises:
-            EnvironmentFault: it did not take it.
+            EnvironmentFault: our own server did not take it, and runs on as it was.
+        """
+        ...
+
+    async def trust_operator(
+        self, operator_jwt: str, signers: Sequence[str], accounts: Mapping[str, str]
+    ) -> bool:
+        """Have our own server trust these signing keys of the operator and no others.
+
+        It is started again for that; connections come back by themselves.
+
+        Args:
+            operator_jwt: JWT of the operator, with the keys.
+            signers: the keys.
+            accounts: account public key -> account JWT.
+
+        Returns:
+            As `trust_proxies`.
+
+        Raises:
+            EnvironmentFault: it did not start.
         """
         ...
 

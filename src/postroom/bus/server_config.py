@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,21 @@ LOG_FILES = 4
 
 
 @dataclass(frozen=True, slots=True)
+class ServerTls:
+    """TLS of the server's one listener, hence of every connection to it.
+
+    Attributes:
+        file: PEM of its certificate (chain) and key, 0600.
+        client: for connections of ours.
+        name: that the certificate stands for, by which we know it.
+    """
+
+    file: Path
+    client: ssl.SSLContext
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServerConfig:
     """How an embedded server runs.
 
@@ -30,6 +46,7 @@ class ServerConfig:
         system_account: public key of the system account.
         preload: account public key -> account JWT, known from the start.
         proxies: public keys of trusted proxies (NATS, ADR-55): the gateway's.
+        tls: how connections are encrypted, None for not at all.
         memory: streams are not to outlive the server; none may be kept in a file.
         max_payload: bytes of the largest message.
         max_store: bytes on disk that the limits of all streams together may add up to.
@@ -46,6 +63,7 @@ class ServerConfig:
     system_account: str
     preload: Mapping[str, str] = field(default_factory=dict)
     proxies: tuple[str, ...] = ()
+    tls: ServerTls | None = None
     memory: bool = False
     max_payload: int = MAX_PAYLOAD
     max_store: int = 1024**4
@@ -53,6 +71,11 @@ class ServerConfig:
     log_bytes: int = LOG_BYTES
     start_timeout: float = 30.0
     lock_patience: float = 0.0
+
+    @property
+    def near(self) -> str:
+        """The address at which this machine reaches it."""
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
 
     @property
     def file(self) -> Path:
@@ -120,8 +143,20 @@ def render(config: ServerConfig) -> str:
     }
     if config.proxies:
         document["proxies"] = {"trusted": [{"key": key} for key in config.proxies]}
+    if config.tls is not None:
+        document["tls"] = _tls(config.tls)
     # Not \u escapes: the server's parser does not know them.
     return json.dumps(document, indent=1, ensure_ascii=False)
+
+
+def _tls(tls: ServerTls) -> dict[str, Any]:
+    return {
+        "cert_file": str(tls.file),
+        "key_file": str(tls.file),
+        "handshake_first": True,  # nothing is said in clear, not even the greeting
+        "min_version": "1.2",
+        "timeout": 5,
+    }
 
 
 def _jetstream(config: ServerConfig) -> dict[str, Any]:

@@ -6,12 +6,11 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from postroom.bus.address import BusAddress
 from postroom.bus.embedded import EmbeddedServer
-from postroom.bus.host import BusIdentity
 from postroom.bus.server_config import ServerConfig
 from postroom.bus.server_log import last_lines
 from postroom.bus.system import SystemConnection
@@ -76,7 +75,10 @@ class Supervisor:
     @property
     def address(self) -> BusAddress:
         """The present server's."""
-        return BusAddress((self.server.url,))
+        tls = self._config.tls
+        if tls is None:
+            return BusAddress((self.server.url,))
+        return BusAddress((self.server.url,), tls.client, tls_first=True, tls_name=tls.name)
 
     @property
     def version(self) -> str:
@@ -93,6 +95,11 @@ class Supervisor:
         """One: there is one server."""
         return 1
 
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """None: it is configured as it must be."""
+        return ()
+
     async def check(self, system: SystemConnection) -> None:
         """Whether it flushes each record to disk before it acknowledges it (see `BusHost.check`)."""
         if not self._config.memory and not await self.server.effective_sync_always(system):
@@ -108,23 +115,27 @@ class Supervisor:
         self._config = self._server.config  # the port is known now
         return self._server
 
-    async def reconfigure(self, identity: BusIdentity, *, restart: bool) -> bool:
-        """As `BusHost.reconfigure`."""
-        config = replace(
-            self._config,
-            operator_jwt=identity.operator_jwt,
-            preload=identity.accounts,
-            proxies=identity.proxies,
-        )
-        if not restart:
-            await self.server.reload(config)
-            self._config = self.server.config
-            return True
-        self._config, former = config, self.server
+    async def trust_proxies(self, proxies: Sequence[str]) -> bool:
+        """As `BusHost.trust_proxies`."""
+        # Nothing else may differ: of another JWT of the same operator the server takes nothing.
+        await self.server.reconfigure(replace(self._config, proxies=tuple(proxies)))
+        self._config = self.server.config
+        return True
+
+    async def trust_operator(
+        self, operator_jwt: str, signers: Sequence[str], accounts: Mapping[str, str]
+    ) -> bool:
+        """As `BusHost.trust_operator`; the JWT names `signers`."""
+        del signers
+        self._config = replace(self._config, operator_jwt=operator_jwt, preload=accounts)
         self._planned = planned = asyncio.get_running_loop().create_future()
-        await former.stop()
+        await self.server.stop()
         await planned
         return True
+
+    def reload(self) -> None:
+        """Let the server read its files again (see `EmbeddedServer.reload`)."""
+        self.server.reload()
 
     async def run(self) -> None:
         """Supervise until `stop`.
@@ -136,15 +147,17 @@ class Supervisor:
         try:
             while not self._stopping.is_set():
                 status = await self.server.wait()
-                planned, self._planned = self._planned, None
+                planned = self._planned
                 if planned is None:
                     await self._bring_back(self._crashed(status))
                 elif not self._stopping.is_set():
                     await self._restarted()
-                if planned is not None:
                     planned.set_result(None)
+                    self._planned = None
         finally:
             await self.server.stop()
+            if self._planned is not None and not self._planned.done():
+                self._planned.set_exception(ServerFailed("the server was not started again"))
 
     async def stop(self) -> None:
         """End the server and `run`."""

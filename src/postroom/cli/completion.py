@@ -33,6 +33,16 @@ def agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]
     return [f"@{nick}" for nick in nicks if nick.startswith(begun)]
 
 
+def orgs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The organisations."""
+    try:
+        with _client(ctx) as client:
+            names = [org["name"] for org in client.orgs()]
+    except PostroomError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def tasks(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The newest tasks, as the lists show them."""
     from postroom.cli.tasks.lines import short

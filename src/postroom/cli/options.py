@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from postroom.client.http import Client
 
 _STATE = "postroom.state"
+_ORG = "postroom.org"
 
 Decorated = TypeVar("Decorated", bound="Callable[..., Any] | click.Command")
 
@@ -22,8 +23,51 @@ def _remember(ctx: click.Context, _: click.Parameter, value: str | None) -> None
         ctx.meta[_STATE] = value  # shared by all contexts of one run; the innermost option wins
 
 
-def state_option(*, envvar: str | None = None) -> Callable[[Decorated], Decorated]:
-    """`--state DIR`, accepted before and after the command's name."""
+def _remember_org(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        from postroom.protocol.ids import check_name
+
+        ctx.meta[_ORG] = check_name(value, "organisation")
+
+
+def _orgs(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from postroom.cli.completion import orgs
+
+    return orgs(ctx, parameter, incomplete)
+
+
+def org_option(*, envvar: str | None = None) -> Callable[[Decorated], Decorated]:
+    """`--org NAME`, accepted before and after the command's name."""
+    return click.option(
+        "--org",
+        metavar="NAME",
+        envvar=envvar,
+        show_envvar=envvar is not None,
+        expose_value=False,
+        is_eager=True,
+        callback=_remember_org,
+        shell_complete=_orgs,
+        help="Organisation that the command is for.",
+    )
+
+
+def state_option(
+    *, envvar: str | None = None, org: bool = True
+) -> Callable[[Decorated], Decorated]:
+    """`--state DIR`, accepted before and after the command's name.
+
+    Args:
+        envvar: that may name it, too.
+        org: the command is for one organisation, so `--org NAME` is accepted as well.
+    """
+    state = _state_option(envvar)
+    if not org:
+        return state
+    more = org_option()
+    return lambda decorated: more(state(decorated))
+
+
+def _state_option(envvar: str | None) -> Callable[[Decorated], Decorated]:
     return click.option(
         "--state",
         metavar="DIR",
@@ -52,8 +96,15 @@ def state_folder() -> Path:
     return default_state().absolute()
 
 
+def chosen_org() -> str:
+    """The chosen organisation, "" for the default one."""
+    return click.get_current_context().meta.get(_ORG, "")
+
+
 def connect() -> Client:
     """A client of the post room that runs on the chosen state folder; use it in a `with` statement.
+
+    It is for the chosen organisation.
 
     Raises:
         NotRunning: none runs there.
@@ -64,4 +115,4 @@ def connect() -> Client:
     locate(state)  # before the import of the HTTP library, which costs more than all else here
     from postroom.client.http import Client
 
-    return Client.at(state)
+    return Client.at(state, chosen_org())

@@ -13,7 +13,7 @@ import click
 
 from postroom import __version__
 from postroom.cli.lazy import LazyGroup
-from postroom.cli.options import state_option
+from postroom.cli.options import org_option, state_option
 from postroom.errors import EnvironmentFault, PostroomError, exit_code
 from postroom.protocol.text import one_line
 
@@ -35,8 +35,13 @@ SUMMARIES = {
     "inbox": "Show the messages to you.",
     "chat": "Talk in a project or with one agent, line by line.",
     "blob": "Store and fetch content that is too large for a message.",
+    "credential": "Keep keys that workers use without ever seeing them.",
+    "org": "Make, list and remove organisations.",
     "deadletters": "See and treat messages that could not be delivered.",
+    "audit": "Show what passed the gateway, and what it refused.",
     "logs": "Show what a worker printed.",
+    "tls": "Make, renew and show certificates.",
+    "nats": "Run on a NATS of your own.",
     "admin": "Repair what belongs to a post room that is down.",
 }
 
@@ -93,19 +98,21 @@ def _configure(ctx: click.Context, **_: object) -> None:
         ctx.color = False
 
 
-root = state_option(envvar="POSTROOM_STATE")(
-    click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")(
-        Root(
-            package="postroom.cli.commands",
-            summaries=SUMMARIES,
-            name="postroom",
-            callback=click.pass_context(_configure),
-            help="The post room for AI agents: durable addresses, receipts that cannot lie.",
-            epilog=EPILOG,
-            context_settings={"help_option_names": ["-h", "--help"]},
-        )
-    )
+root = Root(
+    package="postroom.cli.commands",
+    summaries=SUMMARIES,
+    name="postroom",
+    callback=click.pass_context(_configure),
+    help="The post room for AI agents: durable addresses, receipts that cannot lie.",
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+for _option in (
+    click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s"),
+    org_option(envvar="POSTROOM_ORG"),
+    state_option(envvar="POSTROOM_STATE", org=False),
+):
+    root = _option(root)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

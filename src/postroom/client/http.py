@@ -8,31 +8,44 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from postroom.client.audit import AuditCalls
 from postroom.client.blobs import BlobCalls
 from postroom.client.calls import given, name_of, new_key
+from postroom.client.credentials import CredentialCalls
 from postroom.client.locate import Server, locate
-from postroom.client.records import Dead, Listed, Mail, Milestone, Post, Removed, Status, Worker
+from postroom.client.records import (
+    Dead,
+    Listed,
+    Mail,
+    Milestone,
+    Org,
+    Post,
+    Removed,
+    Status,
+    Worker,
+)
 from postroom.client.stream import EventStream
 from postroom.client.tasks import TaskCalls
 from postroom.client.transport import Transport
 from postroom.errors import PostroomError
-from postroom.protocol.ids import check_message_id
+from postroom.protocol.ids import check_message_id, check_name
 
 
-class Client(TaskCalls, BlobCalls):
+class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
     """A control plane, as its operator.
 
     Every method raises what `Transport.call` raises. All are synchronous and bounded.
     """
 
     @classmethod
-    def at(cls, state: Path) -> Client:
-        """The post room that runs on the folder `state`.
+    def at(cls, state: Path, org: str = "") -> Client:
+        """The post room that runs on the folder `state`, as `org` ("" for the default one) sees it.
 
         Raises:
             NotRunning: there is none.
+            InvalidName: no organisation can have that name.
         """
-        return cls(Transport(lambda: locate(state)))
+        return cls(Transport(lambda: locate(state), org=org))
 
     @property
     def server(self) -> Server:
@@ -80,6 +93,19 @@ class Client(TaskCalls, BlobCalls):
         """The public keys (JWK) that cards are signed with."""
         return self._get("/v1/keys")["keys"]
 
+    def orgs(self) -> list[Org]:
+        """All organisations, the default one first."""
+        return self._get("/v1/orgs")["orgs"]
+
+    def create_org(self, name: str) -> Org:
+        """Make an organisation; it is open when this returns, or its `detail` says why not yet."""
+        return self.transport.call("POST", "/v1/orgs", json={"name": name}, patience=90.0)
+
+    def remove_org(self, name: str) -> str:
+        """End an organisation for ever; returns the folder that is kept of it, "" if it had none."""
+        path = f"/v1/orgs/{check_name(name, 'organisation')}"
+        return self.transport.call("DELETE", path, patience=90.0)["folder"]
+
     def shutdown(self) -> None:
         """Ask it to end; it answers before it does."""
         self.transport.call("POST", "/v1/shutdown")
@@ -103,15 +129,19 @@ class Client(TaskCalls, BlobCalls):
         project: str = "",
         overrides: Mapping[str, str] | None = None,
         sandbox: str = "",
+        isolation: str = "",
     ) -> Worker:
-        """Start a worker from a template's text and the files that it names."""
+        """Start a worker from a template's text and the files that it names.
+
+        `isolation` is the least level of a wall that is accepted: `enforced`, `partial` or `none`.
+        """
         encoded = {key: base64.b64encode(data).decode() for key, data in (files or {}).items()}
         body: dict[str, Any] = {
             "template": template,
             "files": encoded,
             "set": dict(overrides or {}),
         }
-        body |= given(name=name, project=project, sandbox=sandbox)
+        body |= given(name=name, project=project, sandbox=sandbox, isolation=isolation)
         return self.transport.call("POST", "/v1/workers", json=body, patience=60.0)
 
     def stop(self, ref: str) -> Worker:

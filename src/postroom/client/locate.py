@@ -27,12 +27,14 @@ class Server:
     Attributes:
         url: of its HTTP interface, without a slash at the end.
         pid: of the control plane.
+        ca: path of the authority to trust if the URL is `https`; "" for those that this system trusts.
         token: bearer token of the operator; left out of `repr` so that no log shows it.
     """
 
     url: str
     pid: int
     token: str = field(repr=False)
+    ca: str = ""
 
 
 def locate(state: Path) -> Server:
@@ -89,8 +91,13 @@ def _check_private(path: Path, found: os.stat_result) -> None:
 def _parse(path: Path, content: bytes) -> Server:
     try:
         record = json.loads(content)
-        server = Server(str(record["url"]).rstrip("/"), int(record["pid"]), str(record["token"]))
-    except (ValueError, KeyError, TypeError) as error:
+        server = Server(
+            str(record["url"]).rstrip("/"),
+            int(record["pid"]),
+            str(record["token"]),
+            os.environ.get("POSTROOM_CA") or str(record.get("ca", "")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise EnvironmentFault(
             f"{path} is not what a post room writes", remedy="remove it, then: postroom up"
         ) from error

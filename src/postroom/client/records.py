@@ -19,6 +19,45 @@ class Agent(Party):
     org: str
 
 
+class Credential(TypedDict):
+    """A credential that the gateway adds to requests; its secret is told to nobody.
+
+    `url` is what requests begin with, `header` has `{secret}` in it, `workers` are the only ones that may use it
+    (`uid`, `nick`), empty for all whose template names it.
+    """
+
+    name: str
+    url: str
+    header: str
+    workers: list[dict[str, str]]
+
+
+class OrgCounts(TypedDict, total=False):
+    """What an organisation has; without any entry while it is not open."""
+
+    workers: int
+    running: int
+    inbox: int
+    deadletters: int
+
+
+class Me(TypedDict):
+    """The operator, as an agent of an organisation."""
+
+    uid: str
+    nick: str
+
+
+class Org(TypedDict):
+    """An organisation. `state` is `open`, `opening` or `failed`; `detail` says why it failed."""
+
+    name: str
+    state: str
+    detail: str
+    me: Me | None
+    counts: OrgCounts
+
+
 class Listed(Agent):
     """An agent as it is listed: `card` is its signed Agent Card, `online` whether it takes messages now.
 
@@ -175,7 +214,7 @@ class Worker(TypedDict):
     detail: str
     sandbox: Wall
     last_seen: float | None
-    unread: int
+    unread: int | None
     pid: int | None
     created_at: float
     task: NotRequired[Current | None]
@@ -204,6 +243,8 @@ class Status(TypedDict):
     alerts: list[Any]
     attention: NotRequired[list[Task]]
     """Tasks that wait for an answer."""
+    audit: NotRequired[str]
+    """Why the audit log cannot be written, "" if it can."""
 
 
 Dead = TypedDict(

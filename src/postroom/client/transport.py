@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -22,10 +24,15 @@ from postroom.errors import (
     Unauthorized,
     from_problem,
 )
+from postroom.protocol.ids import check_name
+from postroom.tls import client_context
 
 CONNECT_TIMEOUT = 5.0
 ANSWER_TIMEOUT = 30.0
 """Seconds: as long as the slowest plain call, which is stopping a worker with its grace."""
+
+OF_ALL = ("/v1/orgs", "/v1/shutdown")
+"""Paths of the whole post room, whatever organisation is meant."""
 
 Locate = Callable[[], Server]
 Query = Mapping[str, str | int | float]
@@ -47,6 +54,7 @@ class Transport:
         locate: says where the control plane is; may raise `NotRunning`.
         retry: how often failed calls are repeated.
         sleep: waits so many seconds.
+        org: organisation that the calls are for, "" for the default one.
         base: the httpx2 transport to use, e.g. one over a Unix socket; None for TCP.
     """
 
@@ -56,14 +64,16 @@ class Transport:
         *,
         retry: RetryPolicy | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        org: str = "",
         base: httpx2.BaseTransport | None = None,
     ) -> None:
         self.retry = retry or RetryPolicy()
         self._locate = locate
         self._sleep = sleep
+        self._before = f"/orgs/{check_name(org, 'organisation')}" if org else ""
+        self._base = base
         self._server = locate()
-        # The environment's proxies are not asked: the address is this machine's.
-        self._http = httpx2.Client(trust_env=False, transport=base)
+        self._http = self._connections()
 
     @property
     def server(self) -> Server:
@@ -125,7 +135,7 @@ class Transport:
     ) -> httpx2.Response | _Failure:
         """One call, without repetition."""
         timeout = httpx2.Timeout(ANSWER_TIMEOUT + patience, connect=CONNECT_TIMEOUT)
-        url = self._server.url + path
+        url = self._url(path)
         try:
             with self._faults():
                 response = self._http.request(
@@ -133,7 +143,7 @@ class Transport:
                 )
         except NotRunning as error:
             return _Failure(error, Again.ALWAYS)
-        except RequestTimeout as error:
+        except (RequestTimeout, ProtocolViolation) as error:
             return _Failure(error, Again.NEVER)
         except PeerError as error:
             return _Failure(error, Again.IF_REPEATABLE)
@@ -165,7 +175,7 @@ class Transport:
     ) -> Generator[httpx2.Response]:
         """A call whose body and answer pass as streams, without repetition; else as `stream`."""
         timeout = httpx2.Timeout(silence, connect=CONNECT_TIMEOUT)
-        url = self._server.url + path
+        url = self._url(path)
         with (
             self._faults(),
             self._http.stream(
@@ -184,13 +194,28 @@ class Transport:
 
     def look_up(self) -> None:
         """Find the control plane again; raises `NotRunning` if it has ended."""
-        self._server = self._locate()
+        before, self._server = self._server, self._locate()
+        # Another start may show another certificate, from another authority at the same path.
+        if self._server.url.startswith("https:") and self._server != before:
+            self._http.close()
+            self._http = self._connections()
+
+    def _connections(self) -> httpx2.Client:
+        # The environment's proxies are not asked: the address is this machine's.
+        if not self._server.url.startswith("https:"):
+            return httpx2.Client(trust_env=False, transport=self._base)
+        ca = Path(self._server.ca) if self._server.ca else None
+        return httpx2.Client(trust_env=False, transport=self._base, verify=client_context(ca))
 
     @staticmethod
     def decoded(response: httpx2.Response) -> Any:
         """The JSON value that the answer of an `exchange` is."""
         response.read()
         return _decode(response)
+
+    def _url(self, path: str) -> str:
+        shared = not path.startswith("/v1/") or path.startswith(OF_ALL)
+        return self._server.url + ("" if shared else self._before) + path
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._server.token}"}
@@ -202,11 +227,25 @@ class Transport:
         try:
             yield
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            if (doubt := _doubt(error)) is not None:
+                raise ProtocolViolation(
+                    f"what answers at {url} is not the post room: {doubt}",
+                    remedy="POSTROOM_CA names another authority to trust",
+                ) from error
             raise NotRunning(f"no post room answers at {url}", remedy="postroom up") from error
         except httpx2.TimeoutException as error:
             raise RequestTimeout(f"the post room at {url} did not answer in time") from error
         except httpx2.TransportError as error:
             raise PeerError(f"the connection to the post room broke: {error}") from error
+
+
+def _doubt(error: BaseException | None) -> str | None:
+    """Why the certificate shown is not trusted, None if `error` has another reason."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return error.verify_message
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def reported(response: httpx2.Response) -> PostroomError:

@@ -43,21 +43,27 @@ class Accounts:
         self._alert = alert
         self._one_at_a_time = asyncio.Lock()
         self._behind = asyncio.Event()
+        self._every = False
 
     @property
     def behind(self) -> bool:
         """Whether a server has not been told yet."""
         return self._behind.is_set()
 
-    async def publish(self) -> None:
+    async def publish(self, *, every: bool = False) -> None:
         """Tell every server; what fails is tried again by `run`.
+
+        Args:
+            every: all accounts, not the agents' alone: the key that signs them has changed.
 
         Raises:
             ServerFailed: not every server has it now; it names those that have not.
         """
+        self._every = self._every or every
         async with self._one_at_a_time:
             try:
                 await self._push()
+                self._every = False
             except PostroomError:
                 self._behind.set()
                 raise
@@ -73,7 +79,8 @@ class Accounts:
             raise ServerFailed(f"no nats-server lets the system account in: {error}") from error
         try:
             # Core stays as it is: pushing it again breaks answers that are under way between the accounts.
-            await push_accounts(system, self._trust, changed=(self._trust.edge_account,))
+            changed = self._trust.account_jwts() if self._every else (self._trust.edge_account,)
+            await push_accounts(system, self._trust, changed=tuple(changed))
         finally:
             with suppress(OSError, nats.errors.Error):
                 await system.close()

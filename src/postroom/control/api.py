@@ -9,10 +9,13 @@ from postroom.control import problems
 from postroom.control.context import Context
 from postroom.control.routes import (
     agents,
+    audit,
     blobs,
+    credentials,
     deadletters,
     feeds,
     messages,
+    orgs,
     room,
     tasks,
     trust,
@@ -36,6 +39,21 @@ def build_api(context: Context) -> FastAPI:
     app.include_router(agents.keys_router(context), prefix="/v1")
     app.include_router(blobs.router(context), prefix="/v1")
     app.include_router(blobs.operator_router(context), prefix="/v1", dependencies=only_operator)
-    for part in (workers, agents, tasks, messages, feeds, deadletters, trust, room):
+    routers = (
+        workers,
+        agents,
+        tasks,
+        messages,
+        feeds,
+        deadletters,
+        credentials,
+        audit,
+        trust,
+        room,
+    )
+    for part in routers:
         app.include_router(part.router(context), prefix="/v1", dependencies=only_operator)
+    if context.orgs is not None:
+        app.include_router(orgs.router(context.orgs), prefix="/v1", dependencies=only_operator)
+        app.include_router(orgs.absent_router(context.orgs), dependencies=only_operator)
     return app

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from postroom.protocol.envelope import MAX_SKILL
 from postroom.protocol.priority import MAX_REASON
@@ -28,6 +28,7 @@ class SpawnBody(Body):
     name: Name = ""
     project: Name = ""
     sandbox: Name = ""
+    isolation: Name = ""
     set: dict[str, str] = {}
 
 
@@ -35,6 +36,18 @@ class RotateBody(Body):
     """`POST /v1/trust/rotate`."""
 
     kind: Literal["agents", "account", "operator", "proxy"]
+
+
+class CredentialBody(Body):
+    """`POST /v1/credentials`; `header` is `Name: value` with `{secret}` in it."""
+
+    name: Name
+    host: Annotated[str, Field(max_length=300)]
+    path: Annotated[str, Field(max_length=1000)] = ""
+    header: Annotated[str, Field(max_length=1000)] = ""
+    secret: SecretStr
+    workers: Annotated[list[Name], Field(max_length=1000)] = []
+    replace: bool = False
 
 
 class MessageBody(Body):
@@ -82,3 +95,9 @@ class EventsBody(Body):
     """`POST /v1/workers/{uid}/sdk-events`."""
 
     events: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=100)]
+
+
+class OrgBody(Body):
+    """`POST /v1/orgs`."""
+
+    name: Name

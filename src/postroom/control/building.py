@@ -5,24 +5,50 @@ Each organisation is a `House` in it, with accounts, log, projection and workers
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from postroom.bus.host import BusHost
+from postroom.control.crew import hire
 from postroom.control.front import Front
 from postroom.control.listen import WorkerDialer
 from postroom.gateway.audit import AuditLog
-from postroom.gateway.port import GatewayProvider
-from postroom.gateway.relay import RelayGateway
+from postroom.gateway.credentials import Credentials
+from postroom.gateway.door import DoorGateway, Passage
+from postroom.gateway.http.control import ControlPassage
+from postroom.gateway.http.egress import EgressPassage
+from postroom.gateway.nats.passage import NatsPassage
+from postroom.gateway.outbound import OutboundPolicy, client_context
+from postroom.gateway.port import AuditSink, GatewayProvider
+from postroom.gateway.streams import Streamed
+from postroom.identity.trust import Trust
 from postroom.sandbox.canary import Roost
 from postroom.sandbox.policy import folder_for_sockets
 from postroom.sandbox.selftest import Canaries
 from postroom.settings import Settings
+
+Raiser = Callable[[str, str], Awaitable[None]]
+"""Raises an alert: kind, text."""
+
+
+class Alerts:
+    """Who raises the alerts of an organisation."""
+
+    def __init__(self) -> None:
+        self._raisers: dict[str, Raiser] = {}
+
+    def add(self, org: str, raiser: Raiser) -> None:
+        """From now on `raiser` (kind, text) raises those of `org`."""
+        self._raisers[org] = raiser
+
+    async def tell(self, org: str, kind: str, text: str) -> None:
+        """Raise an alert; it is in the log of the control plane in any case."""
+        if org in self._raisers:
+            await self._raisers[org](kind, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +60,9 @@ class Building:
         host: the bus's server.
         front: where HTTP requests arrive.
         gateway: Wall 1.
+        credentials: what the gateway adds to workers' requests.
+        alerts: where the gateway's alerts go; each organisation adds itself.
+        audit: the log of what passed the walls; `run` is a task of the building's crew.
         canaries: what each sandbox is tried against.
         shut_down: ends the post room.
     """
@@ -42,6 +71,9 @@ class Building:
     host: BusHost
     front: Front
     gateway: GatewayProvider
+    credentials: Credentials
+    alerts: Alerts
+    audit: AuditLog
     canaries: Canaries
     shut_down: Callable[[], None]
 
@@ -50,34 +82,75 @@ async def open_building(
     settings: Settings,
     host: BusHost,
     front: Front,
+    trust: Trust,
     shut_down: Callable[[], None],
     stack: AsyncExitStack,
 ) -> Building:
     """Open the shared parts; `stack` closes them.
 
     Raises:
-        StateUnwritable: the audit log cannot be written.
+        StateUnwritable: the audit log cannot be written, or the credentials cannot be read.
+        InvalidInput: the settings of egress are malformed.
+        EnvironmentFault: the certificates for egress cannot be read.
     """
-    gateway = _open_gateway(settings, host, front, stack)
+    alerts = Alerts()
+    audit = AuditLog(
+        settings.audit_file,
+        file_bytes=settings.audit_file_bytes,
+        files=settings.audit_files,
+        lossy=settings.audit_lossy,
+    )
+    stack.callback(audit.close)
+    crew = await stack.enter_async_context(hire())
+    crew.start(audit.run(), "audit")
+    credentials = Credentials(settings.credentials_file)
+    egress = open_egress(settings, credentials)
+    gateway = _open_gateway(settings, host, front, trust, alerts, audit, egress, stack)
     stack.push_async_callback(gateway.close)
     roost = await stack.enter_async_context(Roost(outward=False))
-    return Building(settings, host, front, gateway, roost.canaries(""), shut_down)
+    canaries = roost.canaries("")
+    return Building(settings, host, front, gateway, credentials, alerts, audit, canaries, shut_down)
 
 
 def _open_gateway(
-    settings: Settings, host: BusHost, front: Front, stack: AsyncExitStack
-) -> RelayGateway:
+    settings: Settings,
+    host: BusHost,
+    front: Front,
+    trust: Trust,
+    alerts: Alerts,
+    audit: AuditSink,
+    egress: EgressPassage,
+    stack: AsyncExitStack,
+) -> DoorGateway:
     folder = stack.enter_context(
         tempfile.TemporaryDirectory(
             prefix="postroom-", dir=folder_for_sockets(), ignore_cleanup_errors=True
         )
     )
-    audit = AuditLog(settings.audit_file)
-    stack.callback(audit.close)
+    passages: dict[str, Passage] = {
+        "nats": NatsPassage(lambda: host.address, trust.sign_as_proxy),
+        "http": Streamed(ControlPassage(WorkerDialer(front).dial)),
+        "egress": Streamed(egress),
+    }
+    return DoorGateway(
+        Path(folder),
+        passages,
+        audit,
+        alert=alerts.tell,
+        violations=settings.violations,
+    )
 
-    async def dial_nats(_uid: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        where = urlsplit(host.address.servers[0])
-        return await asyncio.open_connection(where.hostname, where.port)
 
-    upstreams = {"nats": dial_nats, "http": WorkerDialer(front).dial}
-    return RelayGateway(Path(folder), upstreams, audit)
+def open_egress(settings: Settings, credentials: Credentials) -> EgressPassage:
+    """The passage to the outside, as the operator has set it up.
+
+    Raises:
+        InvalidInput: a private place is malformed.
+        EnvironmentFault: the further certificates cannot be read.
+    """
+    policy = OutboundPolicy.parse(settings.egress_private)
+    # The system's certificates take a moment to load, and most post rooms need none.
+    tls = cache(partial(client_context, settings.egress_ca))
+    if settings.egress_ca is not None:
+        tls()
+    return EgressPassage(policy, credentials, tls)

@@ -19,6 +19,7 @@ from postroom.errors import (
     http_status,
     problem,
 )
+from postroom.settings import DEFAULT_ORG
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -30,6 +31,9 @@ MAX_BODY = 8 * 1024 * 1024
 
 STREAMED = "/v1/blobs"
 """Paths whose bodies are not held in memory; whoever takes them bounds them."""
+
+ORGS = "/orgs/"
+"""Before an organisation's name: what follows it is for the API of that organisation."""
 
 WORKER = "postroom.worker"
 """Scope key: uid of the worker whose door a request came through; absent for all others."""
@@ -44,15 +48,28 @@ class Front:
 
     def __init__(self, hosts: frozenset[str]) -> None:
         self._hosts = hosts
-        self._api: App | None = None
+        self._apis: dict[str, App] = {}
+        self._doors: dict[str, str] = {}
 
-    def open(self, api: App) -> None:
-        """From now on requests reach `api`, and `/readyz` says so."""
-        self._api = api
+    def open(self, api: App, org: str = DEFAULT_ORG) -> None:
+        """From now on requests for `org` reach `api`; with the default one `/readyz` says that all is ready."""
+        self._apis[org] = api
+
+    def close(self, org: str) -> None:
+        """From now on requests do not reach `org`."""
+        self._apis.pop(org, None)
 
     def shut(self) -> None:
         """From now on only `/livez` answers."""
-        self._api = None
+        self._apis.clear()
+
+    def admit(self, worker: str, org: str) -> None:
+        """What comes through the door of `worker` is for the API of `org` and for no other."""
+        self._doors[worker] = org
+
+    def dismiss(self, worker: str) -> None:
+        """Nothing that comes through the door of `worker` reaches an API any more."""
+        self._doors.pop(worker, None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection (ASGI 3)."""
@@ -66,26 +83,47 @@ class Front:
         await self._dispatch(scope, receive, send)
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        ready = DEFAULT_ORG in self._apis
         match scope["path"]:
             case "/livez":
                 await _answer(scope, receive, send, 200, "ok")
             case "/readyz":
-                await _answer(
-                    scope,
-                    receive,
-                    send,
-                    200 if self._api else 503,
-                    {"ready": self._api is not None},
-                )
-            case _ if self._api is None:
-                starting = EnvironmentFault(
-                    "the post room is starting", remedy="try again in a second"
-                )
-                await _answer(scope, receive, send, 503, problem(starting))
-            case str(path) if path.startswith(STREAMED):
-                await self._api(scope, receive, send)
+                await _answer(scope, receive, send, 200 if ready else 503, {"ready": ready})
             case _:
-                await _bounded(self._api, scope, receive, send)
+                try:
+                    org = self._org_of(scope)
+                    api = self._api(org)
+                except PostroomError as error:
+                    await _answer(scope, receive, send, http_status(error), problem(error))
+                    return
+                if org and WORKER not in scope:
+                    # What is before the API's own paths (ASGI 3, root_path).
+                    scope = {**scope, "root_path": ORGS + org}
+                if scope["path"].removeprefix(scope.get("root_path", "")).startswith(STREAMED):
+                    await api(scope, receive, send)
+                else:
+                    await _bounded(api, scope, receive, send)
+
+    def _org_of(self, scope: Scope) -> str:
+        """The organisation that a request is for, "" for the default one's plain paths.
+
+        Raises:
+            Forbidden: a worker, whose door leads to its own organisation, names one; or the door is closed.
+        """
+        named = scope["path"].startswith(ORGS)
+        if WORKER in scope:
+            org = self._doors.get(scope[WORKER], "")
+            if named or not org:
+                raise Forbidden("workers may not call this")
+            return org
+        org = scope["path"].removeprefix(ORGS).partition("/")[0] if named else ""
+        # One that is not open: the default one's API knows who may be told why (`routes.orgs`).
+        return org if org in self._apis else ""
+
+    def _api(self, org: str) -> App:
+        if api := self._apis.get(org or DEFAULT_ORG):
+            return api
+        raise EnvironmentFault("the post room is starting", remedy="try again in a second")
 
     def _check(self, scope: Scope) -> None:
         if WORKER in scope:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import nats.errors
+
 from postroom.blobs.folder import BlobFolder
 from postroom.blobs.office import BlobOffice, CaughtUp
 from postroom.bus.host import BusHost
@@ -17,35 +19,40 @@ from postroom.bus.nats.bus import NatsBus
 from postroom.control.accounts import Accounts
 from postroom.control.announcements import Announcements
 from postroom.control.api import build_api
+from postroom.control.audit.opening import open_audit
 from postroom.control.building import Building, open_building
 from postroom.control.context import Context
-from postroom.control.credentials import Credentials
 from postroom.control.dispatch import Dispatch
+from postroom.control.doors import OrgGateway
 from postroom.control.front import Front
-from postroom.control.mailroom import Mailroom, open_mailroom
+from postroom.control.issuer import Issuer
+from postroom.control.mailroom import Mailroom, open_mailroom, system_connection
+from postroom.control.orgs import Orgs
 from postroom.control.presence import PresenceBoard
 from postroom.control.principals import Gate
 from postroom.control.registry import Registry
 from postroom.control.roster import Roster, hindrance, state_of
 from postroom.control.rotation import Rotation
+from postroom.control.seat import EdgeSeat
 from postroom.control.services import AgentServices
 from postroom.control.statefile import Announcement
 from postroom.control.taskverbs import FOLD_DEADLINE, TaskVerbs
 from postroom.control.workers import Workers
 from postroom.control.yellowpages import YellowPages
-from postroom.errors import PostroomError
+from postroom.errors import PostroomError, ServerFailed
 from postroom.folding.alerts import Alert, raise_alert
+from postroom.identity.credential import Credential
+from postroom.identity.push import delete_accounts
 from postroom.identity.tokens import digest, new_api_key
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger
-from postroom.protocol.ids import CONTROL_PLANE
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.store.workers import RUNNING
 from postroom.tasks.office import TaskOffice
 from postroom.tasks.requests import Requests
 
-__all__ = ["House", "open_building"]
+__all__ = ["House", "open_building", "open_orgs"]
 
 log = get_logger(__name__)
 
@@ -62,8 +69,9 @@ class House:
     operator_key: str
     owner: Agent
     _front: Front
+    _room: Mailroom
     _workers: Workers
-    _context: Callable[[Callable[[], Announcement]], Context]
+    _context: Callable[[Callable[[], Announcement], Orgs | None], Context]
 
     @classmethod
     async def open(
@@ -72,6 +80,8 @@ class House:
         settings: Settings,
         trust: Trust,
         stack: AsyncExitStack,
+        *,
+        key: str = "",
     ) -> House:
         """Open every part.
 
@@ -80,6 +90,7 @@ class House:
             settings: of this organisation; its folders are its own.
             trust: keys, seen from this organisation.
             stack: closes it.
+            key: the operator's API key, "" to make one.
 
         Raises:
             PostroomError: a part could not be opened.
@@ -89,10 +100,11 @@ class House:
         presence = PresenceBoard(room.bus, room.admin, heard=changed)
         await presence.open()
         stack.push_async_callback(presence.close)
+        building.alerts.add(room.directory.org, partial(_alert, room.bus))
         accounts = Accounts(trust, building.host, partial(_alert, room.bus))
         room.crew.start(accounts.run(), "accounts")
-        credentials = Credentials(room.database, trust, accounts, settings.jwt_lifetime)
-        workers = await _open_workers(building, settings, credentials, room, stack, changed)
+        issuer = Issuer(room.database, trust, accounts, settings.jwt_lifetime)
+        workers = await _open_workers(building, settings, issuer, room, stack, changed)
         registry = Registry(
             room.bus, room.admin, presence, workers, trust.card_key, room.directory.org
         )
@@ -101,7 +113,7 @@ class House:
         announcements = Announcements(edge.bus, workers, changed, partial(_alert, room.bus))
         await announcements.open()
         stack.push_async_callback(announcements.close)
-        rotation = Rotation(trust, building.host, accounts, edge.bus, edge.renew)
+        rotation = Rotation(trust, building.host, accounts, edge.renew)
         room.crew.start(registry.run(), "registry")
         pages = YellowPages(room.directory, workers, registry)
         requests = Requests(room.bus, room.admin, room.database, space=room.space)
@@ -117,13 +129,14 @@ class House:
         dispatch = Dispatch(tasks, requests, room.directory, pages)
         folded = partial(_tasks_folded, room)
         verbs = TaskVerbs(tasks, room.database, workers, folded, dispatch.choose)
-        services = AgentServices(room, credentials, pages, verbs)
+        services = AgentServices(room, issuer, pages, verbs)
         await services.open()
         stack.push_async_callback(services.close)
         blobs = await _open_blobs(settings, room, folded, stack)
-        key = new_api_key(room.owner.uid)
+        view = await open_audit(building, settings, trust, room, stack)
+        key = key or new_api_key(room.owner.uid)
 
-        def context(announcement: Callable[[], Announcement]) -> Context:
+        def context(announcement: Callable[[], Announcement], orgs: Orgs | None) -> Context:
             return Context(
                 room=room,
                 tasks=tasks,
@@ -135,17 +148,55 @@ class House:
                 rotation=rotation,
                 keys=trust.key_list,
                 blobs=blobs,
+                credentials=building.credentials,
+                audit=view,
                 card_key=trust.card_key.jwk,
                 announcement=announcement,
+                orgs=orgs,
                 shut_down=building.shut_down,
             )
 
-        return cls(key, room.owner, building.front, workers, context)
+        return cls(key, room.owner, building.front, room, workers, context)
 
-    async def go(self, announcement: Callable[[], Announcement]) -> None:
-        """Open the API, then start again the workers that ran."""
-        self._front.open(build_api(self._context(announcement)))
+    async def go(self, announcement: Callable[[], Announcement], orgs: Orgs | None = None) -> None:
+        """Open the API, then start again the workers that ran; `orgs` are for the default organisation to manage."""
+        self._front.open(build_api(self._context(announcement, orgs)), self.owner.org)
         await self._workers.restore()
+
+    async def alert(self, kind: str, text: str) -> None:
+        """Raise an alert in this organisation; if that fails it is in the log."""
+        await _alert(self._room.bus, kind, text)
+
+    async def counts(self) -> dict[str, int]:
+        """How many workers, workers that run, unread messages and dead letters there are."""
+        records = await self._workers.records()
+        unread = await self._room.office.unread([self.owner.uid])
+        return {
+            "workers": len(records),
+            "running": sum(self._workers.running(agent.uid) for agent, _ in records),
+            "inbox": unread.get(self.owner.uid, 0),
+            "deadletters": await self._room.deadletters.count(),
+        }
+
+
+def open_orgs(
+    building: Building, default: House, trust: Trust, announcement: Callable[[], Announcement]
+) -> Orgs:
+    """The organisations beside the default one; they are opened by `Orgs.open`."""
+
+    async def open_house(settings: Settings, seen: Trust, stack: AsyncExitStack) -> House:
+        return await House.open(building, settings, seen, stack, key=default.operator_key)
+
+    async def delete(core: Credential | None) -> None:
+        if core is not None:
+            await _delete_log(building.host, core)
+        system = await system_connection(building.host.address, trust.system_credential())
+        try:
+            await delete_accounts(system, trust)
+        finally:
+            await system.close()
+
+    return Orgs(building.settings, trust, building.front, default, open_house, delete, announcement)
 
 
 class Changed:
@@ -159,47 +210,23 @@ class Changed:
         self.tell()
 
 
-class EdgeSeat:
-    """The control plane's connection among the agents.
-
-    Attributes:
-        bus: the connection.
-    """
-
-    bus: NatsBus
-
-    def __init__(self, trust: Trust) -> None:
-        self._trust = trust
-        self._credential = trust.edge_credential()
-
-    @classmethod
-    async def open(cls, trust: Trust, host: BusHost, stack: AsyncExitStack) -> EdgeSeat:
-        """Connect; `stack` closes it."""
-        seat = cls(trust)
-        seat.bus = await NatsBus.connect(
-            host.address,
-            uid=CONTROL_PLANE,
-            jwt=lambda: seat._credential.jwt,
-            sign=seat._sign,
-            name="postroom-edge",
-            on_error=lambda error: log.warning("edge: %s", error),
-        )
-        stack.push_async_callback(seat.bus.close)
-        return seat
-
-    def _sign(self, nonce: bytes) -> bytes:
-        return self._credential.sign(nonce)
-
-    async def renew(self) -> None:
-        """Go on with a credential of the present key."""
-        self._credential = self._trust.edge_credential()
-        await self.bus.renew()
+async def _delete_log(host: BusHost, core: Credential) -> None:
+    """Delete all streams of the organisation whose user of core this is: without its accounts nobody could."""
+    connection = await system_connection(host.address, core)
+    try:
+        streams = connection.jetstream()
+        for stream in await streams.streams_info():
+            await streams.delete_stream(str(stream.config.name))
+    except nats.errors.Error as error:
+        raise ServerFailed(f"the log of a removed organisation is left: {error}") from error
+    finally:
+        await connection.close()
 
 
 async def _open_workers(
     building: Building,
     settings: Settings,
-    credentials: Credentials,
+    issuer: Issuer,
     room: Mailroom,
     stack: AsyncExitStack,
     changed: Callable[[], None],
@@ -209,8 +236,8 @@ async def _open_workers(
         database=room.database,
         directory=room.directory,
         admin=room.admin,
-        credentials=credentials,
-        gateway=building.gateway,
+        issuer=issuer,
+        gateway=OrgGateway(building.gateway, building.front, settings.org),
         canaries=building.canaries,
         owner=room.owner.uid,
         alert=partial(_alert, room.bus),

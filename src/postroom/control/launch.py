@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,11 @@ class WorkerFolders:
 
     Attributes:
         root: all of them.
+        post_room: the state folder of the post room, with the keys of all organisations.
     """
 
     root: Path
+    post_room: Path
 
     @property
     def workspace(self) -> Path:
@@ -104,6 +106,7 @@ class Passport:
     """Who a worker is, and what proves it; made anew at each start but for the message secret.
 
     Attributes:
+        level: what the wall is, as proven.
         run: id of this start.
     """
 
@@ -147,7 +150,7 @@ def compose(
                 f"compute.read_only names {folder}, which is no folder",
                 remedy="name one that exists, in the template or, for a parameter of it, by --set NAME=PATH",
             )
-        _refuse_own(Path(folder), (folders.root.parents[1], gateway_socket.parent))
+        _refuse_own(Path(folder), (folders.post_room, gateway_socket.parent))
         mounts.append(Mount(Path(folder), folder))
     draft = SandboxSpec(
         argv=(),
@@ -165,7 +168,11 @@ def compose(
     paths = provider.paths(draft)
     secret = f"{paths.secrets}/{SECRET_FILE}"
     config = sidecar_config(
-        template, passport, paths, replace(canaries, gateway=paths.gateway_socket)
+        template,
+        passport,
+        paths,
+        replace(canaries, gateway=paths.gateway_socket),
+        holes=provider.holes,
     )
     return replace(
         draft,
@@ -174,6 +181,7 @@ def compose(
         env=_environment(paths) | {"POSTROOM_SIDECAR_CONFIG": secret},
         workdir=paths.workspace,
         secrets={secret: json.dumps(config).encode()},
+        ports=paths.ports,
     )
 
 
@@ -193,6 +201,7 @@ def _environment(paths: SandboxPaths) -> dict[str, str]:
     return {
         "PATH": os.pathsep.join(programs),
         "HOME": paths.home,
+        "TMPDIR": paths.tmp,
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
@@ -200,7 +209,12 @@ def _environment(paths: SandboxPaths) -> dict[str, str]:
 
 
 def sidecar_config(
-    template: Template, passport: Passport, paths: SandboxPaths, canaries: Canaries
+    template: Template,
+    passport: Passport,
+    paths: SandboxPaths,
+    canaries: Canaries,
+    *,
+    holes: Collection[str] = (),
 ) -> dict[str, Any]:
     """What the sidecar reads at its start (docs/architecture.md, Sidecar)."""
     inside = paths.mounts[AGENT_FOLDER]
@@ -222,8 +236,11 @@ def sidecar_config(
         "owner": passport.owner,
         "canaries": json.loads(canaries.to_json()),
         "sandbox_level": passport.level,
+        "sandbox_holes": sorted(holes),
+        "ports": list(paths.ports),
         "run": passport.run,
         "interactive": template.interactive,
+        "egress": bool(template.egress),
         "card": passport.card,
         "agent": {
             "command": command,

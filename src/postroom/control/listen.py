@@ -1,11 +1,13 @@
-"""HTTP listeners: the loopback port for people, and a connection at a time for each worker's door."""
+"""HTTP listeners: the ports for people, and a connection at a time for each worker's door."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import socket
+import ssl
 from collections.abc import Generator
 
 import uvicorn
@@ -19,30 +21,41 @@ SHUTDOWN_GRACE = 2
 """Seconds that open responses have at the end; streams end by themselves when told."""
 
 
-def bind(host: str, port: int, *, default: int) -> socket.socket:
+HANDSHAKE_TIMEOUT = 5.0
+"""Seconds that a client has for the TLS handshake."""
+
+
+def bind(host: str, port: int, *, default: int, tls: bool = False) -> socket.socket:
     """A listening socket on `host`. A taken default port means any free one; a chosen one must be free.
 
     Raises:
-        InvalidInput: `host` is not a loopback address.
+        InvalidInput: `host` is no address, or without `tls` not a loopback address.
         PortTaken: someone listens on `port` already.
     """
     try:
         loopback = ipaddress.ip_address(host).is_loopback
     except ValueError as error:
         raise InvalidInput(f"{host!r} is no IP address", remedy="use 127.0.0.1") from error
-    if not loopback:
+    if not loopback and not tls:
         raise InvalidInput(f"refusing to listen on {host} without TLS", remedy="use 127.0.0.1")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol named, asyncio turns Nagle's algorithm off, which costs 40 ms an answer.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if host == "::":
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # all means IPv4, too
     try:
         listener.bind((host, port))
         listener.listen()  # until then SO_REUSEADDR would let another one bind it, too
     except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            listener.close()
+            raise InvalidInput(
+                f"this machine has no address {host}", remedy="name one that it has, or 0.0.0.0"
+            ) from error
         if port == default:
             listener.close()
-            return bind(host, 0, default=-1)
+            return bind(host, 0, default=-1, tls=tls)
         listener.close()
         raise PortTaken(
             f"cannot listen on {host}:{port}: {error.strerror}",
@@ -58,10 +71,29 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Generator[None]:
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, with a deadline for the TLS handshake: a protocol that counts begins after it."""
+        context = self.config.ssl
+        loop = asyncio.get_running_loop()
+        self.servers = [
+            await loop.create_server(
+                lambda: ImpatientProtocol(
+                    config=self.config, server_state=self.server_state, app_state={}
+                ),
+                sock=listener,
+                ssl=context,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT if context else None,
+                backlog=self.config.backlog,
+            )
+            for listener in sockets or []
+        ]
+        self.started = True
 
-def _config(app: App) -> uvicorn.Config:
+
+def _config(app: App, context: ssl.SSLContext | None = None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        ssl_context_factory=(lambda _config, _default: context) if context else None,
         http=ImpatientProtocol,
         ws="none",
         lifespan="off",
@@ -75,10 +107,18 @@ def _config(app: App) -> uvicorn.Config:
 
 
 class HttpListener:
-    """Serves one ASGI application on a bound socket until told to stop."""
+    """Serves one ASGI application on a bound socket until told to stop.
 
-    def __init__(self, app: App, listener: socket.socket) -> None:
-        self._server = _Server(_config(app))
+    Args:
+        app: the application.
+        listener: the socket.
+        context: TLS of the connections, None for none.
+    """
+
+    def __init__(
+        self, app: App, listener: socket.socket, context: ssl.SSLContext | None = None
+    ) -> None:
+        self._server = _Server(_config(app, context))
         self._listener = listener
 
     async def serve(self) -> None:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import getpass
 import re
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-
-import nats
 
 from postroom.blobs import rules as blob_rules
 from postroom.bus.address import BusAddress
@@ -20,6 +15,8 @@ from postroom.bus.disk import check_space
 from postroom.bus.host import BusHost
 from postroom.bus.nats.admin import NatsAdmin, ensure_all
 from postroom.bus.nats.bus import NatsBus
+from postroom.bus.nats.client import RobustClient
+from postroom.control.crew import Crew, hire
 from postroom.folding.alerts import Alert, raise_alert
 from postroom.folding.changes import Changes
 from postroom.folding.fold import Fold, all_after
@@ -108,7 +105,7 @@ async def open_mailroom(
     stack.push_async_callback(database.close)
     await migrate(database)
     bus, admin = await open_bus(settings, trust, host, stack)
-    directory = Directory(database)
+    directory = Directory(database, org=trust.org)
     changes = Changes()
     stack.callback(changes.close)
     clerk = Clerk(bus, database)
@@ -132,7 +129,7 @@ async def open_mailroom(
         directory=directory,
         owner=await _owner(directory),
         changes=changes,
-        office=PostOffice(bus, admin, database, changes, space=space),
+        office=PostOffice(bus, admin, database, changes, org=trust.org, space=space),
         deadletters=DeadMail(bus, database, changes),
         fold=fold,
         clerk=clerk,
@@ -148,36 +145,9 @@ async def _raise_alert(bus: NatsBus, kind: str, about: str, text: str) -> None:
 
 
 def _space(settings: Settings) -> Callable[[], None]:
-    if settings.memory:
-        return lambda: None
+    if settings.memory or settings.nats_urls:
+        return lambda: None  # there is no store of ours
     return lambda: check_space(settings.nats)
-
-
-class Crew:
-    """The background tasks of the control plane; the death of one ends the post room.
-
-    What `start` began is cancelled at the end; tasks of `group` are waited for.
-    """
-
-    def __init__(self, group: asyncio.TaskGroup) -> None:
-        self.group = group
-        self.tasks: list[asyncio.Task[Any]] = []
-
-    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Begin `work`, which runs until it is cancelled."""
-        self.tasks.append(self.group.create_task(work, name=name))
-
-
-@contextlib.asynccontextmanager
-async def hire() -> AsyncGenerator[Crew]:
-    """A crew for as long as the context lasts."""
-    async with asyncio.TaskGroup() as group:
-        crew = Crew(group)
-        try:
-            yield crew
-        finally:
-            for task in crew.tasks:
-                task.cancel()
 
 
 async def open_bus(
@@ -205,21 +175,24 @@ async def open_bus(
         on_error=lambda error: log.warning("bus: %s", error),
     )
     stack.push_async_callback(bus.close)
-    admin = NatsAdmin(bus, memory=settings.memory)
+    admin = NatsAdmin(bus, memory=settings.memory, replicas=host.replicas)
     await ensure_all(admin)
     return bus, admin
 
 
-async def system_connection(address: BusAddress, credential: Credential) -> nats.NATS:
+async def system_connection(address: BusAddress, credential: Credential) -> RobustClient:
     """A connection of a user of the system account."""
-    return await nats.connect(
+    client = RobustClient()
+    await client.connect(
         list(address.servers),
         tls=address.tls,
+        tls_hostname=address.tls_name or None,
         tls_handshake_first=address.tls_first,
         user_jwt_cb=credential.jwt_callback,
         signature_cb=credential.signature_callback,
         name="postroom-system",
     )
+    return client
 
 
 async def _owner(directory: Directory) -> Agent:

@@ -8,6 +8,9 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from postroom.bus.supervisor import Supervisor
+from postroom.control.certificate import open_certificate
+from postroom.control.endpoints import plan
+from postroom.control.external import external_bus
 from postroom.control.mailroom import RULES, open_bus
 from postroom.control.statefile import StateLock, prepare
 from postroom.control.up import server_config
@@ -29,24 +32,29 @@ def run_rebuild(settings: Settings) -> None:
         EnvironmentFault: snapshot and log do not belong together, or the machine prevents it.
     """
     if not settings.database.exists():
-        raise NotFound(f"there is no post room in {settings.state}")
+        raise NotFound(f"there is no post room in {settings.home}")
     os.umask(0o077)
     prepare(settings)
     lock = StateLock.acquire(settings)
     try:
-        asyncio.run(_rebuild(replace(settings, nats_port=0, memory=False)))
+        asyncio.run(_rebuild(replace(settings, nats_port=0, memory=False, listen=())))
     finally:
         lock.release()
 
 
 async def _rebuild(settings: Settings) -> None:
-    trust = Trust.load_or_create(settings.keys, DEFAULT_ORG)
-    supervisor = Supervisor(server_config(settings, trust))
+    trust = Trust.load_or_create(settings.keys, DEFAULT_ORG).of(settings.org)
+    if settings.nats_urls:
+        host = external_bus(settings, trust)
+    else:
+        endpoints = plan(settings)
+        certificate = open_certificate(settings, endpoints)
+        host = Supervisor(server_config(settings, trust, endpoints, certificate))
     async with AsyncExitStack() as stack:
-        await supervisor.start()
-        stack.push_async_callback(supervisor.stop)
+        await host.start()
+        stack.push_async_callback(host.stop)
         database = await stack.enter_async_context(Database(settings.database))
         await migrate(database)
-        _, admin = await open_bus(settings, trust, supervisor, stack)
+        _, admin = await open_bus(settings, trust, host, stack)
         snapshot = settings.snapshots / NAME
         await rebuild(database, admin, RULES, snapshot if snapshot.exists() else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,10 +12,9 @@ from postroom.bus.port import BusAdmin
 from postroom.control.presence import FRESH, PresenceBoard
 from postroom.control.run import Run
 from postroom.control.workers import Workers
-from postroom.errors import NotFound
+from postroom.errors import BusDisconnected, NotFound, PeerError
 from postroom.protocol.presence import Presence, WorkerState
 from postroom.protocol.text import one_line
-from postroom.sandbox.port import Level
 from postroom.store.agents import Agent
 from postroom.store.tasks import TaskHead
 from postroom.store.workers import REVOKED, STOPPED, WorkerRecord
@@ -23,6 +23,8 @@ from postroom.tasks.office import TaskOffice
 START_UP = 20.0
 """Seconds that a worker has for its first word before its state is unknown and no longer `starting`."""
 
+COUNTING = 2.0
+"""Seconds for asking the bus what waits in all inboxes: while it is away everything else is shown without."""
 
 MAX_TEXT = 200
 """Characters that are shown of what a worker was asked for."""
@@ -57,8 +59,10 @@ class Roster:
     async def all(self) -> list[dict[str, Any]]:
         """Every worker, oldest first; shape in docs/api.md, Worker."""
         load = await self._load()
+        end = asyncio.get_running_loop().time() + COUNTING
         return [
-            await self._view(agent, record, load) for agent, record in await self._workers.records()
+            await self._view(agent, record, load, end)
+            for agent, record in await self._workers.records()
         ]
 
     async def one(self, ref: str) -> dict[str, Any]:
@@ -67,17 +71,20 @@ class Roster:
         Raises:
             NotFound: there is no such worker.
         """
-        return await self._view(*await self._workers.record(ref), await self._load())
+        end = asyncio.get_running_loop().time() + COUNTING
+        return await self._view(*await self._workers.record(ref), await self._load(), end)
 
     async def _load(self) -> Load:
         return Load(await self._tasks.current(), await self._tasks.open_counts())
 
-    async def _view(self, agent: Agent, record: WorkerRecord, load: Load) -> dict[str, Any]:
+    async def _view(
+        self, agent: Agent, record: WorkerRecord, load: Load, end: float
+    ) -> dict[str, Any]:
         run = self._workers.run_of(agent.uid)
         said = self._presence.of(agent.uid)
         state, detail = state_of(record.desired, run, said, time.time())
         running = run is not None and run.running
-        level = run.handle.level if run is not None and running else _promised(record.sandbox)
+        level = run.handle.level.value if run is not None and running else record.level
         return {
             "uid": agent.uid,
             "nick": agent.nick,
@@ -85,19 +92,20 @@ class Roster:
             "desired": record.desired,
             "state": state.value,
             "detail": detail,
-            "sandbox": {"provider": record.sandbox, "level": level.value},
+            "sandbox": {"provider": record.sandbox, "level": level},
             "last_seen": said.at if said else None,
-            "unread": await self._unread(agent.uid),
+            "unread": await self._unread(agent.uid, end),
             "task": _at_work(load.current.get(agent.uid)),
             "open_tasks": load.counts.get(agent.uid, 0),
             "pid": run.handle.pid if run is not None and running else None,
             "created_at": record.created_at,
         }
 
-    async def _unread(self, uid: str) -> int | None:
+    async def _unread(self, uid: str, end: float) -> int | None:
         try:
-            return sum(await self._admin.pending("INBOX", uid))
-        except NotFound:
+            async with asyncio.timeout_at(end):
+                return sum(await self._admin.pending("INBOX", uid))
+        except (NotFound, BusDisconnected, PeerError, TimeoutError):
             return None
 
 
@@ -106,10 +114,6 @@ def _at_work(task: TaskHead | None) -> dict[str, Any] | None:
         return None
     text = one_line(task.text, MAX_TEXT)
     return {"id": task.id, "state": task.state, "text": text, "attempt": task.attempt}
-
-
-def _promised(sandbox: str) -> Level:
-    return Level.NONE if sandbox == "none" else Level.ENFORCED
 
 
 def state_of(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.bus.port import Message, Subscription
-from postroom.control.credentials import Credentials
+from postroom.control.issuer import Issuer
 from postroom.control.mailroom import Mailroom
 from postroom.control.taskverbs import TaskVerb, TaskVerbs
 from postroom.control.yellowpages import YellowPages, bounded
@@ -60,7 +60,7 @@ class AgentServices:
 
     Args:
         room: the post office; the requests arrive on its connection to core.
-        credentials: renews them.
+        issuer: renews credentials.
         pages: finds agents by their cards.
         tasks: the verbs about tasks.
     """
@@ -68,14 +68,14 @@ class AgentServices:
     def __init__(
         self,
         room: Mailroom,
-        credentials: Credentials,
+        issuer: Issuer,
         pages: YellowPages,
         tasks: TaskVerbs,
     ) -> None:
         self._bus = room.bus
         self._directory = room.directory
         self._office = room.office
-        self._credentials = credentials
+        self._issuer = issuer
         self._pages = pages
         self._subscription: Subscription | None = None
         self._asking: Counter[str] = Counter()
@@ -159,7 +159,7 @@ class AgentServices:
 
     async def _renew(self, asker: Asker, _asked: dict[str, Any]) -> dict[str, Any]:
         projects = tuple(await self._directory.projects(asker.uid))
-        token = await self._credentials.renew(asker.key, asker.uid, projects)
+        token = await self._issuer.renew(asker.key, asker.uid, projects)
         return {"jwt": token, "expires_at": jwt.decode(token)["exp"]}
 
 

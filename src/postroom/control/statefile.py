@@ -7,6 +7,7 @@ import json
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from postroom.errors import AlreadyRunning, StateUnwritable
 from postroom.settings import Settings
@@ -19,7 +20,12 @@ class Announcement:
     Attributes:
         url: of the HTTP API.
         token: API key of the operator; the file is 0600 for its sake, so it stays out of `repr`.
+        nats_url: of the bus; several servers of somebody else with commas between them.
+        nats_pid: of our nats-server, 0 for somebody else's.
         me: `{"uid", "nick"}` of the operator, empty until the database is open.
+        ca: path of what to trust for an `https` URL, "" for what this system trusts.
+        listen: URLs for others, of the API and of the bus.
+        tls: the certificate that is shown, None for none.
     """
 
     url: str
@@ -31,6 +37,9 @@ class Announcement:
     version: str
     state: str
     me: dict[str, str] = field(default_factory=dict)
+    ca: str = ""
+    listen: tuple[str, ...] = ()
+    tls: dict[str, Any] | None = None
 
 
 def prepare(settings: Settings) -> None:

@@ -1,6 +1,6 @@
 """`postroom up`: the order in which a post room comes alive, and how it ends.
 
-    lock the state folder → bind the HTTP port → keys → nats-server → /livez and the banner
+    lock the state folder → certificate → HTTP ports → keys → nats-server, our own or not → /livez and the banner
     → heavy imports → database → streams → folds → workers → /readyz
 
 What can fail for a reason that a person must know fails before the banner. The bus is ready in well under a second;
@@ -19,20 +19,31 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 
 from postroom import __version__
 from postroom.bus.disk import DiskWatch
 from postroom.bus.embedded import STOP_GRACE, EmbeddedServer
+from postroom.bus.host import BusHost
 from postroom.bus.server_config import ServerConfig
 from postroom.bus.supervisor import Supervisor
+from postroom.control.certificate import Alert, CertificateKeeper, open_certificate
+from postroom.control.endpoints import Endpoints, bracketed, plan
 from postroom.control.front import Front
 from postroom.control.listen import HttpListener, bind
 from postroom.control.statefile import Announcement, StateLock, announce, prepare, withdraw
 from postroom.errors import PortTaken, PostroomError, leaves
+from postroom.identity.certificates import day
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger, to_file
 from postroom.sandbox.select import check_name
-from postroom.settings import DEFAULT_HTTP_PORT, DEFAULT_NATS_PORT, DEFAULT_ORG, Settings
+from postroom.settings import (
+    DEFAULT_HTTP_PORT,
+    DEFAULT_HTTPS_PORT,
+    DEFAULT_NATS_PORT,
+    DEFAULT_ORG,
+    Settings,
+)
 
 log = get_logger(__name__)
 
@@ -82,30 +93,85 @@ class _PostRoom:
         self._started = time.monotonic()
         self._ending = asyncio.Event()
         self._announce: Callable[[], None] = lambda: None
+        self._endpoints = plan(settings)
+        self._certificate = open_certificate(settings, self._endpoints)
 
     async def live(self) -> None:
         """From the first socket to the last."""
         listener = bind(self._settings.host, self._settings.http_port, default=DEFAULT_HTTP_PORT)
+        outward = self._bind_outward()
         trust = Trust.load_or_create(self._settings.keys, DEFAULT_ORG)
-        supervisor = await self._start_server(trust)
+        trust.settle()  # workers get new credentials, and servers the accounts as they are now
+        host = await self._start_bus(trust)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._ending.set)
-        front = Front(_hosts(listener))
-        http = HttpListener(front, listener)
+        front = Front(self._hosts(listener, outward))
+        context = self._certificate.context if self._certificate else None
+        listeners = [
+            HttpListener(front, listener, context if self._endpoints.loopback_tls else None)
+        ]
+        if outward is not None:
+            listeners.append(HttpListener(front, outward, context))
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(supervisor.run(), name="nats-server")
-            tasks.create_task(http.serve(), name="http")
-            disk = DiskWatch(server_config(self._settings, trust), lambda: supervisor.server)
-            watching = tasks.create_task(disk.run(), name="disk")
+            tasks.create_task(host.run(), name="bus")
+            for http in listeners:
+                tasks.create_task(http.serve(), name="http")
+            watching = None
+            if isinstance(host, Supervisor):
+                disk = DiskWatch(self._server_config(trust), lambda: host.server)
+                watching = tasks.create_task(disk.run(), name="disk")
             try:
-                await self._open_house(front, listener, trust, supervisor)
+                urls = self._urls(listener, outward, host)
+                await self._open_house(front, urls, trust, host)
             finally:
-                watching.cancel()
-                http.stop()
-                await supervisor.stop()
+                if watching is not None:
+                    watching.cancel()
+                for http in listeners:
+                    http.stop()
+                await host.stop()
+
+    async def _start_bus(self, trust: Trust) -> BusHost:
+        """Our own server, or somebody else's, examined."""
+        if not self._settings.nats_urls:
+            return await self._start_server(trust)
+        module = importlib.import_module(
+            "postroom.control.external"
+        )  # only who needs it waits for it
+        external = module.external_bus(self._settings, trust)
+        await external.start()
+        return external
+
+    def _bind_outward(self) -> socket.socket | None:
+        outward = self._endpoints.outward
+        if outward is None:
+            return None
+        return bind(outward.address, outward.port, default=DEFAULT_HTTPS_PORT, tls=True)
+
+    def _hosts(self, listener: socket.socket, outward: socket.socket | None) -> frozenset[str]:
+        port = outward.getsockname()[1] if outward is not None else 0
+        names = self._certificate.certificate.names if self._certificate else ()
+        return self._endpoints.hosts(listener.getsockname()[1], port, names)
+
+    def _urls(
+        self, listener: socket.socket, outward: socket.socket | None, host: BusHost
+    ) -> tuple[str, ...]:
+        """The API's for this machine; then, if there are, the API's and the bus's for others."""
+        address, port = listener.getsockname()[:2]
+        scheme = "https" if self._endpoints.loopback_tls else "http"
+        own = f"{scheme}://{bracketed(address)}:{port}"
+        if outward is None or self._certificate is None:
+            return (own,)
+        name = bracketed(self._endpoints.public_name(self._certificate.certificate))
+        https = f"https://{name}:{outward.getsockname()[1]}"
+        if not isinstance(host, Supervisor):
+            return own, https
+        return own, https, f"tls://{name}:{host.server.port}"
+
+    def _server_config(self, trust: Trust) -> ServerConfig:
+        return server_config(self._settings, trust, self._endpoints, self._certificate)
 
     async def _start_server(self, trust: Trust) -> Supervisor:
-        config = server_config(self._settings, trust)
+        config = self._server_config(trust)
         supervisor = Supervisor(config, self._server_restarted)
         try:
             await supervisor.start()
@@ -118,69 +184,114 @@ class _PostRoom:
 
     async def _server_restarted(self, server: EmbeddedServer) -> None:
         log.warning("nats-server was started again, pid %d", server.pid)
+        if self._certificate is not None:
+            server.reload()  # the certificate may have changed while it started
         self._announce()
 
     async def _open_house(
-        self, front: Front, listener: socket.socket, trust: Trust, supervisor: Supervisor
+        self, front: Front, urls: tuple[str, ...], trust: Trust, host: BusHost
     ) -> None:
-        url = f"http://{_address(listener)}"
-        self._banner(url, supervisor)
+        self._banner(urls, host)
+        certificate = self._certificate
         # In a thread, so that /livez goes on answering.
         module = await asyncio.to_thread(importlib.import_module, "postroom.control.house")
         async with AsyncExitStack() as stack:
             stack.callback(withdraw, self._settings)
             building = await module.open_building(
-                self._settings, supervisor, front, self._ending.set, stack
+                self._settings, host, front, trust, self._ending.set, stack
             )
             house = await module.House.open(building, self._settings, trust, stack)
             started_at = time.time()
 
             def announcement() -> Announcement:
                 return Announcement(
-                    url=url,
+                    url=urls[0],
                     pid=os.getpid(),
                     token=house.operator_key,
-                    nats_url=supervisor.server.url,
-                    nats_pid=supervisor.server.pid,
+                    nats_url=",".join(host.address.servers),
+                    nats_pid=host.pid,
                     started_at=started_at,
                     version=__version__,
                     state=str(self._settings.state),
                     me={"uid": house.owner.uid, "nick": house.owner.nick},
+                    ca=certificate.ca if certificate else "",
+                    listen=urls[1:],
+                    tls=certificate.shown() if certificate else None,
                 )
 
-            await house.go(announcement)
+            orgs = module.open_orgs(building, house, trust, announcement)
+            await house.go(announcement, orgs)
+            await orgs.open(stack)
             self._announce = lambda: announce(self._settings, announcement())
             self._announce()
             _close_ready(b"ready\n")
             _say(f"  ready after {time.monotonic() - self._started:.1f} s; Ctrl-C ends it")
-            await self._ending.wait()
+            await self._until_the_end(host, partial(building.alerts.tell, DEFAULT_ORG))
             _say("  ending")
             front.shut()
 
-    def _banner(self, url: str, supervisor: Supervisor) -> None:
+    async def _until_the_end(self, host: BusHost, alert: Alert) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            keeping = None
+            if self._certificate is not None:
+                # Somebody else's servers have certificates of their own.
+                reload = host.reload if isinstance(host, Supervisor) else _nothing
+                keeping = tasks.create_task(
+                    self._certificate.run(reload, alert), name="certificate"
+                )
+            await self._ending.wait()
+            if keeping is not None:
+                keeping.cancel()
+
+    def _banner(self, urls: tuple[str, ...], host: BusHost) -> None:
         kept = "in memory, gone at the end" if self._settings.memory else str(self._settings.state)
         _say(
             f"Postroom {__version__}\n"
-            f"  API    {url}\n"
-            f"  bus    {supervisor.server.url} (nats-server {supervisor.server.version})\n"
+            f"  API    {', '.join(urls[:2])}\n"
+            f"  bus    {', '.join(host.address.servers)} (nats-server {host.version}{_whose(host)})\n"
             f"  state  {kept}"
         )
+        if self._settings.audit_lossy:
+            _say("  AUDIT  LOSSY: what cannot be recorded passes nevertheless (POSTROOM_AUDIT)")
+        if self._certificate is not None:
+            until = day(self._certificate.certificate.not_after)
+            trusted = f"; clients trust {self._certificate.ca}" if self._certificate.ca else ""
+            _say(f"  TLS    certificate until {until}{trusted}")
+        for doubt in host.doubts:
+            log.warning("bus: %s", doubt)
+            _say(f"  note   {doubt}")
 
 
-def server_config(settings: Settings, trust: Trust) -> ServerConfig:
+def server_config(
+    settings: Settings,
+    trust: Trust,
+    endpoints: Endpoints,
+    certificate: CertificateKeeper | None,
+) -> ServerConfig:
     """The embedded server of a post room whose state folder is locked by this process."""
     return ServerConfig(
         folder=settings.nats,
-        host=settings.host,
+        host=endpoints.nats_host,
         port=settings.nats_port,
         operator_jwt=trust.operator_jwt,
         system_account=trust.system_account,
         preload=trust.account_jwts(),
         proxies=trust.proxies,
+        tls=certificate.server_tls if certificate else None,
         memory=settings.memory,
         # No post room runs here, so who has the store is the server of a killed one, and about to end.
         lock_patience=STOP_GRACE,
     )
+
+
+def _whose(host: BusHost) -> str:
+    if host.pid:
+        return ""
+    return f", not ours, {host.replicas} {'copies' if host.replicas > 1 else 'copy'}"
+
+
+def _nothing() -> None:
+    pass
 
 
 def _say(text: str) -> None:
@@ -190,16 +301,6 @@ def _say(text: str) -> None:
     except BrokenPipeError:
         # Whoever read the banner has gone; the post room stays.
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
-
-
-def _address(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _hosts(listener: socket.socket) -> frozenset[str]:
-    port = listener.getsockname()[1]
-    return frozenset({f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"})
 
 
 def _close_ready(last_words: bytes = b"") -> None:

@@ -14,17 +14,11 @@ from sqlalchemy import Connection
 
 from postroom.a2a.cards import Card
 from postroom.bus.port import BusAdmin
-from postroom.control.credentials import Credentials
+from postroom.control.isolation import Demand, demand, level_of
+from postroom.control.issuer import Issuer
 from postroom.control.launch import Passport, WorkerFolders, card_of, compose, decode_files
 from postroom.control.run import Run, how
-from postroom.errors import (
-    AlreadyRunning,
-    EnvironmentFault,
-    Forbidden,
-    NotFound,
-    PostroomError,
-    ServerFailed,
-)
+from postroom.errors import AlreadyRunning, EnvironmentFault, NotFound, PostroomError, ServerFailed
 from postroom.gateway.port import DoorSpec, GatewayProvider
 from postroom.identity.tokens import digest, new_token
 from postroom.mail.directory import Directory
@@ -32,9 +26,8 @@ from postroom.observe import get_logger
 from postroom.protocol.ids import check_name
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
 from postroom.protocol.template import Template, parse_template
-from postroom.sandbox import plain
-from postroom.sandbox.port import ExitStatus, Level, SandboxProvider
-from postroom.sandbox.select import select
+from postroom.sandbox.port import ExitStatus, Level
+from postroom.sandbox.select import Chosen, select, stated_level
 from postroom.sandbox.selftest import Canaries
 from postroom.settings import DEFAULT_PROJECT, Settings
 from postroom.store import workers as worker_rows
@@ -50,7 +43,11 @@ Alert = Callable[[str, str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class SpawnRequest:
-    """What a person asks for; texts as in the template, `sandbox` and `nick` "" for the template's own."""
+    """What a person asks for; `sandbox` and `nick` "" for the template's own.
+
+    Attributes:
+        isolation: the least level of a wall that they accept, "" for what the post room demands.
+    """
 
     template: str
     files: Mapping[str, str]
@@ -58,6 +55,7 @@ class SpawnRequest:
     nick: str = ""
     project: str = ""
     sandbox: str = ""
+    isolation: str = ""
 
 
 class Workers:
@@ -68,7 +66,7 @@ class Workers:
         database: records of workers.
         directory: agents and nicks.
         admin: makes their consumers.
-        credentials: issues and revokes theirs.
+        issuer: issues and revokes theirs.
         gateway: their doors.
         canaries: what each wall is tried against.
         owner: uid of the operator.
@@ -84,7 +82,7 @@ class Workers:
         database: Database,
         directory: Directory,
         admin: BusAdmin,
-        credentials: Credentials,
+        issuer: Issuer,
         gateway: GatewayProvider,
         canaries: Canaries,
         owner: str,
@@ -96,7 +94,7 @@ class Workers:
         self._database = database
         self._directory = directory
         self._admin = admin
-        self._credentials = credentials
+        self._issuer = issuer
         self._gateway = gateway
         self._canaries = canaries
         self._owner = owner
@@ -105,7 +103,6 @@ class Workers:
         self._changed = changed
         self._runs: dict[str, Run] = {}
         self._locks: dict[str, asyncio.Lock] = {}
-        self._providers: dict[str, SandboxProvider] = {}
 
     def run_of(self, uid: str) -> Run | None:
         """The last start of worker `uid` in this process, None if there was none."""
@@ -166,19 +163,19 @@ class Workers:
         Raises:
             InvalidTemplate, InvalidName: the template, a value or a name is not valid.
             NameTaken: another agent has the nick.
-            Forbidden: the template, and nobody else, wants no wall.
-            SandboxUnavailable: the sandbox cannot be had here; nothing was made.
+            Forbidden: the template, and nobody else, wants a weaker wall than is demanded.
+            SandboxUnavailable: no such wall can be had here; nothing was made.
         """
         template = parse_template(request.template, request.values)
         files = decode_files(template, request.files)
-        sandbox = request.sandbox or template.sandbox or self._settings.sandbox
-        chosen = plain.NAME in (request.sandbox, self._settings.sandbox)
-        if sandbox == plain.NAME and not chosen:
-            raise Forbidden(
-                "the template asks for no wall, which only a person may do without",
-                remedy="read the template; if it may do all that you may: --sandbox none",
-            )
-        provider = await self._provider(sandbox)
+        demanded = demand(
+            template,
+            sandbox=request.sandbox,
+            isolation=request.isolation,
+            default_sandbox=self._settings.sandbox,
+            default=self._settings.isolation,
+        )
+        chosen = await self._choose(demanded)
         project = check_name(request.project or template.project or DEFAULT_PROJECT, "project")
 
         def record_of(agent: Agent) -> WorkerRecord:
@@ -186,8 +183,8 @@ class Workers:
                 uid=agent.uid,
                 project=project,
                 template=request.template,
-                sandbox=sandbox,
-                level="",
+                sandbox=chosen.provider.name,
+                level=chosen.capability.level.value,
                 desired=RUNNING,
                 token_sha256=digest(new_token()),
                 created_at=agent.created_at,
@@ -204,7 +201,7 @@ class Workers:
         )
         try:
             async with self._lock(agent.uid):
-                await self._start(agent, record_of(agent), template, provider, files)
+                await self._start(agent, record_of(agent), template, chosen, files)
         except BaseException:
             await self._undo_spawn(agent)
             raise
@@ -262,8 +259,8 @@ class Workers:
         agents = agents or [agent for agent, _ in await self.records()]
         await asyncio.gather(*(self._shut_out(agent.uid) for agent in agents))
         cut = await asyncio.gather(
-            *(self._credentials.void(agent.uid) for agent in agents if refs),
-            *(() if refs else (self._credentials.void(),)),
+            *(self._issuer.void(agent.uid) for agent in agents if refs),
+            *(() if refs else (self._issuer.void(),)),
             return_exceptions=True,
         )
         await asyncio.gather(*(self._end_revoked(agent.uid) for agent in agents))
@@ -293,7 +290,7 @@ class Workers:
     async def _void(self, uid: str = "") -> None:
         """Revoke what is out; a server that is away hears of it later, and nobody waits for that."""
         try:
-            await self._credentials.void(uid)
+            await self._issuer.void(uid)
         except ServerFailed as error:
             log.warning("revoked, but not everywhere yet: %s", error)
 
@@ -328,24 +325,29 @@ class Workers:
         return self._locks.setdefault(uid, asyncio.Lock())
 
     def _folders(self, uid: str) -> WorkerFolders:
-        return WorkerFolders(self._settings.workers / uid)
+        return WorkerFolders(self._settings.workers / uid, self._settings.state)
 
-    async def _provider(self, name: str) -> SandboxProvider:
-        if name not in self._providers:
-            self._providers[name] = await select(name, binary=self._settings.bwrap)
-        return self._providers[name]
+    async def _choose(self, demanded: Demand) -> Chosen:
+        return await select(
+            demanded.sandbox, binary=self._settings.bwrap, at_least=demanded.at_least
+        )
 
     async def _start_again(self, agent: Agent, record: WorkerRecord) -> None:
         template = parse_template(record.template, record.overrides)
-        provider = await self._provider(record.sandbox)
-        await self._start(agent, record, template, provider, decode_files(template, record.files))
+        # Never weaker than when a person spawned it.
+        least = level_of(record.level) if record.level else stated_level(record.sandbox)
+        chosen = await self._choose(Demand(record.sandbox, least or Level.ENFORCED))
+        if record.level != chosen.capability.level:
+            level = chosen.capability.level.value
+            await self._database.write(lambda c: worker_rows.set_level(c, agent.uid, level))
+        await self._start(agent, record, template, chosen, decode_files(template, record.files))
 
     async def _start(
         self,
         agent: Agent,
         record: WorkerRecord,
         template: Template,
-        provider: SandboxProvider,
+        chosen: Chosen,
         files: Mapping[str, bytes],
     ) -> None:
         present = self._runs.get(agent.uid)
@@ -353,8 +355,7 @@ class Workers:
             raise AlreadyRunning(f"@{agent.nick} runs already")
         folders = self._folders(agent.uid)
         await asyncio.to_thread(folders.make, files)
-        # `select` gives no provider but a proven one, and `none` by its name only.
-        level = Level.NONE if provider.name == plain.NAME else Level.ENFORCED
+        provider, level = chosen.provider, chosen.capability.level
         card = card_of(agent, record, template)
         passport = await self._passport(agent, record, level, card)
         for stream in AGENT_CONSUMER_STREAMS:
@@ -391,7 +392,7 @@ class Workers:
         secret = await self._directory.message_secret(agent.uid)
         projects = (record.project,)
         await self._void(agent.uid)
-        credential = await self._credentials.issue(agent.uid, projects)
+        credential = await self._issuer.issue(agent.uid, projects)
         return Passport(
             agent.uid,
             agent.nick,

@@ -7,6 +7,7 @@ and which messages were handed to it and not acknowledged. It is the worker's cl
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 KEPT = 64
 """Open tasks and open messages that are remembered of one worker."""
@@ -14,25 +15,33 @@ KEPT = 64
 
 @dataclass(slots=True)
 class Cause:
-    """Open tasks and messages of one worker, oldest first."""
+    """Open tasks and messages of one worker, oldest first.
+
+    Attributes:
+        tasks: begun and not ended.
+        messages: handed over and not acknowledged.
+        places: sequence in INBOX of a message, by which it is acknowledged, and its id.
+    """
 
     tasks: dict[str, None] = field(default_factory=dict)
     messages: dict[str, None] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
 
     def task_changed(self, task: str, state: str) -> None:
         """The worker has published a record of `task`."""
         if state == "working":
-            _add(self.tasks, task)
+            _add(self.tasks, task, None)
         else:
             self.tasks.pop(task, None)
 
-    def delivered(self, message: str) -> None:
+    def delivered(self, message: str, sequence: str) -> None:
         """A message was handed to the worker."""
-        _add(self.messages, message)
+        _add(self.messages, message, None)
+        _add(self.places, sequence, message)
 
-    def settled(self, message: str) -> None:
+    def settled(self, sequence: str) -> None:
         """The worker has acknowledged it."""
-        self.messages.pop(message, None)
+        self.messages.pop(self.places.pop(sequence, ""), None)
 
     def now(self) -> tuple[str, str, bool]:
         """Message, task, and whether it was at nothing else; "" where there is none."""
@@ -41,8 +50,11 @@ class Cause:
         return message, task, len(self.tasks) + (not self.tasks) * len(self.messages) == 1
 
 
-def _add(known: dict[str, None], name: str) -> None:
+T = TypeVar("T")
+
+
+def _add(known: dict[str, T], name: str, value: T) -> None:
     known.pop(name, None)
-    known[name] = None
+    known[name] = value
     if len(known) > KEPT:
         del known[next(iter(known))]

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-Dialer = Callable[[str], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
-"""Opens the upstream of one protocol for the worker with the given uid."""
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Seconds that a connection has.
+
+    Attributes:
+        preface: for its first line.
+        dial: until its upstream is open.
+        flush: to take what is buffered when both sides have ended; then it is cut.
+    """
+
+    preface: float = 5.0
+    dial: float = 5.0
+    flush: float = 10.0
+
+
+DEADLINES = Deadlines()
 
 
 @dataclass(frozen=True, slots=True)

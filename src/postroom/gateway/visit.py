@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from postroom.gateway.allowance import Allowance
 from postroom.gateway.cause import Cause
 from postroom.gateway.port import AuditSink, DoorSpec
 from postroom.protocol.audit import AuditRecord
@@ -24,6 +25,8 @@ class Visit:
         audit: where its records go.
         cause: what the worker is at, as its own records claim; shared by the connections of a door.
         offend: counts a violation of the worker, for a reason: alert, and cut-off after too many.
+        allowance: what the worker may put through; shared by the connections of a door.
+        passed: bytes that passed so far, both ways, for the record of the end; its passage counts them.
         clock: seconds since the epoch.
     """
 
@@ -33,6 +36,8 @@ class Visit:
     audit: AuditSink
     cause: Cause
     offend: Callable[[str], None]
+    allowance: Allowance
+    passed: int = 0
     clock: Callable[[], float] = field(default=time.time)
 
     def record(self, **said: Any) -> AuditRecord:

@@ -7,14 +7,13 @@ leaves the old one or the new one. The caller holds the lock of the state folder
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from postroom.errors import InvalidInput, StateUnwritable
+from postroom.identity import privatefile
 from postroom.identity.cardkey import CardKey
 from postroom.identity.nkeys import KeyPair, Kind
 
@@ -63,7 +62,9 @@ class Keyring:
     Attributes:
         cards: signs Agent Cards; None in a file of a version that had none yet.
         proxy: the gateway's: with it it signs for the connections that it lets through (NATS, ADR-55); None as `cards`.
+        gone: public keys of accounts whose organisation was removed, and which a server may still have.
         signer: signing key of the operator; None while the operator's own key signs the accounts.
+        next_signer, next_proxy: keys that servers are to trust before they are used.
         former_signers, former_proxies: public keys that are about to be dropped, but still count.
     """
 
@@ -72,7 +73,10 @@ class Keyring:
     orgs: Mapping[str, OrgKeys] = field(default_factory=dict)
     cards: CardKey | None = None
     proxy: KeyPair | None = None
+    gone: tuple[str, ...] = ()
     signer: KeyPair | None = None
+    next_signer: KeyPair | None = None
+    next_proxy: KeyPair | None = None
     former_signers: tuple[str, ...] = ()
     former_proxies: tuple[str, ...] = ()
 
@@ -118,6 +122,11 @@ def _parse(text: str) -> Keyring:
         CardKey.from_secret(str(document["cards"])) if "cards" in document else None,
         _key(document["proxy"], Kind.USER) if "proxy" in document else None,
         signer=_key(document["signer"], Kind.OPERATOR) if "signer" in document else None,
+        gone=tuple(map(str, document.get("gone", ()))),
+        next_signer=_key(document["next_signer"], Kind.OPERATOR)
+        if "next_signer" in document
+        else None,
+        next_proxy=_key(document["next_proxy"], Kind.USER) if "next_proxy" in document else None,
         former_signers=tuple(map(str, document.get("former_signers", ()))),
         former_proxies=tuple(map(str, document.get("former_proxies", ()))),
     )
@@ -145,12 +154,13 @@ def _render(keyring: Keyring) -> str:
     }
     if keyring.cards is not None:
         document["cards"] = keyring.cards.secret
-    if keyring.proxy is not None:
-        document["proxy"] = keyring.proxy.seed
-    if keyring.signer is not None:
-        document["signer"] = keyring.signer.seed
-    document["former_signers"] = list(keyring.former_signers)
-    document["former_proxies"] = list(keyring.former_proxies)
+    for name in ("proxy", "signer", "next_signer", "next_proxy"):
+        key = getattr(keyring, name)
+        if key is not None:
+            document[name] = key.seed
+    for name in ("gone", "former_signers", "former_proxies"):
+        if getattr(keyring, name):
+            document[name] = list(getattr(keyring, name))
     return json.dumps(document, indent=1)
 
 
@@ -189,33 +199,10 @@ def save(folder: Path, keyring: Keyring) -> None:
         StateUnwritable: the folder cannot be made or written.
     """
     try:
-        _prepare(folder)
-        _replace(folder / FILE, _render(keyring).encode())
+        privatefile.prepare(folder)
+        privatefile.replace(folder / FILE, _render(keyring).encode())
     except OSError as error:
         raise StateUnwritable(
             f"cannot write the keys to {folder}: {error.strerror}",
             remedy="free space, or choose another state folder",
         ) from error
-
-
-def _prepare(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    folder.chmod(0o700)  # it may have been there with wider permissions
-
-
-def _replace(path: Path, content: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # 0600
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)  # the rename itself
-    finally:
-        os.close(folder)

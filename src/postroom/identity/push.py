@@ -106,6 +106,37 @@ async def _call_the_roll(connection: ClusterConnection, timeout: float) -> _Roll
     return _Roll(present, tuple(absent), size)
 
 
+async def delete_accounts(
+    connection: ClusterConnection, trust: Trust, *, timeout: float = PUSH_TIMEOUT
+) -> None:
+    """Have every server forget the accounts of removed organisations: every connection of theirs ends.
+
+    Raises:
+        ServerFailed: one refused, or did not answer.
+        ProtocolViolation: an answer cannot be read.
+        StateUnwritable: that it is done could not be kept.
+    """
+    gone = trust.gone
+    if not gone:
+        return
+    roll = await _call_the_roll(connection, min(timeout, ROLL_TIMEOUT))
+    missing = dict(roll.present)
+
+    def take(document: dict[str, Any]) -> bool:
+        data = document.get("data")
+        if not isinstance(data, dict) or data.get("code") != 200:
+            raise ServerFailed(f"a server keeps an account: {document.get('error', data)}")
+        missing.pop(str((document.get("server") or {}).get("id")), None)
+        return not missing
+
+    payload = trust.deletion(gone).encode()
+    await gather(connection, "$SYS.REQ.CLAIMS.DELETE", payload, take, timeout)
+    if missing or roll.absent:
+        keeping = ", ".join((*missing.values(), *roll.absent))
+        raise ServerFailed(f"servers were not told that accounts are gone: {keeping}")
+    trust.forgotten(gone)
+
+
 async def _is_current(
     connection: SystemConnection, account: str, token: str, timeout: float
 ) -> bool:

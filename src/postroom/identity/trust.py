@@ -10,21 +10,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from enum import Enum
 from pathlib import Path
 
-from postroom.errors import Forbidden, InvalidInput, NotFound
-from postroom.identity import jwt, keyring, nkeys
+from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound
+from postroom.identity import accounts, jwt, keyring, nkeys, rotating
 from postroom.identity.cardkey import CardKey
 from postroom.identity.credential import Credential
 from postroom.identity.keyring import Keyring, OrgKeys
 from postroom.identity.nkeys import KeyPair, Kind
+from postroom.identity.rotating import Role
 from postroom.protocol.ids import CONTROL_PLANE, check_name, check_uid
-from postroom.protocol.permissions import (
-    agent_permissions,
-    control_plane_edge_permissions,
-    core_exports,
-)
 from postroom.settings import DEFAULT_ORG
 
 MAX_LIFETIME = 30 * 86400.0
@@ -35,24 +30,6 @@ MAX_PROJECTS = 256
 
 REVOCATION_MARGIN = 60
 """Seconds that a revocation is remembered after the credential has expired: clocks of servers differ."""
-
-AGENT_SUBSCRIPTIONS = 1000
-"""Subscriptions that one agent's connection may have at a time."""
-
-CONTROL_SUBSCRIPTIONS = 100_000
-
-
-class Role(Enum):
-    """What a key that can be rotated is for.
-
-    The identity keys of operator and accounts cannot be rotated: the streams belong to the account's.
-    """
-
-    OPERATOR = "operator"
-    AGENTS = "agents"
-    WORKERS = "workers"
-    CONTROL = "control"
-    PROXY = "proxy"
 
 
 class _Kept:
@@ -110,16 +87,84 @@ class Trust:
             keys = complete
         return cls(folder, keys, org, clock)
 
+    # The organisations.
+
+    @property
+    def orgs(self) -> tuple[str, ...]:
+        """Names of all organisations, in the order they were made."""
+        return tuple(self._keys.orgs)
+
+    def of(self, org: str) -> Trust:
+        """The same keys, seen from the organisation `org`.
+
+        Raises:
+            NotFound: there is none of that name.
+        """
+        seen = Trust(self._folder, self._keys, org, self._clock)
+        seen._kept = self._kept
+        return seen
+
+    def add_org(self, org: str) -> Trust:
+        """Make the keys of a new organisation; on disk when this returns, and whole there or not at all.
+
+        Raises:
+            InvalidName: `org` is malformed.
+            Conflict: there is one of that name.
+            StateUnwritable: they could not be kept.
+        """
+        check_name(org, "organisation")
+        if org in self._keys.orgs:
+            raise Conflict(f"there is an organisation {org!r} already")
+        self._save(replace(self._keys, orgs={**self._keys.orgs, org: OrgKeys.generate()}))
+        return self.of(org)
+
+    def remove_org(self, org: str) -> None:
+        """Forget the keys of an organisation, for ever: nobody can have a credential of it any more.
+
+        Raises:
+            NotFound: there is none of that name.
+            StateUnwritable: the disk still has them.
+        """
+        if org not in self._keys.orgs:
+            raise NotFound(f"there is no organisation {org!r}")
+        left = dict(self._keys.orgs)
+        lost = left.pop(org)
+        gone = (*self._keys.gone, lost.core.public, lost.edge.public)
+        self._save(replace(self._keys, orgs=left, gone=gone))
+
+    @property
+    def gone(self) -> tuple[str, ...]:
+        """Public keys of accounts of removed organisations, until `forgotten` says that the server has none of them."""
+        return self._keys.gone
+
+    def forgotten(self, accounts: Sequence[str]) -> None:
+        """The server has forgotten `accounts`.
+
+        Raises:
+            StateUnwritable: it could not be kept; they are deleted again another time.
+        """
+        left = tuple(account for account in self._keys.gone if account not in accounts)
+        self._save(replace(self._keys, gone=left))
+
+    def deletion(self, accounts: Sequence[str]) -> str:
+        """A JWT by which the server forgets `accounts`."""
+        operator = self._keys.operator
+        body = {"accounts": list(accounts)}
+        return jwt.encode(operator, operator.public, "deletion", body, now=self._clock())
+
     # What the server is told.
 
     @property
     def operator_jwt(self) -> str:
         """JWT of the operator, for the server's configuration."""
         operator = self._keys.operator
-        signer = self._keys.signer
-        signing = (*((signer.public,) if signer else ()), *self._keys.former_signers)
-        body = jwt.operator_body(self.system_account, signing)
+        body = jwt.operator_body(self.system_account, self.signers)
         return jwt.encode(operator, operator.public, "postroom", body, now=self._clock())
+
+    @property
+    def signers(self) -> tuple[str, ...]:
+        """Public keys beside the operator's own that may sign accounts; its JWT names them."""
+        return rotating.trusted_signers(self._keys)
 
     @property
     def system_account(self) -> str:
@@ -139,15 +184,15 @@ class Trust:
     def account_jwts(self) -> dict[str, str]:
         """JWTs of the system account and of every organisation's accounts, by public key."""
         now = self._clock()
-        accounts = [(self._keys.system, "SYS", jwt.account_body(), now)]
+        issued = [(self._keys.system, "SYS", jwt.account_body(), now)]
         for name, keys in self._keys.orgs.items():
-            accounts.append((keys.core, f"{name}-core", _core_body(), now))
+            issued.append((keys.core, f"{name}-core", accounts.core_body(), now))
             dated = max(now, keys.dated_from)
-            accounts.append((keys.edge, f"{name}-edge", _edge_body(keys), dated))
+            issued.append((keys.edge, f"{name}-edge", accounts.edge_body(keys), dated))
         signer = self._keys.signer or self._keys.operator
         return {
             account.public: jwt.encode(signer, account.public, name, body, now=at)
-            for account, name, body, at in accounts
+            for account, name, body, at in issued
         }
 
     # What peers are told.
@@ -170,14 +215,22 @@ class Trust:
         Raises:
             NotFound: these keys have none; `load_or_create` makes it.
         """
-        if self._keys.proxy is None:
-            raise NotFound("there is no key for the gateway")
-        return self._keys.proxy
+        return rotating.proxy(self._keys)
 
     @property
     def proxies(self) -> tuple[str, ...]:
         """Public keys of gateways that the servers are to trust, the present one first."""
-        return (self.proxy_key.public, *self._keys.former_proxies)
+        return rotating.trusted_proxies(self._keys)
+
+    def sign_as_proxy(self, nonce: bytes) -> bytes:
+        """The gateway's signature, by the key of that moment."""
+        return self.proxy_key.sign(nonce)
+
+    def signs(self, issuer: str) -> bool:
+        """Whether `issuer`, a public key, signs credentials of this organisation's accounts."""
+        org = self._org
+        present = (org.core, org.edge, org.agents, org.workers, org.control)
+        return issuer in org.retiring or issuer in {key.public for key in present}
 
     # Who may connect.
 
@@ -283,51 +336,35 @@ class Trust:
         until |= {key: int(end) + REVOCATION_MARGIN for key, end in keys.items()}
         at = {key: former.revocations.get(key, int(now)) for key in until}
         at |= dict.fromkeys(keys, int(now))
-        self._save_org(replace(former, revocations=at, revoked_until=until))
+        org = replace(former, revocations=at, revoked_until=until)
+        self._save_dated(replace(self._keys, orgs={**self._keys.orgs, self.org: org}))
 
-    # Rotation: a new key is made and used, the former one counts until `drop_former`.
+    # Rotation (see `rotating`).
+
+    def prepare(self, role: Role) -> str:
+        """Make the operator's or the gateway's next key: servers are to trust it, and it is not used yet.
+
+        Returns:
+            Its public half; the one that was made before, if it was not used since.
+
+        Raises:
+            StateUnwritable: it could not be kept; nothing has changed.
+        """
+        if not rotating.prepared_key(self._keys, role):
+            self._save(rotating.prepared(self._keys, role))
+        return rotating.prepared_key(self._keys, role)
 
     def rotate(self, *roles: Role) -> None:
-        """Make new keys for `roles`; the former ones count on. It takes effect with the next push or reconfiguration.
+        """Use new keys for `roles`; the former ones count on. It takes effect with the next push or reconfiguration.
 
         Raises:
             StateUnwritable: they could not be kept; nothing has changed.
         """
-        keys, org = self._keys, self._org
-        retiring = dict(org.retiring)
-        for role in roles:
-            match role:
-                case Role.OPERATOR:
-                    former = (keys.signer.public,) if keys.signer else ()
-                    keys = replace(
-                        keys,
-                        signer=KeyPair.generate(Kind.OPERATOR),
-                        former_signers=keys.former_signers + former,
-                    )
-                case Role.PROXY:
-                    former = (self.proxy_key.public,)
-                    keys = replace(
-                        keys,
-                        proxy=KeyPair.generate(Kind.USER),
-                        former_proxies=keys.former_proxies + former,
-                    )
-                case Role.AGENTS:
-                    retiring[org.agents.public] = role.value
-                    org = replace(org, agents=KeyPair.generate(Kind.ACCOUNT))
-                case Role.WORKERS:
-                    retiring[org.workers.public] = role.value
-                    org = replace(org, workers=KeyPair.generate(Kind.ACCOUNT))
-                case Role.CONTROL:
-                    retiring[org.control.public] = role.value
-                    org = replace(org, control=KeyPair.generate(Kind.ACCOUNT))
-        self._save_org(replace(org, retiring=retiring), keys)
+        self._save_dated(rotating.rotated(self._keys, self.org, *roles))
 
     def former_keys(self, *roles: Role) -> tuple[str, ...]:
         """Public keys of `roles` that still count beside the present one."""
-        org = [key for key, role in self._org.retiring.items() if Role(role) in roles]
-        signers = self._keys.former_signers if Role.OPERATOR in roles else ()
-        proxies = self._keys.former_proxies if Role.PROXY in roles else ()
-        return (*org, *signers, *proxies)
+        return rotating.former(self._keys, self.org, *roles)
 
     def drop_former(self, *roles: Role) -> None:
         """The former keys of `roles` count no more, from the next push or reconfiguration on.
@@ -335,35 +372,21 @@ class Trust:
         Raises:
             StateUnwritable: it could not be kept; nothing has changed.
         """
-        keys, org = self._keys, self._org
-        if Role.OPERATOR in roles:
-            keys = replace(keys, former_signers=())
-        if Role.PROXY in roles:
-            keys = replace(keys, former_proxies=())
-        kept = {key: role for key, role in org.retiring.items() if Role(role) not in roles}
-        self._save_org(replace(org, retiring=kept), keys)
+        self._save_dated(rotating.without_former(self._keys, self.org, *roles))
+
+    def settle(self) -> None:
+        """Drop every former key: for a start, when nobody holds a credential of one yet.
+
+        Raises:
+            StateUnwritable: it could not be kept; nothing has changed.
+        """
+        for org in self.orgs:
+            if self.of(org).former_keys(*Role):
+                self.of(org).drop_former(*Role)
 
     def key_list(self) -> list[dict[str, str]]:
-        """Public keys: `{"role", "key", "state": "identity" | "active" | "former"}`."""
-        keys, org = self._keys, self._org
-        identities = {
-            "operator": keys.operator,
-            "system account": keys.system,
-            "core account": org.core,
-            "edge account": org.edge,
-        }
-        present: dict[Role, str] = {
-            Role.OPERATOR: (keys.signer or keys.operator).public,
-            Role.AGENTS: org.agents.public,
-            Role.WORKERS: org.workers.public,
-            Role.CONTROL: org.control.public,
-            Role.PROXY: self.proxy_key.public,
-        }
-        listed = [(name, key.public, "identity") for name, key in identities.items()]
-        for role, public in present.items():
-            listed.append((role.value, public, "active"))
-            listed += [(role.value, former, "former") for former in self.former_keys(role)]
-        return [{"role": role, "key": key, "state": state} for role, key, state in listed]
+        """Public keys (see `rotating.listed`)."""
+        return rotating.listed(self._keys, self.org)
 
     # Inner parts.
 
@@ -375,10 +398,10 @@ class Trust:
         keyring.save(self._folder, keys)
         self._kept.keys = keys
 
-    def _save_org(self, org: OrgKeys, keys: Keyring | None = None) -> None:
-        """Keep the organisation's keys, whose account is to be newer than any that a server has."""
-        keys = keys or self._keys
-        dated = replace(org, dated_from=max(int(self._clock()), org.dated_from) + 1)
+    def _save_dated(self, keys: Keyring) -> None:
+        """Keep keys by which the agents' account has changed: it is to be newer than any that a server has."""
+        own = keys.orgs[self.org]
+        dated = replace(own, dated_from=max(int(self._clock()), own.dated_from) + 1)
         self._save(replace(keys, orgs={**keys.orgs, self.org: dated}))
 
     @property
@@ -390,34 +413,3 @@ class Trust:
         now = self._clock()
         token = jwt.encode(account, user.public, CONTROL_PLANE, jwt.user_body(), now=now)
         return Credential(token, user.seed)
-
-
-def _core_body() -> dict[str, object]:
-    return jwt.account_body(jetstream=True, exports=jwt.service_exports(core_exports()))
-
-
-def _edge_body(keys: OrgKeys) -> dict[str, object]:
-    scopes = [
-        _scope("agents", keys.agents.public),
-        _scope("workers", keys.workers.public),
-        _scope("control", keys.control.public),
-        *(_scope(role, public) for public, role in keys.retiring.items()),
-    ]
-    return jwt.account_body(
-        imports=jwt.service_imports(core_exports(), keys.core.public),
-        scopes=scopes,
-        revocations=keys.revocations,
-    )
-
-
-def _scope(role: str, public: str) -> dict[str, object]:
-    if role == "control":
-        permissions = control_plane_edge_permissions()
-        return jwt.scope(public, "control-plane", permissions, subscriptions=CONTROL_SUBSCRIPTIONS)
-    return jwt.scope(
-        public,
-        role.removesuffix("s"),
-        agent_permissions(),
-        subscriptions=AGENT_SUBSCRIPTIONS,
-        proxied=role == "workers",
-    )

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from postroom.a2a.messages import ROLE_AGENT, ROLE_USER, text_message
 from postroom.bus.port import BusAdmin, MessageBusProvider
-from postroom.errors import InvalidInput, NotFound
+from postroom.errors import InvalidInput, NotFound, RequestTimeout
 from postroom.folding.changes import Changes, of_message
 from postroom.folding.submit import Submission, submit
 from postroom.mail import views
@@ -212,6 +212,7 @@ class PostOffice:
 
         Raises:
             NotFound: there is no such message.
+            RequestTimeout: it was accepted, and the log cannot be read meanwhile.
             Refused: too many wait.
         """
 
@@ -219,8 +220,13 @@ class PostOffice:
             return row.final or reached(State(row.state), wanted)
 
         row = await self._changes.until(
-            of_message(message_id), lambda: self._row(message_id), done, timeout
+            of_message(message_id),
+            lambda: self._known(message_id),
+            lambda row: row is not None and done(row),
+            timeout,
         )
+        if row is None:
+            raise _not_yet(message_id)
         return replace(await self._show(row), timed_out=not done(row))
 
     async def inbox(self, uid: str, *, unread: bool = False, limit: int = PAGE) -> list[Mail]:
@@ -312,9 +318,8 @@ class PostOffice:
     async def _catch_up(self) -> None:
         """Wait until what this office has sent is folded, so that whoever sent it finds it."""
         sent = list(self._unfolded)
-        if sent:
-            # Folding keeps the order of the log, and the last one sent is the last one there, or next to it.
-            await self._fold_of(sent[-1])
+        # Folding keeps the order of the log, and the last one sent is the last one there, or next to it.
+        if sent and await self._fold_of(sent[-1]) is not None:
             for message_id in sent:
                 self._unfolded.pop(message_id, None)
 
@@ -324,18 +329,34 @@ class PostOffice:
         if read is None:
             return None
         row = await self._folded(message_id, read)
-        self._unfolded.pop(message_id, None)
+        if row is not None:
+            self._unfolded.pop(message_id, None)
         return row
 
     async def _row(self, message_id: str) -> MessageRow:
         await self._fold_of(message_id)
-        row = await self._database.read(lambda c: messages.message_by_id(c, message_id))
+        row = await self._known(message_id)
         if row is None:
+            raise _not_yet(message_id)
+        return row
+
+    async def _known(self, message_id: str) -> MessageRow | None:
+        """The row; None for a message that was accepted and is not folded yet."""
+        sent = message_id in self._unfolded
+        row = await self._database.read(lambda c: messages.message_by_id(c, message_id))
+        if row is None and not sent:
             raise NotFound(f"there is no message {message_id!r}")
         return row
 
     async def _show(self, row: MessageRow) -> Mail:
         return (await self._database.read(lambda c: views.mails(c, [row])))[0]
+
+
+def _not_yet(message_id: str) -> RequestTimeout:
+    return RequestTimeout(
+        f"message {message_id!r} was accepted, and nothing more is known of it yet",
+        remedy="ask again",
+    )
 
 
 def _message(author: Agent, message_id: str, text: str) -> dict[str, object]:

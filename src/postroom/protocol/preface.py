@@ -2,8 +2,8 @@ r"""The first line of each connection through a sandbox's one door (docs/archite
 
     POSTROOM/1 <protocol> <token>\n
 
-`protocol` is `nats` or `http`, `token` the worker's bearer token. The gateway answers nothing: it relays, or it
-closes the connection.
+`protocol` is `nats`, `http` (the control plane's API) or `egress` (HTTP to the outside), `token` the worker's
+bearer token. The gateway answers nothing: it serves what comes next, or it closes the connection.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from postroom.errors import ProtocolViolation
 
 MAX_BYTES = 256
-PROTOCOLS = ("nats", "http")
+PROTOCOLS = ("nats", "http", "egress")
 
 
 @dataclass(frozen=True, slots=True)

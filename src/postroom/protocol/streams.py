@@ -109,6 +109,8 @@ STREAMS: tuple[StreamSpec, ...] = (
         max_age=30 * 86400.0,
         max_per_subject=_PER_SOURCE,
     ),
+    # The copy of the audit log; the files are the log. The control plane alone reaches it.
+    StreamSpec("AUDIT", ("audit.*",), max_bytes=1 * _GIB, max_age=30 * 86400.0),
     StreamSpec("DEADLETTER", ("system.deadletter.>",), max_bytes=1 * _GIB, discard_new=True),
     StreamSpec(
         "ADVISORIES",
@@ -163,6 +165,7 @@ _STREAM_OF_KIND = {
     "feed": "FEED",
     "alerts": "ALERTS",
     "deadletter": "DEADLETTER",
+    "audit": "AUDIT",
 }
 
 

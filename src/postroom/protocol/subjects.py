@@ -79,6 +79,15 @@ def deadletter(original: str) -> str:
     return f"system.deadletter.{original}"
 
 
+NO_WORKER = "-"
+"""Stands in `audit` for lines that tell of no worker."""
+
+
+def audit(worker: str) -> str:
+    """Copy of the audit lines of one worker, "" for those of none; stored in AUDIT."""
+    return f"audit.{worker or NO_WORKER}"
+
+
 def ctl(own: str, *verb: str) -> str:
     """Request of an agent to the control plane, e.g. `ctl(own, "agents", "resolve")`; stored nowhere."""
     return ".".join(("ctl", own, *verb))
@@ -100,8 +109,8 @@ class Subject:
 
     Attributes:
         kind: `inbox`, `priority`, `tasks`, `receipts`, `outbox`, `status`, `events`, `rpc`, `feed`, `alerts`,
-            `discovery`, `deadletter`, `ctl` or `reply`.
-        sender: uid that the server has checked, "" where the subject names none (`deadletter`).
+            `discovery`, `deadletter`, `audit`, `ctl` or `reply`.
+        sender: uid that the server has checked, "" where the subject names none (`deadletter`, `audit`).
         recipient: uid it is for, "" where it is for no single agent.
         project: project of a feed, else "".
         rest: further tokens: task id and state, the verb of `ctl`, the original subject, the reply token.
@@ -139,6 +148,8 @@ def parse(subject: str) -> Subject:
             return Subject(kind, sender)
         case ["system", "deadletter", *original] if original:
             return Subject("deadletter", "", rest=tuple(original))
+        case ["audit", uid] if uid == NO_WORKER or is_uid(uid):
+            return Subject("audit", "")
         case ["ctl", own, *verb] if is_uid(own) and verb and all(verb):
             return Subject("ctl", own, recipient=CONTROL_PLANE, rest=tuple(verb))
         case ["_I", asker, answerer, *token] if is_uid(asker) and token:

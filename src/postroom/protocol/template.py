@@ -19,6 +19,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from postroom.errors import InvalidTemplate
+from postroom.protocol.egress import AllowList
 from postroom.protocol.ids import NAME, check_name, check_nick
 
 ADAPTERS = ("jsonl", "text")
@@ -30,6 +31,9 @@ MAX_FILES_BYTES = 4 * 1024 * 1024
 """Size of all files of a template together; what is larger is mounted by `compute.read_only`."""
 MAX_NUMBER = 2**31 - 1
 """Largest whole number in a template; more would overflow in the limits of the operating system."""
+
+EGRESS_PLACE = "${POSTROOM_EGRESS}"
+"""Stands in `workstation.env` for the address inside the sandbox by which the outside is reached."""
 
 _PARAMETER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -224,6 +228,8 @@ def _build(document: dict[str, Any]) -> Template:
     adapter = _choice(station.get("adapter", "jsonl"), ADAPTERS, "workstation.adapter")
     default_confirm = "explicit" if adapter == "jsonl" else "read"
     project = worker.get("project", "")
+    egress = tuple(overrides.get("egress", ()))
+    AllowList.parse(egress)
     return Template(
         name=check_nick(worker["name"]),
         project=check_name(project, "project") if project else "",
@@ -234,7 +240,7 @@ def _build(document: dict[str, Any]) -> Template:
             station.get("confirm", default_confirm), CONFIRMATIONS, "workstation.confirm"
         ),
         feed=station.get("feed", False),
-        env=_environment(station.get("env", {})),
+        env=_environment(station.get("env", {}), egress),
         files=tuple(_file_name(name) for name in station.get("files", ())),
         mcps=tuple(station.get("mcps", ())),
         skills=tuple(station.get("skills", ())),
@@ -246,8 +252,10 @@ def _build(document: dict[str, Any]) -> Template:
         cpu_percent=compute.get("cpu_percent", 0),
         disk_mb=compute.get("disk_mb", 0),
         wall_seconds=compute.get("wall_seconds", 0),
-        egress=tuple(overrides.get("egress", ())),
-        credentials=tuple(overrides.get("credentials", ())),
+        egress=egress,
+        credentials=tuple(
+            check_name(name, "credential") for name in overrides.get("credentials", ())
+        ),
         interactive="sidecar" in document,
         restart_limit=sidecar.get("restart_limit", 3),
         auto_approve=tuple(sidecar.get("auto_approve", ())),
@@ -270,12 +278,17 @@ def _sandbox(name: str) -> str:
     return name
 
 
-def _environment(env: dict[str, str]) -> dict[str, str]:
+def _environment(env: dict[str, str], egress: tuple[str, ...]) -> dict[str, str]:
     for key, value in env.items():
         if not key or "=" in key or "\0" in key + value:
             raise InvalidTemplate(f"workstation.env has an impossible name or value: {key!r}")
         if key.startswith("POSTROOM_"):
             raise InvalidTemplate(f"workstation.env may not set {key}: Postroom sets it")
+        if EGRESS_PLACE in value and not egress:
+            raise InvalidTemplate(
+                f"workstation.env.{key} leads outside, and [overrides] allows no host",
+                remedy='name it there, such as egress = ["api.example.com"]',
+            )
     return env
 
 

@@ -70,11 +70,13 @@ class Wall:
     python: folders of the running Python (see `python_home`).
     links: target of each of `SYSTEM_FOLDERS` that is a link on this host, "" for a folder.
     as_root: whether Postroom runs as the real root (see `_root_options`).
+    own_network: whether bubblewrap is to make the network namespace, with loopback only.
     """
 
     python: tuple[Path, ...]
     links: Mapping[str, str]
     as_root: bool
+    own_network: bool = True
 
 
 def system_links() -> dict[str, str]:
@@ -89,7 +91,7 @@ def options(spec: SandboxSpec, wall: Wall, files: Mapping[str, int]) -> list[str
     Of the files in `OWN_ETC` and of the secrets, `files` has the path inside and an open descriptor: bubblewrap
     copies the former, the program inherits the latter.
     """
-    words = [f"--unshare-{name}" for name in NAMESPACES]
+    words = [f"--unshare-{name}" for name in NAMESPACES if name != "net" or wall.own_network]
     words += ["--uid", str(UID), "--gid", str(UID), "--hostname", "worker", "--clearenv"]
     words += ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += _system(wall) + _files(files, OWN_ETC, "0444")

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Generator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -21,6 +20,7 @@ from postroom.sandbox import binary, faults, policy, python_home, seccomp
 from postroom.sandbox.arguments import OWN_ETC, PATHS, Wall, options, system_links
 from postroom.sandbox.bubblewrap_handle import BubblewrapHandle
 from postroom.sandbox.limits import limited
+from postroom.sandbox.memory import memory_file
 from postroom.sandbox.output import OutputLog
 from postroom.sandbox.port import Capability, Level, SandboxPaths, SandboxSpec
 from postroom.sandbox.trial import try_wall
@@ -38,11 +38,16 @@ class BubblewrapProvider:
     """
 
     name = NAME
+    states = Level.ENFORCED
+    holes: frozenset[str] = frozenset()
+    own_network = True
+    """Whether bubblewrap makes the network namespace, or is started in one."""
 
     def __init__(self, configured: Path | None = None) -> None:
         self._candidates = binary.candidates(configured)
         self._binary = self._candidates[0] if self._candidates else None
         self._configured = configured
+        self._proven = Level.NONE
 
     async def probe(self) -> Capability:
         """Start a real sandbox around the wall self-test, with each bwrap until one holds."""
@@ -55,6 +60,7 @@ class BubblewrapProvider:
         for candidate in self._candidates:
             self._binary = candidate
             capability = await self._try()
+            self._proven = capability.level
             if capability.level is Level.ENFORCED:
                 return capability
             refused.append(capability)
@@ -71,21 +77,21 @@ class BubblewrapProvider:
             raise SandboxUnavailable("there is no bwrap program", remedy=faults.INSTALL)
         python = python_home.folders()
         policy.check_code(spec, python)
-        wall = Wall(python, system_links(), as_root=os.geteuid() == 0)
+        wall = Wall(python, system_links(), os.geteuid() == 0, self.own_network)
         # `lent` is what only bwrap needs; `kept` becomes the handle's, unless starting fails.
         with ExitStack() as lent, ExitStack() as kept:
             contents = {**OWN_ETC, **spec.secrets}
-            files = {name: lent.enter_context(_memory(data)) for name, data in contents.items()}
+            files = {name: lent.enter_context(memory_file(data)) for name, data in contents.items()}
             words = "\0".join(options(spec, wall, files)).encode(errors="surrogateescape")
-            args = lent.enter_context(_memory(words))
-            rules = lent.enter_context(_memory(seccomp.program()))
+            args = lent.enter_context(memory_file(words))
+            rules = lent.enter_context(memory_file(seccomp.program()))
             status, report = _pipe(kept, lent)
             log = kept.enter_context(closing(OutputLog(spec.stderr_log)))
-            command = [str(self._binary), "--args", str(args), "--seccomp", str(rules)]
+            command = [*self._command(), "--args", str(args), "--seccomp", str(rules)]
             command += ["--json-status-fd", str(report), "--", *limited(spec.argv, spec.limits)]
             process = await _spawn(command, (*files.values(), args, rules, report))
             kept.pop_all()
-        handle = BubblewrapHandle(process, log, spec.stderr_log)
+        handle = BubblewrapHandle(process, log, spec.stderr_log, self._proven, self._unavailable)
         await handle.begin(status, START_DEADLINE)
         return handle
 
@@ -98,21 +104,15 @@ class BubblewrapProvider:
             return self._none(f"{self._binary}: {error}", faults.INSTALL)
 
     def _none(self, detail: str, remedy: str) -> Capability:
-        return Capability(NAME, Level.NONE, detail, remedy)
+        return Capability(self.name, Level.NONE, detail, remedy)
 
+    def _command(self) -> list[str]:
+        """What runs bwrap; its options follow."""
+        return [str(self._binary)]
 
-@contextmanager
-def _memory(content: bytes) -> Generator[int]:
-    """A file in memory that holds `content`, open at its start; no path leads to it."""
-    fd = os.memfd_create("postroom")
-    try:
-        with os.fdopen(os.dup(fd), "wb") as file:
-            file.write(content)
-        os.fchmod(fd, 0o600)
-        os.lseek(fd, 0, os.SEEK_SET)
-        yield fd
-    finally:
-        os.close(fd)
+    def _unavailable(self, output: str) -> SandboxUnavailable:
+        """The error for a start that failed with `output`."""
+        return faults.unavailable(output)
 
 
 def _pipe(reading: ExitStack, writing: ExitStack) -> tuple[BinaryIO, int]:

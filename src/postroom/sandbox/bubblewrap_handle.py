@@ -12,12 +12,12 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from postroom.errors import SandboxUnavailable
-from postroom.sandbox import faults
 from postroom.sandbox.output import OutputLog, drain, tail
 from postroom.sandbox.port import ExitStatus, Level
 
@@ -29,9 +29,16 @@ SIGNALLED = 128
 class BubblewrapHandle:
     """See `SandboxHandle`. Made by `BubblewrapProvider.start`, which calls `begin` once."""
 
-    level = Level.ENFORCED
-
-    def __init__(self, process: asyncio.subprocess.Process, log: OutputLog, path: Path) -> None:
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        log: OutputLog,
+        path: Path,
+        level: Level,
+        unavailable: Callable[[str], SandboxUnavailable],
+    ) -> None:
+        self.level = level
+        self._unavailable = unavailable
         self._process = process
         self._log = log
         self._log_path = path
@@ -73,7 +80,7 @@ class BubblewrapHandle:
             self.kill()
             async with asyncio.timeout(KILL_DEADLINE):
                 await self.wait()
-            raise faults.unavailable(tail(self._log_path))
+            raise self._unavailable(tail(self._log_path))
 
     async def wait(self) -> ExitStatus:
         """Wait for the end of every process (see `SandboxHandle.wait`)."""
@@ -121,7 +128,7 @@ class BubblewrapHandle:
         code = SIGNALLED - returned if returned < 0 else returned
         never_ran = b'"exit-code"' not in report and 0 < code <= SIGNALLED
         if never_ran and not self._killed:
-            raise faults.unavailable(tail(self._log_path))
+            raise self._unavailable(tail(self._log_path))
         return ExitStatus(code, log_error)
 
     def _note_init(self, line: bytes) -> None:

@@ -12,7 +12,9 @@ import secrets
 import socket
 import sys
 import tempfile
+from collections import Counter
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
@@ -68,7 +70,7 @@ class _Echo(asyncio.DatagramProtocol):
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        self._roost.visits += 1
+        self._roost.visits["udp"] += 1
         self._transport.sendto(data, addr)
 
 
@@ -77,13 +79,13 @@ class Roost:
 
     outward: also on this machine's outward address, for the moment of a probe; what stays open for
         long listens on loopback only.
-    visits: how often a canary was reached, as seen from the host.
+    visits: how often a canary was reached, as seen from the host, by its kind (`tcp` for all ways of it).
     gateway_visits: how often the stand-in gateway socket was reached (see `gateway`).
     """
 
     def __init__(self, *, outward: bool = True) -> None:
         self._outward = outward
-        self.visits = 0
+        self.visits: Counter[str] = Counter()
         self.gateway_visits = 0
         self._stack = AsyncExitStack()
         self._tcp: list[tuple[str, int]] = []
@@ -138,7 +140,8 @@ class Roost:
     async def _open_tcp(self, stack: AsyncExitStack, address: str) -> None:
         sock = _bound(address, socket.SOCK_STREAM)
         self._tcp.append((address, sock.getsockname()[1]))
-        stack.callback((await asyncio.start_server(self._visited, sock=sock)).close)
+        visited = partial(self._visited, "tcp")
+        stack.callback((await asyncio.start_server(visited, sock=sock)).close)
 
     async def _open_udp(self, stack: AsyncExitStack, address: str) -> None:
         sock = _bound(address, socket.SOCK_DGRAM)
@@ -151,11 +154,14 @@ class Roost:
     async def _open_unix(
         self, stack: AsyncExitStack, address: Path | str, *, is_gateway: bool = False
     ) -> None:
-        handler = self._gateway_visited if is_gateway else self._visited
+        kind = "abstract" if str(address).startswith("\0") else "socket"
+        handler = self._gateway_visited if is_gateway else partial(self._visited, kind)
         stack.callback((await asyncio.start_unix_server(handler, address)).close)
 
-    async def _visited(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.visits += 1
+    async def _visited(
+        self, kind: str, _: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.visits[kind] += 1
         writer.close()
 
     async def _gateway_visited(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

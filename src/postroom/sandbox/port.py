@@ -24,6 +24,11 @@ class Level(enum.StrEnum):
     NONE = "none"
     """A plain process with the rights of the user who runs Postroom."""
 
+    def weaker_than(self, other: Level) -> bool:
+        """Whether it holds back less than `other` does."""
+        strongest_first = list(Level)
+        return strongest_first.index(self) > strongest_first.index(other)
+
 
 @dataclass(frozen=True)
 class Capability:
@@ -76,6 +81,8 @@ class SandboxSpec:
     secrets: path inside, directly in `SandboxPaths.secrets`, to content. Each becomes a file of mode
         0600 that the program may empty and unlink; with a wall it is in memory, behind a descriptor that the
         program inherits. No secret is in argv, the environment, or (with a wall) in any host file.
+    ports: TCP ports that the program may listen on and connect to, where the wall has to be told
+        (`SandboxPaths.ports`).
     """
 
     argv: tuple[str, ...]
@@ -88,6 +95,7 @@ class SandboxSpec:
     read_only: tuple[Mount, ...] = ()
     secrets: Mapping[str, bytes] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
+    ports: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,7 +103,9 @@ class SandboxPaths:
     """Where the sandboxed program finds its things, so that argv and env can name them.
 
     With a wall these are constants; without one they are the host's own paths. `mounts` maps each
-    `Mount.target` of the spec to the path that works inside.
+    `Mount.target` of the spec to the path that works inside. `tmp` is a folder for temporary files.
+    `ports` are TCP ports that are free, for a program that may not choose any: new ones at each call,
+    to be repeated in the spec. Empty means that it may take what it likes.
     """
 
     workspace: str
@@ -104,6 +114,8 @@ class SandboxPaths:
     secrets: str
     home: str
     mounts: Mapping[str, str]
+    tmp: str = "/tmp"  # noqa: S108 (with a mount namespace it is the sandbox's own)
+    ports: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -137,7 +149,7 @@ class SandboxHandle(Protocol):
 
     @property
     def level(self) -> Level:
-        """The level this sandbox was started with."""
+        """The level that was proven before this sandbox was started; `none` if nothing was."""
         ...
 
     async def wait(self) -> ExitStatus:
@@ -163,6 +175,19 @@ class SandboxProvider(Protocol):
     @property
     def name(self) -> str:
         """What templates and people call it."""
+        ...
+
+    @property
+    def states(self) -> Level:
+        """The level that it is built for, and the most that it can prove."""
+        ...
+
+    @property
+    def holes(self) -> frozenset[str]:
+        """The ways out that it is known to leave open, as kinds of canaries; none for `enforced`.
+
+        A canary of another kind that is reached means that the wall does not hold at all.
+        """
         ...
 
     async def probe(self) -> Capability:

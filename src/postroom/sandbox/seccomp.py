@@ -9,9 +9,19 @@ Namespaces leave four holes that only a filter on system calls closes (seccomp(2
 * Foreign calling conventions number the calls differently, so past this filter. A program of another
   architecture is killed; the x32 convention of x86_64 is refused.
 
+Without namespaces (`shared=True`, for Landlock) the program is in the host's own network and its own
+inter-process communication, and Landlock looks at connect(2) and bind(2) of plain TCP only. So further:
+
+* Of IPv4 and IPv6 only TCP: no datagrams, no raw sockets, and neither MPTCP nor SCTP, which are
+  stream sockets, too, and which Landlock lets through.
+* No TCP Fast Open: with MSG_FASTOPEN a send connects without connect(2).
+* Of netlink only routing, which the C library asks for the local addresses.
+* No System V or POSIX message queues, semaphores and shared memory segments.
+* No limit of another process may be set: by one, Postroom's own could be taken away.
+
 The program is a list of 8-byte instructions (`struct sock_filter`, linux/filter.h) that look at one
-`struct seccomp_data` (linux/seccomp.h): number at offset 0, architecture at 4, the low half of the
-first argument at 16 (both supported architectures are little-endian).
+`struct seccomp_data` (linux/seccomp.h): number at offset 0, architecture at 4, the low halves of the
+arguments at 16, 24, ... (both supported architectures are little-endian).
 """
 
 from __future__ import annotations
@@ -24,8 +34,9 @@ from dataclasses import dataclass
 
 from postroom.errors import SandboxUnavailable
 
-# Opcodes (linux/bpf_common.h): load a 32-bit word, jump if equal / if greater or equal, return.
-LOAD, JUMP_EQ, JUMP_GE, RETURN = 0x20, 0x15, 0x35, 0x06
+# Opcodes (linux/bpf_common.h): load a 32-bit word, jump if equal / if greater or equal / if any bit
+# is set, and with a constant, return.
+LOAD, JUMP_EQ, JUMP_GE, JUMP_SET, AND, RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 
 ALLOW = 0x7FFF0000
 KILL_PROCESS = 0x80000000
@@ -34,22 +45,32 @@ ERRNO = 0x00050000
 OFFSET_NUMBER, OFFSET_ARCHITECTURE, OFFSET_FIRST_ARGUMENT = 0, 4, 16
 X32_BIT = 0x40000000
 
-ALLOWED_FAMILIES = (
-    int(socket.AF_UNIX),
-    int(socket.AF_INET),
-    int(socket.AF_INET6),
-    16,  # AF_NETLINK: the C library asks it for the local addresses
-)
+UNIX, INET, INET6, NETLINK = int(socket.AF_UNIX), int(socket.AF_INET), int(socket.AF_INET6), 16
+ALLOWED_FAMILIES = (UNIX, INET, INET6, NETLINK)
+STREAM, TYPE_MASK = 1, 0xF
+TCP_PROTOCOLS = (0, socket.IPPROTO_TCP)
+MSG_FASTOPEN = 0x20000000
+
+DENIED, ODD_FAMILY = ERRNO | errno.EPERM, ERRNO | errno.EAFNOSUPPORT
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """What differs between machines: the audit number (linux/audit.h) and the call numbers."""
+    """What differs between machines: the audit number (linux/audit.h) and the call numbers.
+
+    refused: calls that nobody behind any wall needs.
+    shared_refused: and those that reach the host's processes where there are no namespaces.
+    sends: calls that send, with the position of their flags among the arguments.
+    sets_limits: prlimit64, whose first argument is the process, 0 for oneself.
+    """
 
     audit: int
     x32: bool
     makes_sockets: tuple[int, ...]
     refused: tuple[int, ...]
+    shared_refused: tuple[int, ...]
+    sends: tuple[tuple[int, int], ...]
+    sets_limits: int
 
 
 ARCHITECTURES = {
@@ -58,19 +79,30 @@ ARCHITECTURES = {
         x32=True,
         makes_sockets=(41, 53),  # socket, socketpair
         refused=(425, 426, 427, 248, 249, 250),  # io_uring_*; add_key, request_key, keyctl
+        # shm*, sem*, msg* (semtimedop is 220), mq_open, mq_unlink
+        shared_refused=(29, 30, 31, 64, 65, 66, 220, 68, 69, 70, 71, 240, 241),
+        sends=((44, 3), (46, 2), (307, 3)),  # sendto, sendmsg, sendmmsg
+        sets_limits=302,
     ),
     "aarch64": Architecture(
         audit=0xC00000B7,
         x32=False,
         makes_sockets=(198, 199),
         refused=(425, 426, 427, 217, 218, 219),
+        shared_refused=(194, 195, 196, 190, 191, 192, 193, 186, 187, 188, 189, 180, 181),
+        sends=((206, 3), (211, 2), (269, 3)),
+        sets_limits=261,
     ),
 }
 _ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
-def program(machine: str | None = None) -> bytes:
+def program(machine: str | None = None, *, shared: bool = False) -> bytes:
     """The filter for `machine` (this one, if None), as bubblewrap's `--seccomp` reads it.
+
+    Args:
+        machine: as `platform.machine` calls it.
+        shared: for a program without namespaces of its own.
 
     Raises:
         SandboxUnavailable: the machine's call numbers are not known here.
@@ -82,31 +114,59 @@ def program(machine: str | None = None) -> bytes:
             f"there is no system call filter for the processor type {name!r}",
             remedy="run workers on x86_64 or aarch64",
         )
-    return b"".join(_instructions(architecture))
+    return b"".join(_instructions(architecture, shared))
 
 
-def _instructions(arch: Architecture) -> list[bytes]:
-    denied, odd_family = ERRNO | errno.EPERM, ERRNO | errno.EAFNOSUPPORT
+def _instructions(arch: Architecture, shared: bool) -> list[bytes]:
     code: list[bytes] = []
     # 1. Another architecture: its numbers mean other calls, so nothing below could be trusted.
     code += [_load(OFFSET_ARCHITECTURE), _jump(JUMP_EQ, arch.audit, 1, 0), _return(KILL_PROCESS)]
     # 2. x32 has the same architecture number and marks its calls by one bit.
     code += [_load(OFFSET_NUMBER)]
     if arch.x32:
-        code += [_jump(JUMP_GE, X32_BIT, 0, 1), _return(denied)]
-    # 3. Calls refused as a whole: io_uring and the keyrings.
-    for number in arch.refused:
-        code += [_jump(JUMP_EQ, number, 0, 1), _return(denied)]
+        code += [_jump(JUMP_GE, X32_BIT, 0, 1), _return(DENIED)]
+    # 3. Calls refused as a whole, and those that are looked at more closely.
+    for number in arch.refused + (arch.shared_refused if shared else ()):
+        code += [_jump(JUMP_EQ, number, 0, 1), _return(DENIED)]
+    if shared:
+        code += _closer_looks(arch)
     # 4. Any call but socket and socketpair is allowed; those two jump over the "allow" to step 5.
     count = len(arch.makes_sockets)
     for index, number in enumerate(arch.makes_sockets):
         code += [_jump(JUMP_EQ, number, count - index, 0)]
     code += [_return(ALLOW)]
     # 5. Their first argument is the family, an int: the kernel looks at the low half only, as we do.
-    code += [_load(OFFSET_FIRST_ARGUMENT)]
+    return code + (_shared_families() if shared else _families())
+
+
+def _families() -> list[bytes]:
+    code = [_load_argument(0)]
     for family in ALLOWED_FAMILIES:
         code += [_jump(JUMP_EQ, family, 0, 1), _return(ALLOW)]
-    return [*code, _return(odd_family)]
+    return [*code, _return(ODD_FAMILY)]
+
+
+def _closer_looks(arch: Architecture) -> list[bytes]:
+    """Each look ends in a verdict or is jumped over, so the number stays loaded for the next one."""
+    code = [_jump(JUMP_EQ, arch.sets_limits, 0, 4), _load_argument(0)]
+    code += [_jump(JUMP_EQ, 0, 0, 1), _return(ALLOW), _return(DENIED)]
+    for number, flags in arch.sends:
+        code += [_jump(JUMP_EQ, number, 0, 4), _load_argument(flags)]
+        code += [_jump(JUMP_SET, MSG_FASTOPEN, 0, 1), _return(DENIED), _return(ALLOW)]
+    return code
+
+
+def _shared_families() -> list[bytes]:
+    code = [_load_argument(0), _jump(JUMP_EQ, UNIX, 0, 1), _return(ALLOW)]
+    code += [_jump(JUMP_EQ, NETLINK, 0, 4), _load_argument(2)]  # protocol 0 is NETLINK_ROUTE
+    code += [_jump(JUMP_EQ, 0, 0, 1), _return(ALLOW), _return(ODD_FAMILY)]
+    code += [_jump(JUMP_EQ, INET, 2, 0), _jump(JUMP_EQ, INET6, 1, 0), _return(ODD_FAMILY)]
+    # The type comes with flags for the descriptor in its upper bits.
+    code += [_load_argument(1), _instruction(AND, 0, 0, TYPE_MASK)]
+    code += [_jump(JUMP_EQ, STREAM, 1, 0), _return(DENIED), _load_argument(2)]
+    for protocol in TCP_PROTOCOLS:
+        code += [_jump(JUMP_EQ, protocol, 0, 1), _return(ALLOW)]
+    return [*code, _return(DENIED)]
 
 
 def _instruction(code: int, if_true: int, if_false: int, k: int) -> bytes:
@@ -115,6 +175,10 @@ def _instruction(code: int, if_true: int, if_false: int, k: int) -> bytes:
 
 def _load(offset: int) -> bytes:
     return _instruction(LOAD, 0, 0, offset)
+
+
+def _load_argument(position: int) -> bytes:
+    return _load(OFFSET_FIRST_ARGUMENT + 8 * position)
 
 
 def _jump(kind: int, k: int, if_true: int, if_false: int) -> bytes:

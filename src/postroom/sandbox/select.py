@@ -1,15 +1,47 @@
-"""Picks the sandbox provider by name, and refuses to go on with a lesser one."""
+"""Picks the sandbox provider by name, or the strongest, and refuses to go on with a lesser one.
+
+A provider is probed before it is used, once in this process: a probe starts a real sandbox. One that has
+failed is tried again the next time, since its remedy may have been followed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.errors import InvalidInput, SandboxUnavailable
-from postroom.sandbox import bubblewrap, plain
-from postroom.sandbox.port import Level, SandboxProvider
+from postroom.sandbox import bubblewrap, landlock, netns, plain, seatbelt
+from postroom.sandbox.port import Capability, Level, SandboxProvider
 
-DEFAULT = bubblewrap.NAME
-CHOICES = (bubblewrap.NAME, plain.NAME)
+AUTO = "auto"
+"""Stands for the strongest provider that holds here. Never for `none`."""
+DEFAULT = AUTO
+
+_Maker = Callable[[Path | None], SandboxProvider]
+
+_MAKERS: dict[str, tuple[_Maker, Level]] = {
+    bubblewrap.NAME: (bubblewrap.BubblewrapProvider, Level.ENFORCED),
+    netns.NAME: (netns.NetnsProvider, Level.ENFORCED),
+    landlock.NAME: (lambda _: landlock.LandlockProvider(), Level.PARTIAL),
+    seatbelt.NAME: (lambda _: seatbelt.SeatbeltProvider(), Level.PARTIAL),
+    plain.NAME: (lambda _: plain.PlainProvider(), Level.NONE),
+}
+_STRONGEST_FIRST = (bubblewrap.NAME, landlock.NAME, seatbelt.NAME)
+"""What `auto` tries. An address (`netns`) is for who asks for one."""
+
+CHOICES = (AUTO, *_MAKERS)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A provider and what its probe has proven."""
+
+    provider: SandboxProvider
+    capability: Capability
+
+
+_chosen: dict[tuple[str, Path | None], Chosen] = {}
 
 
 def check_name(name: str) -> None:
@@ -24,25 +56,72 @@ def check_name(name: str) -> None:
         )
 
 
-async def select(requested: str = DEFAULT, *, binary: Path | None = None) -> SandboxProvider:
+def stated_level(name: str) -> Level | None:
+    """The level that the provider of that name is built for; None for `auto`.
+
+    Raises:
+        InvalidInput: no provider has that name.
+    """
+    check_name(name)
+    return None if name == AUTO else _MAKERS[name][1]
+
+
+async def select(
+    requested: str = DEFAULT, *, binary: Path | None = None, at_least: Level = Level.NONE
+) -> Chosen:
     """The provider called `requested`, after a probe that proved its wall.
 
     Args:
         requested: one of `CHOICES`. "none" is had by that name only: nothing falls back to it.
         binary: the bwrap to use, and no other; None looks in the usual places.
+        at_least: the level that is demanded.
 
     Raises:
         InvalidInput: no provider has that name.
-        SandboxUnavailable: the provider's wall does not hold here, with what to do about it.
+        SandboxUnavailable: its wall does not hold here or is weaker than demanded, with what to do about it.
     """
-    check_name(requested)
-    if requested == plain.NAME:
-        return plain.PlainProvider()
-    provider = bubblewrap.BubblewrapProvider(binary)
-    capability = await provider.probe()
-    if capability.level is not Level.ENFORCED:
+    if requested == AUTO:
+        return await _strongest(binary, at_least)
+    stated = stated_level(requested)
+    if stated is not None and stated.weaker_than(at_least):
         raise SandboxUnavailable(
-            f"the sandbox {requested!r} cannot be had here: {capability.detail}",
-            remedy=capability.remedy,
+            f"the sandbox {requested!r} is {stated}, and {at_least} is demanded",
+            remedy=f"choose another sandbox, or accept that: --isolation {stated}",
         )
-    return provider
+    found = await _probed(requested, binary)
+    if found.capability.level is not stated:
+        raise SandboxUnavailable(
+            f"the sandbox {requested!r} cannot be had here: {found.capability.detail}",
+            remedy=found.capability.remedy,
+        )
+    return found
+
+
+async def _strongest(binary: Path | None, at_least: Level) -> Chosen:
+    refused: list[Capability] = []
+    for name in _STRONGEST_FIRST:
+        found = await _probed(name, binary)
+        level = found.capability.level
+        if level is Level.NONE or level.weaker_than(at_least):
+            refused.append(found.capability)
+            continue
+        return found
+    best = next((c for c in refused if c.level is not Level.NONE), None)
+    instead = (
+        f"accept a weaker wall: --isolation {best.level}" if best else "--sandbox none, for no wall"
+    )
+    raise SandboxUnavailable(
+        f"no sandbox here is {at_least if at_least is not Level.NONE else 'a wall'}: "
+        + "; ".join(f"{c.provider} ({c.level}): {c.detail}" for c in refused),
+        remedy=f"{refused[0].remedy}; or, if the worker may do all that this allows, {instead}",
+    )
+
+
+async def _probed(name: str, binary: Path | None) -> Chosen:
+    if (name, binary) in _chosen:
+        return _chosen[name, binary]
+    provider = _MAKERS[name][0](binary)
+    found = Chosen(provider, await provider.probe())
+    if found.capability.level is provider.states:
+        _chosen[name, binary] = found
+    return found

@@ -14,7 +14,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field
 
 TIMEOUT = 0.5
@@ -22,6 +22,21 @@ TIMEOUT = 0.5
 
 IO_URING_SETUP = 425  # the same number on every architecture that has it
 AF_VSOCK = 40
+IPPROTO_MPTCP = 262
+MSG_FASTOPEN = 0x20000000
+PR_SET_DUMPABLE = 4
+
+KINDS = (
+    *("tcp", "mptcp", "fastopen", "udp", "abstract", "socket", "file", "content", "process"),
+    *("secret", "vsock", "io_uring"),
+)
+"""The ways out that are tried.
+
+mptcp, fastopen: TCP by other calls than a filter on connect(2) of TCP sockets sees.
+file, content: that a file of the host is there; and what is in it.
+secret: environment, memory or descriptors of a process that protects itself, as the sidecar does, read by
+    another one in the sandbox.
+"""
 
 
 @dataclass(frozen=True)
@@ -83,7 +98,17 @@ class WallReport:
     @property
     def reached(self) -> tuple[str, ...]:
         """The canaries that should not have been reached, as `kind target`."""
-        return tuple(f"{c.kind} {c.target}".strip() for c in self.canaries if c.reached)
+        return self.unexplained(())
+
+    @property
+    def reached_kinds(self) -> frozenset[str]:
+        """The kinds of canaries of which one was reached."""
+        return frozenset(canary.kind for canary in self.canaries if canary.reached)
+
+    def unexplained(self, holes: Collection[str]) -> tuple[str, ...]:
+        """The canaries that were reached though their kind is not among `holes`, as `kind target`."""
+        found = (c for c in self.canaries if c.reached and c.kind not in holes)
+        return tuple(f"{canary.kind} {canary.target}".strip() for canary in found)
 
     @property
     def holds(self) -> bool:
@@ -109,7 +134,8 @@ def run(canaries: Canaries) -> WallReport:
 
 def _results(canaries: Canaries) -> Iterator[CanaryResult]:
     for host, port in canaries.tcp:
-        yield CanaryResult("tcp", f"{host} {port}", _attempt(lambda: _tcp(host, port)))  # noqa: B023
+        for kind, way in (("tcp", _tcp), ("mptcp", _mptcp), ("fastopen", _fastopen)):
+            yield CanaryResult(kind, f"{host} {port}", _attempt(lambda: way(host, port)))  # noqa: B023
     for host, port in canaries.udp:
         yield CanaryResult("udp", f"{host} {port}", _attempt(lambda: _udp(host, port)))  # noqa: B023
     for name in canaries.abstract:
@@ -118,13 +144,17 @@ def _results(canaries: Canaries) -> Iterator[CanaryResult]:
         yield CanaryResult("socket", path, _unix(path))
     for path, inode in canaries.files.items():
         yield CanaryResult("file", path, _same_inode(path, inode))
+        readable = _same_inode(path, inode) and _attempt(lambda: _open(path))  # noqa: B023
+        yield CanaryResult("content", path, readable)
     if canaries.process is not None:
         yield CanaryResult("process", str(canaries.process[0]), _sees_process(*canaries.process))
+    if sys.platform == "linux":
+        yield CanaryResult("secret", "", _secret_shows())
     yield CanaryResult("vsock", "", _attempt(_vsock))
     yield CanaryResult("io_uring", "", _io_uring())
 
 
-def _attempt(action: Callable[[], None]) -> bool:
+def _attempt(action: Callable[[], object]) -> bool:
     try:
         action()
     except OSError:
@@ -140,6 +170,27 @@ def _tcp(host: str, port: int) -> None:
     with socket.socket(_family(host), socket.SOCK_STREAM) as sock:
         sock.settimeout(TIMEOUT)
         sock.connect((host, port))
+
+
+def _mptcp(host: str, port: int) -> None:
+    with socket.socket(_family(host), socket.SOCK_STREAM, IPPROTO_MPTCP) as sock:
+        sock.settimeout(TIMEOUT)
+        sock.connect((host, port))
+
+
+def _fastopen(host: str, port: int) -> None:
+    import select  # costs time that the other canaries need not wait for
+
+    with socket.socket(_family(host), socket.SOCK_STREAM) as sock:
+        sock.setblocking(False)
+        try:
+            sock.sendto(b"postroom canary", MSG_FASTOPEN, (host, port))
+        except BlockingIOError:
+            _, connected, _ = select.select([], [sock], [], TIMEOUT)
+            if not connected:
+                raise
+        if number := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            raise OSError(number, os.strerror(number))
 
 
 def _udp(host: str, port: int) -> None:
@@ -185,6 +236,40 @@ def _sees_process(pid: int, started: int) -> bool:
         return False
 
 
+def _open(path: str) -> None:
+    os.close(os.open(path, os.O_RDONLY))
+
+
+def _secret_shows() -> bool:
+    """Whether another process of the sandbox can look into this one, which `protect` went before."""
+    child = os.fork()
+    if child == 0:
+        os._exit(1 if _looks_into(f"/proc/{os.getppid()}") else 0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+
+
+def _looks_into(process: str) -> bool:
+    if any(_attempt(lambda: _open(f"{process}/{name}")) for name in ("environ", "mem")):  # noqa: B023
+        return True
+    try:
+        descriptors = os.listdir(f"{process}/fd")  # noqa: PTH208 (pathlib costs import time here)
+    except OSError:
+        return False
+    return any(_attempt(lambda: os.readlink(f"{process}/fd/{n}")) for n in descriptors)  # noqa: B023, PTH115
+
+
+def protect() -> None:
+    """Keep other processes of the same user from looking into this one, as the sidecar does.
+
+    Raises:
+        OSError: the kernel refused.
+    """
+    import ctypes  # costs time that who has protected itself already need not wait for
+
+    if sys.platform == "linux" and ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        raise OSError("this process cannot be protected")
+
+
 def _vsock() -> None:
     # Creating one is the whole test: it is never connected. No network namespace prevents it.
     socket.socket(AF_VSOCK, socket.SOCK_STREAM).close()
@@ -201,6 +286,7 @@ def _io_uring() -> bool:
 
 def main(argv: list[str]) -> None:
     """Script entry: the canaries as JSON in the only argument, the report as JSON on stdout."""
+    protect()
     report = run(Canaries.from_json(argv[0]))
     sys.stdout.write(json.dumps(report.to_dict()) + "\n")
 

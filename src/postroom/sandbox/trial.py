@@ -2,7 +2,8 @@
 
 Asking a program for its version proves nothing: on some systems every start then fails. So the level
 is `enforced` only if the self-test ran inside, no canary was reached (by its own account and by the
-host's), and the gateway socket was.
+host's), and the gateway socket was. It is `partial` if those that were reached are explained by the holes
+that the provider states, and `none` if a single one is not.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ from postroom.sandbox.faults import last_message
 from postroom.sandbox.limits import SCRIPT
 from postroom.sandbox.output import tail
 from postroom.sandbox.port import Capability, Level, SandboxProvider, SandboxSpec
-from postroom.sandbox.selftest import WallReport
+from postroom.sandbox.selftest import KINDS, WallReport
+
+HOLES = {
+    "tcp": "what listens on loopback",
+    "fastopen": "the same by TCP Fast Open",
+    "socket": "unix sockets by their path, where file permissions allow",
+    "file": "that a file is there and how large it is, never what is in it",
+    "process": "names and command lines of the machine's processes",
+}
+"""What a person is told of each kind of hole that a partial wall may have."""
 
 DEADLINE = 20.0
 """Seconds for the whole trial; it takes a fifth of a second on an idle machine."""
@@ -33,14 +43,21 @@ async def try_wall(provider: SandboxProvider) -> Capability:
     """
     async with Roost() as roost:
         report = await self_test(provider, roost)
-        gateway, visits = roost.gateway_visits, roost.visits
-    if report.reached or visits:
-        ways = ", ".join(report.reached) or "a canary, as the host saw"
+        gateway, visits = (
+            roost.gateway_visits,
+            {kind for kind, count in roost.visits.items() if count},
+        )
+    unexplained = report.unexplained(provider.holes)
+    if unexplained or visits - provider.holes:
+        ways = ", ".join(unexplained) or "a canary, as the host saw"
         return _failed(provider, f"from inside, these could be reached: {ways}")
     if not report.gateway or not gateway:
         return _failed(provider, "the gateway socket could not be reached from inside")
-    detail = f"{len(report.canaries)} canaries out of reach, the gateway socket in reach"
-    return Capability(provider.name, Level.ENFORCED, detail)
+    away = sum(not canary.reached for canary in report.canaries)
+    detail = f"{away} canaries out of reach, the gateway socket in reach"
+    if provider.holes:
+        detail += f"; open: {', '.join(HOLES[kind] for kind in KINDS if kind in provider.holes)}"
+    return Capability(provider.name, provider.states, detail)
 
 
 async def self_test(provider: SandboxProvider, roost: Roost) -> WallReport:

@@ -13,6 +13,7 @@ from postroom.a2a.engine import Ask, TaskEngine
 from postroom.a2a.tasklog import TaskLog
 from postroom.bus.port import DeliveryHandler
 from postroom.protocol.ids import CONTROL_PLANE
+from postroom.protocol.template import EGRESS_PLACE
 from postroom.protocol.text import one_line
 from postroom.sidecar.a2a.asking import AskingOperations
 from postroom.sidecar.a2a.changes import Changes
@@ -82,6 +83,7 @@ def compose(
     caller: NewCaller,
     port: int,
     blobs: BlobRelay | None = None,
+    outside: str = "",
 ) -> Sidecar:
     """Make the sidecar of `config`; the local API will listen on `port`.
 
@@ -91,6 +93,7 @@ def compose(
         caller: reaches other agents over the ephemeral path.
         port: of the local API.
         blobs: None where no control plane can be asked for them.
+        outside: URL of the way out, "" for none.
 
     Raises:
         StateUnwritable: the journal cannot be opened.
@@ -104,7 +107,7 @@ def compose(
     status = Status(wire, own, lambda: len(inbox.held) + len(engine.executions))
     agent = Agent(
         agent_config,
-        env=agent_environment(config, os.environ, port),
+        env=agent_environment(config, os.environ, port, outside),
         cwd=agent_config.cwd or config.workspace,
         hello=_hello(config, port),
         status=status,
@@ -179,15 +182,28 @@ def refusal(card: Mapping[str, Any], ask: Ask) -> str:
     return ""
 
 
-def agent_environment(config: SidecarConfig, outer: Mapping[str, str], port: int) -> dict[str, str]:
-    """The agent's environment: the sidecar's own, which holds no secret, the template's, and where the API is."""
+def agent_environment(
+    config: SidecarConfig, outer: Mapping[str, str], port: int, outside: str = ""
+) -> dict[str, str]:
+    """The agent's environment: the sidecar's own, which holds no secret, the template's, and where what is."""
     env = {name: value for name, value in outer.items() if name != ENVIRONMENT}
+    own = {name: text.replace(EGRESS_PLACE, outside) for name, text in config.agent.env.items()}
     return env | {
-        **config.agent.env,
+        **_proxies(outside),
+        **own,
         "POSTROOM_API": f"http://127.0.0.1:{port}",
         "POSTROOM_NICK": config.nick,
         "POSTROOM_PROJECT": config.project,
     }
+
+
+def _proxies(outside: str) -> dict[str, str]:
+    """What makes programs that know of proxies use the way out; both spellings are read by some."""
+    if not outside:
+        return {}
+    proxies = {"HTTP_PROXY": outside, "HTTPS_PROXY": outside, "NO_PROXY": "localhost,127.0.0.1"}
+    in_small = {name.lower(): value for name, value in proxies.items()}
+    return proxies | in_small | {"POSTROOM_EGRESS": outside}
 
 
 def whoami(config: SidecarConfig) -> dict[str, Any]:

@@ -95,11 +95,14 @@ class SidecarConfig:
         owner: uid of the person it works for.
         canaries: what the self-test of the wall tries, {} for no self-test.
         sandbox_level: what the sandbox provider claims.
+        sandbox_holes: kinds of canaries that it is known to let through.
+        ports: loopback ports to listen on, () for any free ones.
         stop_grace: seconds that the agent has to end by itself.
         card: the worker's Agent Card, {} for none.
         run: this start of the worker.
         cancel_grace: seconds that the agent has to stop working on a task.
         interactive: the template has a `[sidecar]` table: events and control are wanted, too.
+        egress: the template lets it out to some hosts.
     """
 
     uid: str
@@ -121,12 +124,15 @@ class SidecarConfig:
     owner: str = ""
     canaries: Mapping[str, Any] = field(default_factory=dict)
     sandbox_level: str = ""
+    sandbox_holes: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
     log_level: str = "info"
     stop_grace: float = 1.5
     card: Mapping[str, Any] = field(default_factory=dict)
     run: str = ""
     cancel_grace: float = 5.0
     interactive: bool = True
+    egress: bool = False
 
     @classmethod
     def parse(cls, record: object) -> SidecarConfig:
@@ -150,12 +156,15 @@ class SidecarConfig:
                 projects=tuple(check_name(str(name), "project") for name in projects),
                 jwt_expires_at=float(record.get("jwt_expires_at") or 0.0),
                 canaries=record.get("canaries") or {},
+                sandbox_holes=tuple(map(str, record.get("sandbox_holes") or ())),
+                ports=tuple(map(int, record.get("ports") or ())),
                 card=dict(record.get("card") or {}),
                 stop_grace=float(record.get("stop_grace", 1.5)),
                 log_level=_level(record.get("log_level") or "info"),
                 run=str(record.get("run") or secrets.token_hex(16)),
                 cancel_grace=float(record.get("cancel_grace", 5.0)),
                 interactive=record.get("interactive", True) is True,
+                egress=record.get("egress") is True,
                 **{name: str(record.get(name) or "") for name in _TEXTS},
             )
         except KeyError as error:

@@ -29,10 +29,12 @@ class Door:
     Args:
         gateway: path of the gateway's Unix socket.
         preface: first line of each connection.
+        port: the loopback port, 0 for any free one.
     """
 
-    def __init__(self, gateway: str, preface: Preface) -> None:
+    def __init__(self, gateway: str, preface: Preface, port: int = 0) -> None:
         self._gateway = gateway
+        self._wanted = port
         self._preface = preface
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -45,7 +47,9 @@ class Door:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=CHUNK)
+        self._server = await asyncio.start_server(
+            self._accept, "127.0.0.1", self._wanted, limit=CHUNK
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:

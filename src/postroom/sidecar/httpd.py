@@ -108,10 +108,14 @@ Handler = Callable[[Request], Awaitable[Answer]]
 
 
 class HttpServer:
-    """Listens on a loopback port from its making; answers inside its `async with` block."""
+    """Listens on a loopback port from its making; answers inside its `async with` block.
 
-    def __init__(self) -> None:
-        self._socket = socket.create_server(("127.0.0.1", 0))
+    Args:
+        port: the loopback port, 0 for any free one.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        self._socket = socket.create_server(("127.0.0.1", port))
         self._handlers: list[tuple[socket.socket, Handler]] = []
         self._paths: list[Path] = []
         self._servers: list[asyncio.Server] = []

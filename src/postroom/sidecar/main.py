@@ -67,6 +67,7 @@ class Worker:
         self._wall = wall
         self._jwt = config.jwt
         self._stop = asyncio.Event()
+        self._ports = iter(config.ports)
 
     async def run(self) -> int:
         """Run until SIGTERM; returns the exit code.
@@ -79,14 +80,15 @@ class Worker:
             loop.add_signal_handler(number, self._stop.set)
         async with AsyncExitStack() as stack:
             nats_url, address = await self._doors(stack)
+            outside = await self._way_out(stack)
             # The uplink: card, inbox, status, tasks, blobs. Events and control are for who asked for them.
             control = ControlClient(address) if address and self._config.interactive else None
             bus = await self._connect(nats_url)
             stack.push_async_callback(bus.close)
-            server = HttpServer()
+            server = HttpServer(self._port())
             caller = partial(rpc_caller, bus.connection, bus.uid)
             blobs = BlobRelay(address) if address else None
-            sidecar = compose(self._config, bus, caller, server.port, blobs)
+            sidecar = compose(self._config, bus, caller, server.port, blobs, outside)
             stack.callback(sidecar.journal.close)
             sidecar.status.sandbox = self._wall.level
             if self._wall.breached:
@@ -105,13 +107,26 @@ class Worker:
         if not config.gateway_socket:
             url = config.control_url
             return config.nats_url, ControlAddress.direct(url, config.token) if url else None
-        nats = Door(config.gateway_socket, Preface("nats", config.token))
+        nats = Door(config.gateway_socket, Preface("nats", config.token), self._port())
         await stack.enter_async_context(nats)
-        http = Door(config.gateway_socket, Preface("http", config.token))
+        http = Door(config.gateway_socket, Preface("http", config.token), self._port())
         await stack.enter_async_context(http)
         host = urlsplit(config.control_url).netloc or GATEWAY_HOST
         control = ControlAddress(("127.0.0.1", http.port), host, config.token)
         return f"nats://127.0.0.1:{nats.port}", control
+
+    def _port(self) -> int:
+        """The next of the ports that the wall leaves to the sidecar; 0, any, where there is no such list."""
+        return next(self._ports, 0)
+
+    async def _way_out(self, stack: AsyncExitStack) -> str:
+        """URL by which the agent reaches the outside; "" if its template lets it reach nothing."""
+        config = self._config
+        if not config.egress or not config.gateway_socket:
+            return ""
+        door = Door(config.gateway_socket, Preface("egress", config.token), self._port())
+        await stack.enter_async_context(door)
+        return f"http://127.0.0.1:{door.port}"
 
     async def _connect(self, url: str) -> NatsBus:
         key = KeyPair.from_seed(self._config.seed) if self._config.seed else None
@@ -126,7 +141,7 @@ class Worker:
 
     async def _refuse(self, sidecar: Sidecar, control: ControlClient | None) -> int:
         """End before the agent was started: the wall has a hole."""
-        reached = ", ".join(self._wall.report.reached) if self._wall.report else ""
+        reached = ", ".join(self._wall.breaches)
         text = f"the sandbox of @{self._config.nick} is not closed: it reached {reached}"
         sidecar.status.fixed(WorkerState.FAILED, "the sandbox is not closed")
         await sidecar.alerts.send("wall-breached", text)
@@ -255,7 +270,7 @@ def main() -> int:
         config = load(Path(path))
         harden()
         to_stderr(config.log_level)
-        wall = examine(config.canaries, config.sandbox_level)
+        wall = examine(config.canaries, config.sandbox_level, config.sandbox_holes)
         return asyncio.run(Worker(config, wall).run())
     except PostroomError as error:
         return _fail(error)

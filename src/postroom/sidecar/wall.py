@@ -11,9 +11,8 @@ from postroom.sandbox import selftest
 from postroom.sandbox.selftest import Canaries, WallReport
 
 BREACHED = 86
-"""Exit code of a sidecar that found a hole in a wall that was called enforced."""
+"""Exit code of a sidecar that found a hole in its wall that was not stated."""
 
-ENFORCED = "enforced"
 NO_WALL = "none"
 
 
@@ -24,15 +23,24 @@ class Wall:
     Attributes:
         report: every canary; None where there was nothing to try.
         claimed: the level that the sandbox provider claims.
+        holes: kinds of canaries that it says can be reached.
     """
 
     report: WallReport | None
     claimed: str
+    holes: tuple[str, ...] = ()
+
+    @property
+    def breaches(self) -> tuple[str, ...]:
+        """What was reached and must not have been; nothing where no wall is claimed."""
+        if self.report is None or self.claimed in {"", NO_WALL}:
+            return ()
+        return self.report.unexplained(self.holes)
 
     @property
     def breached(self) -> bool:
-        """Whether something was reached that an enforced wall must keep away."""
-        return self.claimed == ENFORCED and self.report is not None and bool(self.report.reached)
+        """Whether something was reached that the wall is said to keep away."""
+        return bool(self.breaches)
 
     @property
     def level(self) -> str:
@@ -47,8 +55,8 @@ class Wall:
         return {"type": "wall", "report": report, "level": self.level}
 
 
-def examine(canaries: Mapping[str, Any], claimed: str) -> Wall:
+def examine(canaries: Mapping[str, Any], claimed: str, holes: tuple[str, ...] = ()) -> Wall:
     """Try every canary; takes half a second for each that does not answer."""
     if not canaries:
-        return Wall(None, claimed)
-    return Wall(selftest.run(Canaries.from_json(json.dumps(canaries))), claimed)
+        return Wall(None, claimed, holes)
+    return Wall(selftest.run(Canaries.from_json(json.dumps(canaries))), claimed, holes)

@@ -22,7 +22,7 @@ class WorkerRecord:
         template: text of the TOML file.
         files: name to base64, the files next to the template.
         overrides: what `--set` gave.
-        sandbox, level: provider, and the enforcement level that was asked of it.
+        sandbox, level: provider, and the level that its last start had proven, "" for none yet.
         desired: `running`, `stopped`, or `revoked`: stopped, and what it had is void.
         token_sha256: of the bearer token that opens its door, hexadecimal.
     """
@@ -72,6 +72,12 @@ def all_workers(connection: Connection, *, desired: str = "") -> list[WorkerReco
 def set_desired(connection: Connection, uid: str, desired: str) -> bool:
     """Say what the worker should do; False if there is none."""
     changed = update(workers).where(workers.c.uid == uid).values(desired=desired)
+    return connection.execute(changed).rowcount == 1
+
+
+def set_level(connection: Connection, uid: str, level: str) -> bool:
+    """Note which level of a wall was proven for the worker; False if there is none."""
+    changed = update(workers).where(workers.c.uid == uid).values(level=level)
     return connection.execute(changed).rowcount == 1
 
 

@@ -113,6 +113,7 @@ class Attachment:
                 servers + [server for server in address.servers if server != first],
                 name=dialing.name,
                 tls=address.tls,
+                tls_hostname=address.tls_name or None,
                 tls_handshake_first=address.tls_first,
                 dont_randomize=bool(first),
                 error_cb=self._error,

@@ -53,6 +53,20 @@ class RobustClient(Client):
         self.hang_up()  # a handshake that failed left its socket open
         await super()._connect_to_server(s)
 
+    async def _process_connect_init(self) -> None:
+        await super()._process_connect_init()
+        writer = getattr(self._transport, "_io_writer", None)
+        reader = getattr(self._transport, "_io_reader", None)
+        if writer is None or reader is None or writer.get_extra_info("sslcontext") is None:
+            return
+        # The library makes the stream for TLS by hand and leaves it half done: it would read without a bound, and
+        # asyncio would complain at its end.
+        if getattr(reader, "_transport", None) is None:
+            reader.set_transport(writer.transport)
+        protocol = writer.transport.get_protocol()
+        if isinstance(protocol, asyncio.StreamReaderProtocol):
+            protocol._over_ssl = True  # noqa: SLF001
+
     async def _attempt_reconnect(self) -> None:
         # The library waits until a closing socket has sent what it holds, which a hanging peer never takes.
         self.hang_up()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from postroom.cli.options import connect, json_option, state_folder, state_option
+from postroom.cli.options import chosen_org, connect, json_option, state_folder, state_option
 from postroom.cli.output import print_json
 from postroom.protocol.text import printable
 
@@ -33,7 +33,7 @@ def command(nick: str, lines: int, as_json: bool) -> None:
     For a uid no post room needs to be running.
     """
     uid = _uid(nick)
-    newest = _tail(state_folder() / "workers" / uid / "log", lines)
+    newest = _tail(_workers() / uid / "log", lines)
     if as_json:
         print_json({"uid": uid, "lines": newest})
         return
@@ -41,6 +41,12 @@ def command(nick: str, lines: int, as_json: bool) -> None:
         click.echo("nothing was printed", err=True)
     for line in newest:
         click.echo(printable(line))
+
+
+def _workers() -> Path:
+    from postroom.settings import DEFAULT_ORG, Settings
+
+    return Settings(state=state_folder()).for_org(chosen_org() or DEFAULT_ORG).workers
 
 
 def _uid(ref: str) -> str:

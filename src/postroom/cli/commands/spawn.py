@@ -9,6 +9,7 @@ import click
 
 from postroom.cli.options import connect, json_option, state_folder, state_option
 from postroom.cli.output import print_json
+from postroom.protocol.template import LEVELS
 from postroom.protocol.text import one_line
 
 if TYPE_CHECKING:
@@ -30,12 +31,24 @@ if TYPE_CHECKING:
     "--sandbox",
     metavar="NAME",
     default="",
-    help="Sandbox instead of the template's: bubblewrap or none.",
+    help="Sandbox instead of the template's: auto, bubblewrap, netns, landlock, seatbelt or none.",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(LEVELS),
+    default=None,
+    help="Accept a wall that is no stronger than this; without it one that is enforced is demanded.",
 )
 @json_option
 @state_option()
 def command(
-    template: Path, project: str, name: str, settings: tuple[str, ...], sandbox: str, as_json: bool
+    template: Path,
+    project: str,
+    name: str,
+    settings: tuple[str, ...],
+    sandbox: str,
+    isolation: str | None,
+    as_json: bool,
 ) -> None:
     """Start a worker from the file TEMPLATE; starts a post room if none is running.
 
@@ -54,6 +67,7 @@ def command(
             project=project.removeprefix("#"),
             overrides=values,
             sandbox=sandbox,
+            isolation=isolation or "",
         )
     if as_json:
         print_json(worker)
@@ -80,7 +94,7 @@ def _print(worker: Worker) -> None:
     wall = worker["sandbox"]
     level = one_line(str(wall["level"]))
     sandbox = f"{one_line(str(wall['provider']))}: {level}"
-    if level == "none":
+    if level != LEVELS[0]:
         sandbox = click.style(sandbox, fg="red", bold=True)
     place = f" in #{one_line(worker['project'])}" if worker["project"] else ""
     click.echo(

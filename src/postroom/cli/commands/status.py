@@ -24,7 +24,8 @@ COLOURS = {
     "working": "green",
     "idle": "green",
 }
-LEVELS = {"none": "red", "partial": "yellow"}
+WEAK = frozenset({"partial", "none"})
+"""Levels of a wall that a person has to have asked for."""
 QUESTION = "input-required"
 """Kind of the alerts about questions of tasks, which are shown as what needs the person."""
 
@@ -54,6 +55,8 @@ def _print(status: Status, now: float) -> None:
         f" org {one_line(status['org'])}, you are @{one_line(me.get('nick', '?'))}"
     )
     _print_attention(status.get("attention", []))
+    if status.get("audit"):
+        click.echo(f"{click.style('audit:', fg='red')} {one_line(status['audit'], 300)}")
     # An open question stands above, an answered one needs nobody.
     alerts = Counter(
         _alert(alert)
@@ -104,12 +107,21 @@ def _row(worker: Worker, now: float) -> list[Cell]:
         Cell(state, COLOURS.get(state), bold=_urgency(worker)[0] < 2, dim=state == "stopped"),
         _task(worker.get("task")),
         Cell(str(worker.get("open_tasks", 0)), bold=worker.get("open_tasks", 0) > 1),
-        Cell(f"{wall.get('provider', '')}: {level}", LEVELS.get(level), bold=level == "none"),
-        Cell(str(worker["unread"]), bold=worker["unread"] > 0),
+        Cell(
+            f"{wall.get('provider', '')}: {level}",
+            "red" if level in WEAK else None,
+            bold=level in WEAK,
+        ),
+        _unread(worker["unread"]),
         Cell(ago(worker["last_seen"], now)),
         Cell(f"#{worker['project']}" if worker["project"] else "-"),
         Cell(one_line(worker["detail"] or "", 80)),
     ]
+
+
+def _unread(count: int | None) -> Cell:
+    """How many wait, unknown while the bus is away."""
+    return Cell("-", dim=True) if count is None else Cell(str(count), bold=count > 0)
 
 
 def _task(task: Current | None) -> Cell:

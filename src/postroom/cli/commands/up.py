@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from postroom.settings import Settings
 
 PORT = click.IntRange(0, 65535)
+FILE = click.Path(dir_okay=False)
+_FIELDS = {"port": "http_port"}
+"""Options that a setting has another name for."""
 
 
 @click.command("up")
@@ -22,22 +25,31 @@ PORT = click.IntRange(0, 65535)
 @click.option(
     "--sandbox",
     metavar="NAME",
-    help="For templates that name none: bubblewrap (the default) or none.",
+    help="For templates that name none: auto (the default), bubblewrap, netns, landlock, seatbelt or none.",
 )
+@click.option(
+    "--listen",
+    metavar="ADDR[:PORT]",
+    help="Listen for other machines, too: an address, a host name, 0.0.0.0 or ::. Needs TLS.",
+)
+@click.option("--tls-cert", type=FILE, metavar="FILE", help="Certificate (PEM) of your own.")
+@click.option("--tls-key", type=FILE, metavar="FILE", help="Its key.")
+@click.option("--tls-ca", type=FILE, metavar="FILE", help="The authority that clients trust.")
 @click.option("--detach", "-d", is_flag=True, help="Return when it is ready; it runs on.")
-@state_option()
-def command(
-    port: int | None, nats_port: int | None, memory: bool, sandbox: str | None, detach: bool
-) -> int:
+@state_option(org=False)
+def command(detach: bool, **chosen: Any) -> int:
     """Run a post room until Ctrl-C, `postroom down` or SIGTERM.
 
     Without a port the usual one is taken, or any free one if somebody else has it. With --detach the
-    output goes to logs/up.log in the state folder.
+    output goes to logs/up.log in the state folder. POSTROOM_TLS=always means TLS on loopback, too.
     """
+    given = {
+        name: value for name, value in chosen.items() if value is not None and value is not False
+    }
     if detach:
-        _detach(_arguments(port, nats_port, memory, sandbox))
+        _detach(_arguments(given))
         return 0
-    settings = _settings(port, nats_port, memory, sandbox)
+    settings = _settings(given)
     from postroom.cli.detach import in_front
     from postroom.control import run
 
@@ -45,27 +57,25 @@ def command(
         return run(settings)
 
 
-def _settings(
-    port: int | None, nats_port: int | None, memory: bool, sandbox: str | None
-) -> Settings:
+def _settings(given: dict[str, Any]) -> Settings:
+    from pathlib import Path
+
     from postroom.settings import Settings
 
-    settings = Settings(state=state_folder(), memory=memory)
-    if port is not None:
-        settings = replace(settings, http_port=port)
-    if nats_port is not None:
-        settings = replace(settings, nats_port=nats_port)
-    if sandbox is not None:
-        settings = replace(settings, sandbox=sandbox)
-    return settings
+    values = {_FIELDS.get(name, name): value for name, value in given.items()}
+    if "listen" in values:
+        values["listen"] = (values["listen"],)
+    for name in ("tls_cert", "tls_key", "tls_ca"):
+        if name in values:
+            values[name] = Path(values[name])
+    return replace(Settings(state=state_folder()), **values)
 
 
-def _arguments(
-    port: int | None, nats_port: int | None, memory: bool, sandbox: str | None
-) -> list[str]:
-    options = {"--port": port, "--nats-port": nats_port, "--sandbox": sandbox}
-    given = [f"{name}={value}" for name, value in options.items() if value is not None]
-    return [*given, *(["--memory"] if memory else [])]
+def _arguments(given: dict[str, Any]) -> list[str]:
+    return [
+        f"--{name}" if value is True else f"--{name.replace('_', '-')}={value}"
+        for name, value in given.items()
+    ]
 
 
 def _detach(arguments: list[str]) -> None:

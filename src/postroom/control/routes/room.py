@@ -32,6 +32,7 @@ def router(context: Context) -> APIRouter:
                 context.room.owner.uid, 0
             ),
             "attention": [task.as_json() for task in await context.tasks.attention()],
+            "audit": context.audit.trouble,
             "alerts": [alarm.as_json() for alarm in await context.room.office.alerts(ALERTS_SHOWN)],
         }
 

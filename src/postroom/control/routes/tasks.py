@@ -11,8 +11,8 @@ from fastapi.responses import StreamingResponse
 from postroom.control import streaming
 from postroom.control.bodies import AnswerBody, CancelBody, TaskBody
 from postroom.control.context import Context
+from postroom.control.routes.refs import uid_of
 from postroom.folding.changes import of_task
-from postroom.protocol.ids import UID
 from postroom.protocol.tasks import TaskState
 from postroom.tasks.views import TaskEvent
 
@@ -45,8 +45,8 @@ def router(context: Context) -> APIRouter:
         open_only: Open = None,
     ) -> dict[str, Any]:
         found = await tasks.listed(
-            worker=await _uid(context, worker),
-            requester=await _uid(context, requester),
+            worker=await uid_of(context, worker),
+            requester=await uid_of(context, requester),
             states=() if state is None else (state,),
             open_only=open_only,
             limit=limit,
@@ -85,13 +85,6 @@ def router(context: Context) -> APIRouter:
         return (await tasks.answer(task, me, body.text)).as_json()
 
     return routes
-
-
-async def _uid(context: Context, ref: str) -> str:
-    """The uid that `ref` means, also of an agent that is retired; "" for ""."""
-    if not ref or UID.fullmatch(ref):
-        return ref
-    return (await context.room.directory.resolve(ref)).uid
 
 
 def _updates(context: Context, task: str, after: int) -> AsyncIterator[str]:

@@ -29,6 +29,7 @@ def router(context: Context) -> APIRouter:
             nick=body.name.removeprefix("@"),
             project=body.project.removeprefix("#"),
             sandbox=body.sandbox,
+            isolation=body.isolation,
         )
         return await roster.one((await workers.spawn(request)).uid)
 

@@ -13,7 +13,7 @@ from postroom.store import credentials as rows
 from postroom.store.database import Database
 
 
-class Credentials:
+class Issuer:
     """The register of credentials.
 
     A key is written down before its credential goes out, and struck out after its revocation is on disk, so that a
@@ -38,7 +38,9 @@ class Credentials:
     async def issue(self, uid: str, projects: tuple[str, ...]) -> Credential:
         """A credential of worker `uid` under a new key."""
         now = time.time()
-        credential = self._trust.mint_agent(uid, projects, lifetime=self._lifetime, now=now)
+        credential = self._trust.mint_agent(
+            uid, projects, lifetime=self._lifetime, now=now, proxied=True
+        )
         key, expires = credential.public, now + self._lifetime
         await self._database.write(lambda c: rows.add_credential(c, key, uid, expires))
         return credential
@@ -50,7 +52,9 @@ class Credentials:
             Forbidden: no such key of the worker is out; it may have been revoked a moment ago.
         """
         now = time.time()
-        token = self._trust.renew(key, uid, projects, lifetime=self._lifetime, now=now)
+        token = self._trust.renew(
+            key, uid, projects, lifetime=self._lifetime, now=now, proxied=True
+        )
         expires = now + self._lifetime
         if not await self._database.write(lambda c: rows.prolong(c, key, uid, expires)):
             raise Forbidden("the credential was not issued by this post room, or was revoked")

@@ -6,15 +6,18 @@ import asyncio
 import socket
 import stat
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from postroom.errors import EnvironmentFault
 from postroom.gateway.audit import AuditLog
-from postroom.gateway.port import DoorSpec
-from postroom.gateway.relay import MAX_CONNECTIONS, Deadlines, RelayGateway, _flush
+from postroom.gateway.door import DoorGateway, _Threshold
+from postroom.gateway.port import Deadlines, DoorSpec, Rates
+from postroom.gateway.streams import Streamed, flush
 from postroom.identity.tokens import digest
 from postroom.protocol.preface import MAX_BYTES
+from tests.gateway.pump import Pump
 from tests.gateway.rig import OTHER, SCOUT, Rig, soon
 
 pytestmark = pytest.mark.anyio
@@ -24,9 +27,8 @@ MIB = 1024 * KIB
 
 
 @pytest.mark.requirement("gateway-bytes-relayed")
-@pytest.mark.parametrize("protocol", ["nats", "http"])
-async def test_bytes_pass_both_ways_as_they_are(rig: Rig, protocol: str):
-    near, far = await rig.enter(protocol)
+async def test_bytes_pass_both_ways_as_they_are(rig: Rig):
+    near, far = await rig.enter()
     every_byte = bytes(range(256)) * 1000
 
     await near.send(every_byte)
@@ -37,11 +39,11 @@ async def test_bytes_pass_both_ways_as_they_are(rig: Rig, protocol: str):
 
 @pytest.mark.requirement("gateway-bytes-relayed")
 async def test_the_upstream_sees_nothing_of_the_preface(rig: Rig):
-    near = await rig.knock(rig.preface() + b"CONNECT {}\r\n")
-    far = await rig.nats.accept()
+    near = await rig.knock(rig.preface() + b"GET / HTTP/1.1\r\n")
+    far = await rig.http.accept()
     near.end()
 
-    assert await far.rest() == b"CONNECT {}\r\n"
+    assert await far.rest() == b"GET / HTTP/1.1\r\n"
 
 
 @pytest.mark.requirement("gateway-bytes-relayed")
@@ -49,7 +51,7 @@ async def test_a_preface_that_comes_in_pieces_opens_the_door(rig: Rig):
     near = await rig.knock()
     for byte in rig.preface():
         await near.send(bytes([byte]))
-    far = await rig.nats.accept()
+    far = await rig.http.accept()
     await far.send(b"INFO")
 
     assert await near.read(4) == b"INFO"
@@ -117,8 +119,8 @@ async def test_a_connection_with_another_first_line_is_closed_without_an_answer(
     near = await rig.knock(first)
 
     assert await near.rest() == b""
-    assert (await rig.ending())["verdict"].startswith("refused: ")
-    assert rig.nats.dialled == []
+    assert (await rig.ending())["verdict"] == "denied"
+    assert rig.http.dialled == []
 
 
 @pytest.mark.requirement("gateway-preface-exact")
@@ -126,7 +128,7 @@ async def test_a_first_line_without_end_is_refused_at_its_limit_and_not_waited_f
     near = await rig.knock(b"P" * MAX_BYTES)
 
     assert await near.rest() == b""
-    assert (await rig.ending())["verdict"] == "refused: no preface line"
+    assert (await rig.ending())["reason"] == "no preface line"
 
 
 @pytest.mark.requirement("gateway-preface-exact")
@@ -135,7 +137,7 @@ async def test_a_connection_that_ends_before_its_first_line_is_refused(rig: Rig)
     near.end()
 
     assert await near.rest() == b""
-    assert (await rig.ending())["verdict"] == "refused: no preface line"
+    assert (await rig.ending())["reason"] == "no preface line"
 
 
 @pytest.mark.requirement("gateway-preface-deadline")
@@ -145,22 +147,22 @@ async def test_a_connection_that_is_late_with_its_first_line_is_closed(rig: Rig,
     near = await rig.knock(rig.preface()[:sent])
 
     assert await near.rest() == b""
-    assert (await rig.ending())["verdict"] == "refused: no preface in time"
+    assert (await rig.ending())["reason"] == "no preface in time"
 
 
 @pytest.mark.requirement("gateway-token-required")
 @pytest.mark.parametrize("token", ["0" * 64, "f", digest("x")])
 async def test_a_wrong_token_is_refused(rig: Rig, token: str):
-    near = await rig.knock(f"POSTROOM/1 nats {token}\n".encode())
+    near = await rig.knock(f"POSTROOM/1 http {token}\n".encode())
 
     assert await near.rest() == b""
-    assert (await rig.ending())["verdict"] == "refused: the token is not this worker's"
-    assert rig.nats.dialled == []
+    assert (await rig.ending())["reason"] == "the token is not this worker's"
+    assert rig.http.dialled == []
 
 
 @pytest.mark.requirement("gateway-token-required")
 async def test_the_stored_digest_of_a_token_is_not_a_token(rig: Rig):
-    near = await rig.knock(f"POSTROOM/1 nats {digest(rig.tokens[SCOUT])}\n".encode())
+    near = await rig.knock(f"POSTROOM/1 http {digest(rig.tokens[SCOUT])}\n".encode())
 
     assert await near.rest() == b""
 
@@ -171,18 +173,18 @@ async def test_the_token_of_another_worker_is_worth_nothing_at_this_door(rig: Ri
 
     assert await near.rest() == b""
     line = await rig.ending()
-    assert (line["worker"], line["verdict"]) == (SCOUT, "refused: the token is not this worker's")
+    assert (line["worker"], line["reason"]) == (SCOUT, "the token is not this worker's")
 
 
 @pytest.mark.requirement("gateway-upstream-refused")
 async def test_a_connection_is_closed_when_the_upstream_refuses(rig: Rig):
-    await rig.nats.refuse()
+    await rig.http.refuse()
     near = await rig.knock(rig.preface())
 
     assert await near.rest() == b""
     line = await rig.ending()
-    assert line["protocol"] == "nats"
-    assert line["verdict"].startswith("refused: ")
+    assert (line["protocol"], line["verb"]) == ("http", "close")
+    assert "refused" in line["reason"] or "failed" in line["reason"]
 
 
 @pytest.mark.requirement("gateway-upstream-refused")
@@ -194,35 +196,34 @@ async def test_an_upstream_that_cannot_be_reached_in_time_is_given_up(rig: Rig):
         await never.wait()
         raise AssertionError
 
-    rig.gateway._upstreams = {"nats": dial}
+    rig.passages["http"] = Streamed(Pump(dial, Deadlines(dial=0.05)))
     near = await rig.knock(rig.preface())
 
     assert await near.rest() == b""
-    assert (await rig.ending())["verdict"] == "refused: TimeoutError"
+    assert (await rig.ending())["reason"] == "TimeoutError"
 
 
 @pytest.mark.requirement("gateway-upstream-refused")
 async def test_a_protocol_without_upstream_is_refused(rig: Rig):
-    rig.gateway._upstreams = {"nats": rig.nats.dial}
-    near = await rig.knock(rig.preface("http"))
+    near = await rig.knock(rig.preface("nats"))
 
     assert await near.rest() == b""
-    assert (await rig.ending())["verdict"] == "refused: http is not served here"
+    assert (await rig.ending())["reason"] == "nats is not served here"
 
 
 @pytest.mark.requirement("gateway-connections-bounded")
 async def test_a_worker_has_a_bounded_number_of_connections_and_others_still_get_in(rig: Rig):
-    held = [await rig.knock(rig.preface()) for _ in range(MAX_CONNECTIONS)]
+    held = [await rig.knock(rig.preface()) for _ in range(Rates().connections)]
     for _ in held:
-        await rig.nats.accept()
+        await rig.http.accept()
 
     one_more = await rig.knock(rig.preface())
     assert await one_more.rest() == b""
     other = await rig.knock(rig.preface(uid=OTHER), uid=OTHER)
-    await (await rig.nats.accept()).send(b"in")
+    await (await rig.http.accept()).send(b"in")
 
     assert await other.read(2) == b"in"
-    assert (await rig.ending())["verdict"] == f"refused: over {MAX_CONNECTIONS} connections"
+    assert (await rig.ending())["reason"] == f"over {Rates().connections} connections"
 
 
 @pytest.mark.requirement("gateway-connections-bounded")
@@ -255,7 +256,7 @@ async def test_a_sandbox_that_does_not_read_stops_the_upstream_and_loses_nothing
     near.end()
 
     assert len(await near.rest()) == sent
-    assert (await rig.ending())["bytes_in"] == sent
+    assert (await rig.ending())["size"] == sent
 
 
 @pytest.mark.requirement("gateway-memory-bounded")
@@ -265,7 +266,7 @@ async def test_who_does_not_take_the_rest_of_an_ended_connection_is_cut():
         _, writer = await asyncio.open_connection(sock=near)
         writer.write(b"x" * MIB)
 
-        await soon(_flush(writer, 0.05))
+        await soon(flush(writer, 0.05))
 
         assert len(await soon(asyncio.to_thread(_read_all, idle))) < MIB
 
@@ -301,7 +302,7 @@ async def test_closing_a_door_cuts_a_connection_whose_sandbox_does_not_read(rig:
 @pytest.mark.requirement("gateway-door-closed")
 async def test_closing_a_door_leaves_those_of_others_alone(rig: Rig):
     other = await rig.knock(rig.preface(uid=OTHER), uid=OTHER)
-    far = await rig.nats.accept()
+    far = await rig.http.accept()
 
     await soon(rig.gateway.close_door(SCOUT))
 
@@ -323,20 +324,22 @@ async def test_a_connection_that_comes_while_the_door_closes_does_not_get_throug
 
     assert await near.rest() == b""
     assert rig.gateway.statistics().open_connections == 0
-    assert [await end.rest() for end in rig.nats.ends] in ([], [b""], [b"too late"])
+    assert [await end.rest() for end in rig.http.ends] in ([], [b""], [b"too late"])
 
 
 @pytest.mark.requirement("gateway-door-closed")
 async def test_an_accepted_connection_whose_turn_comes_after_the_door_closed_is_refused(rig: Rig):
     door = rig.gateway._doors[SCOUT]
     await soon(rig.gateway.close_door(SCOUT))
-    near, far = await asyncio.open_unix_connection(rig.doors[OTHER])
-    near.feed_data(rig.preface())
+    near = await rig.knock(uid=OTHER)
+    threshold = _Threshold(lambda transport, threshold: None)
+    threshold.connection_made(near.writer.transport)
+    threshold.data_received(rig.preface())
 
-    await asyncio.create_task(rig.gateway._enter(door, near, far))
+    await rig.gateway._enter(door, cast("asyncio.Transport", near.writer.transport), threshold)
 
-    assert rig.nats.dialled == []
-    assert (await rig.ending())["verdict"] == "refused: the door is closed"
+    assert rig.http.dialled == []
+    assert (await rig.ending())["reason"] == "the door is closed"
 
 
 @pytest.mark.requirement("gateway-door-closed")
@@ -373,8 +376,12 @@ async def test_a_door_is_opened_over_the_socket_that_a_killed_process_left(rig: 
     await rig.enter()
 
 
-async def test_a_door_in_a_folder_that_is_not_there_is_a_fault_of_the_environment(tmp_path: Path):
-    gateway = RelayGateway(tmp_path / "gone", {}, AuditLog(tmp_path / "audit.jsonl"))
+async def test_a_door_in_a_folder_that_is_not_there_is_a_fault_of_the_environment(
+    rig: Rig, tmp_path: Path
+):
+    gateway = DoorGateway(
+        tmp_path / "gone", {}, AuditLog(tmp_path / "audit.jsonl"), alert=rig._alert
+    )
 
     with pytest.raises(EnvironmentFault):
         await gateway.open_door(DoorSpec(SCOUT, "default", digest("x")))

@@ -1,0 +1,68 @@
+"""The configuration that somebody's own nats-server needs to carry a post room."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from postroom.bus.server_config import MAX_CONTROL_LINE, MAX_PAYLOAD
+
+MAX_STORE = 1024**4
+"""Bytes on disk that the limits of all streams together may add up to, which is not what they use."""
+
+
+def configuration_block(
+    *, operator_jwt: str, system_account: str, system_jwt: str, proxies: Sequence[str], folder: str
+) -> dict[str, Any]:
+    """What the configuration must say; the same for each server of a cluster. It holds no private key.
+
+    Args:
+        operator_jwt: who may make accounts.
+        system_account: public key of the account by which we push the others and ask the servers.
+        system_jwt: its JWT; a server must know it from the start.
+        proxies: public keys of the gateway.
+        folder: of the server, for accounts and streams.
+    """
+    return {
+        "operator": operator_jwt,
+        "system_account": system_account,
+        "resolver": {
+            "type": "full",
+            "dir": f"{folder}/accounts",
+            "allow_delete": True,
+            "interval": "2m",
+        },
+        "resolver_preload": {system_account: system_jwt},
+        "proxies": {"trusted": [{"key": proxy} for proxy in proxies]},
+        "jetstream": {
+            "store_dir": f"{folder}/store",
+            "max_file_store": MAX_STORE,
+            "sync_interval": "always",
+        },
+        "max_control_line": MAX_CONTROL_LINE,
+        "max_payload": MAX_PAYLOAD,
+    }
+
+
+_REASONS = {
+    "operator": "Whose accounts the server takes. Accounts of another operator cannot live beside them.",
+    "resolver": "Accounts are pushed by the post room; each server keeps them and shares them with the others.",
+    "proxies": "The gateway: workers are let in through it alone.",
+    "jetstream": "An acknowledgement means disk. The store's bound is for the sum of all limits, not for use.",
+    "max_control_line": "A credential with many projects does not fit the default of 4 KiB.",
+}
+
+
+def written(block: Mapping[str, Any]) -> str:
+    """`block` as a nats-server's configuration file, with reasons."""
+    lines = [
+        "# For each nats-server that carries this post room: include it in the server's configuration.",
+        "# There is no private key in it. The server's address, its TLS and its cluster are yours to say.",
+    ]
+    for name, value in block.items():
+        if name in _REASONS:
+            lines += ["", f"# {_REASONS[name]}"]
+        # The server reads JSON's values as its own, but no \u escapes.
+        lines.append(f"{name}: {json.dumps(value, indent=2, ensure_ascii=False)}")
+    return "\n".join(lines)

@@ -1,0 +1,326 @@
+"""A NATS that somebody else runs: examined before anything is entrusted to it, watched, never started or ended."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+from postroom.bus.address import BusAddress
+from postroom.bus.census import census, keep_accounts
+from postroom.bus.counters import Counters
+from postroom.bus.fitness import REMEDY, Fitness, ServerReport, check_version, judge
+from postroom.bus.greeting import Greeting, greeting
+from postroom.bus.nats.attachment import Credentials
+from postroom.bus.nats.link import Link
+from postroom.bus.places import tls_context
+from postroom.bus.system import SystemConnection
+from postroom.errors import (
+    BusDisconnected,
+    PostroomError,
+    ServerFailed,
+    Unauthorized,
+)
+from postroom.observe import get_logger
+
+PATIENCE = 15.0
+"""Seconds in which servers that are starting, or electing a leader, may still come."""
+
+INTERVAL = 10.0
+"""Seconds between two looks at the servers."""
+
+ANSWER = 5.0
+"""Seconds that one connection may take."""
+
+PAUSE = 0.25
+
+log = get_logger(__name__)
+
+
+class ExternalBus:
+    """Implements `BusHost` for servers that trust our keys.
+
+    Use: `await start()`, then `run()` as a task, which ends after `stop()`.
+
+    Args:
+        servers: as `parse_servers` gives them.
+        credentials: of a user of our system account.
+        proxy: public key of our gateway as of now, which the servers must trust.
+        authority: file with the certificate that signed theirs (`tls://` only).
+        patience: seconds that `start` waits for servers that are not up.
+        interval: seconds between two looks at them.
+        report: told about servers that go and come back.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        credentials: Credentials,
+        proxy: Callable[[], str],
+        *,
+        authority: Path | None = None,
+        patience: float = PATIENCE,
+        interval: float = INTERVAL,
+        report: Callable[[str], None] = log.warning,
+    ) -> None:
+        self._servers = tuple(servers)
+        self._tls = tls_context(authority) if self._servers[0].startswith("tls:") else None
+        self._credentials = credentials
+        self._proxy = proxy
+        self._patience = patience
+        self._interval = interval
+        self._report = report
+        self._cluster = ""
+        self._link: Link | None = None
+        self._fitness: Fitness | None = None
+        self._known: dict[str, str] = {}
+        self._trouble = ""
+        self._stopping = asyncio.Event()
+
+    # What `postroom.bus.host.BusHost` asks for.
+
+    @property
+    def address(self) -> BusAddress:
+        """All servers named; those that were not up at the start, too."""
+        return self._address(self._servers)
+
+    @property
+    def version(self) -> str:
+        """Of the oldest server."""
+        return self._fit.version
+
+    @property
+    def pid(self) -> int:
+        """None of them is ours."""
+        return 0
+
+    @property
+    def replicas(self) -> int:
+        """Three on a cluster, one on a single server."""
+        return self._fit.replicas
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What a person should know about these servers, a sentence each."""
+        return self._fit.doubts
+
+    async def check(self, system: SystemConnection) -> None:  # noqa: ARG002 (we have our own)
+        """Ask all servers again (see `BusHost.check`).
+
+        Raises:
+            ServerFailed, BusDisconnected: as `start`.
+        """
+        await self._patiently(self._examine)
+
+    async def trust_proxies(self, proxies: Sequence[str]) -> bool:
+        """Whether all servers trust these gateways (see `BusHost.trust_proxies`)."""
+        return await self._all(lambda report: report.proxies.issuperset(proxies))
+
+    async def trust_operator(
+        self,
+        operator_jwt: str,  # noqa: ARG002 (who runs the servers has it from `postroom nats config`)
+        signers: Sequence[str],
+        accounts: Mapping[str, str],  # noqa: ARG002
+    ) -> bool:
+        """Whether all servers know these signing keys of the operator (see `BusHost.trust_operator`)."""
+        return await self._all(lambda report: report.signers.issuperset(signers))
+
+    async def _all(self, knows: Callable[[ServerReport], bool]) -> bool:
+        reports = await self._reports()
+        complete = len(reports) >= max(report.peers for report in reports)
+        return complete and all(knows(report) for report in reports)
+
+    async def start(self) -> None:
+        """Examine the servers.
+
+        Raises:
+            BusDisconnected: none can be reached, or too few.
+            ServerTooOld: one is.
+            ServerFailed: one has another operator, or lacks something; with the remedy.
+        """
+        try:
+            await self._patiently(self._arrive)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def run(self) -> None:
+        """Look at the servers until `stop`, and report what has changed."""
+        while not self._stopping.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._interval):
+                    await self._stopping.wait()
+                    return
+            await self._look()
+
+    async def stop(self) -> None:
+        """End `run`, and our connection; the servers stay."""
+        self._stopping.set()
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
+
+    @property
+    def _fit(self) -> Fitness:
+        if self._fitness is None:
+            raise ServerFailed("the NATS was not examined")
+        return self._fitness
+
+    # Examining.
+
+    async def _patiently(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Do `step` until it no longer says that servers are missing, for as long as our patience lasts."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + self._patience
+        while True:
+            try:
+                return await step()
+            except BusDisconnected as error:
+                if clock() + PAUSE >= end:
+                    raise BusDisconnected(
+                        error.message,
+                        remedy=error.remedy or "start it, or correct POSTROOM_NATS_URL",
+                    ) from error
+            await asyncio.sleep(PAUSE * random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
+
+    async def _arrive(self) -> None:
+        """From the greetings to a verdict."""
+        heard = await self._greetings()
+        for one in heard:
+            _check_greeting(one, self._tls is not None)
+        self._cluster = heard[0].cluster
+        for one in heard[1:]:
+            await (await self._connect(one.url)).close()  # each must let us in
+        if self._link is None:
+            self._link = await self._connect(*dict.fromkeys((heard[0].url, *self._servers)))
+        await self._examine({one.server_id: one.url for one in heard})
+
+    async def _greetings(self) -> list[Greeting]:
+        """Of those that can be reached.
+
+        Raises:
+            BusDisconnected: none can.
+        """
+        results = await asyncio.gather(
+            *(greeting(server, self._tls) for server in self._servers), return_exceptions=True
+        )
+        missing = [result for result in results if isinstance(result, BusDisconnected)]
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, BusDisconnected):
+                raise result
+        if len(missing) == len(results):
+            raise BusDisconnected("; ".join(error.message for error in missing))
+        for error in missing:
+            log.warning("bus: %s", error.message)
+        return [result for result in results if isinstance(result, Greeting)]
+
+    def _address(self, servers: tuple[str, ...]) -> BusAddress:
+        return BusAddress(servers, self._tls, tls_first=self._tls is not None)
+
+    async def _connect(self, *servers: str) -> Link:
+        link = Link(Counters(), on_error=lambda error: log.info("bus: %s", error))
+        try:
+            await link.open(
+                self._address(servers),
+                name="postroom-watch",
+                credentials=self._credentials,
+                timeout=ANSWER,
+            )
+        except Unauthorized as error:
+            raise ServerFailed(
+                f"the server at {servers[0]} trusts another operator than this post room's",
+                remedy=REMEDY,
+            ) from error
+        return link
+
+    async def _examine(self, greeted: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Ask every server about itself, and judge.
+
+        Args:
+            greeted: id -> address of those that must be among them.
+        """
+        reports = await self._reports(greeted)
+        present = {report.server_id for report in reports}
+        for server_id, url in greeted.items():
+            if server_id not in present:
+                raise ServerFailed(
+                    f"the server at {url} is not of the same cluster as the others",
+                    remedy="name servers of one cluster in POSTROOM_NATS_URL",
+                )
+        self._fitness = judge(reports, self._proxy())
+        if not await keep_accounts(self._present, len(reports)):
+            raise ServerFailed(
+                "a server's resolver does not keep accounts that are pushed to it (resolver type: full)",
+                remedy=REMEDY,
+            )
+        self._known = {report.name: report.server_id for report in reports}
+
+    async def _reports(self, expected: Collection[str] = ()) -> list[ServerReport]:
+        """Of the servers of our cluster.
+
+        Raises:
+            ServerFailed: none answers, so our system account is not theirs.
+        """
+        reports = await census(self._present, expected)
+        ours = [report for report in reports if report.cluster == self._cluster]
+        if not ours:
+            raise ServerFailed(
+                "the NATS answers nothing to this post room's system account (system_account)",
+                remedy=REMEDY,
+            )
+        return ours
+
+    @property
+    def _present(self) -> Link:
+        if self._link is None:
+            raise BusDisconnected("there is no connection to the NATS")
+        return self._link
+
+    # Watching.
+
+    async def _look(self) -> None:
+        """Once; whatever is found is reported, and nothing is ended for it."""
+        try:
+            if self._link is not None and self._link.lost is not None:
+                await self._connect_again(self._link)
+            reports = await self._reports()
+            trouble = ""
+            self._fitness = replace(judge(reports, self._proxy()), replicas=self.replicas)
+            self._compare(reports)
+        except PostroomError as error:
+            trouble = str(error)
+        if trouble != self._trouble:
+            self._trouble = trouble
+            self._report(f"the NATS: {trouble}" if trouble else "the NATS is well again")
+
+    async def _connect_again(self, lost: Link) -> None:
+        """A server ended the connection for good, as it does when it was told to forget who we are."""
+        await lost.close()
+        link = await self._connect(*self._servers)
+        if self._stopping.is_set():
+            await link.close()
+        else:
+            self._link = link
+
+    def _compare(self, reports: Sequence[ServerReport]) -> None:
+        now = {report.name: report.server_id for report in reports}
+        for name in sorted(self._known.keys() - now.keys()):
+            self._report(f"the server {name} of the NATS does not answer")
+        for name in sorted(now.keys() - self._known.keys()):
+            self._report(f"the server {name} of the NATS has come")
+        self._known = now
+
+
+def _check_greeting(heard: Greeting, tls: bool) -> None:
+    check_version(heard.version, f"the server at {heard.url}")
+    if not tls and heard.info.get("tls_required"):
+        raise ServerFailed(f"the server at {heard.url} demands TLS", remedy="write tls://")
+    if "nonce" not in heard.info:
+        raise ServerFailed(
+            f"the server at {heard.url} has no operator (it does not run in operator mode)",
+            remedy=REMEDY,
+        )

@@ -1,0 +1,104 @@
+"""What a nats-server says before it knows who connects: its greeting, INFO."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import ssl
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from postroom.errors import BusDisconnected, ServerFailed
+
+TIMEOUT = 5.0
+"""Seconds for connection, handshake and greeting."""
+
+LONGEST = 1024 * 1024
+"""Bytes of a greeting: it may list the addresses of a large cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """One server's.
+
+    Attributes:
+        url: where it was heard.
+        info: the INFO document; what it lists depends on the server.
+    """
+
+    url: str
+    info: dict[str, Any]
+
+    @property
+    def version(self) -> str:
+        """Of the server, e.g. "2.15.1"."""
+        return str(self.info.get("version", ""))
+
+    @property
+    def server_id(self) -> str:
+        """By which the system account addresses the server."""
+        return str(self.info.get("server_id", ""))
+
+    @property
+    def cluster(self) -> str:
+        """Name of the server's cluster, "" for a single server."""
+        return str(self.info.get("cluster", ""))
+
+
+async def greeting(
+    url: str, tls: ssl.SSLContext | None = None, *, timeout: float = TIMEOUT
+) -> Greeting:
+    """The greeting of the server at `url`, `nats://host:port`.
+
+    Args:
+        url: of the server.
+        tls: for a server that does the TLS handshake before it greets.
+        timeout: seconds for all of it.
+
+    Raises:
+        BusDisconnected: nothing takes connections there, or it stays silent.
+        ServerFailed: what listens there is no nats-server, has no valid certificate, or says something before TLS.
+    """
+    where = urlsplit(url)
+    try:
+        async with asyncio.timeout(timeout):
+            reader, writer = await asyncio.open_connection(
+                where.hostname, where.port, ssl=tls, limit=LONGEST
+            )
+            try:
+                return Greeting(url, await _info(url, reader))
+            finally:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+    except TimeoutError as error:
+        raise BusDisconnected(f"{url} stays silent") from error
+    except ssl.SSLCertVerificationError as error:
+        raise ServerFailed(
+            f"the certificate of {url} is not valid here: {error.verify_message}",
+            remedy="name the authority that signed it in POSTROOM_NATS_CA",
+        ) from error
+    except ssl.SSLError as error:
+        # A client that lets the server speak first could be talked out of TLS by whoever sits between them.
+        raise ServerFailed(
+            f"{url} does not begin with TLS",
+            remedy="give that server a tls block with handshake_first: true",
+        ) from error
+    except OSError as error:
+        raise BusDisconnected(f"{url} cannot be reached: {error.strerror or error}") from error
+
+
+async def _info(url: str, reader: asyncio.StreamReader) -> dict[str, Any]:
+    try:
+        verb, _, document = (await reader.readline()).partition(b" ")
+        info = json.loads(document) if verb == b"INFO" else None
+    except ValueError:
+        info = None
+    if not isinstance(info, dict):
+        raise ServerFailed(
+            f"what listens at {url} does not greet as a nats-server",
+            remedy="correct POSTROOM_NATS_URL; tls:// is for a server that wants TLS first",
+        )
+    return info

@@ -1,0 +1,1 @@
+"""How the audit log looks on a terminal."""

@@ -1,0 +1,46 @@
+"""Says to a person that the audit log cannot be written, once for each time that it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from postroom.bus.port import MessageBusProvider
+from postroom.control.audit.patience import insist
+from postroom.folding.alerts import Alert, raise_alert
+from postroom.gateway.audit import AuditLog
+
+KIND = "audit-unwritable"
+
+PAUSE = 60.0
+"""Seconds between two alerts: a disk that is full to the last byte takes a line now and then."""
+
+
+def trouble_of(log: AuditLog) -> str:
+    """What is wrong with `log` now, "" if nothing is."""
+    if log.trouble is None:
+        return ""
+    fate = "traffic goes on unrecorded" if log.lossy else "nothing passes the gateway"
+    return f"the audit log cannot be written, {fate}: {log.trouble.reason}"
+
+
+async def watch(log: AuditLog, bus: MessageBusProvider, space: Callable[[], None]) -> None:
+    """Raise alerts until cancelled; one that the bus cannot take waits until it can.
+
+    Args:
+        log: to watch.
+        bus: where the alerts go.
+        space: raises `StateUnwritable` while the disk of the bus is full: writing then would break its stream.
+    """
+    while True:
+        while not (text := trouble_of(log)):
+            await asyncio.wait({log.turn()})
+
+        async def tell(said: str = text) -> None:
+            space()
+            await raise_alert(bus, Alert(said, KIND))
+
+        await insist(tell, "an alert")
+        while log.trouble is not None:
+            await asyncio.wait({log.turn()})
+        await asyncio.sleep(PAUSE)

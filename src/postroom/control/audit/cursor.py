@@ -1,0 +1,50 @@
+"""Where a reader has come to, kept over restarts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from postroom.errors import StateUnwritable
+
+
+class Cursor:
+    """Named numbers in one small file, replaced whole.
+
+    Args:
+        path: of the file; what is damaged or missing is as if nothing had been read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def load(self) -> dict[str, int]:
+        """What was saved last."""
+        try:
+            document = json.loads(self._path.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        if not isinstance(document, dict):
+            return {}
+        return {key: at for key, at in document.items() if type(at) is int and at >= 0}
+
+    def save(self, numbers: Mapping[str, int]) -> None:
+        """Keep `numbers`.
+
+        Raises:
+            StateUnwritable: it cannot be written.
+        """
+        beside = self._path.with_name(f".{self._path.name}.new")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(json.dumps(dict(numbers)).encode())
+            beside.replace(self._path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
+            raise StateUnwritable(f"cannot write {self._path}: {error.strerror}") from error

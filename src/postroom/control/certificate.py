@@ -1,0 +1,218 @@
+"""The certificate of a running post room: checked before it is shown, renewed or taken anew while it runs.
+
+What nats-server and the HTTP API show is a copy that was checked, so a half-written or wrong file of somebody
+else's takes nothing down: the old certificate stays until the new one fits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from postroom.bus.server_config import ServerTls
+from postroom.control.endpoints import Endpoints
+from postroom.errors import InvalidInput, PostroomError
+from postroom.identity.certfolder import CertificateFiles, CertificateFolder
+from postroom.identity.certificates import SERVER_DAYS, Certificate, day, near_its_end, warning_due
+from postroom.observe import get_logger
+from postroom.settings import Settings
+from postroom.tls import client_context, rehearse, server_context, show
+
+log = get_logger(__name__)
+
+INTERVAL = 2.0
+"""Seconds between two looks at the files."""
+
+EXPIRING = "certificate-expiring"
+"""Kind of these alerts."""
+
+Alert = Callable[[str, str], Awaitable[None]]
+
+
+def certificate_files(settings: Settings) -> CertificateFiles:
+    """The certificate that `settings` name, or the local one.
+
+    Raises:
+        InvalidInput: a certificate without its key, or the other way round.
+    """
+    if settings.tls_cert is None and settings.tls_key is None:
+        return CertificateFolder(settings.tls_folder).files
+    if settings.tls_cert is None or settings.tls_key is None:
+        raise InvalidInput(
+            "a certificate and its key go together", remedy="--tls-cert FILE --tls-key FILE"
+        )
+    return CertificateFiles(settings.tls_cert, settings.tls_key, settings.tls_ca, local=False)
+
+
+def open_certificate(settings: Settings, endpoints: Endpoints) -> CertificateKeeper | None:
+    """The certificate for `endpoints`, ready to be shown; None if TLS is spoken nowhere.
+
+    Raises:
+        InvalidInput: there is none that can be shown there.
+        StateUnwritable: the folder for it cannot be written.
+    """
+    if not endpoints.encrypted:
+        return None
+    folder = CertificateFolder(settings.tls_folder)
+    keeper = CertificateKeeper(certificate_files(settings), folder, endpoints)
+    keeper.open()
+    return keeper
+
+
+class CertificateKeeper:
+    """Shows a certificate and looks after it.
+
+    Args:
+        files: where it comes from.
+        folder: for the copy that is shown; for a local one the authority, too.
+        endpoints: where it is shown.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        files: CertificateFiles,
+        folder: CertificateFolder,
+        endpoints: Endpoints,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._files = files
+        self._folder = folder
+        self._endpoints = endpoints
+        self._clock = clock
+        self._told: set[tuple[str, int]] = set()
+        self.certificate: Certificate
+        self.context: ssl.SSLContext
+        self.client: ssl.SSLContext
+
+    @property
+    def ca(self) -> str:
+        """Path of what clients have to trust, "" where they know it already."""
+        return str(self._files.ca.absolute()) if self._files.ca is not None else ""
+
+    @property
+    def server_tls(self) -> ServerTls:
+        """The same for nats-server."""
+        return ServerTls(self._folder.serving, self.client, self._name)
+
+    def shown(self) -> dict[str, Any]:
+        """What `postroom status` shows of it."""
+        return {
+            "names": list(self.certificate.names),
+            "not_after": self.certificate.not_after,
+            "fingerprint": self.certificate.fingerprint,
+            "local": self._files.local,
+            "ca": self.ca,
+        }
+
+    def open(self) -> None:
+        """Check what is there, and begin to show it. A local certificate is made or renewed if that is due.
+
+        Raises:
+            InvalidInput: it cannot be shown: missing, expired, another's key, or not for this address.
+            StateUnwritable: the folder cannot be written.
+        """
+        if self._files.local:
+            self._make()
+        self._stamps = self._seen = self._files.stamps()
+        self.certificate, pem = self._read()
+        self.client = client_context(self._files.ca)
+        staged = self._folder.stage(pem)
+        context = server_context(staged)
+        self._name = self._endpoints.nats_name(self.certificate)
+        rehearse(context, self.client, self._name)
+        self._folder.promote()
+        self.context = context
+
+    async def run(self, changed: Callable[[], None], alert: Alert) -> None:
+        """Look after it until cancelled.
+
+        Args:
+            changed: called when another certificate is to be shown: nats-server has to read it.
+            alert: raises an alert, given its kind and text.
+        """
+        while True:
+            await self.step(changed, alert)
+            await asyncio.sleep(INTERVAL)
+
+    async def step(self, changed: Callable[[], None], alert: Alert) -> None:
+        """Look once: renew, take what is new, warn."""
+        if self._files.local and near_its_end(self.certificate, self._clock()):
+            await self._renew(alert)
+        stamps = self._files.stamps()
+        # Somebody else writes two files, so they are looked at when they have come to rest.
+        if stamps != self._stamps and (self._files.local or stamps == self._seen):
+            self._stamps = stamps
+            await self._take(changed, alert)
+        self._seen = stamps
+        await self._warn(alert)
+
+    def _make(self) -> None:
+        if self._folder.exists:
+            found, _ = self._files.read()
+            if near_its_end(found, self._clock()):
+                self._folder.renew(now=self._clock())
+        elif self._endpoints.outward is not None:
+            name = self._endpoints.outward.name
+            wanted = "NAME" if self._endpoints.outward.everywhere else name
+            raise InvalidInput(
+                f"refusing to listen on {name} without TLS",
+                remedy=f"postroom tls init --host {wanted}, or --tls-cert FILE --tls-key FILE",
+            )
+        else:
+            hosts = self._endpoints.names
+            self._folder.init(hosts, days=SERVER_DAYS, now=self._clock())
+
+    def _read(self) -> tuple[Certificate, bytes]:
+        certificate, pem = self._files.read()
+        now, file = self._clock(), self._files.certificate
+        remedy = "postroom tls renew" if self._files.local else "renew it where it comes from"
+        if certificate.not_after <= now:
+            raise InvalidInput(f"{file} expired on {day(certificate.not_after)}", remedy=remedy)
+        if certificate.not_before > now:
+            raise InvalidInput(f"{file} is valid from {day(certificate.not_before)} on")
+        for name in self._endpoints.names:
+            if not certificate.covers(name):
+                remedy = (
+                    f"postroom tls init --force --host {name}"
+                    if self._files.local
+                    else "take one that does, or listen on a name that it has"
+                )
+                raise InvalidInput(f"{file} does not stand for {name}", remedy=remedy)
+        return certificate, pem
+
+    async def _renew(self, alert: Alert) -> None:
+        try:
+            self._folder.renew(now=self._clock())
+        except PostroomError as error:
+            if (self.certificate.fingerprint, -1) not in self._told:
+                self._told.add((self.certificate.fingerprint, -1))
+                await alert(EXPIRING, f"the certificate cannot be renewed: {error}")
+
+    async def _take(self, changed: Callable[[], None], alert: Alert) -> None:
+        try:
+            certificate, pem = self._read()
+            staged = self._folder.stage(pem)
+            rehearse(server_context(staged), self.client, self._name)
+        except PostroomError as error:
+            log.warning("the new certificate is not taken: %s", error)
+            await alert("certificate-refused", f"the new certificate is not taken: {error}")
+            return
+        show(self.context, self._folder.promote())
+        self.certificate = certificate
+        changed()
+        log.info("a new certificate is shown, until %s", day(certificate.not_after))
+
+    async def _warn(self, alert: Alert) -> None:
+        watched = {"certificate": self.certificate}
+        if self._files.local:
+            watched["local authority"] = self._folder.authority()
+        for what, certificate in watched.items():
+            due = warning_due(certificate, self._clock())
+            if due is None or (certificate.fingerprint, due) in self._told:
+                continue
+            self._told.add((certificate.fingerprint, due))
+            await alert(EXPIRING, f"the {what} expires on {day(certificate.not_after)}")

@@ -1,0 +1,171 @@
+"""Where a post room listens, and whether with TLS: what the settings mean, decided before anything is opened.
+
+nats-server has one listener for all its clients. It is on loopback, until an address is named that others can
+reach: then it listens there and nowhere else, with TLS, and the control plane and the gateway speak TLS to it, too.
+The HTTP API has a listener for each: loopback for the commands of this machine, and the address named.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from dataclasses import dataclass
+
+from postroom.errors import InvalidInput
+from postroom.identity.certificates import Certificate, canonical
+from postroom.settings import DEFAULT_HTTPS_PORT, Settings
+
+TLS_CHOICES = ("auto", "always")
+
+_LISTEN = re.compile(r"(\[(?P<six>[^][]+)\]|(?P<name>[^][:]+))(:(?P<port>[0-9]{1,5}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Outward:
+    """An address that others can reach.
+
+    Attributes:
+        name: as it was given: an address, or a host name.
+        address: the IP address behind it.
+        port: of the HTTP API.
+    """
+
+    name: str
+    address: str
+    port: int
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether it stands for all addresses of this machine."""
+        return ipaddress.ip_address(self.address).is_unspecified
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Where a post room listens.
+
+    Attributes:
+        loopback: address for this machine.
+        loopback_tls: whether TLS is spoken there, too.
+        outward: address for others, None for none.
+    """
+
+    loopback: str
+    loopback_tls: bool
+    outward: Outward | None
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether TLS is spoken anywhere, and so always with nats-server."""
+        return self.loopback_tls or self.outward is not None
+
+    @property
+    def nats_host(self) -> str:
+        """The address of nats-server's listener."""
+        return self.loopback if self.outward is None else self.outward.address
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the certificate has to stand for."""
+        names = [self.loopback] if self.loopback_tls else []
+        if self.outward is not None and not self.outward.everywhere:
+            names.append(self.outward.name)
+        return tuple(names)
+
+    def nats_name(self, certificate: Certificate) -> str:
+        """The name by which the control plane knows nats-server."""
+        if self.outward is not None and not self.outward.everywhere:
+            return self.outward.name
+        plain = [name for name in certificate.names if not name.startswith("*")]
+        if not plain:
+            raise InvalidInput("the certificate stands for no single name")
+        return self.loopback if certificate.covers(self.loopback) else plain[0]
+
+    def public_name(self, certificate: Certificate) -> str:
+        """The name by which others find it, as far as is known."""
+        if self.outward is None:
+            return self.loopback
+        if not self.outward.everywhere:
+            return self.outward.name
+        far = [name for name in certificate.names if not _is_near(name)]
+        return far[0] if far else self.outward.name
+
+    def hosts(
+        self, loopback_port: int, outward_port: int, names: tuple[str, ...]
+    ) -> frozenset[str]:
+        """Allowed values of the Host header.
+
+        Args:
+            loopback_port: of the API on loopback.
+            outward_port: of the API on the other address, 0 for none.
+            names: that the certificate stands for.
+        """
+        hosts = {f"{name}:{loopback_port}" for name in ("127.0.0.1", "localhost", "[::1]")}
+        if self.outward is not None:
+            named = names if self.outward.everywhere else (*names, self.outward.name)
+            for name in map(bracketed, named):
+                hosts.add(f"{name.lower()}:{outward_port}")
+                if outward_port == 443:
+                    hosts.add(name.lower())  # clients leave the usual port out
+        return frozenset(hosts)
+
+
+def plan(settings: Settings) -> Endpoints:
+    """What `settings` ask for.
+
+    Raises:
+        InvalidInput: POSTROOM_TLS is none of the choices, or an address is malformed or unknown.
+    """
+    if settings.tls not in TLS_CHOICES:
+        raise InvalidInput(
+            f"POSTROOM_TLS is {settings.tls!r}", remedy=f"one of: {', '.join(TLS_CHOICES)}"
+        )
+    if len(settings.listen) > 1:
+        raise InvalidInput(
+            "nats-server listens on one address, so one can be named",
+            remedy="--listen 0.0.0.0 (or ::) for all of them",
+        )
+    outward = _outward(settings.listen[0]) if settings.listen else None
+    return Endpoints(settings.host, settings.tls == "always", outward)
+
+
+def bracketed(name: str) -> str:
+    """`name` as it stands before a port in a URL."""
+    return f"[{name}]" if ":" in name else name
+
+
+def _is_near(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"
+
+
+def _outward(text: str) -> Outward:
+    name, port = _split(text)
+    name = canonical(name)
+    try:
+        return Outward(name, str(ipaddress.ip_address(name)), port)
+    except ValueError:
+        pass
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise InvalidInput(
+            f"{name} has no address: {error.strerror}", remedy="name an IP address"
+        ) from error
+    return Outward(name, str(found[0][4][0]), port)
+
+
+def _split(text: str) -> tuple[str, int]:
+    """`ADDR`, `ADDR:PORT`, `[ADDR]:PORT` or a bare IPv6 address."""
+    if text.count(":") > 1 and not text.startswith("["):
+        return text, DEFAULT_HTTPS_PORT
+    found = _LISTEN.fullmatch(text)
+    if found is None or int(found["port"] or 0) > 65535:
+        raise InvalidInput(
+            f"{text!r} is no ADDR[:PORT]", remedy="e.g. 192.0.2.1:4281 or [2001:db8::1]:4281"
+        )
+    port = found["port"]
+    return found["six"] or found["name"], DEFAULT_HTTPS_PORT if port is None else int(port)

@@ -1,0 +1,334 @@
+"""All organisations of a post room: opened at its start, made and removed while it runs.
+
+The default one is the post room's own and ends with it. Each other one has a task that keeps it open: what goes
+wrong in it ends it alone, is told as an alert of the default one, and is tried again. An organisation exists from
+the moment its keys are on disk, so that a kill at any point leaves a whole one or none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from postroom.client.retry import RetryPolicy
+from postroom.control.front import Front
+from postroom.control.statefile import Announcement
+from postroom.errors import (
+    Conflict,
+    EnvironmentFault,
+    NotFound,
+    PostroomError,
+    Refused,
+    RequestTimeout,
+    StateUnwritable,
+    leaves,
+)
+from postroom.identity.credential import Credential
+from postroom.identity.trust import Trust
+from postroom.observe import get_logger
+from postroom.protocol.ids import check_name
+from postroom.settings import DEFAULT_ORG, Settings
+from postroom.store.agents import Agent
+
+log = get_logger(__name__)
+
+MAX_ORGS = 50
+"""Organisations of one post room: the limits of their streams must fit what the server may store in all."""
+
+AT_ONCE = 4
+"""Organisations that are being opened at a time."""
+
+OPEN_TIMEOUT = 90.0
+"""Seconds that the start of a post room, or who makes an organisation, waits for it; it goes on opening."""
+
+RETRY = RetryPolicy(base=1.0, cap=60.0)
+"""When an organisation that failed is opened again."""
+
+REMOVED = ".removed"
+"""Folder for the folders of removed organisations; no organisation can have this name."""
+
+
+class OpenHouse(Protocol):
+    """What is needed of an open organisation."""
+
+    @property
+    def owner(self) -> Agent:
+        """The operator, as an agent there."""
+        ...
+
+    async def go(self, announcement: Callable[[], Announcement]) -> None:
+        """Open its API and start its workers."""
+        ...
+
+    async def alert(self, kind: str, text: str) -> None:
+        """Tell its people."""
+        ...
+
+    async def counts(self) -> dict[str, int]:
+        """How many of what it has."""
+        ...
+
+
+Opener = Callable[[Settings, Trust, AsyncExitStack], Awaitable[OpenHouse]]
+"""Opens an organisation; the stack closes it."""
+
+Deleter = Callable[[Credential | None], Awaitable[None]]
+"""Has the server forget the accounts of removed organisations (`Trust.gone`), and first what a core has stored."""
+
+
+@dataclass(slots=True)
+class _Tenant:
+    """An organisation that is kept open.
+
+    Attributes:
+        house: None while it is not open.
+        fault: why it is not, "" if it was not tried yet.
+        tried: its first opening has ended, well or not.
+        ending: it is to end.
+    """
+
+    name: str
+    house: OpenHouse | None = None
+    fault: str = ""
+    tried: asyncio.Event = field(default_factory=asyncio.Event)
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def state(self) -> str:
+        """`open`, `opening` or `failed`."""
+        if self.house is not None:
+            return "open"
+        return "failed" if self.fault else "opening"
+
+
+class Orgs:
+    """The organisations.
+
+    Args:
+        settings: of the post room.
+        trust: keys, seen from the default organisation.
+        front: where their APIs are.
+        default: the default organisation, open.
+        open_house: opens another one.
+        delete_accounts: see `Deleter`.
+        announcement: what `server.json` says of the default one.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        trust: Trust,
+        front: Front,
+        default: OpenHouse,
+        open_house: Opener,
+        delete_accounts: Deleter,
+        announcement: Callable[[], Announcement],
+    ) -> None:
+        self._settings = settings
+        self._trust = trust
+        self._front = front
+        self._open_house = open_house
+        self._delete_accounts = delete_accounts
+        self._announcement = announcement
+        self._default = default
+        self._tenants: dict[str, _Tenant] = {}
+        self._group = asyncio.TaskGroup()
+        self._opening = asyncio.Semaphore(AT_ONCE)
+        self._changing = asyncio.Lock()
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Open all that there are; one that cannot be opened is reported and tried again. `stack` closes them."""
+        await stack.enter_async_context(self._group)
+        stack.callback(self._end)
+        await self._clean_up()
+        tenants = [self._begin(name) for name in self._trust.orgs if name != DEFAULT_ORG]
+        if tenants:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(OPEN_TIMEOUT):
+                    await asyncio.gather(*(tenant.tried.wait() for tenant in tenants))
+
+    async def listed(self) -> list[dict[str, Any]]:
+        """Every organisation, the default one first; shape in docs/api.md, Org."""
+        default = _Tenant(DEFAULT_ORG, self._default)
+        return [await _described(tenant) for tenant in (default, *self._tenants.values())]
+
+    async def create(self, name: str) -> dict[str, Any]:
+        """Make an organisation; returns its entry of `listed` when it is open, or failed to open at the first try.
+
+        Raises:
+            InvalidName: it cannot have that name.
+            Conflict: there is one.
+            Refused: there are too many.
+            StateUnwritable: it was not made.
+        """
+        check_name(name, "organisation")
+        async with self._changing:
+            if name in self._trust.orgs:
+                raise Conflict(
+                    f"there is an organisation {name!r} already",
+                    remedy=f"postroom --org {name} status",
+                )
+            if len(self._trust.orgs) >= MAX_ORGS:
+                raise Refused(f"there are {MAX_ORGS} organisations, which is the most")
+            # A folder without keys is what the end of an earlier one of this name has left.
+            await asyncio.to_thread(_set_aside, self._settings.for_org(name))
+            self._trust.add_org(name)
+            tenant = self._begin(name)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(OPEN_TIMEOUT):
+                await tenant.tried.wait()
+        # Not an error: it is made, and to ask for it again would be one.
+        return await _described(tenant)
+
+    async def remove(self, name: str) -> str:
+        """End an organisation for ever, with its workers, accounts and keys; returns where its folder is kept.
+
+        Raises:
+            Conflict: the default one stays.
+            NotFound: there is none of that name.
+            StateUnwritable: it is still there, and opened again.
+            RequestTimeout: its workers do not end.
+        """
+        if name == DEFAULT_ORG:
+            raise Conflict(
+                "the default organisation is the post room itself", remedy="postroom down"
+            )
+        async with self._changing:
+            tenant = self._tenants.get(name)
+            if tenant is None or tenant.task is None:
+                raise self.missing(name)
+            tenant.ending.set()
+            _, running = await asyncio.wait([tenant.task], timeout=OPEN_TIMEOUT)
+            if running:
+                raise RequestTimeout(f"the organisation {name!r} does not come to an end")
+            del self._tenants[name]
+            try:
+                core = self._trust.of(name).core_credential()
+                self._trust.remove_org(name)
+            except PostroomError:
+                self._begin(name)
+                raise
+            # From here on it does not exist; what fails now is done at the next start.
+            await self._clean_up(core)
+            kept = await asyncio.to_thread(_set_aside, self._settings.for_org(name))
+        log.warning("the organisation %s was removed", name)
+        return kept
+
+    def missing(self, name: str) -> PostroomError:
+        """Why the API of `name` does not answer."""
+        tenant = self._tenants.get(name)
+        if tenant is None:
+            return NotFound(
+                f"there is no organisation {name!r}",
+                remedy="postroom org list, or: postroom org create NAME",
+            )
+        why = f": {tenant.fault}" if tenant.fault else " yet"
+        return EnvironmentFault(
+            f"the organisation {name!r} is not open{why}", remedy="it is tried again by itself"
+        )
+
+    # Inner parts.
+
+    async def _clean_up(self, core: Credential | None = None) -> None:
+        if not self._trust.gone:
+            return
+        try:
+            await self._delete_accounts(core)
+        except (PostroomError, OSError, TimeoutError) as error:
+            log.error("accounts of removed organisations are left on the server: %s", error)
+
+    def _begin(self, name: str) -> _Tenant:
+        tenant = _Tenant(name)
+        self._tenants[name] = tenant
+        tenant.task = self._group.create_task(self._keep(tenant), name=f"org {name}")
+        return tenant
+
+    def _end(self) -> None:
+        for tenant in self._tenants.values():
+            tenant.ending.set()
+
+    async def _keep(self, tenant: _Tenant) -> None:
+        """Have it open until it is to end."""
+        failures = 0
+        while not tenant.ending.is_set():
+            try:
+                await self._live(tenant)
+            except Exception as failure:  # noqa: BLE001 (whatever it is, it must not end the others)
+                failures = 1 if tenant.house is not None else failures + 1
+                tenant.house = None
+                await self._failed(tenant, failure)
+            tenant.tried.set()
+            if not tenant.ending.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(tenant.ending.wait(), RETRY.delay(failures))
+
+    async def _live(self, tenant: _Tenant) -> None:
+        settings = self._settings.for_org(tenant.name)
+        async with AsyncExitStack() as stack:
+            async with self._opening:
+                await asyncio.to_thread(_make_folders, settings)
+                house = await self._open_house(settings, self._trust.of(tenant.name), stack)
+                stack.callback(self._front.close, tenant.name)
+                me = {"uid": house.owner.uid, "nick": house.owner.nick}
+                await house.go(lambda: replace(self._announcement(), me=me))
+            tenant.house, tenant.fault = house, ""
+            tenant.tried.set()
+            log.info("the organisation %s is open", tenant.name)
+            await tenant.ending.wait()
+        tenant.house = None
+
+    async def _failed(self, tenant: _Tenant, failure: Exception) -> None:
+        fault = _fault(failure)
+        log.error("the organisation %s is not open", tenant.name, exc_info=failure)
+        if fault != tenant.fault:  # else it was said before
+            tenant.fault = fault
+            await self._default.alert(
+                "org-failed", f"the organisation {tenant.name} is not open: {fault}"
+            )
+
+
+async def _described(tenant: _Tenant) -> dict[str, Any]:
+    house = tenant.house
+    return {
+        "name": tenant.name,
+        "state": tenant.state,
+        "detail": tenant.fault,
+        "me": {"uid": house.owner.uid, "nick": house.owner.nick} if house else None,
+        "counts": await house.counts() if house else {},
+    }
+
+
+def _fault(failure: Exception) -> str:
+    errors = list(leaves(failure))
+    for error in errors:
+        if isinstance(error, PostroomError):
+            return str(error)
+    return f"unexpected {type(errors[0]).__name__}: {errors[0]}"
+
+
+def _make_folders(settings: Settings) -> None:
+    try:
+        for folder in (settings.orgs, settings.home, settings.workers):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.chmod(0o700)
+    except OSError as error:
+        raise StateUnwritable(f"cannot write {settings.home}: {error.strerror}") from error
+
+
+def _set_aside(settings: Settings) -> str:
+    """Move the folder of an organisation that is no more out of the way; returns where it is, "" if there was none."""
+    aside = settings.orgs / REMOVED / f"{settings.org}-{time.time_ns()}"
+    try:
+        if not settings.home.exists():
+            return ""
+        aside.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        settings.home.rename(aside)
+    except OSError as error:
+        raise StateUnwritable(f"cannot move {settings.home}: {error.strerror}") from error
+    return str(aside)

@@ -1,0 +1,56 @@
+"""The audit log: what passed the walls, as lines of JSON."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+
+from postroom.control.context import Context
+from postroom.control.routes.refs import uid_of
+from postroom.errors import NotFound
+from postroom.gateway.audit.query import Query as Wanted
+from postroom.gateway.audit.query import parse_since
+
+Limit = Annotated[int, Query(ge=0, le=10_000)]
+Ref = Annotated[str, Query(max_length=200)]
+
+
+def router(context: Context) -> APIRouter:
+    """The route of the operator."""
+    routes = APIRouter(prefix="/audit")
+    view = context.audit
+
+    @routes.get("")
+    async def audit(
+        worker: Ref = "",
+        task: Ref = "",
+        since: Ref = "",
+        limit: Limit = 0,
+        *,
+        denied: bool = False,
+        follow: bool = False,
+    ) -> StreamingResponse:
+        wanted = Wanted(
+            org=view.org,
+            worker=await uid_of(context, worker),
+            task=await _task(context, task),
+            since=parse_since(since, view.clock()) if since else "",
+            denied=denied,
+        )
+        lines = view.stream(wanted, limit=limit, follow=follow)
+        headers = {"Cache-Control": "no-store"}
+        return StreamingResponse(lines, media_type="application/x-ndjson", headers=headers)
+
+    return routes
+
+
+async def _task(context: Context, ref: str) -> str:
+    """The id that `ref` means; the log remembers tasks that the post room has forgotten."""
+    if not ref:
+        return ""
+    try:
+        return (await context.tasks.find(ref)).id
+    except NotFound:
+        return ref

@@ -1,0 +1,47 @@
+"""Credentials that the gateway adds to workers' requests: add, list, remove. No answer has a secret in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from postroom.control.bodies import CredentialBody
+from postroom.control.context import Context
+from postroom.gateway.credentials import DEFAULT_HEADER, BoundCredential
+
+
+def router(context: Context) -> APIRouter:
+    """The routes of the operator."""
+    routes = APIRouter(prefix="/credentials")
+    credentials, org = context.credentials, context.room.directory.org
+
+    @routes.post("", status_code=201)
+    async def add(body: CredentialBody) -> dict[str, Any]:
+        workers = [(await context.workers.record(ref))[0].uid for ref in body.workers]
+        credential = BoundCredential.bind(
+            body.name,
+            org,
+            body.host,
+            secret=body.secret.get_secret_value(),
+            path=body.path,
+            header=body.header or DEFAULT_HEADER,
+            workers=tuple(workers),
+        )
+        credentials.add(credential, replacing=body.replace)
+        return await shown(credential)
+
+    @routes.get("")
+    async def listing() -> dict[str, Any]:
+        return {"credentials": [await shown(credential) for credential in credentials.of(org)]}
+
+    @routes.delete("/{name}", status_code=204)
+    async def remove(name: str) -> None:
+        credentials.remove(org, name)
+
+    async def shown(credential: BoundCredential) -> dict[str, Any]:
+        nicks = {agent.uid: agent.nick for agent in await context.room.directory.all()}
+        workers = [{"uid": uid, "nick": nicks.get(uid, "")} for uid in credential.workers]
+        return credential.shown() | {"workers": workers}
+
+    return routes

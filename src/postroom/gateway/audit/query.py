@@ -1,0 +1,81 @@
+"""What is wanted of the audit log."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from postroom.errors import InvalidInput, PostroomError
+from postroom.protocol.audit import DENIED, AuditRecord
+from postroom.protocol.times import format_time, parse_time
+
+_SPAN = re.compile(r"([0-9]{1,9})([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+# Only the field itself matches: a quote within a JSON text is written with a backslash.
+_AT = re.compile(rb'"at":\s*"([0-9TZ:.-]*)"')
+_ORG = re.compile(rb'"org":\s*"([^"\\]*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which records; what is empty does not matter.
+
+    Attributes:
+        org: theirs, or of none (what the log says about itself).
+        worker: uid.
+        task: id: they are about it, or caused by it.
+        since: a time as records have it (`parse_since`); so written, times compare as texts.
+        denied: refused ones alone.
+    """
+
+    org: str
+    worker: str = ""
+    task: str = ""
+    since: str = ""
+    denied: bool = False
+
+    def wants(self, line: bytes) -> bool:
+        """Whether `line` is such a record."""
+        for word in (self.worker, self.task, DENIED if self.denied else ""):
+            if word and word.encode() not in line:  # cheaper than to decode it
+                return False
+        if self.since and _at(line) < self.since:
+            return False
+        try:
+            record = AuditRecord.decode(line)
+        except InvalidInput:
+            return False
+        return (
+            record.org in ("", self.org)
+            and self.worker in ("", record.worker)
+            and (not self.task or self.task in (record.task, record.cause_task))
+            and (not self.denied or record.verdict == DENIED)
+        )
+
+
+def _at(line: bytes) -> str:
+    found = _AT.search(line)
+    return found[1].decode() if found else ""
+
+
+def org_of(line: bytes) -> str:
+    """The organisation that `line` is about, "" for none."""
+    found = _ORG.search(line)
+    return found[1].decode("utf-8", "replace") if found else ""
+
+
+def parse_since(text: str, now: float) -> str:
+    """The time, as records have it, of `10m`, `2h`, `3d` before `now`, or of an RFC 3339 time.
+
+    Raises:
+        InvalidInput: it is neither.
+    """
+    span = _SPAN.fullmatch(text)
+    if span:
+        return format_time(max(0.0, now - int(span[1]) * _SECONDS[span[2]]))
+    try:
+        return format_time(parse_time(text))
+    except PostroomError as error:
+        raise InvalidInput(
+            f"{text[:40]!r} is no time", remedy=f"10m, 2h, 3d, or like {format_time(now)}"
+        ) from error

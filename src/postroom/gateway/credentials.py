@@ -1,0 +1,225 @@
+"""Credentials that the gateway adds to workers' requests, each bound to a host and a path, and its file.
+
+The file is written whole and 0600; a change counts for the next request. Nothing here prints a secret: not `repr`,
+not an error, not what the API shows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from postroom.errors import InvalidInput, NameTaken, NotFound, StateUnwritable
+from postroom.gateway.port import DoorSpec
+from postroom.protocol.egress import EgressRule, Target, below
+from postroom.protocol.ids import check_name
+
+SECRET = "{secret}"
+DEFAULT_HEADER = "Authorization: Bearer {secret}"
+MAX_SECRET = 16 * 1024
+MAX_CREDENTIALS = 1000
+
+_HEADER = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}):[ \t]*([\x20-\x7e]*)")
+_PRINTABLE = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
+_OF_THE_CONNECTION = frozenset(
+    {
+        *("host", "connection", "keep-alive", "content-length", "transfer-encoding", "te"),
+        *("trailer", "upgrade", "expect", "proxy-authorization", "proxy-connection"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCredential:
+    """A secret, and the only requests that it is added to.
+
+    Attributes:
+        name: by which templates name it.
+        org: whose workers may use it.
+        scheme, host, port: where to, exactly.
+        path: prefix, `/` for all.
+        header: name of the header, as it is sent.
+        form: value of the header with `{secret}` in it.
+        secret: what stands there.
+        workers: uids that may use it; none named: all whose template names it.
+    """
+
+    name: str
+    org: str
+    host: str
+    scheme: str = "https"
+    port: int = 443
+    path: str = "/"
+    header: str = "Authorization"
+    form: str = "Bearer {secret}"
+    secret: str = field(default="", repr=False)
+    workers: tuple[str, ...] = ()
+
+    @classmethod
+    def bind(
+        cls,
+        name: str,
+        org: str,
+        host: str,
+        *,
+        secret: str,
+        path: str = "",
+        header: str = DEFAULT_HEADER,
+        workers: tuple[str, ...] = (),
+    ) -> BoundCredential:
+        """A credential from what a person says.
+
+        Args:
+            name: of it.
+            org: whose workers may use it.
+            host: `host`, `host:port` or with a scheme before it; no `*`.
+            secret: printable ASCII.
+            path: prefix of the paths.
+            header: `Name: value` with `{secret}` in the value.
+            workers: uids.
+
+        Raises:
+            InvalidInput: a part is malformed; no message repeats the secret.
+        """
+        rule = EgressRule.parse(host.rstrip("/") + path)
+        if rule.wildcard:
+            raise InvalidInput("a credential is bound to one host", remedy="name it without *")
+        found = _HEADER.fullmatch(header)
+        if found is None or SECRET not in found[2]:
+            raise InvalidInput("the header is malformed", remedy=f"such as {DEFAULT_HEADER!r}")
+        if found[1].lower() in _OF_THE_CONNECTION:
+            raise InvalidInput(f"the header {found[1]} cannot carry a credential")
+        if len(secret) > MAX_SECRET or _PRINTABLE.fullmatch(secret) is None:
+            raise InvalidInput("the secret is empty, too long or not printable ASCII")
+        return cls(
+            name=check_name(name, "credential"),
+            org=org,
+            host=rule.host,
+            scheme=rule.scheme,
+            port=rule.port,
+            path=rule.path,
+            header=found[1],
+            form=found[2].strip(),
+            secret=secret,
+            workers=workers,
+        )
+
+    def serves(self, spec: DoorSpec, target: Target) -> bool:
+        """Whether it is added to a request of that worker to `target`."""
+        return (
+            self.org == spec.org
+            and self.name in spec.credentials
+            and (not self.workers or spec.uid in self.workers)
+            and (self.scheme, self.host, self.port) == (target.scheme, target.host, target.port)
+            and below(target.path, self.path)
+        )
+
+    @property
+    def line(self) -> tuple[bytes, bytes]:
+        """The header as it goes over the wire."""
+        return self.header.encode(), self.form.replace(SECRET, self.secret).encode()
+
+    def shown(self) -> dict[str, Any]:
+        """What may be shown of it."""
+        target = Target(self.scheme, self.host, self.port, self.path)
+        return {
+            "name": self.name,
+            "url": target.url,
+            "header": f"{self.header}: {self.form}",
+            "workers": list(self.workers),
+        }
+
+
+class Credentials:
+    """All credentials of a post room, in memory and in one file."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file, if there is one.
+
+        Raises:
+            StateUnwritable: it cannot be read, or is not ours.
+        """
+        self._path = path
+        self._known: dict[tuple[str, str], BoundCredential] = {}
+        for found in self._read():
+            self._known[found.org, found.name] = found
+
+    def _read(self) -> list[BoundCredential]:
+        try:
+            records: list[Mapping[str, Any]] = json.loads(self._path.read_bytes())["credentials"]
+            return [
+                replace(BoundCredential(**record), workers=tuple(record.get("workers", ())))
+                for record in records
+            ]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StateUnwritable(f"cannot read {self._path}: {error.strerror}") from error
+        except (ValueError, TypeError, KeyError):
+            # Not chained: the error may carry what is in the file.
+            raise StateUnwritable(
+                f"{self._path} is no file of credentials", remedy="remove it and add them again"
+            ) from None
+
+    def add(self, credential: BoundCredential, *, replacing: bool = False) -> None:
+        """Keep a credential; it counts from the next request on.
+
+        Raises:
+            NameTaken: there is one of that name, and it was not to be replaced.
+            InvalidInput: there are too many.
+            StateUnwritable: it cannot be kept.
+        """
+        key = credential.org, credential.name
+        if key in self._known and not replacing:
+            raise NameTaken(
+                f"there is a credential {credential.name!r}", remedy="remove it, or use --replace"
+            )
+        if len(self._known) >= MAX_CREDENTIALS:
+            raise InvalidInput(f"there are {MAX_CREDENTIALS} credentials")
+        self._write({**self._known, key: credential})
+
+    def remove(self, org: str, name: str) -> None:
+        """Forget a credential; the next request goes without it.
+
+        Raises:
+            NotFound: there is none of that name.
+            StateUnwritable: it cannot be removed.
+        """
+        if (org, name) not in self._known:
+            raise NotFound(f"there is no credential {name!r}", remedy="postroom credential list")
+        self._write({key: kept for key, kept in self._known.items() if key != (org, name)})
+
+    def of(self, org: str) -> list[BoundCredential]:
+        """All of an organisation, by name."""
+        return sorted((c for c in self._known.values() if c.org == org), key=lambda c: c.name)
+
+    def headers(self, spec: DoorSpec, target: Target) -> dict[bytes, tuple[bytes, bytes]]:
+        """What is added to a request: by the header's name in small letters; the longest path decides."""
+        found = (c for c in self._known.values() if c.serves(spec, target))
+        lines = (c.line for c in sorted(found, key=lambda c: len(c.path)))
+        return {name.lower(): (name, value) for name, value in lines}
+
+    def _write(self, known: dict[tuple[str, str], BoundCredential]) -> None:
+        content = json.dumps({"credentials": [asdict(c) for c in known.values()]}, indent=1)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # mkstemp makes it 0600, and it is whole before it has the name.
+            descriptor, draft = tempfile.mkstemp(dir=self._path.parent, prefix=".credentials-")
+            try:
+                with os.fdopen(descriptor, "w") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                Path(draft).replace(self._path)
+            except OSError:
+                Path(draft).unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise StateUnwritable(f"cannot write {self._path}: {error.strerror}") from error
+        self._known = known

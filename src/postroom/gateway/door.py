@@ -1,0 +1,287 @@
+"""The gateway of a post room: a unix socket per worker, and behind each a passage per protocol.
+
+A connection is refused without an answer if its preface line is late, malformed, names another protocol or shows
+another worker's token. What passes then is the passage's to say; the door
+writes when each visit began and how it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import cast
+
+from postroom.errors import EnvironmentFault, PostroomError, ProtocolViolation, Unauthorized
+from postroom.gateway.allowance import Allowance
+from postroom.gateway.cause import Cause
+from postroom.gateway.conduct import Conduct
+from postroom.gateway.port import DEADLINES, AuditSink, Deadlines, DoorSpec, GatewayStatistics
+from postroom.gateway.streams import cut
+from postroom.gateway.visit import Visit
+from postroom.identity.tokens import matches
+from postroom.observe import get_logger
+from postroom.protocol.audit import DENIED
+from postroom.protocol.preface import MAX_BYTES, Preface
+
+log = get_logger(__name__)
+
+Passage = Callable[[Visit, asyncio.Transport, bytes], Awaitable[str]]
+"""Serves a visit: its transport, not being read from, and what came after the preface. Returns how it ended."""
+
+Alert = Callable[[str, str, str], Awaitable[None]]
+"""Raise an alert: organisation, kind, text."""
+
+VIOLATIONS = 20
+
+
+class _Door:
+    """One worker's socket and its open connections."""
+
+    def __init__(
+        self,
+        spec: DoorSpec,
+        path: Path,
+        audit: AuditSink,
+        alert: Callable[[str, str], None],
+        most: int,
+    ) -> None:
+        self.spec = spec
+        self.path = path
+        self.server: asyncio.Server | None = None
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.closed = False
+        self.audit = audit
+        self.cause = Cause()
+        self.allowance = Allowance(spec.rates)
+        self.conduct = Conduct(spec.uid, most, alert, self.cut)
+
+    def cut(self) -> None:
+        """End every connection."""
+        for task in self.tasks:
+            task.cancel()
+
+    def visit(self) -> Visit:
+        """A connection that has said nothing yet."""
+        return Visit(
+            spec=self.spec,
+            connection=secrets.token_hex(8),
+            protocol="",
+            audit=self.audit,
+            cause=self.cause,
+            offend=self.conduct.offend,
+            allowance=self.allowance,
+        )
+
+
+class _Threshold(asyncio.Protocol):
+    """Reads the first line of a connection, and no further."""
+
+    def __init__(self, enter: Callable[[asyncio.Transport, _Threshold], None]) -> None:
+        self._enter = enter
+        self._data = b""
+        self._transport: asyncio.Transport
+        self.line: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Of asyncio."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._enter(self._transport, self)
+
+    def data_received(self, data: bytes) -> None:
+        """Of asyncio."""
+        self._data += data
+        end = self._data.find(b"\n", 0, MAX_BYTES) + 1
+        if self.line.done() or (not end and len(self._data) < MAX_BYTES):
+            return
+        self._transport.pause_reading()
+        if end:
+            self.line.set_result((self._data[:end], self._data[end:]))
+            self._data = b""
+        else:
+            self._refuse()
+
+    def eof_received(self) -> bool:
+        """Of asyncio."""
+        self.connection_lost(None)
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's signature)
+        """Of asyncio."""
+        if not self.line.done():
+            self._refuse()
+
+    def _refuse(self) -> None:
+        self.line.set_exception(ProtocolViolation("no preface line"))
+        self.line.exception()  # nobody waits for it any more if the door was closed
+
+
+class DoorGateway:
+    """`GatewayProvider` over unix sockets in one private folder.
+
+    Args:
+        folder: for the sockets; its path must be short (a socket's path has 107 bytes at most).
+        passages: protocol of the preface to what serves it.
+        audit: where records go; what it cannot take is not passed on.
+        deadlines: how long a connection may keep us waiting.
+        alert: told what a person should know.
+        violations: of one worker within ten minutes after which it is cut off.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        passages: Mapping[str, Passage],
+        audit: AuditSink,
+        *,
+        deadlines: Deadlines = DEADLINES,
+        alert: Alert,
+        violations: int = VIOLATIONS,
+    ) -> None:
+        self._folder = folder
+        self._passages = passages
+        self._audit = audit
+        self._deadlines = deadlines
+        self._alert = alert
+        self._violations = violations
+        self._doors: dict[str, _Door] = {}
+        self._alerts: set[asyncio.Task[None]] = set()
+        self._accepted = 0
+        self._refused = 0
+        self._offences = 0
+
+    async def open_door(self, spec: DoorSpec) -> Path:
+        """See `GatewayProvider.open_door`."""
+        uid = spec.uid
+        await self.close_door(uid)
+        path = self._folder / f"{uid}.sock"
+        door = _Door(
+            spec,
+            path,
+            self._audit,
+            lambda kind, text: self._tell(spec.org, kind, text),
+            self._violations,
+        )
+
+        def enter(transport: asyncio.Transport, threshold: _Threshold) -> None:
+            task = asyncio.get_running_loop().create_task(
+                self._enter(door, transport, threshold), name=f"visit of {uid}"
+            )
+            door.tasks.add(task)
+            task.add_done_callback(door.tasks.discard)
+
+        try:
+            path.unlink(missing_ok=True)
+            door.server = await asyncio.get_running_loop().create_unix_server(
+                lambda: _Threshold(enter), path
+            )
+            path.chmod(0o600)
+        except OSError as error:
+            raise EnvironmentFault(f"cannot open the gateway's socket {path}: {error}") from error
+        self._doors[uid] = door
+        return path
+
+    async def close_door(self, uid: str) -> None:
+        """See `GatewayProvider.close_door`."""
+        door = self._doors.pop(uid, None)
+        if door is None or door.server is None:
+            return
+        door.closed = True
+        self._offences += door.conduct.count
+        door.path.unlink(missing_ok=True)
+        # Who has connected already is let in by these turns of the loop, to be refused: a connection that
+        # asyncio has accepted when its server closes would stay open, unserved.
+        for _ in range(3):
+            await asyncio.sleep(0)
+        door.server.close()
+        door.cut()
+        await asyncio.gather(*door.tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """See `GatewayProvider.close`."""
+        for uid in list(self._doors):
+            await self.close_door(uid)
+        if self._alerts:
+            await asyncio.wait(self._alerts, timeout=self._deadlines.flush)
+
+    def statistics(self) -> GatewayStatistics:
+        """See `GatewayProvider.statistics`."""
+        doors = self._doors.values()
+        return GatewayStatistics(
+            doors=len(doors),
+            open_connections=sum(len(door.tasks) for door in doors),
+            accepted=self._accepted,
+            refused=self._refused,
+            violations=self._offences + sum(door.conduct.count for door in doors),
+        )
+
+    def _tell(self, org: str, kind: str, text: str) -> None:
+        log.warning("%s", text)
+        task = asyncio.get_running_loop().create_task(self._raise(org, kind, text))
+        self._alerts.add(task)
+        task.add_done_callback(self._alerts.discard)
+
+    async def _raise(self, org: str, kind: str, text: str) -> None:
+        try:
+            async with asyncio.timeout(self._deadlines.flush):
+                await self._alert(org, kind, text)
+        except (PostroomError, TimeoutError) as error:
+            log.error("an alert could not be raised: %s: %s", text, error)
+
+    async def _enter(
+        self, door: _Door, transport: asyncio.Transport, threshold: _Threshold
+    ) -> None:
+        visit = door.visit()
+        opened, reason = False, "interrupted"
+        try:
+            passage, rest = await self._admit(door, visit, threshold)
+            visit.write(verb="open")
+            opened = True
+            self._accepted += 1
+            reason = await passage(visit, transport, rest)
+        except (PostroomError, TimeoutError, OSError) as error:
+            reason = str(error) or type(error).__name__
+        except asyncio.CancelledError:
+            if not (
+                door.closed or door.conduct.barred
+            ):  # cut by us, which is what this task ends with
+                raise
+            reason = "cut off" if door.conduct.barred else "the door was closed"
+        finally:
+            cut(transport)
+            self._refused += not opened
+            self._write_ending(visit, reason, opened=opened)
+
+    def _write_ending(self, visit: Visit, reason: str, *, opened: bool) -> None:
+        try:
+            if opened:
+                visit.write(verb="close", size=visit.passed, reason=reason)
+            else:
+                visit.write(verb="open", verdict=DENIED, reason=reason)
+        except PostroomError as error:  # nothing passed, or the log says since when something did
+            log.error("%s", error)
+
+    async def _admit(
+        self, door: _Door, visit: Visit, threshold: _Threshold
+    ) -> tuple[Passage, bytes]:
+        if door.closed:  # accepted just before, and its turn came only now
+            raise Unauthorized("the door is closed")
+        if door.conduct.barred:
+            raise Unauthorized("the worker is cut off")
+        most = door.spec.rates.connections
+        if most and len(door.tasks) > most:
+            raise ProtocolViolation(f"over {most} connections")
+        try:
+            async with asyncio.timeout(self._deadlines.preface):
+                line, rest = await threshold.line
+        except TimeoutError as error:
+            raise ProtocolViolation("no preface in time") from error
+        first = Preface.decode(line)
+        if not matches(first.token, door.spec.token_sha256):
+            raise Unauthorized("the token is not this worker's")
+        visit.protocol = first.protocol
+        passage = self._passages.get(first.protocol)
+        if passage is None:
+            raise ProtocolViolation(f"{first.protocol} is not served here")
+        return passage, rest

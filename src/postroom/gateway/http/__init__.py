@@ -1,0 +1,1 @@
+"""HTTP through a worker's door: the control plane's API, and the outside."""

@@ -1,0 +1,75 @@
+"""The control plane's API through a worker's door: each request is audited, written anew and passed on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import h11
+
+from postroom.errors import EnvironmentFault, InvalidInput, PostroomError
+from postroom.gateway.http.exchange import Exchange
+from postroom.gateway.http.headers import onward
+from postroom.gateway.http.records import RequestRecord
+from postroom.gateway.http.session import Session
+from postroom.gateway.http.wire import DEFAULT_PATIENCE, Patience, Wire
+from postroom.gateway.visit import Visit
+
+Dialer = Callable[[str], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+"""Opens a connection to the API for the worker with the given uid."""
+
+HOST = "postroom"
+"""Name of the control plane inside a sandbox."""
+
+
+class ControlPassage:
+    """The passage of the protocol `http`.
+
+    Args:
+        dial: opens a connection to the API on behalf of a worker.
+        patience: how long a side may keep the other waiting.
+    """
+
+    def __init__(self, dial: Dialer, patience: Patience = DEFAULT_PATIENCE) -> None:
+        self._dial = dial
+        self._patience = patience
+
+    async def __call__(
+        self, visit: Visit, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Serve one connection to its end.
+
+        Raises:
+            PostroomError: an answer that had begun could not be finished.
+        """
+        near = Wire(h11.SERVER, reader, writer)
+
+        async def handle(request: h11.Request) -> None:
+            await self._pass(visit, near, request)
+
+        await Session(near, self._patience).run(handle)
+
+    async def _pass(self, visit: Visit, near: Wire, request: h11.Request) -> None:
+        path = request.target.partition(b"?")[0].decode("ascii")
+        record = RequestRecord(visit, request, f"http://{HOST}{path}" if path[:1] == "/" else path)
+        if not path.startswith("/") or request.method == b"CONNECT":
+            error = InvalidInput("only the control plane is served here", remedy="ask for a path")
+            record.denied(error)
+            raise error
+        record.allowed()
+        try:
+            far_reader, far_writer = await self._dial(visit.spec.uid)
+        except OSError as error:
+            raise EnvironmentFault(f"the API cannot be reached: {error.strerror}") from error
+        far = Wire(h11.CLIENT, far_reader, far_writer)
+        exchange = Exchange(near, far, self._patience)
+        reason = ""
+        try:
+            headers = onward(list(request.headers), HOST, {})
+            await exchange.run(request.method, request.target, headers)
+        except PostroomError as error:
+            reason = error.message
+            raise
+        finally:
+            far.abort()
+            record.answered(exchange.status, exchange.received, reason)

@@ -1,0 +1,235 @@
+"""The outside through a worker's door: requests to what its template allows, with the credentials bound to them.
+
+POST /https/api.example.com/v1/messages   for the base URL of a client: the gateway speaks TLS to the host
+GET http://example.com/file               as to a proxy
+CONNECT example.com:443                   a tunnel (`tunnel`), without credentials
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import Callable
+
+import h11
+
+from postroom.errors import AddressRefused, Forbidden, InvalidInput, PostroomError
+from postroom.gateway.credentials import Credentials
+from postroom.gateway.http.exchange import Exchange
+from postroom.gateway.http.headers import Headers, onward
+from postroom.gateway.http.records import RequestRecord
+from postroom.gateway.http.session import Session
+from postroom.gateway.http.tunnel import Tunnel
+from postroom.gateway.http.wire import DEFAULT_PATIENCE, Patience, Wire
+from postroom.gateway.outbound import OutboundPolicy, check_address, connect
+from postroom.gateway.visit import Visit
+from postroom.identity.tokens import matches
+from postroom.protocol.egress import AllowList, Target
+from postroom.protocol.hosts import is_address, split_authority
+
+_BASE_URL = re.compile(r"/(https?)/([^/?#]*)(.*)")
+_USER = re.compile(r"^(\w+://|/\w+/|)[^/?#]*@")
+_ABSOLUTE = re.compile(r"(https?)://([^/?#]*)(.*)")
+
+
+def target_of(request: h11.Request) -> Target:
+    """Where a request is meant to go.
+
+    Raises:
+        InvalidInput: it does not say so, or in more than one way.
+    """
+    text = request.target.decode("ascii")
+    found = _BASE_URL.fullmatch(text) or _ABSOLUTE.fullmatch(text)
+    if found is None:
+        raise InvalidInput(
+            "this is the way out of the sandbox, and the request names no host",
+            remedy="use $POSTROOM_EGRESS/https/<host> as the base URL",
+        )
+    return Target.parse(*found.groups())
+
+
+class EgressPassage:
+    """The passage of the protocol `egress`.
+
+    Args:
+        policy: which addresses may be connected to.
+        credentials: what is added to requests.
+        tls: makes the context for hosts that are spoken to by https.
+        patience: how long a side may keep the other waiting.
+    """
+
+    def __init__(
+        self,
+        policy: OutboundPolicy,
+        credentials: Credentials,
+        tls: Callable[[], ssl.SSLContext],
+        patience: Patience = DEFAULT_PATIENCE,
+    ) -> None:
+        self._policy = policy
+        self._credentials = credentials
+        self._tls = tls
+        self._patience = patience
+
+    async def __call__(
+        self, visit: Visit, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Serve one connection to its end.
+
+        Raises:
+            PostroomError: an answer that had begun could not be finished.
+        """
+        near = Wire(h11.SERVER, reader, writer)
+        rules = AllowList.parse(visit.spec.egress)
+
+        async def handle(request: h11.Request) -> None:
+            if request.method == b"CONNECT":
+                await self._tunnel(visit, rules, near, request)
+            else:
+                await self._request(visit, rules, near, request)
+
+        await Session(near, self._patience).run(handle)
+
+    # ── requests ─────────────────────────────────────────────────────────────────────────────────
+
+    async def _request(
+        self, visit: Visit, rules: AllowList, near: Wire, request: h11.Request
+    ) -> None:
+        shown = request.target.partition(b"?")[0].decode("ascii")
+        try:
+            _check_form(request)
+            target = target_of(request)
+            self._check_literal(target.host, target.port)
+            if not rules.covers(target):
+                raise _not_allowed(target.url, str(target.origin))
+        except PostroomError as error:
+            self._deny(visit, RequestRecord(visit, request, _clean(shown), caused=True), error)
+            raise
+        record = RequestRecord(visit, request, target.url, caused=True)
+        record.allowed()
+        await self._forward(visit, near, request, target, record)
+
+    async def _forward(
+        self,
+        visit: Visit,
+        near: Wire,
+        request: h11.Request,
+        target: Target,
+        record: RequestRecord,
+    ) -> None:
+        far = await self._connect(visit, target, record)
+        exchange = Exchange(near, far, self._patience)
+        added = self._credentials.headers(visit.spec, target)
+        headers = onward(_without_token(request, visit.spec.token_sha256), target.authority, added)
+        query = f"?{target.query}" if target.query or request.target.endswith(b"?") else ""
+        reason = ""
+        try:
+            await exchange.run(request.method, (target.path + query).encode(), headers)
+        except PostroomError as error:
+            reason = error.message
+            raise
+        finally:
+            far.abort()
+            record.answered(exchange.status, exchange.received, reason)
+
+    async def _connect(self, visit: Visit, target: Target, record: RequestRecord) -> Wire:
+        tls = self._tls() if target.scheme == "https" else None
+        try:
+            reader, writer = await connect(
+                target.host,
+                target.port,
+                policy=self._policy,
+                tls=tls,
+                timeout=self._patience.connect,
+            )
+        except AddressRefused as error:
+            self._deny(visit, record, error)
+            raise
+        except PostroomError as error:
+            record.answered(0, 0, error.message)
+            raise
+        return Wire(h11.CLIENT, reader, writer)
+
+    # ── tunnels ──────────────────────────────────────────────────────────────────────────────────
+
+    async def _tunnel(
+        self, visit: Visit, rules: AllowList, near: Wire, request: h11.Request
+    ) -> None:
+        visit.protocol = "tunnel"
+        place = request.target.decode("ascii")
+        record = RequestRecord(visit, request, _clean(place), caused=True)
+        try:
+            host, port = split_authority(place, 0)
+            self._check_literal(host, port)
+            if not port or is_address(host):
+                raise InvalidInput(
+                    "a tunnel leads to the name and the port of a host",
+                    remedy="use $POSTROOM_EGRESS/https/<host> as the base URL",
+                )
+            if not rules.tunnels(host, port):
+                raise _no_tunnel(rules, host, port)
+        except PostroomError as error:
+            self._deny(visit, record, error)
+            raise
+        record.allowed()
+        target = Target("https", host, port)
+        try:
+            reader, writer = await connect(
+                host, port, policy=self._policy, tls=None, timeout=self._patience.connect
+            )
+        except AddressRefused as error:
+            self._deny(visit, record, error)
+            raise
+        except PostroomError as error:
+            record.answered(0, 0, error.message)
+            raise
+        await Tunnel(near, reader, writer, self._patience).run(target.host, record)
+
+    # ── checks ───────────────────────────────────────────────────────────────────────────────────
+
+    def _check_literal(self, host: str, port: int) -> None:
+        if is_address(host):
+            check_address(host, host, port, self._policy)
+
+    def _deny(self, visit: Visit, record: RequestRecord, error: PostroomError) -> None:
+        record.denied(error)
+        if isinstance(error, AddressRefused):
+            visit.offend(f"egress to an address that is not public: {error.message}")
+
+
+def _check_form(request: h11.Request) -> None:
+    if request.method == b"TRACE":  # it would show the worker what was added
+        raise Forbidden("TRACE is not passed on")
+    if any(n == b"upgrade" and b"websocket" in v.lower() for n, v in request.headers):
+        raise Forbidden("WebSocket is not passed on", remedy="use the client's HTTP mode")
+
+
+def _not_allowed(url: str, rule: str) -> Forbidden:
+    return Forbidden(
+        f"this worker may not reach {url}",
+        remedy=f'add "{rule}" to [overrides] egress in its template, and spawn it again',
+    )
+
+
+def _no_tunnel(rules: AllowList, host: str, port: int) -> Forbidden:
+    place = Target("https", host, port)
+    if rules.reaches("https", host, port):
+        return Forbidden(
+            f"of {host} only some paths are allowed, and a tunnel would hide the path",
+            remedy=f"use $POSTROOM_EGRESS/https/{place.authority} as the base URL",
+        )
+    return _not_allowed(f"{host} port {port}", place.origin)
+
+
+def _without_token(request: h11.Request, stored: str) -> Headers:
+    """The headers, but for one that shows the worker's own token: it opens its door, and is for nobody else."""
+    return [
+        (name, value)
+        for name, value in request.headers
+        if not matches(value.rpartition(b" ")[2].decode("latin-1"), stored)
+    ]
+
+
+def _clean(text: str) -> str:
+    """What a refused request has asked for, without what may be a secret before the host."""
+    return _USER.sub(r"\1", text.partition("?")[0])

@@ -1,0 +1,110 @@
+"""One request and its answer, passed on in both directions at once, piece by piece.
+
+The request is written anew from what was read, on a connection of its own: whatever two readers might see differently
+in the bytes from the sandbox, the upstream never gets those bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NoReturn
+
+import h11
+
+from postroom.errors import PeerError, ProtocolViolation
+from postroom.gateway.http.headers import Headers, end_to_end
+from postroom.gateway.http.wire import Patience, Wire
+
+
+class Exchange:
+    """Passes one request to the upstream and its answer back.
+
+    Args:
+        near: the sandbox, whose request's head was read.
+        far: the upstream, of which nothing was asked yet.
+        patience: how long each side may keep the other waiting.
+
+    Attributes:
+        status: of the answer, 0 while there is none.
+        sent, received: bytes of the bodies.
+    """
+
+    def __init__(self, near: Wire, far: Wire, patience: Patience) -> None:
+        self._near = near
+        self._far = far
+        self._patience = patience
+        self.status = 0
+        self.sent = 0
+        self.received = 0
+
+    async def run(self, method: bytes, target: bytes, headers: Headers) -> None:
+        """Do it; returns when the answer is passed on.
+
+        Raises:
+            ProtocolViolation: a side does not speak HTTP/1.1.
+            RequestTimeout: a side kept the other waiting for too long.
+            PeerError: a side went away.
+        """
+        request = h11.Request(method=method, target=target, headers=headers)
+        try:
+            await self._far.send(request, self._patience.body)
+            await self._both()
+        except OSError as error:
+            raise PeerError(f"the connection broke: {error.strerror or error}") from error
+
+    async def _both(self) -> None:
+        up = asyncio.ensure_future(self._upload())
+        down = asyncio.ensure_future(self._download())
+        try:
+            await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
+            await (down if down.done() else up)
+        finally:
+            up.cancel()
+            down.cancel()
+            await asyncio.gather(up, down, return_exceptions=True)
+
+    async def _upload(self) -> NoReturn:
+        """The request's body; then wait for the sandbox to go away, which ends the exchange."""
+        near, patience = self._near, self._patience
+        while True:
+            match await near.next_event(patience.body):
+                case h11.Data(data=data):
+                    self.sent += len(data)
+                    await self._offer(h11.Data(data=data))
+                case h11.EndOfMessage():
+                    await self._offer(h11.EndOfMessage())
+                    break
+                case _:
+                    raise PeerError("the request ended too soon")
+        await near.gone()
+        raise PeerError("the worker did not wait for the answer")
+
+    async def _offer(self, event: h11.Data | h11.EndOfMessage) -> None:
+        try:
+            await self._far.send(event, self._patience.body)
+        except OSError:
+            # It has heard enough, and may have answered: only `_download` can tell, which has a deadline.
+            await asyncio.get_running_loop().create_future()
+
+    async def _download(self) -> None:
+        near, far, patience = self._near, self._far, self._patience
+        while True:
+            match await far.next_event(patience.answer):
+                case h11.InformationalResponse():
+                    continue
+                case h11.Response() as answer:
+                    self.status = answer.status_code
+                    head = h11.Response(
+                        status_code=answer.status_code,
+                        reason=answer.reason,
+                        headers=end_to_end(answer.headers),
+                    )
+                    await near.send(head, patience.body)
+                case h11.Data(data=data):
+                    self.received += len(data)
+                    await near.send(h11.Data(data=data), patience.body)
+                case h11.EndOfMessage():
+                    await near.send(h11.EndOfMessage(), patience.body)
+                    return
+                case _:
+                    raise ProtocolViolation("the answer ended too soon")

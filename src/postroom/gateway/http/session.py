@@ -1,0 +1,128 @@
+"""One connection of a worker that speaks HTTP/1.1: its requests in turn, and refusals as problem documents."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+
+import h11
+
+from postroom.errors import PostroomError, ProtocolViolation, RequestTimeout, http_status, problem
+from postroom.gateway.http.wire import Patience, Wire
+
+LINGER = 2.0
+MAX_LINGER = 1024 * 1024
+"""What of a refused request's body is taken before the connection is closed, so that the refusal can be read."""
+
+Handle = Callable[[h11.Request], Awaitable[None]]
+"""Answers a request; what it raises is answered as a problem, unless an answer has begun."""
+
+
+class Session:
+    """Reads requests and hands each to `handle`, until the connection ends.
+
+    Args:
+        near: the connection to the sandbox.
+        patience: how long it may keep us waiting.
+    """
+
+    def __init__(self, near: Wire, patience: Patience) -> None:
+        self._near = near
+        self._patience = patience
+        self._method = b""
+
+    async def run(self, handle: Handle) -> None:
+        """Serve until the worker ends the connection, falls silent, or an answer could not be finished.
+
+        Raises:
+            StateUnwritable: an audit record could not be kept, and so the request was refused.
+        """
+        near = self._near
+        try:
+            while (request := await self._next()) is not None:
+                await self._serve(handle, request)
+                if near.http.our_state is h11.DONE and near.http.their_state is h11.DONE:
+                    near.http.start_next_cycle()
+                else:
+                    break
+        except OSError:  # the worker has gone; each request has its records
+            pass
+        finally:
+            await self._close()
+
+    async def _next(self) -> h11.Request | None:
+        near = self._near
+        try:
+            if not near.http.trailing_data[0]:
+                await near.more(self._patience.idle)
+            async with asyncio.timeout(self._patience.head):
+                event = await near.next_event(self._patience.head)
+        except TimeoutError:
+            await self.refuse(RequestTimeout("the request's head did not come in time"))
+            return None
+        except RequestTimeout:
+            return None
+        except ProtocolViolation as error:
+            await self.refuse(error, 400)
+            return None
+        if not isinstance(event, h11.Request):
+            return None
+        self._method = event.method
+        return event
+
+    async def _serve(self, handle: Handle, request: h11.Request) -> None:
+        try:
+            await handle(request)
+        except PostroomError as error:
+            if self._near.http.our_state is not h11.SEND_RESPONSE:
+                raise  # the answer has begun: it can only be cut
+            await self.refuse(error)
+
+    async def refuse(self, error: PostroomError, status: int = 0) -> None:
+        """Answer with `error` as a problem document (RFC 9457)."""
+        near, status = self._near, status or http_status(error)
+        if near.http.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+            return
+        body = json.dumps(problem(error) | {"status": status}).encode()
+        headers = [
+            ("content-type", "application/problem+json"),
+            ("content-length", str(len(body))),
+        ]
+        if not self._ended():
+            headers.append(("connection", "close"))
+        wait = self._patience.body
+        reason = HTTPStatus(
+            status
+        ).phrase.encode()  # all that some programs show of a refused tunnel
+        await near.send(h11.Response(status_code=status, reason=reason, headers=headers), wait)
+        if self._method != b"HEAD":
+            await near.send(h11.Data(data=body), wait)
+        await near.send(h11.EndOfMessage(), wait)
+
+    def _ended(self) -> bool:
+        """Whether the request is here to its end, so that another may follow."""
+        http = self._near.http
+        with contextlib.suppress(h11.RemoteProtocolError):
+            if http.their_state is h11.SEND_BODY:
+                http.next_event()
+        return http.their_state is h11.DONE
+
+    async def _close(self) -> None:
+        """End the connection when what was said is taken, or it took too long."""
+        writer = self._near.writer
+        taken = 0
+        try:
+            async with asyncio.timeout(LINGER):
+                if writer.can_write_eof() and not writer.is_closing():
+                    writer.write_eof()
+                while taken < MAX_LINGER and (data := await self._near.reader.read(65536)):
+                    taken += len(data)
+                writer.close()
+                await writer.wait_closed()
+        except (TimeoutError, OSError):
+            pass
+        finally:
+            self._near.abort()

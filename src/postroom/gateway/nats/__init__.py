@@ -1,0 +1,1 @@
+"""The NATS protocol at a worker's door: read on both sides, checked, recorded, passed on."""

@@ -1,0 +1,90 @@
+"""What a server says: INFO, MSG, HMSG, PING, PONG, +OK, -ERR. Pure.
+
+The server is trusted more than the client, but what cannot be read is not passed on: it could not be recorded.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from postroom.errors import ProtocolViolation
+from postroom.gateway.nats.stream import MAX_PAYLOAD, UNKNOWN, Stream, number
+
+MAX_LINE = 64 * 1024
+"""Bytes of a control line: those of INFO, and of a subject that somebody chose who is not behind a gateway."""
+
+
+class Herald(Protocol):
+    """Who takes what a server says."""
+
+    def inform(self, info: bytes) -> bytes:
+        """The line in the place of `INFO <info>`."""
+        ...
+
+    def message(
+        self, subject: bytes, reply: bytes, header: int, size: int, data: bytes, start: int
+    ) -> None:
+        """MSG or (`header` is not 0) HMSG; the body begins at `start` of `data` and may reach beyond its end."""
+        ...
+
+    def error(self, text: bytes) -> None:
+        """-ERR."""
+        ...
+
+
+class ServerStream(Stream):
+    """The direction into the sandbox.
+
+    Args:
+        herald: takes what is said.
+    """
+
+    def __init__(self, herald: Herald) -> None:
+        super().__init__(MAX_LINE)
+        self._herald = herald
+
+    def _line(
+        self, data: bytes, position: int, end: int, length: int
+    ) -> tuple[bool | bytes, int] | None:
+        fields = data[position:end].split(b" ")
+        verb = fields[0]
+        start, count = end + 2, len(fields)
+        reply = b""
+        if verb == b"MSG":
+            header = 0
+            if count == 5:
+                _, subject, sid, reply, digits = fields
+            elif count == 4:
+                _, subject, sid, digits = fields
+            else:
+                raise ProtocolViolation(UNKNOWN)
+        elif verb == b"HMSG":
+            if count == 6:
+                _, subject, sid, reply, first, digits = fields
+            elif count == 5:
+                _, subject, sid, first, digits = fields
+            else:
+                raise ProtocolViolation(UNKNOWN)
+            header = number(first)
+        else:
+            return self._other(verb, data[position + len(verb) : end]), start
+        size = number(digits)
+        if header > size or size > MAX_PAYLOAD or not subject or not sid.isdigit():
+            raise ProtocolViolation(UNKNOWN)
+        if not self._complete(data, start, size, header, length):
+            return None
+        self._herald.message(subject, reply, header, size, data, start)
+        return True, self._begin(data, start, size, length, swallow=False)
+
+    def _other(self, verb: bytes, rest: bytes) -> bool | bytes:
+        if verb == b"INFO" and rest:
+            return self._herald.inform(rest[1:])
+        if verb == b"-ERR" and rest:
+            self._herald.error(rest[1:])
+            return True
+        if verb in _BARE and not rest:
+            return True
+        raise ProtocolViolation(UNKNOWN)
+
+
+_BARE = frozenset({b"PING", b"PONG", b"+OK"})

@@ -1,0 +1,110 @@
+"""Audit records of NATS frames, made by hand: all of a received piece in one write.
+
+A record is what `AuditRecord.encode` would say; the parts that do not change are made once.
+"""
+
+from __future__ import annotations
+
+import json
+
+from postroom.gateway.nats.rights import quoted
+from postroom.gateway.visit import Visit
+from postroom.protocol.audit import GATEWAY
+from postroom.protocol.times import format_time
+
+MAX_SUBJECT = 512
+"""Bytes of a subject that a record keeps: a stranger chooses it, and it may be long."""
+
+MAX_ID = 128
+
+_ID = b"\r\nNats-Msg-Id:"
+
+
+class Journal:
+    """The records of one direction of a visit.
+
+    Args:
+        visit: whose.
+        direction: as in `AuditRecord`.
+    """
+
+    def __init__(self, visit: Visit, direction: str) -> None:
+        self._visit = visit
+        fixed = {
+            "by": GATEWAY,
+            "org": visit.spec.org,
+            "worker": visit.spec.uid,
+            "connection": visit.connection,
+            "protocol": visit.protocol,
+            "direction": direction,
+        }
+        self._fixed = json.dumps(fixed, separators=(",", ":"))[1:].encode()
+        self._second, self._minute = -1, ""
+        self._head = b""
+        self.lines: list[bytes] = []
+
+    def begin(self) -> None:
+        """A piece was received: its records carry this moment."""
+        now = self._visit.clock()
+        second = int(now)
+        if second != self._second:
+            self._second, self._minute = second, format_time(second)[:-4]
+        self._head = b'{"at":"%b%03dZ",%b,"verb":"' % (
+            self._minute.encode(),
+            int((now - second) * 1000),
+            self._fixed[:-1],
+        )
+
+    def allowed(self, verb: bytes, said: bytes, size: int, extra: bytes = b"") -> None:
+        """Note what will be passed on.
+
+        Args:
+            verb: of the frame.
+            said: subject, as it stands in JSON.
+            size: bytes of headers and payload.
+            extra: further fields, as JSON that begins with a comma.
+        """
+        self.lines.append(
+            b'%b%b","subject":"%b","size":%d,"verdict":"allowed"%b}\n'
+            % (self._head, verb, said, size, extra)
+        )
+
+    def denied(self, verb: bytes, subject: bytes, size: int, reason: str) -> None:
+        """Note what will not be passed on, and why."""
+        self.lines.append(
+            b'%b%b","subject":"%b","size":%d,"verdict":"denied","reason":"%b"}\n'
+            % (self._head, verb, quoted(subject[:MAX_SUBJECT]), size, quoted(reason.encode()))
+        )
+
+    def reported(self, verb: bytes, text: bytes) -> None:
+        """Note what the server reports."""
+        self.lines.append(
+            b'%b%b","verdict":"allowed","reason":"%b"}\n'
+            % (self._head, verb, quoted(text[:MAX_SUBJECT]))
+        )
+
+    def write(self) -> None:
+        """Write what was noted; only then may the piece be passed on.
+
+        Raises:
+            StateUnwritable: it could not be kept.
+        """
+        if self.lines:
+            lines = b"".join(self.lines)
+            self.lines.clear()
+            self._visit.audit.write(lines)
+
+
+def message_id(data: bytes, start: int, header: int) -> bytes:
+    """The `Nats-Msg-Id` in the header block at `start`, b"" if there is none, or it is not there yet."""
+    stop = start + header
+    at = data.find(_ID, start, stop)
+    if at < 0:
+        return b""
+    at += len(_ID)
+    return data[at : data.find(b"\r\n", at, stop)].strip()[:MAX_ID]
+
+
+def message_field(found: bytes) -> bytes:
+    """The field of an audit record for a message id."""
+    return b',"message":"%b"' % quoted(found) if found else b""

@@ -1,0 +1,351 @@
+"""A NATS connection through a door: two protocols of asyncio, each with the other as its peer.
+
+What is read on one side is checked, recorded and written to the other within one turn of the loop. Who reads slowly
+stops the reading of the other side, so memory is bounded; then the server cuts the connection, as it would without us.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from postroom.bus.address import BusAddress
+from postroom.errors import StateUnwritable
+from postroom.gateway.nats.claims import Claims
+from postroom.gateway.nats.greeting import read_info, rewritten_info
+from postroom.gateway.nats.inward import ServerStream
+from postroom.gateway.nats.journal import Journal, message_field, message_id
+from postroom.gateway.nats.outward import ClientStream
+from postroom.gateway.nats.rights import Rights, quoted
+from postroom.gateway.nats.stream import MAX_PAYLOAD, Piece
+from postroom.gateway.nats.upstream import dial
+from postroom.gateway.port import DEADLINES, Deadlines
+from postroom.gateway.streams import cut
+from postroom.gateway.visit import Visit
+from postroom.protocol.audit import IN
+
+WRITE_BUFFER = 512 * 1024
+"""Bytes that may wait to be taken by one side before the other is not read."""
+
+ANSWERS = 64 * 1024
+"""Bytes of our own answers that may wait for a client before it is not read."""
+
+
+class NatsPassage:
+    """Takes visits with protocol `nats`.
+
+    Args:
+        address: where the bus is, asked for each visit.
+        sign: makes the gateway's signature of a nonce.
+        deadlines: for dialling and for the last bytes.
+    """
+
+    def __init__(
+        self,
+        address: Callable[[], BusAddress],
+        sign: Callable[[bytes], bytes],
+        deadlines: Deadlines = DEADLINES,
+    ) -> None:
+        self._address = address
+        self._sign = sign
+        self._deadlines = deadlines
+
+    async def __call__(self, visit: Visit, transport: asyncio.Transport, first: bytes) -> str:
+        """Serve a visit to its end; returns how it ended.
+
+        Args:
+            visit: the visit.
+            transport: the sandbox's side, not being read from.
+            first: what came after the preface.
+
+        Raises:
+            BusDisconnected: no server answers.
+        """
+        upstream = await dial(self._address, self._deadlines.dial)
+        ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        outward = Outward(visit, transport, ended)
+        inward = Inward(visit, upstream.transport, ended)
+        outward.peer = outward.server = inward
+        inward.peer = inward.client = outward
+        try:
+            outward.claims = Claims(
+                Rights(visit.spec.uid, visit.spec.projects),
+                Journal(visit, "out"),
+                visit,
+                str(upstream.info.get("nonce", "")),
+                self._sign,
+            )
+            outward.open(upstream.info, first)
+            inward.open(upstream.rest)
+            reason = await ended
+            await self._part(outward, inward)
+            return reason
+        finally:
+            cut(upstream.transport)
+            outward.stop()
+
+    async def _part(self, *sides: Side) -> None:
+        """Let both sides take what is buffered, or cut them at the deadline."""
+        for side in sides:
+            side.transport.close()
+        await asyncio.wait({side.lost for side in sides}, timeout=self._deadlines.flush)
+
+
+class Side(asyncio.Protocol):
+    """What both ends share: when they are read from, and how they end.
+
+    Args:
+        visit: the visit.
+        transport: of this end.
+        ended: gets how the visit ends.
+    """
+
+    peer: Side
+
+    def __init__(
+        self, visit: Visit, transport: asyncio.Transport, ended: asyncio.Future[str]
+    ) -> None:
+        self.visit = visit
+        self.transport = transport
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ended = ended
+        self._holds = {"start"}
+        transport.set_write_buffer_limits(high=WRITE_BUFFER)
+        transport.set_protocol(self)
+        transport.pause_reading()
+        if transport.is_closing():
+            self.end("it was closed early")
+
+    def hold(self, why: str) -> None:
+        """Do not read here until `release` with the same reason."""
+        self._holds.add(why)
+        self.transport.pause_reading()
+
+    def release(self, why: str) -> None:
+        """That reason is gone."""
+        self._holds.discard(why)
+        if not self._holds and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def end(self, reason: str) -> None:
+        """The visit is over."""
+        if not self._ended.done():
+            self._ended.set_result(reason)
+
+    def pass_on(self, pieces: Sequence[Piece]) -> None:
+        """Write to the other side."""
+        if len(pieces) == 1:
+            self.peer.transport.write(pieces[0])
+        elif pieces:
+            self.peer.transport.writelines(pieces)
+        self.visit.passed += sum(map(len, pieces))
+
+    def pause_writing(self) -> None:
+        """Of asyncio: this end takes nothing at the moment."""
+        self.peer.hold("slow")
+
+    def resume_writing(self) -> None:
+        """Of asyncio."""
+        self.peer.release("slow")
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's signature)
+        """Of asyncio."""
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+
+class Outward(Side):
+    """The sandbox's end."""
+
+    claims: Claims
+    server: Inward
+
+    def __init__(
+        self, visit: Visit, transport: asyncio.Transport, ended: asyncio.Future[str]
+    ) -> None:
+        super().__init__(visit, transport, ended)
+        self._later: asyncio.TimerHandle | None = None
+        self._waiting: list[bytes] = []
+        self._owed = 0
+        self._stuck = False
+
+    def open(self, info: dict[str, object], first: bytes) -> None:
+        """Greet, and begin to read; `first` came before."""
+        self._stream = ClientStream(self.claims)
+        self.informed(info)
+        self.transport.write(rewritten_info(info))
+        if first:
+            self.data_received(first)
+        self.release("start")
+
+    def stop(self) -> None:
+        """Forget timers."""
+        if self._later is not None:
+            self._later.cancel()
+
+    def informed(self, info: dict[str, object]) -> None:
+        """The server says how large a message may be."""
+        limit = info.get("max_payload")
+        self._stream.max_payload = limit if isinstance(limit, int) else MAX_PAYLOAD
+
+    def data_received(self, data: bytes) -> None:
+        """Of asyncio."""
+        if self._ended.done():
+            return
+        claims, stream = self.claims, self._stream
+        claims.begin()
+        pieces = stream.feed(data)
+        wait = self.visit.allowance.take(claims.frames, len(data))
+        if wait and self.visit.allowance.flooded():
+            claims.flooded()
+        if stream.broken:
+            claims.broken(stream.broken)
+        try:
+            claims.journal.write()
+        except StateUnwritable as error:
+            self.end(str(error))
+            return
+        self.pass_on(pieces)
+        if claims.answers:
+            self.put_in(claims.answers)
+        for reason in claims.offences:
+            self.visit.offend(reason)
+        if stream.broken:
+            self.end(stream.broken)
+        elif wait:
+            self.hold("rate")
+            self.stop()
+            self._later = asyncio.get_running_loop().call_later(wait, self.release, "rate")
+
+    def put_in(self, lines: list[bytes]) -> None:
+        """Say `lines` to the client, where a frame of the server ends."""
+        self._waiting += lines
+        self._owed += sum(map(len, lines))
+        if not self.server.within:
+            self.between()
+        if self._owed > ANSWERS and (self._stuck or self._waiting):
+            self.hold("answers")
+
+    def between(self) -> None:
+        """The server's side is between two frames."""
+        if self._waiting:
+            self.transport.write(b"".join(self._waiting))
+            self._waiting.clear()
+        if not self._stuck:
+            self._owed = 0
+            if "answers" in self._holds:
+                self.release("answers")
+
+    def pause_writing(self) -> None:
+        """Of asyncio."""
+        self._stuck = True
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Of asyncio."""
+        self._stuck = False
+        super().resume_writing()
+        if not self._waiting:
+            self.between()
+
+    def eof_received(self) -> bool:
+        """Of asyncio: a server that hears it ends its side, too, and is waited for."""
+        upstream = self.peer.transport
+        if self._ended.done() or not upstream.can_write_eof():
+            self.end("the worker ended it")
+            return True
+        upstream.write_eof()
+        self.stop()
+        self._later = asyncio.get_running_loop().call_later(LAST, self.end, "the worker ended it")
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Of asyncio."""
+        super().connection_lost(exc)
+        self.end("the worker ended it")
+
+
+LAST = 1.0
+"""Seconds that a server has to end its side after the worker has ended its own."""
+
+
+class Inward(Side):
+    """The server's end."""
+
+    client: Outward
+
+    def __init__(
+        self, visit: Visit, transport: asyncio.Transport, ended: asyncio.Future[str]
+    ) -> None:
+        super().__init__(visit, transport, ended)
+        self._journal = Journal(visit, IN)
+        self._stream = ServerStream(self)
+        self._inbox = f"worker.{visit.spec.uid}.inbox.".encode()
+        self._acks = f"$JS.ACK.INBOX.{visit.spec.uid}.".encode()
+
+    @property
+    def within(self) -> bool:
+        """Whether what was passed on last ended inside a message."""
+        return self._stream.within
+
+    def open(self, first: bytes) -> None:
+        """Begin to read; `first` came before."""
+        if first:
+            self.data_received(first)
+        self.release("start")
+
+    def data_received(self, data: bytes) -> None:
+        """Of asyncio."""
+        if self._ended.done():
+            return
+        self._journal.begin()
+        pieces = self._stream.feed(data)
+        try:
+            self._journal.write()
+        except StateUnwritable as error:
+            self.end(str(error))
+            return
+        self.pass_on(pieces)
+        if not self._stream.within:
+            self.client.between()
+        if self._stream.broken:
+            self.end(f"the server's stream: {self._stream.broken}")
+
+    def eof_received(self) -> bool:
+        """Of asyncio."""
+        self.end("the server ended it")
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Of asyncio."""
+        super().connection_lost(exc)
+        self.end("the server ended it")
+
+    # What the server says (`Herald`).
+
+    def inform(self, info: bytes) -> bytes:
+        """INFO may come at any time."""
+        said = read_info(info)
+        self.client.informed(said)
+        return rewritten_info(said)
+
+    def message(
+        self, subject: bytes, reply: bytes, header: int, size: int, data: bytes, start: int
+    ) -> None:
+        """A message for the worker."""
+        found = message_id(data, start, header) if header else b""
+        if found and reply.startswith(self._acks) and subject.startswith(self._inbox):
+            sequence = reply[len(self._acks) :].split(b".")[1:2]
+            self.visit.cause.delivered(
+                found.decode("utf-8", "replace"), b"".join(sequence).decode("utf-8", "replace")
+            )
+        self._journal.allowed(
+            b"HMSG" if header else b"MSG",
+            quoted(subject[:512]),
+            size,
+            message_field(found) if found else b"",
+        )
+
+    def error(self, text: bytes) -> None:
+        """The server reports an error."""
+        self._journal.reported(b"-ERR", text)

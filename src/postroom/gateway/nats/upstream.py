@@ -1,0 +1,120 @@
+"""Dialling a server of the bus for one visit, until its greeting has come."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from postroom.bus.address import BusAddress
+from postroom.errors import BusDisconnected, ProtocolViolation
+from postroom.gateway.nats.greeting import read_info
+
+MAX_INFO = 64 * 1024
+"""Bytes of a greeting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """A server that has greeted, and is not read from until somebody resumes.
+
+    Attributes:
+        transport: the connection.
+        info: what the server says about itself.
+        rest: what it said after that.
+    """
+
+    transport: asyncio.Transport
+    info: dict[str, Any]
+    rest: bytes
+
+
+class _Greeting(asyncio.Protocol):
+    """Reads INFO, and stops reading."""
+
+    def __init__(self) -> None:
+        self._data = b""
+        self.transport: asyncio.Transport
+        self.line: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Of asyncio."""
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Of asyncio."""
+        self._data += data
+        line, end, rest = self._data.partition(b"\r\n")
+        if self.line.done() or (not end and len(self._data) < MAX_INFO):
+            return
+        self.transport.pause_reading()
+        if end and line.startswith(b"INFO "):
+            self.line.set_result((line[5:], rest))
+        else:
+            self.line.set_exception(ProtocolViolation("the bus does not begin with INFO"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Of asyncio."""
+        if not self.line.done():
+            self.line.set_exception(BusDisconnected(f"the bus hung up: {exc or ''}"))
+
+
+async def dial(address: Callable[[], BusAddress], deadline: float) -> Upstream:
+    """Connect to one of the servers, in turn until one greets.
+
+    Args:
+        address: where the bus is, asked anew each time.
+        deadline: seconds for all of them together.
+
+    Raises:
+        BusDisconnected: none greets in time.
+    """
+    where = address()
+    failures: list[str] = []
+    try:
+        async with asyncio.timeout(deadline):
+            for place in _shuffled(where.servers):
+                try:
+                    # One that swallows the connection leaves time for the others.
+                    async with asyncio.timeout(deadline / len(where.servers)):
+                        return await _greeted(place, where)
+                except (OSError, ProtocolViolation, BusDisconnected) as error:
+                    failures.append(str(error) or type(error).__name__)
+    except TimeoutError:
+        failures.append("not in time")
+    raise BusDisconnected(f"no server of the bus answers: {'; '.join(failures)}")
+
+
+def _shuffled(servers: Sequence[str]) -> list[str]:
+    return random.sample(servers, len(servers))
+
+
+async def _greeted(place: str, where: BusAddress) -> Upstream:
+    parts = urlsplit(place)
+    host, port = parts.hostname or "", parts.port or 4222
+    loop = asyncio.get_running_loop()
+    first = where.tls if where.tls_first else None
+    name = where.tls_name or host
+    transport, greeting = await loop.create_connection(
+        _Greeting, host, port, ssl=first, server_hostname=name if first else None
+    )
+    try:
+        line, rest = await greeting.line
+        info = read_info(line)
+        if where.tls is not None and first is None:
+            if rest:
+                raise ProtocolViolation("the bus spoke where TLS has to begin")
+            secured = await loop.start_tls(transport, greeting, where.tls, server_hostname=name)
+            if secured is None:
+                raise BusDisconnected("the bus hung up where TLS has to begin")
+            transport = secured
+            transport.pause_reading()
+        elif info.get("tls_required") and where.tls is None:
+            raise ProtocolViolation("the bus wants TLS, and none is set up")
+        return Upstream(transport, info, rest)
+    except BaseException:
+        transport.abort()
+        raise

@@ -1,0 +1,270 @@
+"""The only way out of this machine on behalf of others: the guard against requests to where they must not go.
+
+A name is resolved once, every address that it has is checked, and the connection is made to a checked address:
+a name that means something else a moment later (DNS rebinding) is of no use. Private addresses are opened by the
+operator alone, one `host:port` at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from itertools import chain, zip_longest
+from pathlib import Path
+
+from postroom.errors import (
+    AddressRefused,
+    EnvironmentFault,
+    InvalidInput,
+    PeerError,
+    RequestTimeout,
+)
+from postroom.gateway.addresses import METADATA, Address, inner, is_public
+from postroom.protocol.hosts import canonical_host, is_address, split_authority
+
+CHUNK = 64 * 1024
+MAX_ADDRESSES = 8
+"""Addresses of one name that are tried."""
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+"""The addresses of a name, in the order of preference; raises OSError."""
+
+_RESOLVERS = ThreadPoolExecutor(16, thread_name_prefix="resolve")
+# Lookups that hang must not take the threads of everything else.
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """Ask the system.
+
+    Raises:
+        OSError: there is no such name, or nobody answers.
+    """
+    found = await asyncio.get_running_loop().run_in_executor(
+        _RESOLVERS, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    )
+    return [str(info[4][0]) for info in found]
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateAccess:
+    """A private place that the operator has opened.
+
+    Attributes:
+        host: a name, in its one spelling, or a network.
+        port: the only one.
+    """
+
+    host: str | IPv4Network | IPv6Network
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> PrivateAccess:
+        """The place in `host:port` or `network:port`.
+
+        Raises:
+            InvalidInput: it is none; without a port nothing is opened.
+        """
+        place, slash, rest = text.partition("/")
+        length, _, after = rest.partition(":")
+        host, port = split_authority(f"{place}:{after}" if slash else text, 0)
+        if not port:
+            raise InvalidInput(f"{text!r} names no port", remedy="127.0.0.1:11434")
+        if not is_address(host):
+            if slash:
+                raise InvalidInput(f"{text!r} is no network", remedy="10.0.0.0/8:443")
+            return cls(host, port)
+        try:
+            return cls(ip_network(f"{host}/{length}" if slash else host), port)
+        except ValueError as error:
+            raise InvalidInput(f"{text!r} is no network", remedy="10.0.0.0/8:443") from error
+
+    def opens(self, host: str, port: int, address: Address) -> bool:
+        """Whether `address` may be connected to, as what `host` means."""
+        if port != self.port:
+            return False
+        if isinstance(self.host, str):
+            return host == self.host and not _never(address)
+        exact = self.host.num_addresses == 1
+        return address in self.host and (exact or not _never(address))
+
+
+def _never(address: Address) -> bool:
+    """What is opened by its very address only."""
+    return (
+        address in METADATA
+        or address.is_link_local
+        or address.is_unspecified
+        or address.is_multicast
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundPolicy:
+    """What may be connected to.
+
+    Attributes:
+        private: private places that are open.
+        resolve: what asks for the addresses of a name.
+    """
+
+    private: tuple[PrivateAccess, ...] = ()
+    resolve: Resolve = field(default=resolve)
+
+    @classmethod
+    def parse(cls, private: Iterable[str]) -> OutboundPolicy:
+        """The policy that opens `private` (`PrivateAccess.parse`).
+
+        Raises:
+            InvalidInput: an entry is malformed.
+        """
+        return cls(tuple(PrivateAccess.parse(text) for text in private))
+
+
+def check_address(text: str, host: str, port: int, policy: OutboundPolicy) -> str:
+    """The address to connect to, which is `text`, or the IPv4 address that is mapped in it.
+
+    Args:
+        text: an IP address of `host`.
+        host: what was asked for, in its one spelling.
+        port: likewise.
+        policy: what the operator has opened.
+
+    Raises:
+        AddressRefused: it is not of the public internet and not opened.
+    """
+    try:
+        given = ip_address(text)
+    except ValueError as error:
+        raise AddressRefused(f"{host} has no IP address") from error
+    address = inner(given)
+    if is_public(address) or any(p.opens(host, port, address) for p in policy.private):
+        # NAT64 is left as it is: without it a network that has only IPv6 reaches nothing.
+        return str(getattr(given, "ipv4_mapped", None) or given)
+    raise AddressRefused(
+        f"{host} is at {address}, which is not an address of the public internet",
+        remedy=f"the operator can open it: POSTROOM_EGRESS_ALLOW_PRIVATE={_example(host, port)}",
+    )
+
+
+def _example(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def addresses(host: str, port: int, policy: OutboundPolicy) -> list[str]:
+    """The checked addresses of `host`, both families by turns; one that is refused refuses all.
+
+    Raises:
+        AddressRefused: see `check_address`.
+        PeerError: there are none.
+    """
+    found = [host] if is_address(host) else await _lookup(host, port, policy)
+    checked = list(dict.fromkeys(check_address(text, host, port, policy) for text in found))
+    if not checked:
+        raise PeerError(f"{host} has no address")
+    first = ":" in checked[0]
+    families = (
+        [text for text in checked if (":" in text) is first],
+        [text for text in checked if (":" in text) is not first],
+    )
+    turns = chain.from_iterable(zip_longest(*families))
+    return [text for text in turns if text is not None][:MAX_ADDRESSES]
+
+
+async def _lookup(host: str, port: int, policy: OutboundPolicy) -> list[str]:
+    try:
+        return await policy.resolve(host, port)
+    except OSError as error:
+        raise PeerError(f"the name {host} cannot be resolved: {error.strerror or error}") from error
+
+
+async def connect(
+    host: str,
+    port: int,
+    *,
+    policy: OutboundPolicy,
+    tls: ssl.SSLContext | None,
+    timeout: float,
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to `host`, at an address that was checked.
+
+    Args:
+        host: name or address; it is what the certificate must name.
+        port: of TCP.
+        policy: which addresses are allowed.
+        tls: `client_context()`; None for none.
+        timeout: seconds for everything: resolving, connecting, the TLS handshake.
+
+    Raises:
+        AddressRefused: an address of it is not allowed; nothing was connected to.
+        InvalidInput: it is no host.
+        PeerError: it cannot be reached, or its certificate is not valid.
+        RequestTimeout: not within `timeout`.
+    """
+    host = canonical_host(host)
+    try:
+        async with asyncio.timeout(timeout):
+            places = await addresses(host, port, policy)
+            return await _first(host, port, places, tls, timeout)
+    except TimeoutError as error:
+        raise RequestTimeout(f"{host} port {port} was not reached within {timeout:g} s") from error
+
+
+async def _first(
+    host: str, port: int, places: list[str], tls: ssl.SSLContext | None, timeout: float
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    failure: OSError | None = None
+    for left, place in zip(range(len(places), 0, -1), places, strict=True):
+        try:
+            # The last one has what is left, each other its share: one that is silent is not the end.
+            async with asyncio.timeout(timeout / 2 / left if left > 1 else None):
+                return await _open(host, port, place, tls)
+        except ssl.SSLError as error:
+            raise PeerError(f"no TLS with {host} port {port}: {_reason(error)}") from error
+        except OSError as error:  # TimeoutError is one
+            failure = error
+    why = failure.strerror if failure is not None and failure.strerror else "no answer"
+    raise PeerError(f"cannot connect to {host} port {port}: {why}") from failure
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return getattr(error, "verify_message", "") or error.reason or "the handshake failed"
+
+
+async def _open(
+    host: str, port: int, place: str, tls: ssl.SSLContext | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    family = socket.AF_INET6 if ":" in place else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, (place, port))
+        return await asyncio.open_connection(
+            sock=sock, ssl=tls, server_hostname=host if tls else None, limit=CHUNK
+        )
+    except BaseException:
+        sock.close()
+        raise
+
+
+def client_context(ca_file: Path | None = None) -> ssl.SSLContext:
+    """TLS as a client: the system's authorities, and those of `ca_file`; HTTP/1.1; names are verified.
+
+    Raises:
+        EnvironmentFault: `ca_file` cannot be read.
+    """
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(ca_file)
+        except OSError as error:  # ssl.SSLError is one
+            raise EnvironmentFault(
+                f"the certificates in {ca_file} cannot be read", remedy="a file in PEM form"
+            ) from error
+    return context

@@ -1,0 +1,329 @@
+"""X.509 certificates: a local authority, server certificates under it, and what a certificate says. No files here.
+
+The authority is bound to the names that it was made for (name constraints, RFC 5280 section 4.2.1.10): who steals
+its key can pass for these names and no others, also where it was added to a system's trusted ones.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from postroom.errors import InvalidInput
+
+DAY = 86400.0
+AUTHORITY_DAYS = 3650
+SERVER_DAYS = 90
+LONGEST_DAYS = 397
+"""What browsers take at most."""
+
+SKEW = 3600.0
+"""Seconds that a certificate is valid before it was made: clocks differ."""
+
+WARNINGS = (1, 7, 21)
+"""Days before its end at which an alert is raised."""
+
+_DNS = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*")
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A certificate and its private key, both as PEM; the key stays out of `repr`."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What a certificate says.
+
+    Attributes:
+        subject, issuer: common names, for people.
+        names: host names and addresses that it stands for.
+        not_before, not_after: seconds since the epoch.
+        fingerprint: SHA-256 of the certificate, hex.
+        self_issued: its issuer is its subject.
+    """
+
+    subject: str
+    issuer: str
+    names: tuple[str, ...]
+    not_before: float
+    not_after: float
+    fingerprint: str
+    self_issued: bool
+
+    def covers(self, name: str) -> bool:
+        """Whether it stands for the host name or address `name`."""
+        wanted = canonical(name)
+        _, _, parent = wanted.partition(".")
+        return wanted in self.names or (bool(parent) and f"*.{parent}" in self.names)
+
+    def days_left(self, now: float) -> float:
+        """Days until it expires; negative once it has."""
+        return (self.not_after - now) / DAY
+
+    @property
+    def lifetime(self) -> float:
+        """Seconds from begin to end."""
+        return self.not_after - self.not_before
+
+
+def canonical(name: str) -> str:
+    """A host name or address in the one spelling that is compared.
+
+    Raises:
+        InvalidInput: it is neither.
+    """
+    if (address := _address(name)) is not None:
+        return str(address)
+    lowered = name.lower().rstrip(".")
+    if len(lowered) > 253 or not _DNS.fullmatch(lowered):
+        raise InvalidInput(f"{name!r} is no host name or IP address")
+    return lowered
+
+
+def _address(name: str) -> _Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
+def near_its_end(certificate: Certificate, now: float) -> bool:
+    """Whether it is time for a new one: the last third of its life."""
+    return certificate.not_after - now <= certificate.lifetime / 3
+
+
+def warning_due(certificate: Certificate, now: float) -> int | None:
+    """The warning that it is time for (one of `WARNINGS`, in days), None for none.
+
+    A certificate that never lives long is not warned about before its last third.
+    """
+    if not near_its_end(certificate, now):
+        return None
+    left = certificate.days_left(now)
+    return next((days for days in WARNINGS if left <= days), None)
+
+
+def day(at: float) -> str:
+    """The day of an instant, in UTC."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def make_authority(names: Sequence[str], *, now: float, days: float = AUTHORITY_DAYS) -> Pair:
+    """A new authority that can vouch for `names` alone.
+
+    Raises:
+        InvalidInput: one of them is no host name or address.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _named("Postroom local authority")
+    permitted = [_subtree(one) for one in map(canonical, names)]
+    certificate = (
+        _begun(name, name, key.public_key(), now, days)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs=True), critical=True)
+        .add_extension(x509.NameConstraints(permitted, None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return _pair(certificate, key)
+
+
+def issue(authority: Pair, names: Sequence[str], *, now: float, days: float = SERVER_DAYS) -> Pair:
+    """A new server certificate for `names` under `authority`, with a new key.
+
+    Raises:
+        InvalidInput: the authority may not vouch for one of them, or the days are out of bounds.
+    """
+    if not 0 < days <= LONGEST_DAYS:
+        raise InvalidInput(f"{days:g} days are not within 0 to {LONGEST_DAYS}")
+    above = x509.load_pem_x509_certificate(authority.certificate)
+    signer = serialization.load_pem_private_key(authority.key, None)
+    if not isinstance(signer, ec.EllipticCurvePrivateKey):
+        raise InvalidInput("the authority's key is not one of ours")
+    key = ec.generate_private_key(ec.SECP256R1())
+    wanted = [canonical(name) for name in names]
+    _check_permitted(above, wanted)
+    certificate = (
+        _begun(_named("Postroom"), above.subject, key.public_key(), now, days, above)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([_general(name) for name in wanted]), critical=False
+        )
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+        )
+        .sign(signer, hashes.SHA256())
+    )
+    return _pair(certificate, key)
+
+
+def read(pem: bytes) -> Certificate:
+    """The first certificate in `pem`, which is the server's own where it is a chain.
+
+    Raises:
+        InvalidInput: there is none.
+    """
+    certificate = _first(pem)
+    alternative: tuple[str, ...] = ()
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        alternative = (
+            *(name.lower() for name in found.get_values_for_type(x509.DNSName)),
+            *(str(address) for address in found.get_values_for_type(x509.IPAddress)),
+        )
+    except x509.ExtensionNotFound:
+        pass  # it stands for nobody
+    return Certificate(
+        subject=_common(certificate.subject),
+        issuer=_common(certificate.issuer),
+        names=alternative,
+        not_before=certificate.not_valid_before_utc.timestamp(),
+        not_after=certificate.not_valid_after_utc.timestamp(),
+        fingerprint=certificate.fingerprint(hashes.SHA256()).hex(),
+        self_issued=certificate.issuer == certificate.subject,
+    )
+
+
+def bundle(chain: bytes, key: bytes) -> bytes:
+    """Chain and key as one PEM, if they belong together.
+
+    Raises:
+        InvalidInput: the key is another's, is encrypted, or is none.
+    """
+    certificate = _first(chain)
+    try:
+        private = serialization.load_pem_private_key(key, None)
+    except TypeError as error:
+        raise InvalidInput("the key is encrypted", remedy="store it without a password") from error
+    except ValueError as error:
+        raise InvalidInput("there is no private key in PEM") from error
+    if _spki(private.public_key()) != _spki(certificate.public_key()):
+        raise InvalidInput("the key belongs to another certificate")
+    certificates = x509.load_pem_x509_certificates(chain)
+    return b"".join(map(_as_pem, certificates)) + private.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+# Inner parts.
+
+
+def _begun(
+    subject: x509.Name,
+    issuer: x509.Name,
+    public: ec.EllipticCurvePublicKey,
+    now: float,
+    days: float,
+    above: x509.Certificate | None = None,
+) -> x509.CertificateBuilder:
+    end = datetime.fromtimestamp(now + days * DAY, UTC)
+    if above is not None:
+        end = min(end, above.not_valid_after_utc)  # nobody would take it for longer
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(datetime.fromtimestamp(now - SKEW, UTC))
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+    )
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _named(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _general(name: str) -> x509.GeneralName:
+    address = _address(name)
+    return x509.DNSName(name) if address is None else x509.IPAddress(address)
+
+
+def _subtree(name: str) -> x509.GeneralName:
+    address = _address(name)
+    return x509.DNSName(name) if address is None else x509.IPAddress(ipaddress.ip_network(address))
+
+
+def _check_permitted(authority: x509.Certificate, names: Sequence[str]) -> None:
+    try:
+        bounds = authority.extensions.get_extension_for_class(x509.NameConstraints).value
+    except x509.ExtensionNotFound:
+        return
+    for name in names:
+        if not any(_permits(tree, name) for tree in bounds.permitted_subtrees or ()):
+            raise InvalidInput(
+                f"the authority may not vouch for {name}",
+                remedy="make a new one: postroom tls init --force --host " + name,
+            )
+
+
+def _permits(tree: x509.GeneralName, name: str) -> bool:
+    address = _address(name)
+    if isinstance(tree, x509.IPAddress):
+        return address is not None and address in ipaddress.ip_network(str(tree.value))
+    if isinstance(tree, x509.DNSName):
+        return address is None and (name == tree.value or name.endswith(f".{tree.value}"))
+    return False
+
+
+def _first(pem: bytes) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificates(pem)[0]
+    except ValueError as error:
+        raise InvalidInput("there is no certificate in PEM") from error
+
+
+def _common(name: x509.Name) -> str:
+    found = name.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(found[0].value) if found else name.rfc4514_string()
+
+
+def _spki(public: PublicKeyTypes) -> bytes:
+    return public.public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+
+
+def _as_pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:
+    secret = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return Pair(_as_pem(certificate), secret)

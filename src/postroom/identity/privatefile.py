@@ -1,0 +1,32 @@
+"""Secrets on disk: a folder for this user alone, and files that are whole or not there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def prepare(folder: Path) -> None:
+    """Make `folder`, 0700; `OSError` if that cannot be."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.chmod(0o700)  # it may have been there with wider permissions
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a 0600 file; after a crash the old one or the new one is on disk. `OSError` if it cannot be."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # 0600
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)  # the rename itself
+    finally:
+        os.close(folder)

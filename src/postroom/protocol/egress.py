@@ -1,0 +1,203 @@
+"""What a worker may reach outside: the rules of `[overrides] egress`, and what they are compared with.
+
+    host  *.host  host:port  scheme://host[:port][/path]
+
+Without a scheme it is https, without a port that of the scheme. `*` stands for exactly one label, the first one,
+as in a certificate. A path is a prefix that ends where a segment ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from postroom.errors import InvalidInput, InvalidTemplate
+from postroom.protocol.hosts import authority, is_address, split_authority
+
+PORTS = {"https": 443, "http": 80}
+"""Schemes that are served, with their ports."""
+
+MAX_RULES = 256
+
+_VISIBLE = re.compile(r"[\x21-\x7e]*")
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")
+_STRUCTURAL = frozenset(b"./\\%?#;") | frozenset(range(0x21)) | {0x7F}
+"""Characters that change what a path means once they are decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a request goes.
+
+    Attributes:
+        scheme: `https` or `http`.
+        host: in its one spelling (`canonical_host`).
+        port: never 0.
+        path: begins with `/`; without the query.
+        query: what follows the `?`, "" if there is none.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    path: str = "/"
+    query: str = ""
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port, as a URL has them."""
+        return f"{self.scheme}://{self.authority}"
+
+    @property
+    def authority(self) -> str:
+        """Host, and the port if it is not the scheme's: the value of a Host header."""
+        return authority(self.host, self.port, PORTS[self.scheme])
+
+    @property
+    def url(self) -> str:
+        """Without the query."""
+        return self.origin + self.path
+
+    @classmethod
+    def parse(cls, scheme: str, place: str, rest: str) -> Target:
+        """The target of the scheme, the `host[:port]` and the rest of a URL.
+
+        Raises:
+            InvalidInput: it is none, or it can be read in more than one way.
+        """
+        if scheme not in PORTS:
+            raise InvalidInput(f"the scheme {scheme!r} is not served", remedy="https or http")
+        host, port = split_authority(place, PORTS[scheme])
+        path, _, query = rest.partition("?")
+        path = path or "/"
+        if not path.startswith("/") or _VISIBLE.fullmatch(rest) is None or "#" in rest:
+            raise InvalidInput("the path of the request is malformed")
+        return cls(scheme, host, port, path, query)
+
+
+def is_plain(path: str) -> bool:
+    """Whether every server reads the path as it stands: no dot segment, empty one, backslash, hidden separator."""
+    if "\\" in path or "//" in path:
+        return False
+    for escape in _ESCAPE.finditer(path):
+        if escape[1] is None or int(escape[1], 16) in _STRUCTURAL:
+            return False
+    # Some servers cut `;parameters` off a segment before they resolve it.
+    return not any(part.partition(";")[0] in {".", ".."} for part in path.split("/"))
+
+
+def below(path: str, prefix: str) -> bool:
+    """Whether `path` is `prefix` or lies below it; a path that can be read in two ways lies below `/` only."""
+    if prefix == "/":
+        return True
+    stem = prefix.removesuffix("/")
+    return is_plain(path) and (path == stem or path.startswith(stem + "/"))
+
+
+@dataclass(frozen=True, slots=True)
+class EgressRule:
+    """One entry of the allow-list.
+
+    Attributes:
+        host: in its one spelling; after `*.` if `wildcard`.
+        path: prefix, `/` for all.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    path: str = "/"
+    wildcard: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> EgressRule:
+        """The rule in `text`.
+
+        Raises:
+            InvalidTemplate: it is none; says what is wrong.
+        """
+        try:
+            return cls._parse(text)
+        except InvalidInput as error:
+            raise InvalidTemplate(
+                f"overrides.egress names {text!r}: {error.message}", remedy=error.remedy
+            ) from error
+
+    @classmethod
+    def _parse(cls, text: str) -> EgressRule:
+        scheme, found, rest = text.rpartition("://")
+        if not found:
+            scheme = "https"
+        if scheme not in PORTS:
+            close = get_close_matches(scheme.lower(), PORTS, n=1)
+            remedy = f"did you mean {close[0]!r}?" if close else "https or http"
+            raise InvalidInput(f"there is no scheme {scheme!r} here", remedy=remedy)
+        place, slash, path = rest.partition("/")
+        if "?" in rest or "#" in rest:
+            raise InvalidInput("a rule has no query", remedy="leave out what follows the path")
+        if "*" in path or not is_plain(slash + path) or _VISIBLE.fullmatch(path) is None:
+            raise InvalidInput(
+                "its path can be read in more than one way", remedy="a plain prefix, such as /v1"
+            )
+        wildcard = place.startswith("*.")
+        if "*" in place.removeprefix("*."):
+            raise InvalidInput(
+                "* stands for the whole first label only", remedy="*.example.com, or name the hosts"
+            )
+        host, port = split_authority(place.removeprefix("*."), PORTS[scheme])
+        if wildcard and (is_address(host) or "." not in host):
+            raise InvalidInput("* would stand for too much", remedy="*.example.com")
+        return cls(scheme, host, port, slash + path or "/", wildcard)
+
+    def covers(self, target: Target) -> bool:
+        """Whether a request to `target` may be made."""
+        return self.reaches(target.scheme, target.host, target.port) and below(
+            target.path, self.path
+        )
+
+    def reaches(self, scheme: str, host: str, port: int) -> bool:
+        """Whether the host is the rule's, whatever the path."""
+        if (scheme, port) != (self.scheme, self.port):
+            return False
+        if self.wildcard:
+            return host.partition(".")[2] == self.host and not is_address(host)
+        return host == self.host
+
+    def __str__(self) -> str:
+        """As it can be written in a template."""
+        place = authority(self.host, self.port, PORTS[self.scheme])
+        path = "" if self.path == "/" else self.path
+        return f"{self.scheme}://{'*.' if self.wildcard else ''}{place}{path}"
+
+
+@dataclass(frozen=True, slots=True)
+class AllowList:
+    """The rules of one worker. No rule, nothing outside."""
+
+    rules: tuple[EgressRule, ...] = ()
+
+    @classmethod
+    def parse(cls, texts: Iterable[str]) -> AllowList:
+        """The rules in `texts`.
+
+        Raises:
+            InvalidTemplate: one is malformed, or they are too many.
+        """
+        rules = tuple(EgressRule.parse(text) for text in texts)
+        if len(rules) > MAX_RULES:
+            raise InvalidTemplate(f"overrides.egress has over {MAX_RULES} entries")
+        return cls(rules)
+
+    def covers(self, target: Target) -> bool:
+        """Whether a rule covers a request to `target`."""
+        return any(rule.covers(target) for rule in self.rules)
+
+    def reaches(self, scheme: str, host: str, port: int) -> bool:
+        """Whether a rule names the host, if only for some paths."""
+        return any(rule.reaches(scheme, host, port) for rule in self.rules)
+
+    def tunnels(self, host: str, port: int) -> bool:
+        """Whether all of the host may be reached by https, so that a tunnel shows nothing that is not allowed."""
+        return any(r.path == "/" and r.reaches("https", host, port) for r in self.rules)

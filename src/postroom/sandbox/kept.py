@@ -1,0 +1,140 @@
+"""Programs under a keeper: what the providers without a process namespace have in common.
+
+The keeper (`postroom.sandbox.keeper`) ends all that the program leaves behind. Home, temporary files and
+secrets lie in a private folder of the host beside the log, which is gone after the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from postroom.sandbox import keeper
+from postroom.sandbox.limits import SCRIPT
+from postroom.sandbox.memory import memory_file
+from postroom.sandbox.output import OutputLog, drain
+from postroom.sandbox.port import ExitStatus, Level, SandboxPaths, SandboxSpec
+
+KILL_DEADLINE = 10.0
+SIGNALLED = 128
+
+
+def kept_paths(spec: SandboxSpec) -> SandboxPaths:
+    """The host's own paths; secrets, home and temporary files lie in the private folder."""
+    runtime = runtime_folder(spec)
+    return SandboxPaths(
+        workspace=str(spec.workspace.absolute()),
+        state=str((spec.state or runtime / "state").absolute()),
+        gateway_socket=str(spec.gateway_socket.absolute()),
+        secrets=str(runtime / "secrets"),
+        home=str(runtime / "home"),
+        mounts={mount.target: str(mount.source.absolute()) for mount in spec.read_only},
+        tmp=str(runtime / "tmp"),
+    )
+
+
+def runtime_folder(spec: SandboxSpec) -> Path:
+    """The private folder of a sandbox that runs `spec`."""
+    return spec.stderr_log.absolute().with_name(f"{spec.stderr_log.name}.run")
+
+
+def make_runtime(spec: SandboxSpec) -> None:
+    """Make the private folder, empty but for its folders; what is left of a killed run is removed."""
+    runtime = runtime_folder(spec)
+    shutil.rmtree(runtime, ignore_errors=True)
+    for folder in (runtime, *(runtime / name for name in ("secrets", "home", "state", "tmp"))):
+        folder.mkdir(mode=0o700)
+
+
+async def start_kept(
+    spec: SandboxSpec, command: tuple[str, ...], level: Level, *, memory: bool = False
+) -> KeptHandle:
+    """Run `command` in the place of the program of `spec`, under a keeper; `make_runtime` came before.
+
+    Args:
+        spec: for everything but argv.
+        command: what the keeper starts.
+        level: what was proven.
+        memory: keep secrets in memory, behind descriptors that the program inherits (Linux).
+    """
+    runtime = runtime_folder(spec)
+    try:
+        with ExitStack() as lent:
+            descriptors = _put_secrets(spec, lent, memory)
+            log = OutputLog(spec.stderr_log)
+            process = await asyncio.create_subprocess_exec(
+                *(*SCRIPT, keeper.__file__, str(os.getpid()), "--", *command),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=dict(spec.env),
+                cwd=spec.workdir,
+                start_new_session=True,
+                pass_fds=descriptors,
+            )
+    except BaseException:
+        shutil.rmtree(runtime, ignore_errors=True)
+        raise
+    return KeptHandle(process, log, runtime, level)
+
+
+def _put_secrets(spec: SandboxSpec, lent: ExitStack, memory: bool) -> list[int]:
+    descriptors = []
+    for name, content in spec.secrets.items():
+        if memory:
+            descriptors.append(lent.enter_context(memory_file(content)))
+            Path(name).symlink_to(f"/proc/self/fd/{descriptors[-1]}")
+            continue
+        with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+    return descriptors
+
+
+class KeptHandle:
+    """See `SandboxHandle`. The outermost process is the keeper (`postroom.sandbox.keeper`)."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, log: OutputLog, runtime: Path, level: Level
+    ) -> None:
+        self.level = level
+        self._process = process
+        self._log = log
+        self._runtime = runtime
+        self._end = asyncio.create_task(self._run_to_end(), name="kept process")
+
+    @property
+    def pid(self) -> int:
+        """Process id of the keeper."""
+        return self._process.pid
+
+    async def wait(self) -> ExitStatus:
+        """Wait for the end of the program and of all it started."""
+        return await asyncio.shield(self._end)
+
+    async def stop(self, grace: float) -> ExitStatus:
+        """SIGTERM to the program, after `grace` seconds SIGKILL to all."""
+        if not self._end.done():
+            with suppress(ProcessLookupError):
+                self._process.terminate()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    return await self.wait()
+            self.kill()
+        async with asyncio.timeout(KILL_DEADLINE):
+            return await self.wait()
+
+    def kill(self) -> None:
+        """SIGKILL to all but the keeper, which then ends by itself and takes late-comers along."""
+        if self._process.returncode is None:
+            keeper.kill_descendants(self._process.pid)
+
+    async def _run_to_end(self) -> ExitStatus:
+        try:
+            log_error = await drain(self._process.stdout, self._log)
+            returned = await self._process.wait()
+        finally:
+            shutil.rmtree(self._runtime, ignore_errors=True)
+        return ExitStatus(SIGNALLED - returned if returned < 0 else returned, log_error)

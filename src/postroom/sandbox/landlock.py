@@ -1,0 +1,155 @@
+"""A partial wall for Linux without user namespaces: Landlock for files and TCP, seccomp for the rest.
+
+The program sees the host's paths and processes, but may read only system folders and what it is given, and
+write only its workspace, its state and a private folder. It may connect to nothing by TCP but the ports that
+the spec names, for the sidecar's own doors on loopback; what else answers on such a port, on any host, can be
+reached, too. It may listen on a port that the kernel picks (listen(2) without bind(2)), and whoever can reach this
+machine can connect to that. Unix sockets that have a path are open where file permissions are: Landlock cannot
+close them.
+
+The real root loses its capabilities, but it stays the owner of root's files: only Landlock stands before them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+from postroom.errors import PostroomError, SandboxUnavailable
+from postroom.sandbox import confine, policy, python_home, seccomp
+from postroom.sandbox.arguments import ETC, SYSTEM_FOLDERS
+from postroom.sandbox.kept import (
+    KeptHandle,
+    kept_paths,
+    make_runtime,
+    runtime_folder,
+    start_kept,
+)
+from postroom.sandbox.limits import SCRIPT, limited
+from postroom.sandbox.port import Capability, Level, SandboxPaths, SandboxSpec
+from postroom.sandbox.trial import try_wall
+
+NAME = "landlock"
+OLDEST = 6
+"""The first version of Landlock that keeps signals and abstract sockets in."""
+
+PORTS = 4
+"""How many TCP ports a sidecar needs: its local API, and a door for each protocol."""
+LOWEST_PORT, HIGHEST_PORT = 15_000, 32_000
+"""Below the ports that the kernel gives out itself, so that none of those is taken or reached."""
+
+READABLE = ("/usr", *SYSTEM_FOLDERS, *ETC, "/proc")
+"""Of the system. /proc, since programs look themselves up there; of other processes it shows what `ps` does."""
+READABLE_ETC = ("/etc/passwd", "/etc/group", "/etc/hosts", "/etc/nsswitch.conf")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+PORT_HOLE = (
+    "TCP to whatever answers on one of its own ports, on any host, and from whoever connects to it"
+)
+
+
+class LandlockProvider:
+    """Starts programs behind Landlock."""
+
+    name = NAME
+    states = Level.PARTIAL
+    holes = frozenset({"socket", "file", "process"})
+
+    def __init__(self) -> None:
+        self._proven = Level.NONE
+
+    async def probe(self) -> Capability:
+        """Start a real sandbox around the wall self-test."""
+        found = confine.version()
+        if found < OLDEST:
+            capability = self._none(
+                f"the kernel has Landlock version {found}, {OLDEST} is needed"
+                if found
+                else "the kernel has no Landlock, or it is switched off",
+                "run Linux 6.12 or later with landlock in the kernel's `lsm=` list",
+            )
+        else:
+            capability = await self._try()
+        self._proven = capability.level
+        return capability
+
+    async def _try(self) -> Capability:
+        try:
+            tried = await try_wall(self)
+        except PostroomError as error:
+            return self._none(error.message, error.remedy)
+        except OSError as error:
+            return self._none(str(error), "run Postroom where it may start programs")
+        if tried.level is Level.NONE:
+            return tried
+        return Capability(NAME, tried.level, f"{tried.detail}, {PORT_HOLE}", tried.remedy)
+
+    def paths(self, spec: SandboxSpec) -> SandboxPaths:
+        """The host's own paths, and ports that nobody listens on."""
+        return replace(kept_paths(spec), ports=free_ports(PORTS))
+
+    async def start(self, spec: SandboxSpec) -> KeptHandle:
+        """Start `spec` behind Landlock (see `SandboxProvider.start`)."""
+        policy.check(spec, kept_paths(spec))
+        python = python_home.folders()
+        policy.check_code(spec, python)
+        code = seccomp.program(shared=True)
+        make_runtime(spec)
+        rules = {**rules_for(spec, python), "ports": spec.ports, "filter": code.hex()}
+        script = (*SCRIPT, confine.__file__, json.dumps(rules), "--")
+        command = (*script, *limited(spec.argv, spec.limits))
+        return await start_kept(spec, command, self._proven, memory=True)
+
+    def _none(self, detail: str, remedy: str) -> Capability:
+        return Capability(NAME, Level.NONE, detail, remedy)
+
+
+def rules_for(spec: SandboxSpec, python: tuple[Path, ...]) -> dict[str, list[str]]:
+    """What the program may read, write, use as a device, and list without reading; only what there is."""
+    runtime = runtime_folder(spec)
+    shared = [mount.source.resolve() for mount in spec.read_only]
+    write = [spec.workspace, *([spec.state] if spec.state else [])]
+    write += [runtime / name for name in ("secrets", "home", "state", "tmp")]
+    return {
+        "read": _present([*READABLE, *READABLE_ETC, *python, *shared]),
+        "write": [str(folder.resolve()) for folder in write],
+        "device": _present(DEVICES),
+        # Of a source checkout only the package is read, but Python looks for its name in the folder around it.
+        "names": [str(python_home.PACKAGE.parent)],
+    }
+
+
+def _present(paths: list[str | Path] | tuple[str, ...]) -> list[str]:
+    return [str(path) for path in paths if os.path.exists(path)]  # noqa: PTH110 (texts and paths)
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """TCP ports on which nobody of this machine listens at this moment.
+
+    Raises:
+        SandboxUnavailable: there are hardly any.
+    """
+    found: list[int] = []
+    for _ in range(100 * count):
+        port = LOWEST_PORT + secrets.randbelow(HIGHEST_PORT - LOWEST_PORT)
+        if port not in found and _is_free(port):
+            found.append(port)
+        if len(found) == count:
+            return tuple(found)
+    raise SandboxUnavailable(
+        "no free TCP port was found for the sidecar",
+        remedy=f"free some from {LOWEST_PORT} to {HIGHEST_PORT}",
+    )
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
+        try:
+            sock.bind(("", port))
+        except OSError:
+            return False
+    return True

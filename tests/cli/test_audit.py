@@ -1,0 +1,153 @@
+"""`postroom audit` against recorded answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.cli.audit.lines import Lines
+from postroom.client.http import Client
+from postroom.protocol.audit import AuditRecord
+from tests.cli.conftest import Run, environment, spawned
+from tests.client.standin import BOB, Standin
+
+CALL = "GET /v1/audit"
+TASK = "0123456789abcdef" * 2
+
+
+def line(**said: Any) -> str:
+    said.setdefault("at", "2026-01-31T12:00:00.000Z")
+    return AuditRecord(**said).encode().decode()
+
+
+@pytest.fixture(autouse=True)
+def agents(standin: Standin) -> None:
+    standin.answer("GET /v1/agents", {"agents": [BOB | {"online": True, "card": None}]})
+
+
+@pytest.mark.requirement("audit-command-lines")
+def test_each_record_is_one_line_with_names_for_uids(standin: Standin, postroom: Run):
+    standin.answer(
+        CALL,
+        line(
+            worker="b" * 32,
+            protocol="nats",
+            direction="out",
+            verb="HPUB",
+            subject=f"worker.{'c' * 32}.inbox.{'b' * 32}",
+            size=312,
+            task=TASK,
+        )
+        + line(
+            worker="b" * 32,
+            protocol="egress",
+            direction="out",
+            verb="POST",
+            url="https://api.example.com/v1/messages",
+            status=200,
+            cause_task=TASK,
+            cause_exact=True,
+        )
+        + "\n"
+        + line(by="server", worker="d" * 32, protocol="nats", verb="open", reason="from 10.0.0.1"),
+    )
+
+    ended = postroom("audit")
+
+    first, second, third = ended.out.splitlines()
+    assert ended.status == 0
+    assert "@bob" in first
+    assert f"worker.{'c' * 8}.inbox.@bob" in first
+    assert "312 B" in first
+    assert "task 01234567" in first
+    assert "https://api.example.com/v1/messages  200  for task 01234567" in second
+    assert third.endswith("from 10.0.0.1  (seen by the server)")
+    assert "d" * 8 in third
+
+
+@pytest.mark.requirement("audit-command-lines")
+def test_nothing_in_a_record_acts_on_the_terminal_and_denied_is_red(
+    standin: Standin, postroom: Run, tmp_path: Path
+):
+    evil = line(worker="x\x1b[31mred\r\nforged", verb="P\x07UB", subject="a\u202eb\x1b]0;t\x07")
+    denied = line(worker="b" * 32, verdict="denied", reason="over\x1b[2J the limit")
+    standin.answer(CALL, evil + denied)
+
+    ended = postroom("audit")
+
+    assert len(ended.out.splitlines()) == 2
+    assert not set("\x1b\x07\r\u202e") & set(ended.out)
+    assert "DENIED: over" in ended.out
+    plain = spawned(
+        ["--state", str(tmp_path), "audit"], env=environment(NO_COLOR="1", FORCE_COLOR="1")
+    )
+    assert "\x1b" not in plain.out
+
+
+@pytest.mark.requirement("audit-command-lines")
+def test_json_prints_the_records_as_they_are(standin: Standin, postroom: Run):
+    standin.answer(CALL, line(worker="b" * 32, subject="ü\x1b") + line(verb="lost"))
+
+    ended = postroom("audit", "--json")
+
+    first, second = map(json.loads, ended.out.splitlines())
+    assert first["subject"] == "ü\x1b"
+    assert ended.out.isascii()
+    assert "\x1b" not in ended.out
+    assert second["verb"] == "lost"
+    assert not standin.calls("GET /v1/agents")
+
+
+@pytest.mark.parametrize(
+    "arguments, query",
+    [
+        ([], {"limit": "100"}),
+        (["--since", "2h"], {"since": "2h", "limit": "0"}),
+        (["--worker", "@bob", "--denied"], {"worker": "bob", "denied": "true", "limit": "100"}),
+        (["--task", "012345", "-n", "7"], {"task": "012345", "limit": "7"}),
+        (["--follow"], {"follow": "true", "limit": "100"}),
+    ],
+)
+def test_the_options_are_the_query(
+    standin: Standin, postroom: Run, arguments: list[str], query: dict[str, str]
+):
+    standin.answer(CALL, "")
+
+    assert postroom("audit", *arguments).status == 0
+
+    [request] = standin.calls(CALL)
+    assert request.query == query
+
+
+def test_what_the_post_room_refuses_is_said(standin: Standin, postroom: Run):
+    problem = {"code": "invalid-input", "detail": "'x' is no time", "remedy": "10m", "status": 400}
+    standin.answer(CALL, problem, 400)
+
+    ended = postroom("audit", "--since", "x")
+
+    assert "'x' is no time" in ended.err
+    assert ended.status == 2
+
+
+def test_a_line_that_is_no_record_is_a_fault_of_the_other_side(standin: Standin, postroom: Run):
+    standin.answer(CALL, "[1]\n")
+
+    assert postroom("audit").status == 8
+
+
+def test_without_a_post_room_it_says_so(tmp_path: Path):
+    assert spawned(["--state", str(tmp_path / "none"), "audit"]).status == 3
+
+
+@pytest.mark.requirement("audit-command-lines")
+def test_what_was_denied_is_red(standin: Standin, tmp_path: Path):
+    with Client.at(tmp_path) as client:
+        lines = Lines(client)
+        denied = lines.line({"verdict": "denied", "reason": "why", "verb": "PUB"})
+        allowed = lines.line({"verdict": "allowed", "verb": "PUB"})
+
+    assert denied.startswith("\x1b[31m")
+    assert "\x1b" not in allowed

@@ -1,0 +1,58 @@
+"""How the command line shows how strong a worker's wall is, and how a person accepts a weaker one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from postroom.cli.commands import spawn, status
+from tests.cli.conftest import Run
+from tests.client.standin import Standin, worker
+
+RED = "\x1b[31m"
+
+
+def walled(provider: str, level: str) -> dict[str, object]:
+    return worker(sandbox={"provider": provider, "level": level})
+
+
+@pytest.mark.requirement("isolation-shown")
+@pytest.mark.parametrize(
+    "provider, level, red",
+    [("bubblewrap", "enforced", False), ("landlock", "partial", True), ("none", "none", True)],
+)
+def test_a_wall_that_is_not_enforced_is_red(
+    monkeypatch: pytest.MonkeyPatch, provider: str, level: str, red: bool
+):
+    said: list[str] = []
+    monkeypatch.setattr(click, "echo", lambda text="", **_: said.append(text))
+
+    spawn._print(walled(provider, level))  # ty: ignore[invalid-argument-type]
+    cell = status._row(walled(provider, level), 0.0)[4]  # ty: ignore[invalid-argument-type]
+
+    assert (RED in said[0]) is red
+    assert (cell.text, cell.colour == "red") == (f"{provider}: {level}", red)
+
+
+def test_spawn_says_which_isolation_is_accepted(postroom: Run, standin: Standin, tmp_path: Path):
+    standin.answer("POST /v1/workers", walled("landlock", "partial"), 201)
+    path = tmp_path / "a.toml"
+    path.write_text('[worker]\nname = "a"\n')
+
+    ended = postroom("spawn", str(path), "--isolation", "partial", "--sandbox", "landlock")
+
+    assert "sandbox landlock: partial" in ended.out
+    body = standin.requests[-1].body
+    assert (body["isolation"], body["sandbox"]) == ("partial", "landlock")
+
+
+def test_spawn_knows_the_levels(postroom: Run, tmp_path: Path):
+    path = tmp_path / "a.toml"
+    path.write_text('[worker]\nname = "a"\n')
+
+    ended = postroom("spawn", str(path), "--isolation", "strong")
+
+    assert ended.status == 2
+    assert "'enforced', 'partial', 'none'" in ended.err

@@ -1,0 +1,110 @@
+"""How much a worker may put through, and how often it may break a rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.gateway.allowance import Allowance
+from postroom.gateway.conduct import CUT_OFF, VIOLATION, Conduct
+from postroom.gateway.port import Rates
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.requirement("gateway-nats-rate-slowed")
+def test_ten_seconds_worth_may_come_at_once_and_what_is_more_waits():
+    clock = Clock()
+    allowance = Allowance(Rates(messages=100, bytes=0), clock)
+
+    assert allowance.take(1000, 10**12) == 0
+    assert allowance.take(50, 0) == pytest.approx(0.5)
+    clock.now += 0.5
+    assert allowance.take(0, 0) == 0
+    clock.now += 100
+    assert allowance.take(1000, 0) == 0
+
+
+def test_bytes_are_limited_like_messages():
+    allowance = Allowance(Rates(messages=0, bytes=10), Clock())
+
+    assert allowance.take(10**6, 120) == pytest.approx(2.0)
+
+
+@pytest.mark.requirement("gateway-nats-rate-slowed")
+def test_a_flood_of_ten_seconds_is_a_violation_each_further_second():
+    clock = Clock()
+    allowance = Allowance(Rates(messages=10, bytes=0), clock)
+    counted = []
+    for _ in range(30):  # each half second, as much as that half second brings back
+        wait = allowance.take(105 if clock.now == 1000.0 else 5, 0)
+        if allowance.flooded():
+            counted.append(clock.now - 1000.0)
+        clock.now += wait
+
+    assert counted == pytest.approx([10.0, 11.0, 12.0, 13.0, 14.0])
+
+
+def test_a_flood_that_ends_in_time_is_forgiven():
+    clock = Clock()
+    allowance = Allowance(Rates(messages=10, bytes=0), clock)
+    for _ in range(5):
+        allowance.take(180, 0)
+        assert not allowance.flooded()
+        clock.now += 20
+
+
+@pytest.mark.requirement("gateway-nats-stored-bounded")
+def test_an_hour_brings_back_what_may_be_stored():
+    clock = Clock()
+    allowance = Allowance(Rates(stored_bytes=3600), clock)
+
+    assert allowance.store(3600)
+    assert not allowance.store(1)
+    clock.now += 10
+    assert allowance.store(10)
+    assert not allowance.store(1)
+
+
+def _conduct(clock: Clock, most: int = 3) -> tuple[Conduct, list[str]]:
+    told: list[str] = []
+    cut = lambda: told.append("cut")  # noqa: E731
+    return Conduct("w", most, lambda kind, _text: told.append(kind), cut, clock), told
+
+
+@pytest.mark.requirement("gateway-nats-cut-off")
+def test_the_last_of_too_many_violations_cuts_off_once():
+    conduct, told = _conduct(Clock())
+    for _ in range(5):
+        conduct.offend("x")
+
+    assert told == [VIOLATION, CUT_OFF, "cut"]
+    assert conduct.barred
+    assert conduct.count == 3
+
+
+@pytest.mark.requirement("gateway-nats-cut-off")
+def test_violations_that_are_ten_minutes_apart_do_not_add_up():
+    clock = Clock()
+    conduct, told = _conduct(clock)
+    for _ in range(9):
+        conduct.offend("x")
+        clock.now += 301
+
+    assert told == [VIOLATION] * 9
+    assert not conduct.barred
+
+
+def test_one_alert_a_minute_is_enough():
+    clock = Clock()
+    conduct, told = _conduct(clock, most=100)
+    for _ in range(60):
+        conduct.offend("x")
+        clock.now += 2
+
+    assert told == [VIOLATION] * 2
