@@ -688,7 +688,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "identity-revocation-all-keys": "Every credential that an agent ever got is revoked.",
         "identity-revoked-worker-stopped": "A revoked worker is stopped until a restart gives it a new key.",
         "identity-rotation-agents": "The key that signs workers is replaced under load.",
-        "identity-rotation-proxy": "The gateway's key is replaced while the server runs on.",
+        "identity-rotation-proxy": "The gateway's key is replaced under load while the server runs on.",
+        "identity-rotation-operator": "The operator's signing key is replaced under load; nothing is lost.",
     },
     "docs/agents.md#reaching-the-outside": {
         "egress-base-url": "A client whose base URL leads to the way out reaches its host over verified TLS.",

@@ -164,7 +164,9 @@ class House:
         return Worker(uid, token, socket, self.credential(uid))
 
     def credential(self, uid: str) -> Credential:
-        return self.bus.trust.mint_agent(uid, PROJECTS, lifetime=60, now=time.time(), proxied=True)
+        return self.bus.trust.mint_agent(
+            uid, PROJECTS, lifetime=3600, now=time.time(), proxied=True
+        )
 
     async def knock(self, worker: Worker, credential: Credential | None = None) -> Raw:
         """A connection through the door of `worker` that the server has greeted."""
