@@ -12,6 +12,7 @@ import pytest
 
 from postroom.bus.port import Delivery, Message
 from postroom.errors import (
+    BusDisconnected,
     Forbidden,
     InvalidInput,
     LostUpdate,
@@ -647,3 +648,24 @@ async def test_closing_twice_is_harmless_and_ends_everything(pair: Pair):
     await finish(pair.bob.close())
 
     assert not pair.bob.statistics().connected
+
+
+@pytest.mark.requirement("identity-renewal-gapless")
+async def test_a_renewed_bus_goes_on_with_what_it_had(pair: Pair):
+    taken = Taken()
+    await pair.bob.consume("INBOX", pair.bob.uid, taken)
+    await inboxed(pair, b"before")
+    delivery = await taken.next()
+
+    await pair.bob.renew()
+    await inboxed(pair, b"after")
+
+    assert (await taken.acked()).payload == b"after"
+    await delivery.ack()
+    assert await pair.admin.pending("INBOX", pair.bob.uid) == (0, 0)
+
+
+async def test_a_closed_bus_cannot_be_renewed(pair: Pair):
+    await pair.bob.close()
+    with pytest.raises(BusDisconnected):
+        await pair.bob.renew()

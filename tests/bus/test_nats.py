@@ -170,7 +170,7 @@ async def test_an_open_delivery_may_be_acknowledged_after_a_reconnect(nats: Nats
     delivery = await taken.next()
     assert isinstance(nats.bob, NatsBus)
 
-    await nats.bob.reconnect()
+    await nats.bob.renew()
     await delivery.ack()
 
     assert await nats.admin.pending("INBOX", nats.bob.uid) == (0, 0)

@@ -28,15 +28,18 @@ from postroom.blobs.folder import BlobFolder
 from postroom.blobs.office import BlobOffice
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.port import Delivery
+from postroom.control.accounts import Accounts
 from postroom.control.api import build_api
 from postroom.control.audit.view import AuditView
 from postroom.control.context import Context
 from postroom.control.crew import Crew
 from postroom.control.dispatch import Dispatch
 from postroom.control.house import _tasks_folded
+from postroom.control.issuer import Issuer
 from postroom.control.mailroom import RULES, Mailroom
 from postroom.control.principals import Gate
 from postroom.control.roster import Roster
+from postroom.control.rotation import Rotation
 from postroom.control.run import Run
 from postroom.control.services import AgentServices
 from postroom.control.statefile import Announcement
@@ -76,6 +79,8 @@ KEY = "operator-key"
 LARGEST_BLOB = 1024 * 1024
 ALL_BLOBS = 4 * LARGEST_BLOB
 SECONDS = 10.0
+LIFETIME = 600.0
+"""Seconds that a credential is valid."""
 
 
 @dataclass
@@ -296,13 +301,13 @@ async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
         dispatch = Dispatch(office, requests, room.directory, pages)
         folded = partial(_tasks_folded, room)
         verbs = TaskVerbs(office, database, cards.as_workers, folded, dispatch.choose)
-        settings = Settings(state=folder)
-        services = AgentServices(room, settings, rig.trust, pages, verbs)
+        issuer = Issuer(database, rig.trust, cast("Accounts", None), LIFETIME)
+        services = AgentServices(room, issuer, pages, verbs)
         store = BlobFolder(folder / "blobs", largest=LARGEST_BLOB, most=ALL_BLOBS)
         blobs = BlobOffice(database, store, folded)
         await blobs.open()
         credentials = Credentials(folder / "credentials.json")
-        audit = AuditLog(settings.audit_file)
+        audit = AuditLog(Settings(state=folder).audit_file)
         view = AuditView(audit, rig.trust.org)
         context = _context(rig, room, cards, office, dispatch, pages, blobs, credentials, view)
         headers = {"Authorization": f"Bearer {KEY}"}
@@ -376,6 +381,8 @@ def _context(
         workers=cards.as_workers,
         roster=Roster(cards.as_workers, cards.presence, rig.admin, office),
         pages=pages,
+        rotation=cast("Rotation", None),
+        keys=rig.trust.key_list,
         blobs=blobs,
         credentials=credentials,
         audit=audit,

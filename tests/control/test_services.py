@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,20 +18,24 @@ from postroom.a2a.messages import text_message, text_of
 from postroom.a2a.signing import verify_card
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.port import Delivery
+from postroom.control.accounts import Accounts
+from postroom.control.issuer import Issuer
 from postroom.control.mailroom import Mailroom
 from postroom.control.services import AgentServices
 from postroom.control.taskverbs import TaskVerbs
 from postroom.control.yellowpages import MAX_ANSWER, YellowPages, bounded
+from postroom.identity import jwt
+from postroom.identity.credential import Credential
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.receipts import State
-from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
 from postroom.store.workers import STOPPED, WorkerRecord
 from tests.control.cardroom import CardRoom, card, card_room
+from tests.gateway.nats.rig import House, house_before
 from tests.mail.desk import NOW, Desk, Worker, running
 from tests.rig import Rig, running_bus
 
@@ -40,7 +45,9 @@ pytestmark = pytest.mark.anyio
 class Stage:
     """A post office with the agents' services on it."""
 
-    def __init__(self, rig: Rig, desk: Desk, cards: CardRoom) -> None:
+    def __init__(self, rig: Rig, desk: Desk, cards: CardRoom, issuer: Issuer, house: House) -> None:
+        self.house = house
+        self.issuer = issuer
         self.rig = rig
         self.desk = desk
         self.cards = cards
@@ -57,6 +64,7 @@ async def stage(tmp_path: Path) -> AsyncGenerator[Stage]:
         running_bus(tmp_path) as rig,
         Database(None) as database,
         card_room(tmp_path, rig) as cards,
+        house_before(rig) as house,
     ):
         await migrate(database)
 
@@ -66,14 +74,14 @@ async def stage(tmp_path: Path) -> AsyncGenerator[Stage]:
         desk = Desk(rig.core, rig.admin, database, connect)
         room = SimpleNamespace(bus=rig.core, directory=desk.directory, office=desk.office)
         pages = YellowPages(desk.directory, cards.as_workers, cards.registry)
-        settings = Settings(state=tmp_path)
         no_tasks = cast("TaskVerbs", SimpleNamespace(verbs={}))
-        services = AgentServices(cast("Mailroom", room), settings, rig.trust, pages, no_tasks)
+        issuer = Issuer(database, rig.trust, cast("Accounts", None), 600.0)
+        services = AgentServices(cast("Mailroom", room), issuer, pages, no_tasks)
         await services.open()
         async with running(desk.fold.run()):
             await desk.fold.ready(10)
             try:
-                yield Stage(rig, desk, cards)
+                yield Stage(rig, desk, cards, issuer, house)
             finally:
                 desk.changes.close()
         await services.close()
@@ -152,20 +160,26 @@ async def test_posts_go_both_ways_and_a_newcomer_reads_what_was_said(tmp_path: P
 async def test_a_renewed_credential_is_for_the_same_key_and_lets_its_agent_in(tmp_path: Path):
     async with stage(tmp_path) as s:
         alice = await s.desk.worker("alice", ("demo",))
-        credential = s.rig.credential(alice.uid, ("demo",))
-        bus = await s.rig.connect(credential, alice.uid, projects=("demo",))
+        credential = await s.issuer.issue(alice.uid, ("demo",))
+        worker = replace(await s.house.worker(uid=alice.uid), credential=credential)
+        bus = await s.house.client(worker)
 
         answer = await bus.request(subjects.ctl(alice.uid, "credential", "renew"), b"{}")
         renewed = json.loads(answer.payload)
 
-        again = await NatsBus.connect(
-            s.rig.url, uid=alice.uid, jwt=lambda: renewed["jwt"], sign=credential.sign
-        )
-        try:
-            assert renewed["jwt"] != credential.jwt
-            assert await again.publish(subjects.outbox(alice.uid), b"here") is not None
-        finally:
-            await again.close()
+        worker.credential = Credential(renewed["jwt"], credential.seed)
+        again = await s.house.client(worker)
+        assert jwt.decode(renewed["jwt"])["sub"] == credential.public
+        assert await again.publish(subjects.outbox(alice.uid), b"here") is not None
+
+
+async def test_a_key_that_was_not_issued_here_or_is_revoked_is_not_renewed(tmp_path: Path):
+    async with stage(tmp_path) as s:
+        alice = await s.desk.worker("alice")
+
+        answer = await s.ask(alice, "credential.renew")
+
+        assert answer["error"]["code"] == "forbidden"
 
 
 @pytest.mark.requirement("mail-flows-between-accounts")

@@ -106,7 +106,7 @@ async def test_a_revoked_credential_is_cut_and_not_let_in_again_and_others_stay(
     alice, bob = await stage.agent(ALICE), await stage.agent(BOB)
     system = await stage.system()
 
-    stage.trust.revoke(alice.credential.public, now=time.time())
+    stage.trust.revoke({alice.credential.public: time.time() + 600}, now=time.time())
     pushed = await push_accounts(system.client, stage.trust)
     await until_closed(alice)
 
@@ -120,7 +120,7 @@ async def test_a_revoked_credential_is_cut_and_not_let_in_again_and_others_stay(
 async def test_a_revocation_holds_when_the_server_starts_with_the_accounts_of_before(stage: Stage):
     """A supervised restart uses the configuration of the first start, which knows no revocation."""
     revoked = mint(stage.trust, ALICE)
-    stage.trust.revoke(revoked.public, now=time.time())
+    stage.trust.revoke({revoked.public: time.time() + 600}, now=time.time())
     await push_accounts((await stage.system()).client, stage.trust)
     await stage.server.stop()
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
+from postroom.bus.system import Reply
 from postroom.errors import ProtocolViolation, ServerFailed
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
@@ -19,17 +21,41 @@ class Answer:
     data: bytes
 
 
-@dataclass
-class Server:
-    """Knows `known` and answers every update with `update`."""
+class Listening:
+    async def unsubscribe(self) -> None:
+        """Nothing more comes anyway."""
 
-    update: bytes
+
+@dataclass
+class Servers:
+    """Know `known`, count `size` of them, answer every update with each of `updates`."""
+
+    updates: Sequence[bytes]
     known: bytes = b""
+    size: int = 1
     asked: list[str] = field(default_factory=list)
 
     async def request(self, subject: str, payload: bytes = b"", timeout: float = 1.0) -> Answer:
         self.asked.append(subject)
-        return Answer(self.known if subject.endswith("LOOKUP") else self.update)
+        return Answer(self.known)
+
+    def new_inbox(self) -> str:
+        return "inbox"
+
+    async def subscribe(self, subject: str, *, cb: Callable[[Reply], Awaitable[None]]) -> Listening:
+        self._cb = cb
+        return Listening()
+
+    async def publish(self, subject: str, payload: bytes = b"", reply: str = "") -> None:
+        self.asked.append(subject)
+        if subject.endswith("JSZ"):
+            for number in range(self.size):
+                server = {"id": f"S{number}", "name": f"n{number}"}
+                said = {"server": server, "data": {"meta_cluster": {"cluster_size": self.size}}}
+                await self._cb(Answer(json.dumps(said).encode()))
+        else:
+            for update in self.updates:
+                await self._cb(Answer(update))
 
 
 @pytest.mark.parametrize(
@@ -43,19 +69,29 @@ class Server:
 )
 async def test_an_account_that_the_server_does_not_take_is_an_error(trust: Trust, update: object):
     with pytest.raises(ServerFailed):
-        await push_accounts(Server(json.dumps(update).encode()), trust)
+        await push_accounts(Servers([json.dumps(update).encode()]), trust)
 
 
 @pytest.mark.parametrize("update", [b"", b"{", b"[]", b"\xff"])
 async def test_an_answer_that_cannot_be_read_is_an_error(trust: Trust, update: bytes):
     with pytest.raises(ProtocolViolation):
-        await push_accounts(Server(update), trust)
+        await push_accounts(Servers([update]), trust)
 
 
 @pytest.mark.parametrize("known", [b"", b"garbage", b"\xff\xff"])
 async def test_what_the_server_has_but_is_not_ours_is_replaced(trust: Trust, known: bytes):
-    server = Server(b'{"data":{"code":500}}', known)
+    server = Servers([b'{"data":{"code":500}}'], known)
 
     with pytest.raises(ServerFailed):
         await push_accounts(server, trust)
     assert server.asked[-1] == "$SYS.REQ.CLAIMS.UPDATE"
+
+
+@pytest.mark.requirement("identity-revocation-confirmed")
+async def test_a_server_of_a_cluster_that_does_not_answer_is_named(trust: Trust):
+    account = trust.edge_account
+    taken = {"server": {"id": "S0"}, "data": {"code": 200, "account": account}}
+    servers = Servers([json.dumps(taken).encode()], size=2)
+
+    with pytest.raises(ServerFailed, match=r"1 of 2 servers .*: n1"):
+        await push_accounts(servers, trust, changed=[account], timeout=0.05)

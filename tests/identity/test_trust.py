@@ -203,7 +203,7 @@ def test_only_a_users_key_can_be_renewed_or_revoked(trust: Trust, kind: Kind):
     with pytest.raises(InvalidInput):
         trust.renew(key, ALICE, [], lifetime=60.0, now=NOW)
     with pytest.raises(InvalidInput):
-        trust.revoke(key, now=NOW)
+        trust.revoke({key: NOW + 60.0}, now=NOW)
 
 
 def test_a_renewal_keeps_the_key_and_moves_the_end(trust: Trust):
@@ -222,7 +222,7 @@ def test_a_revocation_is_in_the_edge_account_and_survives_a_restart(tmp_path: Pa
     revoked = trust.mint_agent(ALICE, [], lifetime=60.0, now=NOW).public
     assert _edge(trust)["nats"]["revocations"] == {}
 
-    trust.revoke(revoked, now=NOW)
+    trust.revoke({revoked: NOW + 60.0}, now=NOW)
 
     expected = {revoked: int(NOW)}
     assert _edge(trust)["nats"]["revocations"] == expected
@@ -232,8 +232,8 @@ def test_a_revocation_is_in_the_edge_account_and_survives_a_restart(tmp_path: Pa
 def test_a_revocation_is_forgotten_when_nothing_it_voids_can_be_valid(trust: Trust):
     old, new = (KeyPair.generate(Kind.USER).public for _ in range(2))
 
-    trust.revoke(old, now=NOW)
-    trust.revoke(new, now=NOW + MAX_LIFETIME + 1)
+    trust.revoke({old: NOW + 60.0}, now=NOW)
+    trust.revoke({new: NOW + 240.0}, now=NOW + 180.0)
 
     assert list(_edge(trust)["nats"]["revocations"]) == [new]
 
@@ -245,7 +245,7 @@ def test_each_revocation_dates_the_account_later_than_the_one_before(tmp_path: P
     dates = [_edge(trust)["iat"]]
 
     for _ in range(3):
-        trust.revoke(KeyPair.generate(Kind.USER).public, now=now)
+        trust.revoke({KeyPair.generate(Kind.USER).public: now + 60.0}, now=now)
         dates.append(_edge(trust)["iat"])
 
     assert dates == sorted(set(dates))
@@ -259,7 +259,7 @@ def test_a_revocation_that_cannot_be_kept_is_not_made(tmp_path: Path):
     folder.touch()
 
     with pytest.raises(StateUnwritable):
-        trust.revoke(KeyPair.generate(Kind.USER).public, now=NOW)
+        trust.revoke({KeyPair.generate(Kind.USER).public: NOW + 60.0}, now=NOW)
     assert _edge(trust)["nats"]["revocations"] == {}
 
 
@@ -289,9 +289,9 @@ def test_what_one_organisation_changes_in_the_keys_another_does_not_save_away(tm
     revoked = mint(acme, ALICE)
     public = str(jwt.decode(revoked.jwt)["sub"])
 
-    acme.revoke(public, now=time.time())
+    acme.revoke({public: time.time() + 60.0}, now=time.time())
     trust.add_org("zeta")
-    trust.revoke(str(jwt.decode(mint(trust, ALICE).jwt)["sub"]), now=time.time())
+    trust.revoke({mint(trust, ALICE).public: time.time() + 60.0}, now=time.time())
 
     again = Trust.load_or_create(tmp_path)
     assert again.orgs == ("default", "acme", "zeta")

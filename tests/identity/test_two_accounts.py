@@ -10,9 +10,9 @@ import pytest
 
 from postroom.errors import InvalidName
 from postroom.identity import jwt
+from postroom.identity.accounts import AGENT_SUBSCRIPTIONS
 from postroom.identity.credential import Credential
 from postroom.identity.nkeys import KeyPair, Kind
-from postroom.identity.trust import AGENT_SUBSCRIPTIONS
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from postroom.bus.server_config import MAX_CONTROL_LINE, MAX_PAYLOAD
@@ -13,7 +13,7 @@ MAX_STORE = 1024**4
 
 
 def configuration_block(
-    *, operator_jwt: str, system_account: str, system_jwt: str, proxy: str, folder: str
+    *, operator_jwt: str, system_account: str, system_jwt: str, proxies: Sequence[str], folder: str
 ) -> dict[str, Any]:
     """What the configuration must say; the same for each server of a cluster. It holds no private key.
 
@@ -21,7 +21,7 @@ def configuration_block(
         operator_jwt: who may make accounts.
         system_account: public key of the account by which we push the others and ask the servers.
         system_jwt: its JWT; a server must know it from the start.
-        proxy: public key of the gateway.
+        proxies: public keys of the gateway.
         folder: of the server, for accounts and streams.
     """
     return {
@@ -34,7 +34,7 @@ def configuration_block(
             "interval": "2m",
         },
         "resolver_preload": {system_account: system_jwt},
-        "proxies": {"trusted": [{"key": proxy}]},
+        "proxies": {"trusted": [{"key": proxy} for proxy in proxies]},
         "jetstream": {
             "store_dir": f"{folder}/store",
             "max_file_store": MAX_STORE,

@@ -31,6 +31,9 @@ from postroom.errors import ProtocolViolation, ServerFailed, StateUnwritable
 STOP_GRACE = 10.0
 """Seconds between asking the server to end and killing it."""
 
+RELOAD_TIMEOUT = 15.0
+"""Seconds until a server has read its configuration again."""
+
 _POLL = 0.005
 
 
@@ -115,6 +118,31 @@ class EmbeddedServer:
         except TimeoutError:
             return await _end(self._process)
 
+    async def reconfigure(self, config: ServerConfig) -> None:
+        """Run on with what a running server can change of `config`: the trusted proxies.
+
+        Another operator needs a restart. A server that was started without any proxy must not be given one: version
+        2.15.1 dies of that.
+
+        Raises:
+            ServerFailed: it did not take it; it runs on as it was.
+            StateUnwritable: the configuration cannot be written.
+        """
+        with _unwritable(config.folder):
+            said = config.log.stat().st_size
+            _write_config(config)
+        self.reload()
+        deadline = asyncio.get_running_loop().time() + RELOAD_TIMEOUT
+        while asyncio.get_running_loop().time() < deadline:
+            lines = _since(config.log, said)
+            if "Reloaded server configuration" in lines:
+                self.config = replace(config, port=self.config.port)
+                return
+            if "Failed to reload" in lines or not self.running:
+                break
+            await asyncio.sleep(_POLL)  # the server tells its log alone
+        raise ServerFailed("nats-server did not take its new configuration; see its log")
+
     def reload(self) -> None:
         """Let it read its files again: new connections see a new certificate, open ones stay."""
         with contextlib.suppress(ProcessLookupError):
@@ -166,6 +194,16 @@ def _write_files(config: ServerConfig) -> None:
     """Needs the lock: port files left by a killed server are removed."""
     for orphan in config.ports.glob("*.ports"):
         orphan.unlink()
+    _write_config(config)
+
+
+def _since(log: Path, offset: int) -> str:
+    with log.open("rb") as file:
+        file.seek(offset)
+        return file.read().decode("utf-8", "replace")
+
+
+def _write_config(config: ServerConfig) -> None:
     descriptor, temporary = tempfile.mkstemp(dir=config.folder, prefix=".config.")  # 0600
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

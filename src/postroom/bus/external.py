@@ -15,7 +15,8 @@ from postroom.bus.census import census, keep_accounts
 from postroom.bus.counters import Counters
 from postroom.bus.fitness import REMEDY, Fitness, ServerReport, check_version, judge
 from postroom.bus.greeting import Greeting, greeting
-from postroom.bus.nats.link import Credentials, Link
+from postroom.bus.nats.attachment import Credentials
+from postroom.bus.nats.link import Link
 from postroom.bus.places import tls_context
 from postroom.bus.system import SystemConnection
 from postroom.errors import (
@@ -48,7 +49,7 @@ class ExternalBus:
     Args:
         servers: as `parse_servers` gives them.
         credentials: of a user of our system account.
-        proxy: public key of our gateway, which the servers must trust.
+        proxy: public key of our gateway as of now, which the servers must trust.
         authority: file with the certificate that signed theirs (`tls://` only).
         patience: seconds that `start` waits for servers that are not up.
         interval: seconds between two looks at them.
@@ -59,7 +60,7 @@ class ExternalBus:
         self,
         servers: Sequence[str],
         credentials: Credentials,
-        proxy: str,
+        proxy: Callable[[], str],
         *,
         authority: Path | None = None,
         patience: float = PATIENCE,
@@ -114,6 +115,24 @@ class ExternalBus:
             ServerFailed, BusDisconnected: as `start`.
         """
         await self._patiently(self._examine)
+
+    async def trust_proxies(self, proxies: Sequence[str]) -> bool:
+        """Whether all servers trust these gateways (see `BusHost.trust_proxies`)."""
+        return await self._all(lambda report: report.proxies.issuperset(proxies))
+
+    async def trust_operator(
+        self,
+        operator_jwt: str,  # noqa: ARG002 (who runs the servers has it from `postroom nats config`)
+        signers: Sequence[str],
+        accounts: Mapping[str, str],  # noqa: ARG002
+    ) -> bool:
+        """Whether all servers know these signing keys of the operator (see `BusHost.trust_operator`)."""
+        return await self._all(lambda report: report.signers.issuperset(signers))
+
+    async def _all(self, knows: Callable[[ServerReport], bool]) -> bool:
+        reports = await self._reports()
+        complete = len(reports) >= max(report.peers for report in reports)
+        return complete and all(knows(report) for report in reports)
 
     async def start(self) -> None:
         """Examine the servers.
@@ -232,7 +251,7 @@ class ExternalBus:
                     f"the server at {url} is not of the same cluster as the others",
                     remedy="name servers of one cluster in POSTROOM_NATS_URL",
                 )
-        self._fitness = judge(reports, self._proxy)
+        self._fitness = judge(reports, self._proxy())
         if not await keep_accounts(self._present, len(reports)):
             raise ServerFailed(
                 "a server's resolver does not keep accounts that are pushed to it (resolver type: full)",
@@ -270,7 +289,7 @@ class ExternalBus:
                 await self._connect_again(self._link)
             reports = await self._reports()
             trouble = ""
-            self._fitness = replace(judge(reports, self._proxy), replicas=self.replicas)
+            self._fitness = replace(judge(reports, self._proxy()), replicas=self.replicas)
             self._compare(reports)
         except PostroomError as error:
             trouble = str(error)

@@ -32,6 +32,7 @@ class ServerReport:
         name: in its cluster.
         cluster: name of the cluster, "" for a single server.
         proxies: public keys of the gateways that it trusts.
+        signers: public signing keys of the operator that it trusts.
         max_store: bytes that JetStream may keep on its disk, 0 where JetStream is off.
         sync_always: a record is on disk before it is acknowledged.
         peers: servers with JetStream that its cluster has, be they up or not; 1 without a cluster.
@@ -45,6 +46,7 @@ class ServerReport:
     max_payload: int
     max_control_line: int
     proxies: frozenset[str]
+    signers: frozenset[str]
     max_store: int
     sync_always: bool
     peers: int
@@ -62,6 +64,8 @@ class ServerReport:
             jetstream = data.get("jetstream") or {}
             config, meta = jetstream.get("config") or {}, jetstream.get("meta") or {}
             trusted = (data.get("proxies") or {}).get("trusted") or ()
+            claims = data.get("trusted_operators_claim") or ()
+            signers = [key for claim in claims for key in claim["nats"].get("signing_keys") or ()]
             return cls(
                 server_id=str(server["id"]),
                 name=str(server["name"]),
@@ -70,6 +74,7 @@ class ServerReport:
                 max_payload=int(data["max_payload"]),
                 max_control_line=int(data["max_control_line"]),
                 proxies=frozenset(str(proxy["key"]) for proxy in trusted),
+                signers=frozenset(map(str, signers)),
                 max_store=max(0, int(config.get("max_storage", 0))),
                 sync_always=bool(config.get("sync_always", False)),
                 peers=int(meta.get("cluster_size", 1)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from postroom.bus.address import BusAddress
@@ -44,6 +45,41 @@ class BusHost(Protocol):
 
         Raises:
             ServerFailed: it does not, with the remedy.
+        """
+        ...
+
+    async def trust_proxies(self, proxies: Sequence[str]) -> bool:
+        """Have the servers trust these gateways and no others; no connection ends for it.
+
+        Args:
+            proxies: public keys.
+
+        Returns:
+            Whether each of them does now. Somebody else's are not told but asked: False if one does not trust all
+            of these, or does not answer.
+
+        Raises:
+            EnvironmentFault: our own server did not take it, and runs on as it was.
+        """
+        ...
+
+    async def trust_operator(
+        self, operator_jwt: str, signers: Sequence[str], accounts: Mapping[str, str]
+    ) -> bool:
+        """Have our own server trust these signing keys of the operator and no others.
+
+        It is started again for that; connections come back by themselves.
+
+        Args:
+            operator_jwt: JWT of the operator, with the keys.
+            signers: the keys.
+            accounts: account public key -> account JWT.
+
+        Returns:
+            As `trust_proxies`.
+
+        Raises:
+            EnvironmentFault: it did not start.
         """
         ...
 

@@ -225,6 +225,17 @@ class MessageBusProvider(Protocol):
             Forbidden: an agent's consumers carry its own uid; others are not for it.
         """
 
+    async def renew(self, *, timeout: float = 10.0) -> None:
+        """Go on over a new connection, made with the present credential, without a gap.
+
+        Nothing is lost, nothing comes twice, no call fails; subscriptions and open deliveries stay. The former
+        connection has ended when this returns, and after `timeout` seconds in any case.
+
+        Raises:
+            BusDisconnected: no new connection was made in time; the former one stays in use.
+            Unauthorized: the credential was refused; the former connection stays in use.
+        """
+
     async def close(self) -> None:
         """Stop everything; idempotent."""
 

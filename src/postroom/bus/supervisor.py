@@ -6,7 +6,8 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 
 from postroom.bus.address import BusAddress
 from postroom.bus.embedded import EmbeddedServer
@@ -56,6 +57,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._crashes: deque[float] = deque(maxlen=MAX_CRASHES + 1)
         self.restarts = 0
+        self._planned: asyncio.Future[None] | None = None
 
     @property
     def server(self) -> EmbeddedServer:
@@ -113,6 +115,24 @@ class Supervisor:
         self._config = self._server.config  # the port is known now
         return self._server
 
+    async def trust_proxies(self, proxies: Sequence[str]) -> bool:
+        """As `BusHost.trust_proxies`."""
+        # Nothing else may differ: of another JWT of the same operator the server takes nothing.
+        await self.server.reconfigure(replace(self._config, proxies=tuple(proxies)))
+        self._config = self.server.config
+        return True
+
+    async def trust_operator(
+        self, operator_jwt: str, signers: Sequence[str], accounts: Mapping[str, str]
+    ) -> bool:
+        """As `BusHost.trust_operator`; the JWT names `signers`."""
+        del signers
+        self._config = replace(self._config, operator_jwt=operator_jwt, preload=accounts)
+        self._planned = planned = asyncio.get_running_loop().create_future()
+        await self.server.stop()
+        await planned
+        return True
+
     def reload(self) -> None:
         """Let the server read its files again (see `EmbeddedServer.reload`)."""
         self.server.reload()
@@ -127,15 +147,33 @@ class Supervisor:
         try:
             while not self._stopping.is_set():
                 status = await self.server.wait()
-                await self._bring_back(self._crashed(status))
+                planned = self._planned
+                if planned is None:
+                    await self._bring_back(self._crashed(status))
+                elif not self._stopping.is_set():
+                    await self._restarted()
+                    planned.set_result(None)
+                    self._planned = None
         finally:
             await self.server.stop()
+            if self._planned is not None and not self._planned.done():
+                self._planned.set_exception(ServerFailed("the server was not started again"))
 
     async def stop(self) -> None:
         """End the server and `run`."""
         self._stopping.set()
         if self._server is not None:
             await self._server.stop()
+
+    async def _restarted(self) -> None:
+        """Start it again on purpose; a start that fails is brought back as a crash is."""
+        try:
+            self._server = await EmbeddedServer.start(self._config)
+        except EnvironmentFault as error:
+            await self._bring_back(error)
+            return
+        if self._on_restart is not None:
+            await self._on_restart(self._server)
 
     def _crashed(self, status: int) -> EnvironmentFault:
         said = last_lines(self._config, self.server.pid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 
@@ -18,4 +19,30 @@ class SystemConnection(Protocol):
 
     async def request(self, subject: str, payload: bytes = ..., timeout: float = ...) -> Reply:
         """The answer to a request; the client's own errors pass through."""
+        ...
+
+
+class SystemSubscription(Protocol):
+    """Interest in the answers of several servers."""
+
+    async def unsubscribe(self) -> None:
+        """End it."""
+        ...
+
+
+class ClusterConnection(SystemConnection, Protocol):
+    """A connection over which every server of a cluster can be asked."""
+
+    def new_inbox(self) -> str:
+        """A subject for answers."""
+        ...
+
+    async def subscribe(
+        self, subject: str, *, cb: Callable[[Reply], Awaitable[None]]
+    ) -> SystemSubscription:
+        """Receive answers."""
+        ...
+
+    async def publish(self, subject: str, payload: bytes = ..., reply: str = ...) -> None:
+        """Ask."""
         ...

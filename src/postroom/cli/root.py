@@ -25,6 +25,8 @@ SUMMARIES = {
     "spawn": "Start a worker from a template.",
     "stop": "Stop a worker; its inbox keeps what comes.",
     "restart": "Stop a worker and start it again.",
+    "keys": "List and rotate keys.",
+    "revoke": "Void a worker's credentials and cut it off.",
     "remove": "Stop a worker for good; its nick is free again.",
     "send": "Send a message and, if asked, wait for its receipt or answer.",
     "delegate": "Give an agent a task and, if asked, wait for its result.",

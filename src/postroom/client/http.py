@@ -156,6 +156,22 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         """Stop and start a worker."""
         return self._post(f"/v1/workers/{name_of(ref)}/restart")
 
+    def revoke(self, ref: str) -> Worker:
+        """Void every credential of a worker, cut its connections and end it; `restart` gives it a new identity."""
+        return self._post(f"/v1/workers/{name_of(ref)}/revoke", repeatable=True)
+
+    def revoke_all(self) -> list[Worker]:
+        """The same for every worker."""
+        return self._post("/v1/workers/revoke", repeatable=True)["workers"]
+
+    def trusted_keys(self) -> list[dict[str, str]]:
+        """The public keys that credentials hang on: role, key, state."""
+        return self._get("/v1/trust/keys")["keys"]
+
+    def rotate(self, kind: str) -> dict[str, Any]:
+        """Replace the keys of `kind` (`agents`, `account`, `operator`, `proxy`) while workers stay connected."""
+        return self.transport.call("POST", "/v1/trust/rotate", json={"kind": kind}, patience=90.0)
+
     def served_card(self, ref: str) -> dict[str, Any]:
         """The Agent Card as the worker's own A2A server serves it.
 

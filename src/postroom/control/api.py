@@ -18,6 +18,7 @@ from postroom.control.routes import (
     orgs,
     room,
     tasks,
+    trust,
     workers,
 )
 
@@ -38,7 +39,18 @@ def build_api(context: Context) -> FastAPI:
     app.include_router(agents.keys_router(context), prefix="/v1")
     app.include_router(blobs.router(context), prefix="/v1")
     app.include_router(blobs.operator_router(context), prefix="/v1", dependencies=only_operator)
-    routers = (workers, agents, tasks, messages, feeds, deadletters, credentials, audit, room)
+    routers = (
+        workers,
+        agents,
+        tasks,
+        messages,
+        feeds,
+        deadletters,
+        credentials,
+        audit,
+        trust,
+        room,
+    )
     for part in routers:
         app.include_router(part.router(context), prefix="/v1", dependencies=only_operator)
     if context.orgs is not None:

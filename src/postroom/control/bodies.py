@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
@@ -30,6 +30,12 @@ class SpawnBody(Body):
     sandbox: Name = ""
     isolation: Name = ""
     set: dict[str, str] = {}
+
+
+class RotateBody(Body):
+    """`POST /v1/trust/rotate`."""
+
+    kind: Literal["agents", "account", "operator", "proxy"]
 
 
 class CredentialBody(Body):

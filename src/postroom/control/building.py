@@ -128,7 +128,7 @@ def _open_gateway(
         )
     )
     passages: dict[str, Passage] = {
-        "nats": NatsPassage(lambda: host.address, trust.proxy_key.sign),
+        "nats": NatsPassage(lambda: host.address, trust.sign_as_proxy),
         "http": Streamed(ControlPassage(WorkerDialer(front).dial)),
         "egress": Streamed(egress),
     }

@@ -12,6 +12,7 @@ from postroom.control.mailroom import Mailroom
 from postroom.control.orgs import Orgs
 from postroom.control.principals import Gate
 from postroom.control.roster import Roster
+from postroom.control.rotation import Rotation
 from postroom.control.statefile import Announcement
 from postroom.control.workers import Workers
 from postroom.control.yellowpages import YellowPages
@@ -24,6 +25,7 @@ class Context:
     """Everything a route may use.
 
     Attributes:
+        keys: public keys and what they are for.
         card_key: public half of the key that signs cards, as a JWK.
         announcement: what `server.json` says now.
         shut_down: ends the post room.
@@ -37,6 +39,8 @@ class Context:
     workers: Workers
     roster: Roster
     pages: YellowPages
+    rotation: Rotation
+    keys: Callable[[], list[dict[str, str]]]
     blobs: BlobOffice
     credentials: Credentials
     audit: AuditView

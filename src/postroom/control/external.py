@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroom.bus.external import ExternalBus
-from postroom.bus.nats.link import Credentials
+from postroom.bus.nats.attachment import Credentials
 from postroom.bus.places import parse_servers
 from postroom.errors import InvalidInput
 from postroom.identity.trust import Trust
@@ -26,6 +26,6 @@ def external_bus(settings: Settings, trust: Trust) -> ExternalBus:
     return ExternalBus(
         servers,
         Credentials(lambda: credential.jwt, credential.sign),
-        trust.proxy_key.public,
+        lambda: trust.proxy_key.public,
         authority=settings.nats_ca,
     )

@@ -16,6 +16,7 @@ from postroom.blobs.folder import BlobFolder
 from postroom.blobs.office import BlobOffice, CaughtUp
 from postroom.bus.host import BusHost
 from postroom.bus.nats.bus import NatsBus
+from postroom.control.accounts import Accounts
 from postroom.control.announcements import Announcements
 from postroom.control.api import build_api
 from postroom.control.audit.opening import open_audit
@@ -24,12 +25,15 @@ from postroom.control.context import Context
 from postroom.control.dispatch import Dispatch
 from postroom.control.doors import OrgGateway
 from postroom.control.front import Front
+from postroom.control.issuer import Issuer
 from postroom.control.mailroom import Mailroom, open_mailroom, system_connection
 from postroom.control.orgs import Orgs
 from postroom.control.presence import PresenceBoard
 from postroom.control.principals import Gate
 from postroom.control.registry import Registry
 from postroom.control.roster import Roster, hindrance, state_of
+from postroom.control.rotation import Rotation
+from postroom.control.seat import EdgeSeat
 from postroom.control.services import AgentServices
 from postroom.control.statefile import Announcement
 from postroom.control.taskverbs import FOLD_DEADLINE, TaskVerbs
@@ -42,7 +46,6 @@ from postroom.identity.push import delete_accounts
 from postroom.identity.tokens import digest, new_api_key
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger
-from postroom.protocol.ids import CONTROL_PLANE
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.store.workers import RUNNING
@@ -98,12 +101,19 @@ class House:
         await presence.open()
         stack.push_async_callback(presence.close)
         building.alerts.add(room.directory.org, partial(_alert, room.bus))
-        workers = await _open_workers(building, settings, trust, room, stack, changed)
+        accounts = Accounts(trust, building.host, partial(_alert, room.bus))
+        room.crew.start(accounts.run(), "accounts")
+        issuer = Issuer(room.database, trust, accounts, settings.jwt_lifetime)
+        workers = await _open_workers(building, settings, issuer, room, stack, changed)
         registry = Registry(
             room.bus, room.admin, presence, workers, trust.card_key, room.directory.org
         )
         changed.tell = registry.wake
-        await _hear_announcements(trust, building.host, room, workers, changed, stack)
+        edge = await EdgeSeat.open(trust, building.host, stack)
+        announcements = Announcements(edge.bus, workers, changed, partial(_alert, room.bus))
+        await announcements.open()
+        stack.push_async_callback(announcements.close)
+        rotation = Rotation(trust, building.host, accounts, edge.renew)
         room.crew.start(registry.run(), "registry")
         pages = YellowPages(room.directory, workers, registry)
         requests = Requests(room.bus, room.admin, room.database, space=room.space)
@@ -119,7 +129,7 @@ class House:
         dispatch = Dispatch(tasks, requests, room.directory, pages)
         folded = partial(_tasks_folded, room)
         verbs = TaskVerbs(tasks, room.database, workers, folded, dispatch.choose)
-        services = AgentServices(room, settings, trust, pages, verbs)
+        services = AgentServices(room, issuer, pages, verbs)
         await services.open()
         stack.push_async_callback(services.close)
         blobs = await _open_blobs(settings, room, folded, stack)
@@ -135,6 +145,8 @@ class House:
                 workers=workers,
                 roster=Roster(workers, presence, room.admin, tasks),
                 pages=pages,
+                rotation=rotation,
+                keys=trust.key_list,
                 blobs=blobs,
                 credentials=building.credentials,
                 audit=view,
@@ -211,33 +223,10 @@ async def _delete_log(host: BusHost, core: Credential) -> None:
         await connection.close()
 
 
-async def _hear_announcements(
-    trust: Trust,
-    host: BusHost,
-    room: Mailroom,
-    workers: Workers,
-    changed: Callable[[], None],
-    stack: AsyncExitStack,
-) -> None:
-    credential = trust.edge_credential()
-    edge = await NatsBus.connect(
-        host.address,
-        uid=CONTROL_PLANE,
-        jwt=lambda: credential.jwt,
-        sign=credential.sign,
-        name="postroom-edge",
-        on_error=lambda error: log.warning("edge: %s", error),
-    )
-    stack.push_async_callback(edge.close)
-    announcements = Announcements(edge, workers, changed, partial(_alert, room.bus))
-    await announcements.open()
-    stack.push_async_callback(announcements.close)
-
-
 async def _open_workers(
     building: Building,
     settings: Settings,
-    trust: Trust,
+    issuer: Issuer,
     room: Mailroom,
     stack: AsyncExitStack,
     changed: Callable[[], None],
@@ -247,7 +236,7 @@ async def _open_workers(
         database=room.database,
         directory=room.directory,
         admin=room.admin,
-        trust=trust,
+        issuer=issuer,
         gateway=OrgGateway(building.gateway, building.front, settings.org),
         canaries=building.canaries,
         owner=room.owner.uid,

@@ -38,6 +38,6 @@ def nats_block(settings: Settings, folder: str) -> dict[str, Any]:
         operator_jwt=trust.operator_jwt,
         system_account=trust.system_account,
         system_jwt=trust.account_jwts()[trust.system_account],
-        proxy=trust.proxy_key.public,
+        proxies=trust.proxies,
         folder=folder,
     )

@@ -17,7 +17,7 @@ from postroom.protocol.presence import Presence, WorkerState
 from postroom.protocol.text import one_line
 from postroom.store.agents import Agent
 from postroom.store.tasks import TaskHead
-from postroom.store.workers import STOPPED, WorkerRecord
+from postroom.store.workers import REVOKED, STOPPED, WorkerRecord
 from postroom.tasks.office import TaskOffice
 
 START_UP = 20.0
@@ -127,6 +127,8 @@ def state_of(
         said: its last status message.
         now: seconds since the epoch.
     """
+    if desired == REVOKED and (run is None or not run.running):
+        return WorkerState.STOPPED, "revoked"
     if run is None:
         return (
             (WorkerState.STOPPED, "")

@@ -7,7 +7,6 @@ The asker is the subject's second token, which the server has checked. Answers a
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.bus.port import Message, Subscription
+from postroom.control.issuer import Issuer
 from postroom.control.mailroom import Mailroom
 from postroom.control.taskverbs import TaskVerb, TaskVerbs
 from postroom.control.yellowpages import YellowPages, bounded
@@ -27,10 +27,8 @@ from postroom.errors import (
     problem,
 )
 from postroom.identity import jwt
-from postroom.identity.trust import Trust
 from postroom.observe import get_logger
 from postroom.protocol import subjects
-from postroom.settings import Settings
 
 log = get_logger(__name__)
 
@@ -62,8 +60,7 @@ class AgentServices:
 
     Args:
         room: the post office; the requests arrive on its connection to core.
-        settings: lifetime of credentials.
-        trust: renews credentials.
+        issuer: renews credentials.
         pages: finds agents by their cards.
         tasks: the verbs about tasks.
     """
@@ -71,16 +68,14 @@ class AgentServices:
     def __init__(
         self,
         room: Mailroom,
-        settings: Settings,
-        trust: Trust,
+        issuer: Issuer,
         pages: YellowPages,
         tasks: TaskVerbs,
     ) -> None:
         self._bus = room.bus
         self._directory = room.directory
         self._office = room.office
-        self._settings = settings
-        self._trust = trust
+        self._issuer = issuer
         self._pages = pages
         self._subscription: Subscription | None = None
         self._asking: Counter[str] = Counter()
@@ -163,15 +158,8 @@ class AgentServices:
         return {"posts": [post.as_json() for post in posts]}
 
     async def _renew(self, asker: Asker, _asked: dict[str, Any]) -> dict[str, Any]:
-        now = time.time()
-        token = self._trust.renew(
-            asker.key,
-            asker.uid,
-            await self._directory.projects(asker.uid),
-            lifetime=self._settings.jwt_lifetime,
-            now=now,
-            proxied=True,
-        )
+        projects = tuple(await self._directory.projects(asker.uid))
+        token = await self._issuer.renew(asker.key, asker.uid, projects)
         return {"jwt": token, "expires_at": jwt.decode(token)["exp"]}
 
 

@@ -101,6 +101,7 @@ class _PostRoom:
         listener = bind(self._settings.host, self._settings.http_port, default=DEFAULT_HTTP_PORT)
         outward = self._bind_outward()
         trust = Trust.load_or_create(self._settings.keys, DEFAULT_ORG)
+        trust.settle()  # workers get new credentials, and servers the accounts as they are now
         host = await self._start_bus(trust)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._ending.set)
@@ -275,7 +276,7 @@ def server_config(
         operator_jwt=trust.operator_jwt,
         system_account=trust.system_account,
         preload=trust.account_jwts(),
-        proxies=(trust.proxy_key.public,),
+        proxies=trust.proxies,
         tls=certificate.server_tls if certificate else None,
         memory=settings.memory,
         # No post room runs here, so who has the store is the server of a killed one, and about to end.

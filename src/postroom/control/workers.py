@@ -10,15 +10,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy import Connection
+
 from postroom.a2a.cards import Card
 from postroom.bus.port import BusAdmin
 from postroom.control.isolation import Demand, demand, level_of
+from postroom.control.issuer import Issuer
 from postroom.control.launch import Passport, WorkerFolders, card_of, compose, decode_files
 from postroom.control.run import Run, how
-from postroom.errors import AlreadyRunning, EnvironmentFault, NotFound, PostroomError
+from postroom.errors import AlreadyRunning, EnvironmentFault, NotFound, PostroomError, ServerFailed
 from postroom.gateway.port import DoorSpec, GatewayProvider
 from postroom.identity.tokens import digest, new_token
-from postroom.identity.trust import Trust
 from postroom.mail.directory import Directory
 from postroom.observe import get_logger
 from postroom.protocol.ids import check_name
@@ -31,7 +33,7 @@ from postroom.settings import DEFAULT_PROJECT, Settings
 from postroom.store import workers as worker_rows
 from postroom.store.agents import Agent
 from postroom.store.database import Database
-from postroom.store.workers import RUNNING, STOPPED, WorkerRecord
+from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord
 
 log = get_logger(__name__)
 
@@ -64,7 +66,7 @@ class Workers:
         database: records of workers.
         directory: agents and nicks.
         admin: makes their consumers.
-        trust: mints their credentials.
+        issuer: issues and revokes theirs.
         gateway: their doors.
         canaries: what each wall is tried against.
         owner: uid of the operator.
@@ -80,7 +82,7 @@ class Workers:
         database: Database,
         directory: Directory,
         admin: BusAdmin,
-        trust: Trust,
+        issuer: Issuer,
         gateway: GatewayProvider,
         canaries: Canaries,
         owner: str,
@@ -92,7 +94,7 @@ class Workers:
         self._database = database
         self._directory = directory
         self._admin = admin
-        self._trust = trust
+        self._issuer = issuer
         self._gateway = gateway
         self._canaries = canaries
         self._owner = owner
@@ -226,17 +228,71 @@ class Workers:
         agent, _ = await self.record(ref)
         async with self._lock(agent.uid):
             await self._end(agent.uid)
+            await self._void(agent.uid)
             await self._forget(agent.uid)
             self._runs.pop(agent.uid, None)
         return agent, self._folders(agent.uid).root
 
     async def stop(self, ref: str) -> Agent:
         """End a worker; its address, inbox and workspace stay."""
-        agent, _ = await self.record(ref)
+        agent, record = await self.record(ref)
         async with self._lock(agent.uid):
-            await self._database.write(lambda c: worker_rows.set_desired(c, agent.uid, STOPPED))
+            if record.desired != REVOKED:
+                await self._database.write(lambda c: worker_rows.set_desired(c, agent.uid, STOPPED))
             await self._end(agent.uid)
+            await self._void(agent.uid)
         return agent
+
+    async def revoke(self, *refs: str) -> list[Agent]:
+        """Void every credential of these workers, or of all, cut their connections and end them.
+
+        Nothing waits for what else is done with a worker just now. `restart` gives it a new key.
+
+        Returns:
+            The workers, when every server has cut them.
+
+        Raises:
+            NotFound: one is no worker; nothing was revoked.
+            ServerFailed: not every server was told; they are told later, the rest is done.
+        """
+        agents = [(await self.record(ref))[0] for ref in refs]
+        agents = agents or [agent for agent, _ in await self.records()]
+        await asyncio.gather(*(self._shut_out(agent.uid) for agent in agents))
+        cut = await asyncio.gather(
+            *(self._issuer.void(agent.uid) for agent in agents if refs),
+            *(() if refs else (self._issuer.void(),)),
+            return_exceptions=True,
+        )
+        await asyncio.gather(*(self._end_revoked(agent.uid) for agent in agents))
+        for failure in cut:
+            if isinstance(failure, BaseException):
+                raise failure
+        return agents
+
+    async def _shut_out(self, uid: str) -> None:
+        def forbid(connection: Connection) -> None:
+            worker_rows.set_desired(connection, uid, REVOKED)
+            worker_rows.set_token(connection, uid, digest(new_token()))
+
+        run = self._runs.get(uid)
+        if run is not None:
+            run.stopping = True  # that it ends is no surprise
+        await self._database.write(forbid)
+        await self._gateway.close_door(uid)
+
+    async def _end_revoked(self, uid: str) -> None:
+        async with self._lock(uid):
+            # A start that was under way has made a credential since, and may have been meant to run.
+            await self._shut_out(uid)
+            await self._void(uid)
+            await self._end(uid)
+
+    async def _void(self, uid: str = "") -> None:
+        """Revoke what is out; a server that is away hears of it later, and nobody waits for that."""
+        try:
+            await self._issuer.void(uid)
+        except ServerFailed as error:
+            log.warning("revoked, but not everywhere yet: %s", error)
 
     async def restart(self, ref: str) -> Agent:
         """End a worker if it runs, and start it with a new credential and token."""
@@ -249,6 +305,7 @@ class Workers:
 
     async def restore(self) -> None:
         """Start what ran when the last process of this post room ended; a failure is an alert, not the end."""
+        await self._void()  # whoever held one has ended with the last process
         for agent, record in await self.records():
             if record.desired != RUNNING:
                 continue
@@ -330,14 +387,12 @@ class Workers:
     async def _passport(
         self, agent: Agent, record: WorkerRecord, level: Level, card: Card
     ) -> Passport:
-        now = time.time()
         token = new_token()
         await self._database.write(lambda c: worker_rows.set_token(c, agent.uid, digest(token)))
         secret = await self._directory.message_secret(agent.uid)
         projects = (record.project,)
-        credential = self._trust.mint_agent(
-            agent.uid, projects, lifetime=self._settings.jwt_lifetime, now=now, proxied=True
-        )
+        await self._void(agent.uid)
+        credential = await self._issuer.issue(agent.uid, projects)
         return Passport(
             agent.uid,
             agent.nick,

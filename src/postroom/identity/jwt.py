@@ -133,9 +133,10 @@ def same_claims(one: Claims, other: Claims) -> bool:
     return stated(one) == stated(other)
 
 
-def operator_body(system_account: str) -> dict[str, Any]:
-    """Claims of an operator that names its system account."""
-    return {"type": "operator", "system_account": system_account}
+def operator_body(system_account: str, signing_keys: Sequence[str] = ()) -> dict[str, Any]:
+    """Claims of an operator that names its system account, and whose signature counts beside its own."""
+    body: dict[str, Any] = {"type": "operator", "system_account": system_account}
+    return body | ({"signing_keys": list(signing_keys)} if signing_keys else {})
 
 
 def _subjects(permissions: Permissions) -> dict[str, Any]:

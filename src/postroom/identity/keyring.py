@@ -32,6 +32,8 @@ class OrgKeys:
         control: signing key of edge, scoped to the control plane's rights there.
         workers: as `agents`, but whom it signs is let in through a trusted proxy only: the gateway.
         revocations: user public key -> epoch second of its revocation.
+        revoked_until: user public key -> epoch second from which its revocation need not be remembered.
+        retiring: public signing key that is about to be dropped -> its role (`agents`, `control`, `workers`).
         dated_from: epoch second that the JWT of edge is at least dated, which each revocation moves on. Between
             two of one date a starting server takes the one it is configured with, which may be the older one.
     """
@@ -43,6 +45,8 @@ class OrgKeys:
     workers: KeyPair
     revocations: Mapping[str, int] = field(default_factory=dict)
     dated_from: int = 0
+    revoked_until: Mapping[str, int] = field(default_factory=dict)
+    retiring: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def generate(cls) -> OrgKeys:
@@ -58,6 +62,10 @@ class Keyring:
     Attributes:
         cards: signs Agent Cards; None in a file of a version that had none yet.
         proxy: the gateway's: with it it signs for the connections that it lets through (NATS, ADR-55); None as `cards`.
+        gone: public keys of accounts whose organisation was removed, and which a server may still have.
+        signer: signing key of the operator; None while the operator's own key signs the accounts.
+        next_signer, next_proxy: keys that servers are to trust before they are used.
+        former_signers, former_proxies: public keys that are about to be dropped, but still count.
     """
 
     operator: KeyPair
@@ -66,7 +74,11 @@ class Keyring:
     cards: CardKey | None = None
     proxy: KeyPair | None = None
     gone: tuple[str, ...] = ()
-    """Public keys of accounts whose organisation was removed, and which a server may still have."""
+    signer: KeyPair | None = None
+    next_signer: KeyPair | None = None
+    next_proxy: KeyPair | None = None
+    former_signers: tuple[str, ...] = ()
+    former_proxies: tuple[str, ...] = ()
 
     @classmethod
     def generate(cls) -> Keyring:
@@ -94,6 +106,8 @@ def _org(document: Mapping[str, Any]) -> OrgKeys:
         else KeyPair.generate(Kind.ACCOUNT),
         revocations={str(key): int(at) for key, at in document["revocations"].items()},
         dated_from=int(document["dated_from"]),
+        revoked_until={str(key): int(at) for key, at in document.get("revoked_until", {}).items()},
+        retiring={str(key): str(role) for key, role in document.get("retiring", {}).items()},
     )
 
 
@@ -107,7 +121,14 @@ def _parse(text: str) -> Keyring:
         {name: _org(org) for name, org in document["orgs"].items()},
         CardKey.from_secret(str(document["cards"])) if "cards" in document else None,
         _key(document["proxy"], Kind.USER) if "proxy" in document else None,
-        tuple(str(account) for account in document.get("gone", ())),
+        signer=_key(document["signer"], Kind.OPERATOR) if "signer" in document else None,
+        gone=tuple(map(str, document.get("gone", ()))),
+        next_signer=_key(document["next_signer"], Kind.OPERATOR)
+        if "next_signer" in document
+        else None,
+        next_proxy=_key(document["next_proxy"], Kind.USER) if "next_proxy" in document else None,
+        former_signers=tuple(map(str, document.get("former_signers", ()))),
+        former_proxies=tuple(map(str, document.get("former_proxies", ()))),
     )
 
 
@@ -121,6 +142,8 @@ def _render(keyring: Keyring) -> str:
             "workers": keys.workers.seed,
             "revocations": dict(keys.revocations),
             "dated_from": keys.dated_from,
+            "revoked_until": dict(keys.revoked_until),
+            "retiring": dict(keys.retiring),
         }
 
     document: dict[str, Any] = {
@@ -131,10 +154,13 @@ def _render(keyring: Keyring) -> str:
     }
     if keyring.cards is not None:
         document["cards"] = keyring.cards.secret
-    if keyring.proxy is not None:
-        document["proxy"] = keyring.proxy.seed
-    if keyring.gone:
-        document["gone"] = list(keyring.gone)
+    for name in ("proxy", "signer", "next_signer", "next_proxy"):
+        key = getattr(keyring, name)
+        if key is not None:
+            document[name] = key.seed
+    for name in ("gone", "former_signers", "former_proxies"):
+        if getattr(keyring, name):
+            document[name] = list(getattr(keyring, name))
     return json.dumps(document, indent=1)
 
 

@@ -1,63 +1,139 @@
-"""Telling a running server about accounts that changed, over its system account.
+"""Telling the running servers about accounts that changed, over their system account.
 
-A server that was started with the accounts preloaded needs no push; a revocation, or accounts made by an older
-version of Postroom, do.
+A server that was started with the accounts preloaded needs no push; a revocation, a new key, or accounts made by an
+older version of Postroom, do. A change counts only when every server of the cluster has taken it: a connection
+to the one that has not would live on.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import nats.errors
 
-from postroom.bus.system import SystemConnection
+from postroom.bus.system import ClusterConnection, Reply, SystemConnection
 from postroom.errors import PostroomError, ProtocolViolation, ServerFailed
 from postroom.identity import jwt
 from postroom.identity.trust import Trust
 
 PUSH_TIMEOUT = 5.0
-"""Seconds the server has for each answer."""
+"""Seconds the servers have for each answer."""
+
+ROLL_TIMEOUT = 1.0
+"""Seconds after which a server that has not answered is taken as absent; the others are told without it."""
 
 
 async def push_accounts(
-    connection: SystemConnection, trust: Trust, *, timeout: float = PUSH_TIMEOUT
+    connection: ClusterConnection,
+    trust: Trust,
+    *,
+    changed: Collection[str] = (),
+    timeout: float = PUSH_TIMEOUT,
 ) -> list[str]:
-    """Give the server every account JWT that says something else than the one it has.
+    """Give every server each account JWT that says something else than the one it has.
+
+    Args:
+        connection: of the system account, to any of the servers.
+        trust: makes the accounts.
+        changed: public keys of accounts that are known to have changed; the others are left alone. Without any the
+            servers are asked which differ.
+        timeout: seconds for each answer.
 
     Returns:
         Public keys of the accounts that were pushed.
 
     Raises:
-        ServerFailed: the server refused one.
+        ServerFailed: a server refused one, or did not answer; with the names of those that did not.
         ProtocolViolation: an answer cannot be read.
     """
-    pushed = []
+    roll = await _call_the_roll(connection, min(timeout, ROLL_TIMEOUT))
+    pushed, missed = [], dict.fromkeys(roll.absent, "")
     for account, token in trust.account_jwts().items():
-        if not await _is_current(connection, account, token, timeout):
-            await _push(connection, account, token, timeout)
+        if changed and account not in changed:
+            continue
+        # Of several servers the first to answer speaks for itself alone.
+        several = len(roll.present) > 1 or roll.absent
+        if changed or several or not await _is_current(connection, account, token, timeout):
+            missed |= await _push(connection, roll.present, account, token, timeout)
             pushed.append(account)
+    if missed and pushed:
+        raise ServerFailed(
+            f"{len(missed)} of {roll.size} servers did not take the accounts: " + ", ".join(missed),
+            remedy="they are told again until they have; a connection to them may live as long",
+        )
     return pushed
 
 
+@dataclass
+class _Roll:
+    """The servers of the cluster.
+
+    Attributes:
+        present: id to name of those that answer.
+        absent: names of those that do not, "?" for one whose name nobody tells.
+        size: how many there are.
+    """
+
+    present: dict[str, str]
+    absent: tuple[str, ...]
+    size: int
+
+
+async def _call_the_roll(connection: ClusterConnection, timeout: float) -> _Roll:
+    """Who is there: every member of the cluster knows how many there are, and the leader their names."""
+    present: dict[str, str] = {}
+    names: set[str] = set()
+    size = 1
+
+    def take(document: dict[str, Any]) -> bool:
+        nonlocal size
+        server = document.get("server") or {}
+        meta = (document.get("data") or {}).get("meta_cluster") or {}
+        present[str(server.get("id"))] = str(server.get("name"))
+        names.update(str(peer.get("name")) for peer in meta.get("replicas") or ())
+        size = max(size, int(meta.get("cluster_size") or 1), len(present))
+        return len(present) >= size
+
+    await gather(connection, "$SYS.REQ.SERVER.PING.JSZ", b"", take, timeout)
+    if not present:
+        raise ServerFailed("no nats-server answers its system account")
+    absent = sorted(names - set(present.values()))
+    absent += ["?"] * (size - len(present) - len(absent))
+    return _Roll(present, tuple(absent), size)
+
+
 async def delete_accounts(
-    connection: SystemConnection, trust: Trust, *, timeout: float = PUSH_TIMEOUT
+    connection: ClusterConnection, trust: Trust, *, timeout: float = PUSH_TIMEOUT
 ) -> None:
-    """Have the server forget the accounts of removed organisations: every connection of theirs ends.
+    """Have every server forget the accounts of removed organisations: every connection of theirs ends.
 
     Raises:
-        ServerFailed: the server refused.
+        ServerFailed: one refused, or did not answer.
         ProtocolViolation: an answer cannot be read.
         StateUnwritable: that it is done could not be kept.
     """
     gone = trust.gone
     if not gone:
         return
+    roll = await _call_the_roll(connection, min(timeout, ROLL_TIMEOUT))
+    missing = dict(roll.present)
+
+    def take(document: dict[str, Any]) -> bool:
+        data = document.get("data")
+        if not isinstance(data, dict) or data.get("code") != 200:
+            raise ServerFailed(f"a server keeps an account: {document.get('error', data)}")
+        missing.pop(str((document.get("server") or {}).get("id")), None)
+        return not missing
+
     payload = trust.deletion(gone).encode()
-    document = _answer(await _ask(connection, "$SYS.REQ.CLAIMS.DELETE", payload, timeout))
-    data = document.get("data")
-    if not isinstance(data, dict) or data.get("code") != 200:
-        raise ServerFailed(f"the server keeps an account: {document.get('error', data)}")
+    await gather(connection, "$SYS.REQ.CLAIMS.DELETE", payload, take, timeout)
+    if missing or roll.absent:
+        keeping = ", ".join((*missing.values(), *roll.absent))
+        raise ServerFailed(f"servers were not told that accounts are gone: {keeping}")
     trust.forgotten(gone)
 
 
@@ -65,7 +141,10 @@ async def _is_current(
     connection: SystemConnection, account: str, token: str, timeout: float
 ) -> bool:
     subject = f"$SYS.REQ.ACCOUNT.{account}.CLAIMS.LOOKUP"
-    known = await _ask(connection, subject, b"", timeout)
+    try:
+        known = (await connection.request(subject, b"", timeout=timeout)).data
+    except nats.errors.Error as error:
+        raise ServerFailed(f"nats-server does not answer {subject}: {error}") from error
     if not known:
         return False
     try:
@@ -74,22 +153,65 @@ async def _is_current(
         return False  # whatever the server has, it is not ours
 
 
-async def _push(connection: SystemConnection, account: str, token: str, timeout: float) -> None:
-    document = _answer(await _ask(connection, "$SYS.REQ.CLAIMS.UPDATE", token.encode(), timeout))
-    data = document.get("data")
-    if isinstance(data, dict) and data.get("code") == 200 and data.get("account") == account:
-        return
-    raise ServerFailed(f"the server refused account {account}: {document.get('error', data)}")
+async def _push(
+    connection: ClusterConnection,
+    servers: Mapping[str, str],
+    account: str,
+    token: str,
+    timeout: float,
+) -> dict[str, str]:
+    """Push one account; the servers that did not say that they have it, by name."""
+    missing = dict(servers)
+
+    def take(document: dict[str, Any]) -> bool:
+        data = document.get("data")
+        fine = isinstance(data, dict) and data.get("code") == 200 and data.get("account") == account
+        if not fine:
+            said = document.get("error", data)
+            raise ServerFailed(f"a server refused account {account}: {said}")
+        missing.pop(str((document.get("server") or {}).get("id")), None)
+        return not missing
+
+    await gather(connection, "$SYS.REQ.CLAIMS.UPDATE", token.encode(), take, timeout)
+    return dict.fromkeys(missing.values(), "")
 
 
-async def _ask(connection: SystemConnection, subject: str, payload: bytes, timeout: float) -> bytes:
+async def gather(
+    connection: ClusterConnection,
+    subject: str,
+    payload: bytes,
+    take: Callable[[dict[str, Any]], bool],
+    timeout: float,
+) -> bool:
+    """Ask all servers; False if `take` has not said True of an answer within `timeout` seconds.
+
+    Raises:
+        ServerFailed: the connection is gone.
+        ProtocolViolation: an answer cannot be read.
+    """
+    answers: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def arrived(reply: Reply) -> None:
+        answers.put_nowait(reply.data)
+
+    inbox = connection.new_inbox()
     try:
-        return (await connection.request(subject, payload, timeout=timeout)).data
+        subscription = await connection.subscribe(inbox, cb=arrived)
+        try:
+            await connection.publish(subject, payload, reply=inbox)
+            async with asyncio.timeout(timeout):
+                while not take(_document(await answers.get())):
+                    pass
+        except TimeoutError:
+            return False
+        finally:
+            await subscription.unsubscribe()
     except nats.errors.Error as error:
-        raise ServerFailed(f"nats-server does not answer {subject}: {error}") from error
+        raise ServerFailed(f"nats-server cannot be asked {subject}: {error}") from error
+    return True
 
 
-def _answer(payload: bytes) -> dict[str, Any]:
+def _document(payload: bytes) -> dict[str, Any]:
     try:
         document = json.loads(payload)
     except ValueError as error:

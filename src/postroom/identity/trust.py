@@ -8,22 +8,18 @@ in the agents' own account a forged reply could drop a PubAck into a stranger's 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from postroom.errors import Conflict, InvalidInput, NotFound
-from postroom.identity import jwt, keyring, nkeys
+from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound
+from postroom.identity import accounts, jwt, keyring, nkeys, rotating
 from postroom.identity.cardkey import CardKey
 from postroom.identity.credential import Credential
 from postroom.identity.keyring import Keyring, OrgKeys
 from postroom.identity.nkeys import KeyPair, Kind
+from postroom.identity.rotating import Role
 from postroom.protocol.ids import CONTROL_PLANE, check_name, check_uid
-from postroom.protocol.permissions import (
-    agent_permissions,
-    control_plane_edge_permissions,
-    core_exports,
-)
 from postroom.settings import DEFAULT_ORG
 
 MAX_LIFETIME = 30 * 86400.0
@@ -32,10 +28,8 @@ MAX_LIFETIME = 30 * 86400.0
 MAX_PROJECTS = 256
 """Projects in one credential: with the longest names its CONNECT line still fits the server's 32 KiB."""
 
-AGENT_SUBSCRIPTIONS = 1000
-"""Subscriptions that one agent's connection may have at a time."""
-
-CONTROL_SUBSCRIPTIONS = 100_000
+REVOCATION_MARGIN = 60
+"""Seconds that a revocation is remembered after the credential has expired: clocks of servers differ."""
 
 
 class _Kept:
@@ -164,8 +158,13 @@ class Trust:
     def operator_jwt(self) -> str:
         """JWT of the operator, for the server's configuration."""
         operator = self._keys.operator
-        body = jwt.operator_body(self.system_account)
+        body = jwt.operator_body(self.system_account, self.signers)
         return jwt.encode(operator, operator.public, "postroom", body, now=self._clock())
+
+    @property
+    def signers(self) -> tuple[str, ...]:
+        """Public keys beside the operator's own that may sign accounts; its JWT names them."""
+        return rotating.trusted_signers(self._keys)
 
     @property
     def system_account(self) -> str:
@@ -185,15 +184,15 @@ class Trust:
     def account_jwts(self) -> dict[str, str]:
         """JWTs of the system account and of every organisation's accounts, by public key."""
         now = self._clock()
-        accounts = [(self._keys.system, "SYS", jwt.account_body(), now)]
+        issued = [(self._keys.system, "SYS", jwt.account_body(), now)]
         for name, keys in self._keys.orgs.items():
-            accounts.append((keys.core, f"{name}-core", _core_body(), now))
+            issued.append((keys.core, f"{name}-core", accounts.core_body(), now))
             dated = max(now, keys.dated_from)
-            accounts.append((keys.edge, f"{name}-edge", _edge_body(keys), dated))
-        operator = self._keys.operator
+            issued.append((keys.edge, f"{name}-edge", accounts.edge_body(keys), dated))
+        signer = self._keys.signer or self._keys.operator
         return {
-            account.public: jwt.encode(operator, account.public, name, body, now=at)
-            for account, name, body, at in accounts
+            account.public: jwt.encode(signer, account.public, name, body, now=at)
+            for account, name, body, at in issued
         }
 
     # What peers are told.
@@ -216,16 +215,22 @@ class Trust:
         Raises:
             NotFound: these keys have none; `load_or_create` makes it.
         """
-        if self._keys.proxy is None:
-            raise NotFound("there is no key for the gateway")
-        return self._keys.proxy
+        return rotating.proxy(self._keys)
+
+    @property
+    def proxies(self) -> tuple[str, ...]:
+        """Public keys of gateways that the servers are to trust, the present one first."""
+        return rotating.trusted_proxies(self._keys)
+
+    def sign_as_proxy(self, nonce: bytes) -> bytes:
+        """The gateway's signature, by the key of that moment."""
+        return self.proxy_key.sign(nonce)
 
     def signs(self, issuer: str) -> bool:
         """Whether `issuer`, a public key, signs credentials of this organisation's accounts."""
         org = self._org
-        return issuer in {
-            key.public for key in (org.core, org.edge, org.agents, org.workers, org.control)
-        }
+        present = (org.core, org.edge, org.agents, org.workers, org.control)
+        return issuer in org.retiring or issuer in {key.public for key in present}
 
     # Who may connect.
 
@@ -281,10 +286,19 @@ class Trust:
         now: float,
         proxied: bool = False,
     ) -> str:
-        """A new JWT for the key `public` that agent `uid` holds already; otherwise as `mint_agent`."""
+        """A new JWT for the key `public` that agent `uid` holds already; otherwise as `mint_agent`.
+
+        The JWT before it stays valid until it expires: both are in use while one connection takes over from the
+        other. A revocation voids both.
+
+        Raises:
+            Forbidden: the key was revoked.
+        """
         kind, _ = nkeys.decode_public(public)
         if kind is not Kind.USER:
             raise InvalidInput("a credential is minted for a user's key only")
+        if public in self._org.revocations:
+            raise Forbidden("the key was revoked")
         if not 0 < lifetime <= MAX_LIFETIME:
             raise InvalidInput(f"a lifetime of {lifetime} s is not within 0 to {MAX_LIFETIME:.0f}")
         if len(projects) > MAX_PROJECTS:
@@ -295,27 +309,84 @@ class Trust:
         signer = self._org.workers if proxied else self._org.agents
         return jwt.encode(signer, public, uid, body, now=now, expires=now + lifetime)
 
-    def revoke(self, public: str, *, now: float) -> None:
-        """Void what was issued to the user key `public` until now; it takes effect with the next push.
+    def revoke(self, keys: Mapping[str, float], *, now: float) -> None:
+        """Void what was issued to these user keys until now; it takes effect with the next push.
 
         Kept on disk before this returns, so that a restart does not lift it. Older ones that no living
         credential can match are forgotten.
 
+        Args:
+            keys: public key of a user -> epoch second at which its last credential expires.
+            now: seconds since the epoch.
+
         Raises:
-            InvalidInput: `public` is not the public key of a user.
+            InvalidInput: one is not the public key of a user.
             StateUnwritable: it could not be kept.
         """
-        kind, _ = nkeys.decode_public(public)
-        if kind is not Kind.USER:
-            raise InvalidInput("only a user's key can be revoked")
-        known = self._org.revocations
-        kept = {key: at for key, at in known.items() if at + MAX_LIFETIME >= now}
-        org = replace(
-            self._org,
-            revocations=kept | {public: int(now)},
-            dated_from=max(int(now), self._org.dated_from) + 1,
-        )
-        self._save(replace(self._keys, orgs={**self._keys.orgs, self.org: org}))
+        for public in keys:
+            kind, _ = nkeys.decode_public(public)
+            if kind is not Kind.USER:
+                raise InvalidInput("only a user's key can be revoked")
+        former = self._org
+        until = {
+            key: former.revoked_until.get(key, at + int(MAX_LIFETIME))
+            for key, at in former.revocations.items()
+        }
+        until = {key: end for key, end in until.items() if end >= now}
+        until |= {key: int(end) + REVOCATION_MARGIN for key, end in keys.items()}
+        at = {key: former.revocations.get(key, int(now)) for key in until}
+        at |= dict.fromkeys(keys, int(now))
+        org = replace(former, revocations=at, revoked_until=until)
+        self._save_dated(replace(self._keys, orgs={**self._keys.orgs, self.org: org}))
+
+    # Rotation (see `rotating`).
+
+    def prepare(self, role: Role) -> str:
+        """Make the operator's or the gateway's next key: servers are to trust it, and it is not used yet.
+
+        Returns:
+            Its public half; the one that was made before, if it was not used since.
+
+        Raises:
+            StateUnwritable: it could not be kept; nothing has changed.
+        """
+        if not rotating.prepared_key(self._keys, role):
+            self._save(rotating.prepared(self._keys, role))
+        return rotating.prepared_key(self._keys, role)
+
+    def rotate(self, *roles: Role) -> None:
+        """Use new keys for `roles`; the former ones count on. It takes effect with the next push or reconfiguration.
+
+        Raises:
+            StateUnwritable: they could not be kept; nothing has changed.
+        """
+        self._save_dated(rotating.rotated(self._keys, self.org, *roles))
+
+    def former_keys(self, *roles: Role) -> tuple[str, ...]:
+        """Public keys of `roles` that still count beside the present one."""
+        return rotating.former(self._keys, self.org, *roles)
+
+    def drop_former(self, *roles: Role) -> None:
+        """The former keys of `roles` count no more, from the next push or reconfiguration on.
+
+        Raises:
+            StateUnwritable: it could not be kept; nothing has changed.
+        """
+        self._save_dated(rotating.without_former(self._keys, self.org, *roles))
+
+    def settle(self) -> None:
+        """Drop every former key: for a start, when nobody holds a credential of one yet.
+
+        Raises:
+            StateUnwritable: it could not be kept; nothing has changed.
+        """
+        for org in self.orgs:
+            if self.of(org).former_keys(*Role):
+                self.of(org).drop_former(*Role)
+
+    def key_list(self) -> list[dict[str, str]]:
+        """Public keys (see `rotating.listed`)."""
+        return rotating.listed(self._keys, self.org)
 
     # Inner parts.
 
@@ -323,13 +394,15 @@ class Trust:
     def _keys(self) -> Keyring:
         return self._kept.keys
 
-    @_keys.setter
-    def _keys(self, keys: Keyring) -> None:
-        self._kept.keys = keys
-
     def _save(self, keys: Keyring) -> None:
         keyring.save(self._folder, keys)
-        self._keys = keys
+        self._kept.keys = keys
+
+    def _save_dated(self, keys: Keyring) -> None:
+        """Keep keys by which the agents' account has changed: it is to be newer than any that a server has."""
+        own = keys.orgs[self.org]
+        dated = replace(own, dated_from=max(int(self._clock()), own.dated_from) + 1)
+        self._save(replace(keys, orgs={**keys.orgs, self.org: dated}))
 
     @property
     def _org(self) -> OrgKeys:
@@ -340,31 +413,3 @@ class Trust:
         now = self._clock()
         token = jwt.encode(account, user.public, CONTROL_PLANE, jwt.user_body(), now=now)
         return Credential(token, user.seed)
-
-
-def _core_body() -> dict[str, object]:
-    return jwt.account_body(jetstream=True, exports=jwt.service_exports(core_exports()))
-
-
-def _edge_body(keys: OrgKeys) -> dict[str, object]:
-    agents = jwt.scope(
-        keys.agents.public, "agent", agent_permissions(), subscriptions=AGENT_SUBSCRIPTIONS
-    )
-    workers = jwt.scope(
-        keys.workers.public,
-        "worker",
-        agent_permissions(),
-        subscriptions=AGENT_SUBSCRIPTIONS,
-        proxied=True,
-    )
-    control = jwt.scope(
-        keys.control.public,
-        "control-plane",
-        control_plane_edge_permissions(),
-        subscriptions=CONTROL_SUBSCRIPTIONS,
-    )
-    return jwt.account_body(
-        imports=jwt.service_imports(core_exports(), keys.core.public),
-        scopes=[agents, workers, control],
-        revocations=keys.revocations,
-    )

@@ -98,6 +98,11 @@ def reply(asker: str, answerer: str, token: str) -> str:
     return f"_I.{asker}.{answerer}.{token}"
 
 
+def renewal_notice(uid: str) -> str:
+    """Asks agent `uid` to renew its credential now; nobody but the control plane may publish there."""
+    return reply(uid, CONTROL_PLANE, "renew")
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What a subject says.

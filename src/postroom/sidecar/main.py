@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from nats.aio.msg import Msg
+
 from postroom.a2a.cards import SERVER_SOCKET
 from postroom.bus.nats import NatsBus
 from postroom.bus.port import Subscription
@@ -22,6 +24,8 @@ from postroom.errors import (
 )
 from postroom.identity.nkeys import KeyPair
 from postroom.observe import get_logger, to_stderr
+from postroom.protocol import subjects
+from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.preface import Preface
 from postroom.protocol.presence import WorkerState
 from postroom.sidecar.a2a.rpc import rpc_caller, rpc_server
@@ -158,6 +162,8 @@ class Worker:
         renewal = Renewal(
             bus, bus.uid, expires_at=self._config.jwt_expires_at, accept=self._renewer(bus)
         )
+
+        await _hear_renewal(bus, renewal)
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(work)
@@ -194,11 +200,11 @@ class Worker:
                 await _recover(sidecar)
             pulls.append(await bus.consume(stream, bus.uid, handler, batch=BATCHES[stream]))
 
-    def _renewer(self, bus: NatsBus) -> Callable[[str], Awaitable[None]]:
-        async def accept(jwt: str) -> None:
+    def _renewer(self, bus: NatsBus) -> Callable[[str, float], Awaitable[None]]:
+        async def accept(jwt: str, seconds: float) -> None:
             former, self._jwt = self._jwt, jwt
             try:
-                await bus.reconnect()
+                await bus.renew(timeout=seconds)
             except PostroomError:
                 self._jwt = former
                 raise
@@ -221,6 +227,16 @@ async def _recover(sidecar: Sidecar) -> None:
             if found:
                 _log.info("%d tasks of an earlier start go on", found)
             return
+
+
+async def _hear_renewal(bus: NatsBus, renewal: Renewal) -> None:
+    notice = subjects.renewal_notice(bus.uid)
+
+    async def arrived(frame: Msg) -> None:
+        if frame.subject == notice:  # the rest are answers that came too late
+            renewal.ask()
+
+    await bus.connection.subscribe(subjects.reply(bus.uid, CONTROL_PLANE, "*"), cb=arrived)
 
 
 async def _watch(bus: NatsBus) -> None:

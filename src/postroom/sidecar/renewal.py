@@ -1,12 +1,13 @@
 """Renews the worker's bus credential before it runs out.
 
-NATS cannot re-authenticate a connection in place, so the connection is made again with the new one; open
-deliveries and subscriptions outlive that (`postroom.bus.nats`).
+NATS cannot re-authenticate a connection in place, so a second connection is made with the new one and takes over
+from the first without a gap (`MessageBusProvider.renew`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -23,6 +24,15 @@ RETRY = 30.0
 
 SHORTEST = 1.0
 
+SPREAD = 0.5
+"""Seconds over which workers that are asked at once renew."""
+
+LONGEST_MOVE = 10.0
+"""Seconds that a new connection may take to take over."""
+
+MARGIN = 0.2
+"""Seconds before its expiry at which the former connection has ended."""
+
 _log = get_logger(__name__)
 
 
@@ -33,7 +43,8 @@ class Renewal:
         wire: to ask the control plane.
         own: uid of the worker.
         expires_at: epoch seconds, 0 for never.
-        accept: takes the new JWT into use; raises PostroomError if the bus does not take it.
+        accept: takes the new JWT into use within so many seconds, after which the former one runs out; raises
+            PostroomError if the bus does not take it.
         now: seconds since the epoch.
     """
 
@@ -43,7 +54,7 @@ class Renewal:
         own: str,
         *,
         expires_at: float,
-        accept: Callable[[str], Awaitable[None]],
+        accept: Callable[[str, float], Awaitable[None]],
         now: Callable[[], float] = time.time,
     ) -> None:
         self._wire = wire
@@ -51,11 +62,16 @@ class Renewal:
         self._expires_at = expires_at
         self._accept = accept
         self._now = now
+        self._asked = asyncio.Event()
+
+    def ask(self) -> None:
+        """Renew soon: the control plane wants it, as for a new key. Not all workers at the same moment."""
+        self._asked.set()
 
     async def run(self) -> None:
-        """Renew for ever; returns at once for a credential that never expires."""
-        while self._expires_at:
-            await asyncio.sleep(self._pause(RENEW_AT))
+        """Renew for ever: when time is running out, and when asked."""
+        while True:
+            await self._due()
             while True:
                 try:
                     await self.renew()
@@ -63,6 +79,15 @@ class Renewal:
                 except PostroomError as error:
                     _log.warning("the credential could not be renewed: %s", error)
                 await asyncio.sleep(min(RETRY, self._pause(0.5)))
+
+    async def _due(self) -> None:
+        try:
+            async with asyncio.timeout(self._pause(RENEW_AT) if self._expires_at else None):
+                await self._asked.wait()
+                await asyncio.sleep(random.uniform(0, SPREAD))  # noqa: S311 (jitter)
+        except TimeoutError:
+            pass
+        self._asked.clear()
 
     async def renew(self) -> None:
         """Renew now.
@@ -75,11 +100,14 @@ class Renewal:
         if not isinstance(jwt, str) or not jwt:
             raise ProtocolViolation("the control plane's answer holds no credential")
         expires_at = _instant(answer.get("expires_at"))
-        await self._accept(jwt)
+        await self._accept(jwt, min(LONGEST_MOVE, max(MARGIN, self._left() - MARGIN)))
         self._expires_at = expires_at
 
+    def _left(self) -> float:
+        return self._expires_at - self._now() if self._expires_at else LONGEST_MOVE
+
     def _pause(self, share: float) -> float:
-        return max(SHORTEST, (self._expires_at - self._now()) * share)
+        return max(SHORTEST, self._left() * share)
 
 
 def _instant(value: object) -> float:

@@ -21,7 +21,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION = "0003"
+REVISION = "0004"
 """The migration that makes exactly these tables (a test compares them)."""
 
 metadata = MetaData(
@@ -87,6 +87,15 @@ api_keys = Table(
     Column("sha256", Text, nullable=False, unique=True),
     Column("created_at", Float, nullable=False),
     Column("revoked_at", Float),
+)
+
+credentials = Table(
+    "credentials",
+    metadata,
+    Column("user_key", Text, primary_key=True),  # public NKey
+    Column("uid", Text, nullable=False),
+    Column("expires_at", Float, nullable=False),  # of the last credential under the key
+    Index("ix_credentials_uid", "uid"),
 )
 
 # ── blobs: what was uploaded, and who may read it; what the log adds to that is added once and stays ─────────

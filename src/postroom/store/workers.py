@@ -11,6 +11,7 @@ from postroom.store.schema import workers
 
 RUNNING = "running"
 STOPPED = "stopped"
+REVOKED = "revoked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class WorkerRecord:
         files: name to base64, the files next to the template.
         overrides: what `--set` gave.
         sandbox, level: provider, and the level that its last start had proven, "" for none yet.
-        desired: `running` or `stopped`.
+        desired: `running`, `stopped`, or `revoked`: stopped, and what it had is void.
         token_sha256: of the bearer token that opens its door, hexadecimal.
     """
 

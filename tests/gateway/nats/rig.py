@@ -151,8 +151,10 @@ class House:
     stack: AsyncExitStack
     alerts: list[tuple[str, str]] = field(default_factory=list)
 
-    async def worker(self, rates: Rates = RATES, *, consumers: bool = True) -> Worker:
-        uid = new_uid()
+    async def worker(
+        self, rates: Rates = RATES, *, consumers: bool = True, uid: str = ""
+    ) -> Worker:
+        uid = uid or new_uid()
         for stream in AGENT_CONSUMER_STREAMS if consumers else ():
             await self.bus.admin.ensure_consumer(agent_consumer(stream, uid, PROJECTS))
         token = f"t{uid}"
@@ -162,7 +164,9 @@ class House:
         return Worker(uid, token, socket, self.credential(uid))
 
     def credential(self, uid: str) -> Credential:
-        return self.bus.trust.mint_agent(uid, PROJECTS, lifetime=60, now=time.time(), proxied=True)
+        return self.bus.trust.mint_agent(
+            uid, PROJECTS, lifetime=3600, now=time.time(), proxied=True
+        )
 
     async def knock(self, worker: Worker, credential: Credential | None = None) -> Raw:
         """A connection through the door of `worker` that the server has greeted."""
@@ -183,15 +187,19 @@ class House:
         return await raw.greeted()
 
     async def client(self, worker: Worker) -> NatsBus:
-        """The sidecar's client, through the sidecar's door."""
+        """The sidecar's client, through the sidecar's door, with the credential that `worker` has at each connect."""
         door = await self.stack.enter_async_context(
             Door(str(worker.socket), Preface("nats", worker.token))
         )
+
+        def sign(nonce: bytes) -> bytes:
+            return worker.credential.sign(nonce)
+
         bus = await NatsBus.connect(
             f"nats://127.0.0.1:{door.port}",
             uid=worker.uid,
             jwt=lambda: worker.credential.jwt,
-            sign=worker.credential.sign,
+            sign=sign,
             projects=PROJECTS,
             on_error=self.bus.errors.append,
         )
@@ -208,8 +216,18 @@ class House:
 async def open_house(
     folder: Path, *, memory: bool = True, violations: int = 20
 ) -> AsyncGenerator[House]:
+    async with (
+        running_bus(folder, memory=memory) as bus,
+        house_before(bus, violations=violations) as house,
+    ):
+        yield house
+
+
+@asynccontextmanager
+async def house_before(bus: Bus, *, violations: int = 20) -> AsyncGenerator[House]:
+    """A gateway before a bus that runs."""
     with tempfile.TemporaryDirectory(prefix="door") as sockets:
-        async with running_bus(folder, memory=memory) as bus, AsyncExitStack() as stack:
+        async with AsyncExitStack() as stack:
             audit = Kept()
             alerts: list[tuple[str, str]] = []
 
@@ -218,7 +236,7 @@ async def open_house(
 
             deadlines = Deadlines(dial=10.0, flush=2.0)
             passage = NatsPassage(
-                lambda: BusAddress((bus.url,)), bus.trust.proxy_key.sign, deadlines
+                lambda: BusAddress((bus.url,)), bus.trust.sign_as_proxy, deadlines
             )
             gateway = DoorGateway(
                 Path(sockets),

@@ -239,6 +239,11 @@ class MemoryBus:
             subscription.cut()
         await self._supervisor.stop(timeout=1)
 
+    async def renew(self, *, timeout: float = 10.0) -> None:  # noqa: ARG002
+        """As `MessageBusProvider.renew`; here no credential runs out."""
+        if self._closed:
+            raise BusDisconnected("the bus was closed")
+
     async def close(self) -> None:
         """As `MessageBusProvider.close`."""
         if self._closed:

@@ -10,9 +10,10 @@ from postroom.bus.acceptance import accepts_pulled, answerer_of, headers_of, sto
 from postroom.bus.address import BusAddress
 from postroom.bus.background import Supervisor
 from postroom.bus.counters import Counters
+from postroom.bus.nats.attachment import Credentials
 from postroom.bus.nats.connection import BusConnection
 from postroom.bus.nats.frames import live_message
-from postroom.bus.nats.link import Credentials, Link
+from postroom.bus.nats.link import Link
 from postroom.bus.nats.listening import CONCURRENT_REQUESTS, Listener, accepts_live, serving
 from postroom.bus.nats.publishing import publish_stored
 from postroom.bus.nats.pulling import PullLoop
@@ -134,15 +135,9 @@ class NatsBus:
             await asyncio.wait({self._link.turn})
         return self._link.lost
 
-    async def reconnect(self, *, timeout: float = CONNECT_TIMEOUT) -> None:
-        """Connect again with what `jwt` and `sign` now return, for a renewed credential.
-
-        Subscriptions stay, open deliveries stay open, calls wait meanwhile.
-
-        Raises:
-            BusDisconnected: the connection did not come back within `timeout` seconds.
-        """
-        await self._link.reconnect(asyncio.get_running_loop().time() + timeout)
+    async def renew(self, *, timeout: float = CONNECT_TIMEOUT) -> None:
+        """As `MessageBusProvider.renew`: with what `jwt` and `sign` now return."""
+        await self._link.renew(asyncio.get_running_loop().time() + timeout)
 
     async def publish(
         self,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import suppress
 from typing import Any
 
 from nats.aio.client import Client, Srv
-from nats.errors import ProtocolError
+from nats.errors import Error, ProtocolError
 from nats.protocol import parser
 from nats.protocol.parser import PING
 
@@ -118,4 +119,23 @@ class RobustClient(Client):
     async def end_interest(self, sid: int) -> None:
         """Tell the server to send nothing more to subscription `sid`, but take what is on its way."""
         if self.is_connected:
-            await self._send_unsubscribe(sid)
+            with suppress(Error, OSError):
+                await self._send_unsubscribe(sid)
+
+    @property
+    def address(self) -> str:
+        """Address of the server that it is connected to, "" for none."""
+        return self.connected_url.geturl() if self.connected_url else ""
+
+    @property
+    def server_id(self) -> str:
+        """Id of the server that it is, or was last, connected to."""
+        return str(self._server_info.get("server_id", ""))
+
+    def take_unsent(self, former: RobustClient) -> None:
+        """Send what `former`, whose connection broke, has kept for later."""
+        for command in former._pending:
+            if command.startswith((b"PUB ", b"HPUB ")):
+                self._pending.append(command)
+                self._pending_data_size += len(command)
+        self.write_out()

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
-from nats.aio.subscription import Subscription as NatsSubscription
-
-from postroom.bus.nats.link import Link, OnFrame
+from postroom.bus.nats.interest import Interest, OnFrame
+from postroom.bus.nats.link import Link
 from postroom.bus.nats.replies import Replies
 from postroom.errors import InvalidInput
 
@@ -30,6 +29,26 @@ class Route:
     async def drain(self) -> None:
         """End it; nothing is under way."""
         self._replies.unroute(self._prefix)
+
+
+class Listening:
+    """A subscription, ended as the port asks for."""
+
+    def __init__(self, link: Link, interest: Interest) -> None:
+        self._link = link
+        self._interest = interest
+
+    async def unsubscribe(self) -> None:
+        """End it at once."""
+        await self._interest.unsubscribe()
+
+    async def drain(self) -> None:
+        """End it when what the server has sent was handled.
+
+        Raises:
+            PostroomError: as `Link.drain`.
+        """
+        await self._link.drain(self._interest)
 
 
 class BusConnection:
@@ -85,7 +104,7 @@ class BusConnection:
 
     async def subscribe(
         self, subject: str, queue: str = "", cb: OnFrame | None = None
-    ) -> NatsSubscription | Route:
+    ) -> Listening | Route:
         """As `Connection.subscribe`; returns when the server knows it.
 
         Raises:
@@ -96,7 +115,7 @@ class BusConnection:
         prefix, _, last = subject.rpartition(".")
         if subject.startswith(self._own) and last == "*":
             return Route(self._replies, prefix, cb)
-        return await self._link.listen(subject, cb, queue=queue)
+        return Listening(self._link, await self._link.listen(subject, cb, queue=queue))
 
     async def flush(self, timeout: int = 10) -> None:
         """As `Connection.flush`.

@@ -7,21 +7,20 @@ can await.
 from __future__ import annotations
 
 import asyncio
-import base64
 import re
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from nats import errors as nats_errors
-from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription as NatsSubscription
 
 from postroom.bus.address import BusAddress
 from postroom.bus.counters import Counters
+from postroom.bus.nats.attachment import Attachment, Credentials, Dialing
 from postroom.bus.nats.client import RobustClient
-from postroom.bus.nats.dialing import next_server, places, reachable, remaining
+from postroom.bus.nats.dialing import remaining
+from postroom.bus.nats.handover import hand_over
+from postroom.bus.nats.interest import Interest, OnFrame
 from postroom.errors import (
     BusDisconnected,
     Forbidden,
@@ -35,38 +34,10 @@ from postroom.observe import get_logger
 
 log = get_logger("postroom.bus")
 
-PING_INTERVAL = 10
-"""Seconds between the client's own pings; two unanswered ones end a connection that hangs."""
-
 _DENIED = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
-_UNAUTHORIZED = (
-    "authorization violation",
-    "authorization failed",
-    "authentication expired",
-    "authentication revoked",
-)
 
-OnFrame = Callable[[Msg], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """How a connection proves who it is; both are called at each connect.
-
-    Attributes:
-        jwt: the user's JWT.
-        sign: the raw Ed25519 signature of the server's nonce.
-    """
-
-    jwt: Callable[[], str]
-    sign: Callable[[bytes], bytes]
-
-    def options(self) -> dict[str, Any]:
-        """Options of nats-py's connect."""
-        return {
-            "user_jwt_cb": lambda: bytearray(self.jwt(), "ascii"),
-            "signature_cb": lambda nonce: base64.b64encode(self.sign(nonce.encode())),
-        }
+HANDOVER_TIMEOUT = 5.0
+"""Seconds that what opens or ends a subscription waits for a handover to another connection."""
 
 
 class Link:
@@ -78,26 +49,34 @@ class Link:
     """
 
     def __init__(self, counters: Counters, on_error: Callable[[Exception], None] | None) -> None:
-        self.client = RobustClient()
         self.counters = counters
         self.generation = 0
         self.lost: PostroomError | None = None
         self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.interests: set[Interest] = set()
+        self._current = Attachment(self)
+        self._dialing: Dialing | None = None
         self._on_error = on_error
-        self._up = False
         self._closing = False
         self._opened = False
         self._reconnected_at = float("-inf")
         self._denials: dict[tuple[str, str], set[asyncio.Future[Any]]] = {}
-        self._unauthorized: PostroomError | None = None
-        self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._renewing = asyncio.Lock()
+        self._subscribing = asyncio.Lock()
+        self._held: asyncio.Future[None] | None = None
+        self._successor: Attachment | None = None
 
     # State.
 
     @property
+    def client(self) -> RobustClient:
+        """The connection that frames are sent over now; `renew` puts another in its place."""
+        return self._current.client
+
+    @property
     def up(self) -> bool:
         """Whether frames can be sent now."""
-        return self._up and self.client.is_connected
+        return self._current.up
 
     @property
     def recovering(self) -> bool:
@@ -139,67 +118,71 @@ class Link:
             BusDisconnected: no server answered within `timeout` seconds.
             Unauthorized: the server refused the credential.
         """
-        deadline = asyncio.get_running_loop().time() + timeout
-        await reachable(address.servers, deadline)
-        connecting = asyncio.ensure_future(
-            self.client.connect(
-                list(address.servers),
-                name=name,
-                tls=address.tls,
-                tls_hostname=address.tls_name or None,
-                tls_handshake_first=address.tls_first,
-                error_cb=self._error,
-                disconnected_cb=self._disconnected,
-                reconnected_cb=self._reconnected,
-                closed_cb=self._closed,
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=0.1,  # ty: ignore[invalid-argument-type] (a sleep: fractions work)
-                connect_timeout=2,
-                ping_interval=PING_INTERVAL,
-                reconnect_to_server_handler=next_server,
-                **(credentials.options() if credentials else {}),
-            )
-        )
-        try:
-            await asyncio.wait(
-                {connecting, self._refused},
-                timeout=remaining(deadline),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if not connecting.done():
-                raise self._unauthorized or BusDisconnected(
-                    f"no bus at {places(address.servers)} let us in"
-                )
-            connecting.result()
-        except BaseException as error:
-            connecting.cancel()
-            await asyncio.wait({connecting}, timeout=1)
-            await self.close()
-            if isinstance(error, (OSError, nats_errors.Error)):
-                raise BusDisconnected(f"cannot connect to the bus: {error}") from error
-            raise
-        self._up = self._opened = True
+        self._dialing = Dialing(address, name, credentials)
+        await self._current.open(self._dialing, asyncio.get_running_loop().time() + timeout)
+        self._opened = True
 
-    async def reconnect(self, deadline: float) -> None:
-        """End the connection and make it again, with what the credentials' callbacks now return."""
-        await self.settle(deadline)
-        generation = self.generation
-        await self.client.force_reconnect()
-        while self.generation == generation:
-            if remaining(deadline) == 0 or self.lost is not None:
-                raise BusDisconnected("the connection did not come back")
-            await asyncio.wait({self.turn}, timeout=remaining(deadline))
+    async def renew(self, deadline: float) -> None:
+        """Put a connection made with what the credentials' callbacks now return in the place of the present one.
+
+        Make before break (`handover`): nothing is lost, nothing comes twice, no call fails. The former connection
+        has ended when this returns, and not later than `deadline`. If it raises, the former one stays.
+
+        Raises:
+            BusDisconnected: no new connection was made before `deadline`.
+            Unauthorized: the server refused the credential.
+        """
+        async with self._renewing:
+            await self.ready(deadline)
+            former, new = self._current, Attachment(self)
+            if self._dialing is None:
+                raise BusDisconnected("the link was never opened")
+            try:
+                self._successor = new
+                await new.open(self._dialing, deadline, first=former.client.address)
+                async with self._subscribing:
+                    orderly = await hand_over(self, former, new, deadline)
+            except (OSError, nats_errors.Error) as error:
+                raise BusDisconnected(f"the new connection broke: {error}") from error
+            finally:
+                self._successor = None
+                self.release()
+                for interest in self.interests:
+                    if self._current is new:  # whatever was left undone above
+                        interest.left(former.client)
+                        interest.settled(new.client)
+                    else:
+                        interest.abandon(new.client)
+                ended = former if self._current is new else new
+                await ended.close(min(1.0, remaining(deadline) or 0.0))
+                if self._current.client.is_closed:
+                    self.ended(self._current)  # it was borne while another was to take over
+            if not orderly and self.lost is None:
+                self._turn_over()
+
+    def hold(self) -> None:
+        """See `handover.Switchboard`."""
+        self._held = asyncio.get_running_loop().create_future()
+
+    def release(self) -> None:
+        """Let what was held be sent."""
+        if self._held is not None:
+            self._held.set_result(None)
+            self._held = None
+
+    def switch(self, attachment: Attachment) -> None:
+        """See `handover.Switchboard`."""
+        self._current = attachment
+        self.release()
 
     async def close(self) -> None:
         """End the connection for good."""
         self._closing = True
-        try:
-            async with asyncio.timeout(5):
-                await self.client.end()
-        except (OSError, TimeoutError, nats_errors.Error) as error:
-            log.debug("bus: the connection did not end in order: %r", error)
-        self.client.hang_up()
-        await asyncio.sleep(0)  # lets the loop take note
+        await self._current.close()
+        if self._successor is not None:
+            await self._successor.close()
+        for interest in list(self.interests):
+            await interest.unsubscribe()
         if self.lost is None:
             self.lost = BusDisconnected("the bus was closed")
         self._advance()
@@ -222,6 +205,8 @@ class Link:
             InvalidInput: the subject is malformed.
         """
         self.check_size(payload, headers)
+        while self._held is not None:
+            await asyncio.wait({self._held})
         try:
             await self.client.publish(subject, payload, reply=reply, headers=headers or None)
         except nats_errors.MaxPayloadError as error:
@@ -263,7 +248,7 @@ class Link:
             if not turn.done():
                 raise RequestTimeout("the bus does not answer")
 
-    async def listen(self, subject: str, on_frame: OnFrame, *, queue: str = "") -> NatsSubscription:
+    async def listen(self, subject: str, on_frame: OnFrame, *, queue: str = "") -> Interest:
         """Receive frames; returns when the server knows the subscription.
 
         Raises:
@@ -273,25 +258,41 @@ class Link:
         deadline = asyncio.get_running_loop().time() + 5
         await self.ready(deadline)
         denied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        interest = Interest(
+            subject, queue, on_frame, on_error=self.failed, on_closed=self.interests.discard
+        )
         with self.watching("subscription", subject, denied):
+            await self._join(interest)
             try:
-                sub = await self.client.subscribe(subject, queue=queue, cb=on_frame)
-            except nats_errors.BadSubjectError as error:
-                raise InvalidInput(f"{subject!r} is not a subject") from error
-            except (nats_errors.Error, OSError) as error:
-                raise self.lost or BusDisconnected(f"the bus takes nothing: {error}") from error
-            await self.settle(deadline)
+                await self.settle(deadline)
+            except BaseException:
+                await interest.unsubscribe()
+                raise
             if denied.done():
-                await self.forget(sub)
+                await interest.unsubscribe()
                 denied.result()
-        return sub
+        return interest
 
-    async def forget(self, sub: NatsSubscription) -> None:
-        """End a subscription at once."""
+    async def _join(self, interest: Interest) -> None:
         try:
-            await sub.unsubscribe()
+            # Not while another connection takes over: it takes over what is known when it begins.
+            async with asyncio.timeout(HANDOVER_TIMEOUT), self._subscribing:
+                await interest.join(self.client)
+                self.interests.add(interest)
+        except nats_errors.BadSubjectError as error:
+            raise InvalidInput(f"{interest.subject!r} is not a subject") from error
         except (nats_errors.Error, OSError) as error:
-            log.debug("bus: a subscription did not end in order: %r", error)
+            raise self.lost or BusDisconnected(f"the bus takes nothing: {error}") from error
+
+    async def drain(self, interest: Interest, timeout: float = 2.0) -> None:
+        """End a subscription, but hand on what the server has sent until then.
+
+        Raises:
+            RequestTimeout, BusDisconnected: the server did not answer within `timeout` seconds; it has ended all
+                the same.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout
+        await interest.drain(lambda: self.settle(deadline))
 
     @contextmanager
     def watching(self, verb: str, subject: str, waiting: asyncio.Future[Any]) -> Generator[None]:
@@ -309,14 +310,12 @@ class Link:
             if not self._denials[key]:
                 del self._denials[key]
 
-    # nats-py's callbacks.
+    # What becomes of the connections (`attachment.Watcher`).
 
-    async def _error(self, error: Exception) -> None:
-        text = str(error).lower()
-        if denied := _DENIED.search(text):
+    async def failed(self, error: Exception) -> None:
+        """See `Watcher`."""
+        if denied := _DENIED.search(str(error).lower()):
             self._deny(denied[1], denied[2])
-        elif any(words in text for words in _UNAUTHORIZED):
-            self._refuse()
         elif isinstance(error, nats_errors.SlowConsumerError):
             self.counters.dropped += 1
             self.report(error)
@@ -328,14 +327,10 @@ class Link:
         else:
             self.report(error)
 
-    def _refuse(self) -> None:
-        """The server does not take the credential; told once for each outage, since it is tried again."""
-        if self._unauthorized is None:
-            self._unauthorized = Unauthorized("the bus refused the credential")
-            if self._opened:
-                self.report(self._unauthorized)
-        if not self._refused.done():
-            self._refused.set_result(None)
+    def refused(self, attachment: Attachment, error: PostroomError) -> None:
+        """See `Watcher`."""
+        if self._opened and attachment is self._current and self._successor is None:
+            self.report(error)
 
     def _deny(self, verb: str, subject: str) -> None:
         self.counters.refused += 1
@@ -347,23 +342,27 @@ class Link:
         if not waiting:
             self.report(error)
 
-    async def _disconnected(self) -> None:
-        self._up = False
+    def came_back(self, attachment: Attachment) -> None:
+        """See `Watcher`."""
+        if attachment is self._current:
+            self.counters.reconnects += 1
+            self._turn_over()
 
-    async def _reconnected(self) -> None:
-        self._up = True
-        self._unauthorized = None
+    def _turn_over(self) -> None:
+        """What was under way over the connection may be lost: who can ask again does."""
         self.generation += 1
-        self.counters.reconnects += 1
         self._reconnected_at = asyncio.get_running_loop().time()
         self._advance()
 
-    async def _closed(self) -> None:
-        self._up = False
-        if self._closing or self.lost is not None:
+    def ended(self, attachment: Attachment) -> None:
+        """See `Watcher`."""
+        if self._closing or self.lost is not None or attachment is not self._current:
             return
-        last = str(self.client.last_error or "").lower()
-        refused = any(words in last for words in _UNAUTHORIZED)
+        if self._successor is not None:
+            return  # another is about to take over; if it does not, `_discard` comes back to this
+        if not self._opened:
+            return
+        last, refused = attachment.last_words()
         kind = Unauthorized if refused else BusDisconnected
         self.lost = kind(f"the bus ended the connection for good: {last or 'no reason given'}")
         self._advance()

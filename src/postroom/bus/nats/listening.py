@@ -7,11 +7,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription as NatsSubscription
 
 from postroom.bus.acceptance import accepts_published, accepts_request, error_answer
 from postroom.bus.background import Supervisor
 from postroom.bus.nats.frames import live_message
+from postroom.bus.nats.interest import Interest
 from postroom.bus.nats.link import Link
 from postroom.bus.port import Handler, Message, Responder
 from postroom.errors import PostroomError
@@ -48,7 +48,7 @@ class Listener:
         self._accepts, self._work, self._on_closed = accepts, work, on_closed
         self._slots = asyncio.Semaphore(concurrent)
         self._running: set[asyncio.Task[None]] = set()
-        self._subscription: NatsSubscription | None = None
+        self._subscription: Interest | None = None
         self._closing: asyncio.Task[None] | None = None
 
     async def open(self, subject: str, queue: str) -> None:
@@ -86,7 +86,7 @@ class Listener:
 
     async def _close(self) -> None:
         if self._subscription is not None:
-            await self._link.forget(self._subscription)
+            await self._subscription.unsubscribe()
         if running := set(self._running):
             await asyncio.wait(running, timeout=FINISH_TIMEOUT)
             await self._supervisor.stop(*running, timeout=1)

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription as NatsSubscription
 
 from postroom.bus.background import Supervisor
 from postroom.bus.handing import Handing
 from postroom.bus.nats.delivery import NatsDelivery
 from postroom.bus.nats.dialing import remaining
 from postroom.bus.nats.frames import parse_ack_subject, status_of
+from postroom.bus.nats.interest import Interest
 from postroom.bus.nats.link import Link
 from postroom.bus.nats.replies import Replies, new_token
 from postroom.bus.port import DeliveryHandler
@@ -81,7 +81,7 @@ class PullLoop:
             changed=self._wake.set,
         )
         self._inbox = ""
-        self._subscription: NatsSubscription | None = None
+        self._subscription: Interest | None = None
         self._generation = -1
         self._outstanding = 0
         self._heard = 0.0
@@ -161,12 +161,10 @@ class PullLoop:
         if former is not None:
             await self._retire(former)
 
-    async def _retire(self, subscription: NatsSubscription) -> None:
+    async def _retire(self, subscription: Interest) -> None:
         """End a subscription, but take the frames that are on their way."""
-        await self._link.client.end_interest(subscription._id)  # noqa: SLF001
         with suppress(RequestTimeout, BusDisconnected):
-            await self._link.settle(asyncio.get_running_loop().time() + 2)
-        await self._link.forget(subscription)
+            await self._link.drain(subscription)
 
     async def _pull(self) -> None:
         """One pull, until it is over or its connection is."""

@@ -87,7 +87,7 @@ async def _pass(
                 if ack.sequence == end:
                     return
     finally:
-        await link.forget(subscription)
+        await subscription.unsubscribe()
         if consumer:
             with suppress(PostroomError):  # the server forgets it by itself
                 await api.do(f"CONSUMER.DELETE.{stream}.{consumer}")

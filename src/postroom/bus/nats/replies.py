@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription as NatsSubscription
 
 from postroom.bus.nats.dialing import remaining
 from postroom.bus.nats.frames import NO_RESPONDERS, status_of
+from postroom.bus.nats.interest import Interest
 from postroom.bus.nats.link import Link, OnFrame
 from postroom.errors import BusDisconnected, Conflict, Refused, RequestTimeout
 from postroom.protocol import subjects
@@ -49,7 +49,7 @@ class Replies:
         self._link = link
         self._uid = uid
         self._waiting: dict[str, tuple[asyncio.Future[Answer], int]] = {}
-        self._subscription: NatsSubscription | None = None
+        self._subscription: Interest | None = None
         self._any = f"_I.{uid}.*"
         self._routes: dict[str, OnFrame] = {}
 

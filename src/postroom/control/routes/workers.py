@@ -57,6 +57,16 @@ def router(context: Context) -> APIRouter:
     async def restart(ref: str) -> dict[str, Any]:
         return await roster.one((await workers.restart(ref)).uid)
 
+    @routes.post("/{ref}/revoke")
+    async def revoke(ref: str) -> dict[str, Any]:
+        (agent,) = await workers.revoke(ref)
+        return await roster.one(agent.uid)
+
+    @routes.post("/revoke")
+    async def revoke_all() -> dict[str, Any]:
+        await workers.revoke()
+        return {"workers": await roster.all()}
+
     @routes.delete("/{ref}")
     async def remove(ref: str) -> dict[str, Any]:
         agent, folder = await workers.remove(ref)

@@ -12,7 +12,7 @@ from postroom.gateway.nats.journal import Journal, cause_fields, message_field, 
 from postroom.gateway.nats.rights import Rights, quoted
 from postroom.gateway.nats.stream import UNKNOWN
 from postroom.gateway.visit import Visit
-from postroom.identity.trust import AGENT_SUBSCRIPTIONS
+from postroom.identity.accounts import AGENT_SUBSCRIPTIONS
 
 MAX_SHOWN = 256
 """Bytes of a subject that an error repeats."""

@@ -1,0 +1,127 @@
+"""Who is connected to the agents' accounts, and by which keys; and asking them to renew."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import nats
+import nats.errors
+
+from postroom.bus.host import BusHost
+from postroom.control.mailroom import system_connection
+from postroom.errors import PostroomError, ServerFailed
+from postroom.identity import jwt
+from postroom.identity.push import gather
+from postroom.identity.trust import Trust
+from postroom.protocol import subjects
+from postroom.protocol.ids import CONTROL_PLANE, is_uid
+
+ANSWER_TIMEOUT = 2.0
+"""Seconds that the servers have to say who is connected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """One connection of an agent.
+
+    Attributes:
+        org: its organisation.
+        uid: whom its credential names.
+        keys: public keys that it hangs on: the one that signed the credential, and its gateway's.
+    """
+
+    org: str
+    uid: str
+    keys: frozenset[str]
+
+
+async def holders(trust: Trust, host: BusHost, keys: Collection[str]) -> list[Holder]:
+    """Connections of agents of every organisation, on every server, that hang on one of `keys`.
+
+    Raises:
+        ServerFailed: the servers cannot be asked.
+    """
+    found: list[Holder] = []
+    try:
+        system = await system_connection(host.address, trust.system_credential())
+        try:
+            servers = await _count(system)
+            for org in trust.orgs:
+                for connection in await _connections(system, trust.of(org).edge_account, servers):
+                    holder = _read(org, connection)
+                    if holder.uid and holder.keys.intersection(keys):
+                        found.append(holder)
+        finally:
+            with suppress(OSError, nats.errors.Error):
+                await system.close()
+    except (OSError, nats.errors.Error) as error:
+        raise ServerFailed(f"the servers cannot be asked who is connected: {error}") from error
+    return found
+
+
+async def ask_to_renew(trust: Trust, host: BusHost, asked: Collection[Holder]) -> None:
+    """Ask agents to renew now (`Renewal` in the sidecar, make before break).
+
+    Raises:
+        ServerFailed: they cannot be asked.
+    """
+    try:
+        for org in sorted({holder.org for holder in asked}):
+            edge = await system_connection(host.address, trust.of(org).edge_credential())
+            try:
+                for uid in {holder.uid for holder in asked if holder.org == org}:
+                    await edge.publish(subjects.renewal_notice(uid), secrets.token_bytes(8))
+                await edge.flush()
+            finally:
+                with suppress(OSError, nats.errors.Error):
+                    await edge.close()
+    except (OSError, nats.errors.Error) as error:
+        raise ServerFailed(f"workers cannot be asked to renew: {error}") from error
+
+
+async def _connections(system: nats.NATS, account: str, servers: int) -> list[dict[str, Any]]:
+    asked = json.dumps({"auth": True, "limit": 100_000}).encode()
+    found: list[dict[str, Any]] = []
+    answered: set[str] = set()
+
+    def take(document: dict[str, Any]) -> bool:
+        answered.add(str((document.get("server") or {}).get("id")))
+        found.extend((document.get("data") or {}).get("connections") or ())
+        return len(answered) >= servers
+
+    await gather(system, f"$SYS.REQ.ACCOUNT.{account}.CONNZ", asked, take, ANSWER_TIMEOUT)
+    if len(answered) < servers:
+        raise ServerFailed(f"{len(answered)} of {servers} servers said who is connected")
+    return found
+
+
+async def _count(system: nats.NATS) -> int:
+    seen: set[str] = set()
+    size = 1
+
+    def take(document: dict[str, Any]) -> bool:
+        nonlocal size
+        seen.add(str((document.get("server") or {}).get("id")))
+        meta = (document.get("data") or {}).get("meta_cluster") or {}
+        size = max(size, int(meta.get("cluster_size") or 1))
+        return len(seen) >= size
+
+    await gather(system, "$SYS.REQ.SERVER.PING.JSZ", b"", take, ANSWER_TIMEOUT)
+    return max(1, len(seen))
+
+
+def _read(org: str, connection: dict[str, Any]) -> Holder:
+    """Of a connection that shows no credential, or the control plane's own, the uid is ""."""
+    proxy = connection.get("proxy")
+    keys = {str(connection.get("issuer_key", ""))}
+    keys.add(str(proxy.get("key", "")) if isinstance(proxy, dict) else "")
+    try:
+        uid = str(jwt.decode(str(connection.get("jwt", "")))["name"])
+    except (PostroomError, KeyError):
+        uid = ""
+    return Holder(org, uid if is_uid(uid) and uid != CONTROL_PLANE else "", frozenset(keys - {""}))

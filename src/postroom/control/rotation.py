@@ -1,0 +1,156 @@
+"""Rotation of keys while workers stay connected: the new key counts, all move to it, the former is dropped.
+
+NATS knows a connection by the key that signed its credential, and a server knows its gateways by theirs. So workers are
+asked to renew, which makes a new connection, and the servers are asked who still holds a former key. A key that the
+servers' configuration must name (operator, gateway) is used only when every server has said that it knows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from postroom.bus.host import BusHost
+from postroom.control.accounts import Accounts
+from postroom.control.holders import ask_to_renew, holders
+from postroom.errors import Conflict
+from postroom.identity.rotating import Role
+from postroom.identity.trust import Trust
+
+MOVE_TIMEOUT = 30.0
+"""Seconds that workers have to move to a new key; who has not is cut when the former one is dropped."""
+
+ASK_INTERVAL = 1.0
+"""Seconds after which who still holds a former key is asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    """What became of a rotation.
+
+    Attributes:
+        roles: whose keys are new.
+        cut: uids that had not moved in time; they connect again with the new key, or after their next start.
+        steps: what a person must do, where the servers are somebody else's.
+    """
+
+    roles: tuple[str, ...]
+    cut: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """As the API shows it."""
+        return {"roles": list(self.roles), "cut": list(self.cut), "steps": list(self.steps)}
+
+
+class Rotation:
+    """Rotates the keys of one organisation and its post room, one kind at a time.
+
+    Args:
+        trust: has the keys.
+        host: the servers.
+        accounts: tells them the accounts.
+        renew_own: gives the control plane's connection among the agents a new credential.
+        move_timeout: seconds that workers have.
+    """
+
+    def __init__(
+        self,
+        trust: Trust,
+        host: BusHost,
+        accounts: Accounts,
+        renew_own: Callable[[], Awaitable[None]],
+        *,
+        move_timeout: float = MOVE_TIMEOUT,
+    ) -> None:
+        self._trust = trust
+        self._host = host
+        self._accounts = accounts
+        self._renew_own = renew_own
+        self._move_timeout = move_timeout
+        self._turn = asyncio.Lock()
+
+    async def rotate(self, kind: str) -> Rotated:
+        """Rotate `agents`, `account`, `operator` or `proxy`.
+
+        Raises:
+            Conflict: another rotation is under way; or somebody else's servers do not know the new key yet, with
+                what to do. Nothing is signed with it then.
+            ServerFailed: not every server took the new key; the former one counts on, and the next try drops it.
+        """
+        if self._turn.locked():
+            raise Conflict("keys are being rotated already")
+        async with self._turn:
+            match kind:
+                case "operator":
+                    return await self._operator()
+                case "proxy":
+                    return await self._proxy()
+                case "account":
+                    return await self._signing(Role.AGENTS, Role.WORKERS, Role.CONTROL)
+            return await self._signing(Role.AGENTS, Role.WORKERS)
+
+    async def _signing(self, *roles: Role) -> Rotated:
+        self._trust.rotate(*roles)
+        await self._accounts.publish()
+        if Role.CONTROL in roles:
+            await self._renew_own()
+        cut = await self._moved(*roles)
+        self._trust.drop_former(*roles)
+        await self._accounts.publish()
+        return Rotated(tuple(role.value for role in roles), cut)
+
+    async def _proxy(self) -> Rotated:
+        self._trust.prepare(Role.PROXY)
+        if not await self._host.trust_proxies(self._trust.proxies):
+            raise _untold("proxy", "have each read it again (SIGHUP)")
+        self._trust.rotate(Role.PROXY)
+        cut = await self._moved(Role.PROXY)
+        self._trust.drop_former(Role.PROXY)
+        told = await self._host.trust_proxies(self._trust.proxies)
+        return Rotated((Role.PROXY.value,), cut, () if told and self._host.pid else (_LAST_STEP,))
+
+    async def _operator(self) -> Rotated:
+        if self._host.pid:
+            # The only server, which gets all accounts under the new signature with its start.
+            self._trust.rotate(Role.OPERATOR)
+            self._trust.drop_former(Role.OPERATOR)
+            await self._host.trust_operator(
+                self._trust.operator_jwt, self._trust.signers, self._trust.account_jwts()
+            )
+            return Rotated((Role.OPERATOR.value,))
+        self._trust.prepare(Role.OPERATOR)
+        if not await self._host.trust_operator(
+            self._trust.operator_jwt, self._trust.signers, self._trust.account_jwts()
+        ):
+            raise _untold("operator", "start them again one after the other")
+        self._trust.rotate(Role.OPERATOR)
+        await self._accounts.publish(every=True)
+        self._trust.drop_former(Role.OPERATOR)
+        return Rotated((Role.OPERATOR.value,), steps=(_LAST_STEP,))
+
+    async def _moved(self, *roles: Role) -> tuple[str, ...]:
+        """Ask who hangs on a former key of `roles` to renew, until nobody does; who does when the time is up."""
+        former = self._trust.former_keys(*roles)
+        deadline = asyncio.get_running_loop().time() + self._move_timeout
+        while held := await holders(self._trust, self._host, former):
+            if asyncio.get_running_loop().time() >= deadline:
+                break
+            await ask_to_renew(self._trust, self._host, held)
+            await asyncio.sleep(ASK_INTERVAL)  # no event tells when a worker has moved
+        return tuple(sorted({holder.uid for holder in held}))
+
+
+_LAST_STEP = "put what `postroom nats config` prints now into every server's configuration, without the former key"
+
+
+def _untold(kind: str, how: str) -> Conflict:
+    return Conflict(
+        f"the servers do not know the next key of the {kind} yet",
+        remedy=(
+            f"put what `postroom nats config` prints now into every server's configuration, {how}, then "
+            f"`postroom keys rotate --{kind}` again"
+        ),
+    )

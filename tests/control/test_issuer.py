@@ -1,0 +1,133 @@
+"""The register of credentials, and how the servers hear of a revocation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from postroom.bus.address import BusAddress
+from postroom.bus.nats import NatsBus
+from postroom.control.accounts import Accounts
+from postroom.control.issuer import Issuer
+from postroom.errors import BusDisconnected, Forbidden, ServerFailed, Unauthorized
+from postroom.identity.credential import Credential
+from postroom.store import credentials as rows
+from postroom.store.database import Database
+from postroom.store.migrate import migrate
+from tests.gateway.nats.rig import House, Worker, house_before
+from tests.mail.desk import running
+from tests.rig import Rig, new_uid, running_server
+
+pytestmark = pytest.mark.anyio
+
+SECONDS = 20.0
+
+
+class Register:
+    """Credentials over a real server; `alerts` are what a person would see."""
+
+    def __init__(self, rig: Rig, database: Database, house: House) -> None:
+        self.house = house
+        self.doors: dict[str, Worker] = {}
+        self.rig = rig
+        self.database = database
+        self.alerts: list[str] = []
+        self.alerted = asyncio.Event()
+        self.accounts = Accounts(rig.trust, self, self._alert)  # ty: ignore[invalid-argument-type]
+        self.issuer = Issuer(database, rig.trust, self.accounts, 600.0)
+
+    @property
+    def address(self) -> BusAddress:
+        return BusAddress((self.rig.url,))
+
+    async def _alert(self, kind: str, _text: str) -> None:
+        self.alerts.append(kind)
+        self.alerted.set()
+
+    async def enter(self, credential: Credential) -> NatsBus:
+        uid = credential.name
+        if uid not in self.doors:
+            self.doors[uid] = await self.house.worker(uid=uid, consumers=False)
+        return await self.house.client(replace(self.doors[uid], credential=credential))
+
+
+@asynccontextmanager
+async def register(folder: Path) -> AsyncGenerator[Register]:
+    async with running_server(folder, memory=False) as rig, Database(None) as database:
+        await migrate(database)
+        async with house_before(rig) as house:
+            yield Register(rig, database, house)
+
+
+@pytest.mark.requirement("identity-revocation-all-keys")
+async def test_every_credential_that_an_agent_ever_got_is_void_and_others_stay(tmp_path: Path):
+    async with register(tmp_path) as desk:
+        alice, bob = new_uid(), new_uid()
+        issued = [await desk.issuer.issue(alice, ()) for _ in range(3)]
+        entered = [await desk.enter(each) for each in issued]
+        other = await desk.enter(await desk.issuer.issue(bob, ()))
+
+        async with asyncio.timeout(2):
+            assert await desk.issuer.void(alice) == 3
+            lost = await asyncio.gather(*(bus.wait_lost() for bus in entered))
+
+        assert all(isinstance(error, Unauthorized) for error in lost)
+        for each in issued:
+            with pytest.raises(Unauthorized):
+                await desk.enter(each)
+        assert other.lost is None
+        assert await desk.issuer.void(alice) == 0
+        await desk.enter(await desk.issuer.issue(alice, ()))  # a new key
+
+
+@pytest.mark.requirement("identity-revocation-of-key")
+async def test_a_revoked_key_is_not_renewed(tmp_path: Path):
+    async with register(tmp_path) as desk:
+        uid = new_uid()
+        issued = await desk.issuer.issue(uid, ())
+        await desk.issuer.renew(issued.public, uid, ())
+        with pytest.raises(Forbidden):
+            await desk.issuer.renew(issued.public, new_uid(), ())
+
+        await desk.issuer.void(uid)
+
+        with pytest.raises(Forbidden):
+            await desk.issuer.renew(issued.public, uid, ())
+
+
+@pytest.mark.requirement("identity-revocation-told-later")
+async def test_a_server_that_is_away_when_a_key_is_revoked_hears_of_it_when_it_is_back(
+    tmp_path: Path,
+):
+    async with register(tmp_path) as desk:
+        issued = await desk.issuer.issue(new_uid(), ())
+        await desk.rig.stop(kill=True)
+
+        with pytest.raises(ServerFailed):
+            await desk.issuer.void()
+        async with running(desk.accounts.run()), asyncio.timeout(SECONDS):
+            await desk.alerted.wait()
+            await desk.rig.start()  # with the accounts of before
+            while desk.accounts.behind:  # noqa: ASYNC110 (another task of ours works on it)
+                await asyncio.sleep(0.01)
+
+        with pytest.raises((Unauthorized, BusDisconnected)):
+            await desk.enter(issued)
+        assert desk.alerts == ["accounts-behind"]
+
+
+async def test_what_is_not_valid_any_more_is_forgotten(tmp_path: Path):
+    async with register(tmp_path) as desk:
+        uid = new_uid()
+        issued = await desk.issuer.issue(uid, ())
+
+        assert list(await desk.database.write(lambda c: rows.keys_out(c, uid, now=0))) == [
+            issued.public
+        ]
+        assert await desk.database.write(lambda c: rows.keys_out(c, uid, now=2e10)) == {}
+        assert await desk.database.write(lambda c: rows.keys_out(c, uid, now=0)) == {}

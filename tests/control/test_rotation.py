@@ -1,0 +1,196 @@
+"""Keys are replaced while workers work: none is cut, nothing is lost, nobody sees an error."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from nats.aio.msg import Msg
+
+from postroom.bus.nats import NatsBus
+from postroom.bus.port import Delivery, Message
+from postroom.bus.supervisor import Supervisor
+from postroom.control.accounts import Accounts
+from postroom.control.rotation import Rotation
+from postroom.errors import Unauthorized
+from postroom.identity import jwt
+from postroom.identity.credential import Credential
+from postroom.protocol import subjects
+from postroom.protocol.ids import CONTROL_PLANE
+from postroom.sidecar.renewal import Renewal
+from tests.gateway.nats.rig import House, Worker, house_before
+from tests.mail.desk import running
+from tests.rig import Rig, new_uid, running_bus
+
+pytestmark = pytest.mark.anyio
+
+SECONDS = 20.0
+
+
+class Moving:
+    """A worker as the sidecar has it: it renews when it is asked."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.worker: Worker
+        self.bus: NatsBus
+        self.renewal: Renewal
+        self.taken: Counter[bytes] = Counter()
+        self.sent = 0
+
+    async def open(self) -> None:
+        self.worker = await self.house.worker()
+        self.bus = await self.house.client(self.worker)
+        self.renewal = Renewal(
+            self.bus, self.uid, expires_at=time.time() + 3600, accept=self._accept
+        )
+        prefix = subjects.reply(self.uid, CONTROL_PLANE, "*")
+        await self.bus.connection.subscribe(prefix, cb=self._asked)
+        await self.bus.consume("INBOX", self.uid, self._take)
+
+    async def _asked(self, _frame: Msg) -> None:
+        self.renewal.ask()
+
+    async def _accept(self, token: str, seconds: float) -> None:
+        self.worker.credential = Credential(token, self.worker.credential.seed)
+        await self.bus.renew(timeout=seconds)
+
+    async def _take(self, delivery: Delivery) -> None:
+        # A server that ends takes acknowledgements with it: what it hands over again, it says so of.
+        if delivery.attempt == 1 or not self.taken[delivery.message.payload]:
+            self.taken[delivery.message.payload] += 1
+        await delivery.ack()
+
+    @property
+    def uid(self) -> str:
+        return self.worker.uid
+
+    async def send(self, to: Moving, stop: asyncio.Event) -> None:
+        subject = subjects.inbox(to.uid, self.uid)
+        while not stop.is_set():
+            number = self.sent
+            await self.bus.publish(subject, b"%d" % number, id=f"{self.uid}-{number}", timeout=15)
+            self.sent += 1
+
+    @property
+    def issuer(self) -> str:
+        return str(jwt.decode(self.worker.credential.jwt)["iss"])
+
+
+class Desk:
+    """Two workers that write to each other, and who rotates."""
+
+    def __init__(self, rig: Rig, host: Supervisor, one: Moving, two: Moving) -> None:
+        self.rig, self.one, self.two = rig, one, two
+        self.alerts: list[str] = []
+        self.accounts = Accounts(rig.trust, host, self._alert)
+        self.rotation = Rotation(rig.trust, host, self.accounts, rig.edge.renew, move_timeout=10)
+
+    async def _alert(self, kind: str, _text: str) -> None:
+        self.alerts.append(kind)
+
+    async def rotate_under_load(self, *kinds: str) -> None:
+        """Rotate while both write; everything sent is taken once."""
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.one.send(self.two, stop))
+            tasks.create_task(self.two.send(self.one, stop))
+            for kind in kinds:
+                assert (await self.rotation.rotate(kind)).cut == ()
+            stop.set()
+        async with asyncio.timeout(SECONDS):
+            for to, by in ((self.one, self.two), (self.two, self.one)):
+                while len(to.taken) < by.sent:  # noqa: ASYNC110 (counted by handlers)
+                    await asyncio.sleep(0.01)
+        assert self.one.sent
+        assert set(self.one.taken.values()) | set(self.two.taken.values()) == {1}
+        # What a server says while it ends is no failure of a call.
+        assert [e for e in self.rig.errors if "Server Shutdown" not in str(e)] == []
+
+
+@asynccontextmanager
+async def desk(folder: Path) -> AsyncGenerator[Desk]:
+    async with running_bus(folder, memory=False) as rig, house_before(rig) as house:
+        # The rig's server under the supervisor's care.
+        await rig.stop()
+        host = Supervisor(replace(rig.server.config, proxies=rig.trust.proxies))
+        rig.server = await host.start()
+        one, two = Moving(house), Moving(house)
+
+        async def renew(message: Message) -> bytes:
+            uid = subjects.parse(message.subject).sender
+            key = next(each.worker for each in (one, two) if each.uid == uid).credential.public
+            token = rig.trust.renew(key, uid, (), lifetime=3600.0, now=time.time(), proxied=True)
+            return json.dumps({"jwt": token, "expires_at": time.time() + 3600}).encode()
+
+        await rig.core.serve(subjects.ctl("*", ">"), renew, queue="ctl")
+        await one.open()
+        await two.open()
+        async with running(one.renewal.run()), running(two.renewal.run()):
+            supervising = asyncio.create_task(host.run())
+            try:
+                rig.errors.clear()
+                yield Desk(rig, host, one, two)
+            finally:
+                await host.stop()
+                await supervising
+
+
+@pytest.mark.requirement("identity-rotation-agents")
+async def test_the_key_that_signs_workers_is_replaced_under_load(tmp_path: Path):
+    async with desk(tmp_path) as d:
+        stolen = d.rig.credential(new_uid())
+        before = d.one.issuer
+
+        await d.rotate_under_load("agents", "agents")
+
+        assert d.one.issuer == d.two.issuer != before
+        assert "former" not in {key["state"] for key in d.rig.trust.key_list()}
+        assert d.one.bus.statistics().reconnects == 0
+        with pytest.raises(Unauthorized):  # under the former key nobody comes in any more
+            await d.rig.connect(stolen, stolen.name)
+
+
+@pytest.mark.requirement("identity-rotation-operator")
+async def test_the_operators_key_is_replaced_under_load(tmp_path: Path):
+    async with desk(tmp_path) as d:
+        await d.rotate_under_load("operator")
+        first = {k["key"] for k in d.rig.trust.key_list() if k["role"] == "operator"}
+        await d.rotate_under_load("operator")
+
+        present = {k["key"] for k in d.rig.trust.key_list() if k["role"] == "operator"}
+        assert len(first & present) == 1  # the identity
+        assert d.one.bus.lost is None
+
+
+@pytest.mark.requirement("identity-rotation-proxy")
+async def test_the_gateways_key_is_replaced_while_the_server_runs_on(tmp_path: Path):
+    async with desk(tmp_path) as d:
+        pid = d.rotation._host.pid
+        former = d.rig.trust.proxy_key.public
+
+        await d.rotate_under_load("proxy")
+
+        assert d.rotation._host.pid == pid
+        assert d.rig.trust.proxies == (d.rig.trust.proxy_key.public,)
+        assert former not in d.rig.trust.proxies
+
+
+async def test_who_does_not_move_in_time_is_named_and_cut(tmp_path: Path):
+    async with desk(tmp_path) as d:
+        d.rotation._move_timeout = 0.5
+        silent = new_uid()
+        bus = await d.rig.connect(d.rig.credential(silent), silent)
+
+        rotated = await d.rotation.rotate("agents")
+
+        assert silent in rotated.cut
+        async with asyncio.timeout(SECONDS):
+            await bus.wait_lost()
