@@ -21,15 +21,24 @@ MAX_QUEUE = 64
 _TOKEN = rb"[!-)+,\-/-=?-~]+"  # printable, without space, dot and wildcards
 _STORED = tuple(subject for stream in STREAMS for subject in stream.subjects)
 _INTEREST = re.compile(rb"(?:%b|\*)(?:\.(?:%b|\*))*(?:\.>)?" % (_TOKEN, _TOKEN))
+_QUIET = rb"[!#-)+,\-/-=?-\[\]-~]+"  # a token without what JSON would escape
+_LAST = re.compile(_QUIET).fullmatch
 _PLAIN = re.compile(rb"[ !#-\[\]-~]*").fullmatch
 _QUEUE = re.compile(rb"[!-)+,\-./0-=?-~]+")
+
+
+def quoted(text: bytes) -> bytes:
+    """`text` as it stands between the quotes of a JSON string."""
+    if _PLAIN(text):
+        return text
+    return json.dumps(text.decode("utf-8", "backslashreplace"))[1:-1].encode()
 
 
 class Right:
     """What is known of a subject that may be published.
 
     Attributes:
-        said: the subject as it stands in JSON.
+        said: the subject as it stands in JSON; b"" if just so.
         stored: whether a stream stores what is published on it.
         task, state: of a record of a task, else "".
         extra: further fields of its audit records, as JSON that begins with a comma.
@@ -37,7 +46,7 @@ class Right:
 
     __slots__ = ("extra", "said", "state", "stored", "task")
 
-    def __init__(self, subject: bytes, *, stored: bool = False, tasks: bool = False) -> None:
+    def __init__(self, subject: bytes = b"", *, stored: bool = False, tasks: bool = False) -> None:
         self.said = quoted(subject)
         self.stored = stored
         self.task = self.state = ""
@@ -45,6 +54,31 @@ class Right:
         if tasks:
             self.task, _, self.state = subject.decode("ascii").split(".", 3)[3].partition(".")
             self.extra = b',"task":"%b"' % quoted(self.task.encode())
+
+
+_UNIQUE = Right()
+
+
+class _Answers:
+    """Subjects that match one of `patterns`, which end in `>`, and hold nothing that JSON would escape.
+
+    Of such a subject only what follows the last dot is new each time, so the rest is remembered.
+    """
+
+    def __init__(self, patterns: list[str]) -> None:
+        self._compiled = _compile(patterns, _QUIET)
+        self._stems: set[bytes] = set()
+
+    def match(self, subject: bytes) -> bool:
+        last = subject.rfind(b".") + 1
+        if subject[:last] in self._stems and _LAST(subject, last):
+            return True
+        if not self._compiled(subject):
+            return False
+        if len(self._stems) >= KEPT:
+            self._stems.clear()
+        self._stems.add(subject[:last])
+        return True
 
 
 class Rights:
@@ -57,8 +91,10 @@ class Rights:
         self._stored = _compile(stored)
         self._passing = _compile(passing)
         # Acknowledgements and answers have a new subject each time: to remember them would be to forget the others.
-        self._unique = _compile([p for p in passing if p.startswith(("_I.", "$JS.ACK."))])
-        self._answers = _compile([f"_I.{own}.>"])
+        self._acks = _compile([p for p in passing if p.startswith("$JS.ACK.")], _QUIET)
+        self._answers = _Answers([p for p in passing if p.startswith("_I.")])
+        self._mailbox = _Answers([f"_I.{own}.>"])
+        self._odd_mailbox = _compile([f"_I.{own}.>"])
         self._subscribe = granted.subscribe
         self._tasks = f"worker.{own}.tasks.".encode()
         self._known: dict[bytes, Right] = {}
@@ -70,8 +106,8 @@ class Rights:
             return known
         if len(subject) > MAX_SUBJECT:
             return None
-        if self._unique(subject):
-            return Right(subject)
+        if self._answers.match(subject) or self._acks(subject):
+            return _UNIQUE
         stored = self._stored(subject) is not None
         if not stored and not self._passing(subject):
             return None
@@ -83,7 +119,9 @@ class Rights:
 
     def answered_at(self, reply: bytes) -> bool:
         """Whether `reply` may be named as the subject for an answer."""
-        return len(reply) <= MAX_SUBJECT and self._answers(reply) is not None
+        return len(reply) <= MAX_SUBJECT and (
+            self._mailbox.match(reply) or self._odd_mailbox(reply) is not None
+        )
 
     def subscribe(self, subject: bytes, queue: bytes) -> bool:
         """Whether `subject`, which may hold wildcards, may be subscribed in the queue group `queue` ("" for none)."""
@@ -95,24 +133,17 @@ class Rights:
         return any(_covers(pattern, wanted) for pattern in self._subscribe)
 
 
-def quoted(text: bytes) -> bytes:
-    """`text` as it stands between the quotes of a JSON string."""
-    if _PLAIN(text):
-        return text
-    return json.dumps(text.decode("utf-8", "backslashreplace"))[1:-1].encode()
-
-
 def _is_stored(pattern: str) -> bool:
     example = pattern.replace("*", "x").replace(">", "x.x")
     return allows(_STORED, example)
 
 
-def _compile(patterns: list[str]):  # noqa: ANN202 (a bound method of a compiled pattern)
+def _compile(patterns: list[str], one: bytes = _TOKEN):  # noqa: ANN202 (a bound method of a compiled pattern)
     def expression(pattern: str) -> bytes:
         return rb"\.".join(
-            rb"%b(?:\.%b)*" % (_TOKEN, _TOKEN)
+            rb"%b(?:\.%b)*" % (one, one)
             if token == ">"
-            else _TOKEN
+            else one
             if token == "*"
             else re.escape(token.encode("ascii"))
             for token in pattern.split(".")
