@@ -14,9 +14,7 @@ from postroom.gateway.nats.stream import COMMON, END, MAX_PAYLOAD, UNKNOWN, Stre
 MAX_LINE = 64 * 1024
 """Bytes of a control line: those of INFO, and of a subject that somebody chose who is not behind a gateway."""
 
-_MSG = re.compile(
-    rb"MSG %b [0-9]{1,20}(?: %b)? (0|[1-9][0-9]{0,8})\r\n" % (COMMON, COMMON)
-).match
+_MSG = re.compile(rb"MSG %b [0-9]{1,20}(?: %b)? (0|[1-9][0-9]{0,8})\r\n" % (COMMON, COMMON)).match
 _HMSG = re.compile(
     rb"HMSG %b [0-9]{1,20}(?: %b)? ([1-9][0-9]{0,8}) ([1-9][0-9]{0,8})\r\n" % (COMMON, COMMON)
 ).match

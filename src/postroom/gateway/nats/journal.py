@@ -69,7 +69,15 @@ class Journal:
             extra: further fields, as JSON that begins with a comma.
         """
         # Joined at the end of the piece: that is quicker than to make a line of them here.
-        self.lines += self._at, self._heads[verb], said, b'","size":%d' % size, _ALLOWED, extra, _END
+        self.lines += (
+            self._at,
+            self._heads[verb],
+            said,
+            b'","size":%d' % size,
+            _ALLOWED,
+            extra,
+            _END,
+        )
 
     def denied(self, verb: bytes, subject: bytes, size: int, reason: str) -> None:
         """Note what will not be passed on, and why."""

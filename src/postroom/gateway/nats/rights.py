@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
 
-from postroom.protocol.permissions import agent_permissions, allows, matches
+from postroom.protocol.permissions import NAME_TEMPLATE, agent_permissions, allows, matches
 from postroom.protocol.streams import STREAMS
 
 KEPT = 1024
@@ -58,22 +61,29 @@ class Right:
 
 _UNIQUE = Right()
 
+Allowed = Callable[[bytes], object]
+"""Whether; None for no."""
+
 
 class _Answers:
-    """Subjects that match one of `patterns`, which end in `>`, and hold nothing that JSON would escape.
+    """Subjects for answers, which end in something new each time: what comes before their last dot is remembered.
 
-    Of such a subject only what follows the last dot is new each time, so the rest is remembered.
+    Args:
+        own: uid, and a space.
+        allowed: of a subject behind that; what it allows with one last token, it allows with any.
     """
 
-    def __init__(self, patterns: list[str]) -> None:
-        self._compiled = _compile(patterns, _QUIET)
+    def __init__(self, own: bytes, allowed: Allowed) -> None:
+        self._own = own
+        self._allowed = allowed
         self._stems: set[bytes] = set()
 
     def match(self, subject: bytes) -> bool:
+        """Whether it may be used, and holds nothing that JSON would escape."""
         last = subject.rfind(b".") + 1
         if subject[:last] in self._stems and _LAST(subject, last):
             return True
-        if not self._compiled(subject):
+        if not self._allowed(self._own + subject):
             return False
         if len(self._stems) >= KEPT:
             self._stems.clear()
@@ -85,17 +95,11 @@ class Rights:
     """The rights of worker `own` in `projects`."""
 
     def __init__(self, own: str, projects: tuple[str, ...]) -> None:
-        granted = agent_permissions(own, projects)
-        stored = [pattern for pattern in granted.publish if _is_stored(pattern)]
-        passing = [pattern for pattern in granted.publish if not _is_stored(pattern)]
-        self._stored = _compile(stored)
-        self._passing = _compile(passing)
-        # Acknowledgements and answers have a new subject each time: to remember them would be to forget the others.
-        self._acks = _compile([p for p in passing if p.startswith("$JS.ACK.")], _QUIET)
-        self._answers = _Answers([p for p in passing if p.startswith("_I.")])
-        self._mailbox = _Answers([f"_I.{own}.>"])
-        self._odd_mailbox = _compile([f"_I.{own}.>"])
-        self._subscribe = granted.subscribe
+        self._own = own.encode() + b" "
+        self._expressions = _expressions(projects)
+        self._answers = _Answers(self._own, self._expressions.answers)
+        self._mailbox = _Answers(self._own, self._expressions.mailbox)
+        self._subscribe = agent_permissions(own, projects).subscribe
         self._tasks = f"worker.{own}.tasks.".encode()
         self._known: dict[bytes, Right] = {}
 
@@ -106,10 +110,12 @@ class Rights:
             return known
         if len(subject) > MAX_SUBJECT:
             return None
-        if self._answers.match(subject) or self._acks(subject):
+        # These have a new subject each time: to remember them would be to forget the others.
+        named = self._own + subject
+        if self._answers.match(subject) or self._expressions.acks(named):
             return _UNIQUE
-        stored = self._stored(subject) is not None
-        if not stored and not self._passing(subject):
+        stored = self._expressions.stored(named) is not None
+        if not stored and not self._expressions.passing(named):
             return None
         right = Right(subject, stored=stored, tasks=subject.startswith(self._tasks))
         if len(self._known) >= KEPT:
@@ -120,7 +126,8 @@ class Rights:
     def answered_at(self, reply: bytes) -> bool:
         """Whether `reply` may be named as the subject for an answer."""
         return len(reply) <= MAX_SUBJECT and (
-            self._mailbox.match(reply) or self._odd_mailbox(reply) is not None
+            self._mailbox.match(reply)
+            or self._expressions.odd_mailbox(self._own + reply) is not None
         )
 
     def subscribe(self, subject: bytes, queue: bytes) -> bool:
@@ -138,18 +145,58 @@ def _is_stored(pattern: str) -> bool:
     return allows(_STORED, example)
 
 
-def _compile(patterns: list[str], one: bytes = _TOKEN):  # noqa: ANN202 (a bound method of a compiled pattern)
+@dataclass(frozen=True, slots=True)
+class _Expressions:
+    """What the rights of any agent come to; each is asked for `<own uid> <subject>`.
+
+    Attributes:
+        stored: what it may publish and a stream stores.
+        passing: what it may publish and no stream stores.
+        acks, answers: of these, acknowledgements and answers without what JSON would escape.
+        mailbox: where it may be answered, without what JSON would escape.
+        odd_mailbox: where it may be answered.
+    """
+
+    stored: Allowed
+    passing: Allowed
+    acks: Allowed
+    answers: Allowed
+    mailbox: Allowed
+    odd_mailbox: Allowed
+
+
+@lru_cache(maxsize=256)
+def _expressions(projects: tuple[str, ...]) -> _Expressions:
+    """For all workers of the same projects: to compile takes longer than the rest of a connection's begin."""
+    granted = agent_permissions(NAME_TEMPLATE, projects).publish
+    stored = [pattern for pattern in granted if _is_stored(pattern)]
+    passing = [pattern for pattern in granted if not _is_stored(pattern)]
+    mailbox = [f"_I.{NAME_TEMPLATE}.>"]
+    return _Expressions(
+        _compile(stored),
+        _compile(passing),
+        _compile([pattern for pattern in passing if pattern.startswith("$JS.ACK.")], _QUIET),
+        _compile([pattern for pattern in passing if pattern.startswith("_I.")], _QUIET),
+        _compile(mailbox, _QUIET),
+        _compile(mailbox),
+    )
+
+
+def _compile(patterns: list[str], one: bytes = _TOKEN) -> Allowed:
     def expression(pattern: str) -> bytes:
         return rb"\.".join(
             rb"%b(?:\.%b)*" % (one, one)
             if token == ">"
             else one
             if token == "*"
+            else b"(?P=own)"
+            if token == NAME_TEMPLATE
             else re.escape(token.encode("ascii"))
             for token in pattern.split(".")
         )
 
-    return re.compile(b"|".join(map(expression, patterns)) or b"(?!)").fullmatch
+    each = b"|".join(map(expression, patterns)) or b"(?!)"
+    return re.compile(b"(?P<own>[0-9a-f]+) (?:%b)" % each).fullmatch
 
 
 def _covers(pattern: str, wanted: str) -> bool:
