@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
 
-
 from benchmarks.doors import processes
-from benchmarks.doors.processes import PROJECT, Child, Probe, child
+from benchmarks.doors.processes import PROJECT, Child, child
 from benchmarks.doors.wire import Place
 from benchmarks.processes import KIB, memory, processor_time
 from benchmarks.report import Sheet
@@ -59,9 +58,11 @@ class Found:
     values: dict[tuple[int, str], list[float]] = field(default_factory=dict)
 
     def add(self, mode: int, measure: str, value: float) -> None:
+        """Note a value of this round."""
         self.values.setdefault((mode, measure), []).append(value)
 
     def of(self, mode: int, measure: str) -> list[float]:
+        """The values of all rounds."""
         return self.values[mode, measure]
 
 
@@ -216,7 +217,6 @@ def _probe(load: _Load, plan: Plan, sheet: Sheet) -> None:
     later_user, later_system, probe = load.gateway.ask("spent")
     messages = plan.busy * PASSES
     whole = 1e6 * (later_user - user + later_system - system) / messages
-    assert isinstance(probe, Probe)
     recording, sending, reading = (
         1e6 * each / messages for each in (probe.recording, probe.sending, probe.reading)
     )
@@ -226,7 +226,7 @@ def _probe(load: _Load, plan: Plan, sheet: Sheet) -> None:
     sheet.note(
         f"where the time goes, 64 in flight, µs per message of {whole:.1f} of processor time: reading, judging and "
         f"making the records {judging:.1f}, writing them {recording:.1f}, sending on {sending:.1f}, event loop and "
-        f"receiving {max(rest, 0):.1f} (the parts by wall clock); {messages / probe.pieces:.0f} messages a piece; "
+        f"receiving {max(rest, 0):.1f}; {messages / probe.pieces:.0f} messages a piece; "
         f"{share:.0f} % in the kernel."
     )
 
@@ -283,14 +283,13 @@ def _tell(sheet: Sheet, found: Found) -> None:
         sheet.note(text)
 
 
-NOTES: tuple[str, ...] = (
-    f"{SIZE}-byte payloads; both parties behind the gateway, so a request and its answer pass it {PASSES} times; "
-    "the parties, the gateway and nats-server are processes of their own and share the cores.",
-    "The gateway is as in the control plane: plain asyncio, every message recorded on the disk before it passes, "
-    "fsync each second; rates are counted and never reached.",
-    "The parties are lean on purpose (a protocol of asyncio, no library), which makes direct as fast as it can be; "
+NOTES = (
+    f"{SIZE}-byte payloads; both parties behind the gateway: a request and its answer pass it {PASSES} times.",
+    "The parties, the gateway and nats-server are processes of their own and share the cores.",
+    "The gateway is as in the control plane: plain asyncio, each message recorded before it passes, fsync each second.",
+    "Rates are counted and never reached.",
+    "The parties are lean on purpose (a protocol of asyncio, no library): direct is as fast as it can be.",
     "JetStream keeps its messages in memory.",
     "CPU: user and system time of the gateway's process, divided by the messages that it recorded.",
-    "RSS per connection: growth of the gateway's process when the workers connect for the first time; later ones use "
-    "the same memory again.",
+    "RSS per connection: growth of the gateway's process when 200 workers connect for the first time.",
 )

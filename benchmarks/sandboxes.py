@@ -69,11 +69,11 @@ async def _measure(sheet: Sheet, room: PostRoom, rounds: int) -> None:
 
 def _notes(sheet: Sheet, left_out: dict[str, str]) -> None:
     sheet.note(
-        "Ready: from POST /v1/workers to the first status of the worker on the bus, which its sidecar sends when it has "
+        "Ready: from POST /v1/workers to the first status of the worker on the bus, sent when the sidecar has "
         "tried its wall, is connected and its agent (sed, examples/echo.toml) runs."
     )
     sheet.note(
-        "Answer to spawn: records, folders, consumers and credential are made, the door is open and the sandbox started."
+        "Answer to spawn: records, folders, consumers and credential are made, the sandbox is started."
     )
     sheet.note(
         "Where the time goes: what a sidecar imports is most of it (python alone, outside of any sandbox)."
@@ -107,7 +107,9 @@ class _Spawning:
         return 1000 * (answer - begin), 1000 * (ready - answer)
 
     def _spawn(self, provider: str) -> Any:
-        return self._client.spawn(ECHO.read_text(encoding="utf-8"), sandbox=provider, isolation="none")
+        return self._client.spawn(
+            ECHO.read_text(encoding="utf-8"), sandbox=provider, isolation="none"
+        )
 
     def _of(self, uid: str) -> asyncio.Future[float]:
         return self._heard.setdefault(uid, asyncio.get_running_loop().create_future())

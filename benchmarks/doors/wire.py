@@ -7,6 +7,7 @@ import base64
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 from urllib.parse import urlsplit
 
 from postroom.identity.credential import Credential
@@ -39,7 +40,7 @@ class Wire(asyncio.Protocol):
     """One connection; what is written in one turn of the loop is sent at once."""
 
     def __init__(self) -> None:
-        self.on: OnMessage = lambda subject, reply, body: None
+        self.on: OnMessage = lambda *_: None
         self.info: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport: asyncio.Transport
@@ -59,7 +60,9 @@ class Wire(asyncio.Protocol):
             transport.write(Preface("nats", place.token).encode())
         else:
             parts = urlsplit(place.url)
-            transport, wire = await loop.create_connection(cls, parts.hostname, parts.port)
+            transport, wire = await loop.create_connection(
+                cls, parts.hostname or "", parts.port or 4222
+            )
         nonce = json.loads(await wire.info)["nonce"]
         options = {
             "jwt": place.credential.jwt,
@@ -101,23 +104,25 @@ class Wire(asyncio.Protocol):
         self._transport.write(b"".join(self._out))
         self._out.clear()
 
-    # Of asyncio.
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        """Of asyncio."""
+        self._transport = cast("asyncio.Transport", transport)
 
     def pause_writing(self) -> None:
+        """Of asyncio."""
         self._room.clear()
 
     def resume_writing(self) -> None:
+        """Of asyncio."""
         self._room.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Of asyncio."""
         self._fail(ConnectionError(f"the connection was lost: {exc}"))
         self.lost.set_result(None)
 
     def data_received(self, data: bytes) -> None:
+        """Of asyncio."""
         self._parts.append(data)
         self._have += len(data)
         if self._have < self._need:

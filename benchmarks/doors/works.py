@@ -34,7 +34,7 @@ async def requests(
         begun[token] = clock()
         wire.write(b"%b%b %d\r\n%b\r\n" % (head, token, size, payload))
 
-    def on(subject: bytes, reply: bytes, body: bytes) -> None:
+    def on(subject: bytes, *_: bytes) -> None:
         took.append(clock() - begun.pop(subject))
         if len(took) == total:
             done.set_result(None)
@@ -86,7 +86,7 @@ async def stored(wire: Wire, own: str, to: str, *, total: int, window: int, size
         wire.write(b"%b%b%b\r\n" % (line, header, payload))
         sent += 1
 
-    def on(subject: bytes, reply: bytes, body: bytes) -> None:
+    def on(_subject: bytes, _reply: bytes, body: bytes) -> None:
         nonlocal acknowledged
         if b'"error"' in body:
             done.set_exception(RuntimeError(body.decode()))
@@ -117,7 +117,7 @@ async def pulled(wire: Wire, own: str, *, total: int) -> float:
             % (own.encode(), own.encode(), len(body), body)
         )
 
-    def on(subject: bytes, reply: bytes, body: bytes) -> None:
+    def on(_subject: bytes, reply: bytes, *_: bytes) -> None:
         nonlocal taken
         if not reply.startswith(b"$JS.ACK."):
             return
