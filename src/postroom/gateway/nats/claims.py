@@ -112,7 +112,7 @@ class Claims:
                 extra += cause_fields(self._visit.cause)
         elif subject.startswith(_ACK) and data[start : start + 4] != b"+WPI":
             self._visit.cause.settled(b"".join(subject.split(b".")[5:6]).decode("ascii"))
-        self.journal.allowed(verb, right.said, size, extra)
+        self.journal.allowed(verb, right.said or subject, size, extra)
         return True
 
     def subscribe(self, subject: bytes, queue: bytes, sid: bytes) -> bool:
