@@ -174,7 +174,7 @@ class Guarded:
                     look.cancel()
             ended = await end
             if self._group is not None and self._group.out_of_memory:
-                self._exceeded = self._exceeded or _memory_exceeded(self._limits.memory)
+                self._exceeded = self._exceeded or memory_exceeded(self._limits.memory)
             return replace(ended, exceeded=self._exceeded)
         except BaseException:
             self._handle.kill()  # no sandbox goes on without its limits
@@ -223,7 +223,7 @@ class Guarded:
             if limits.memory is not None:
                 pids = [pid for pid, _ in found]
                 if await asyncio.to_thread(usage.memory, pids, limits.memory) > limits.memory:
-                    return self._end_for(_memory_exceeded(limits.memory))
+                    return self._end_for(memory_exceeded(limits.memory))
             await self._guard.pause()
 
     def _end_for(self, why: str) -> None:
@@ -231,7 +231,8 @@ class Guarded:
         self._handle.kill()
 
 
-def _memory_exceeded(limit: int | None) -> str:
+def memory_exceeded(limit: int | None) -> str:
+    """The end of a sandbox that was out of so many bytes of memory, for people."""
     return f"memory limit of {_mib(limit or 0)} exceeded"
 
 
