@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from postroom.sandbox import usage
+from postroom.sandbox.bubblewrap import BubblewrapProvider
 from postroom.sandbox.guard import Guard, Guarded
 from postroom.sandbox.port import Limits, SandboxProvider
 from tests.sandbox.providers import ALL
@@ -152,7 +153,7 @@ say("there")
 hold()
 hold()
 """
-    provider = ALL[0].values[0]
+    provider = BubblewrapProvider()
     sandbox = await guarded(rig, provider, code, Limits(wall_seconds=2), grace=DEADLINE)
 
     assert await rig.hear() == "there"
@@ -180,7 +181,7 @@ with open("/dev/shm/more", "wb") as file:
     file.write(b"x" * (24 << 20))
 signal.pause()
 """
-    sandbox = await guarded(rig, ALL[0].values[0], code, Limits(memory=64 * MIB))
+    sandbox = await guarded(rig, BubblewrapProvider(), code, Limits(memory=64 * MIB))
 
     assert await end_of(sandbox) == "memory limit of 64 MiB exceeded"
 
@@ -188,7 +189,7 @@ signal.pause()
 @pytest.mark.requirement("limit-not-enforced-said")
 async def test_a_share_of_the_processor_without_control_groups_is_said_not_to_be_enforced(rig: Rig):
     limits = Limits(memory=256 * MIB, cpu_percent=50)
-    sandbox = await guarded(rig, ALL[0].values[0], "hold()", limits)
+    sandbox = await guarded(rig, BubblewrapProvider(), "hold()", limits)
 
     assert sandbox.unenforced == ("cpu_percent",)
     await sandbox.stop(0)
@@ -201,7 +202,7 @@ async def test_a_look_that_fails_ends_the_sandbox_and_is_not_hidden(
         raise RuntimeError("broken")
 
     monkeypatch.setattr(usage, "table", broken)
-    sandbox = await guarded(rig, ALL[0].values[0], "hold()", Limits(processes=20))
+    sandbox = await guarded(rig, BubblewrapProvider(), "hold()", Limits(processes=20))
 
     with pytest.raises(ExceptionGroup):
         await sandbox.wait()
