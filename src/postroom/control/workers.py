@@ -64,9 +64,6 @@ class Workers:
         alert: where unexpected ends are reported.
         tasks: where the watchers live; one that dies ends the post room, it is not forgotten.
         changed: told when a worker has started or ended.
-
-    Attributes:
-        limited: told when a worker was ended for a limit (uid, limit in words); set by whoever has to act on it.
     """
 
     def __init__(
@@ -97,6 +94,7 @@ class Workers:
         self._changed = changed
         self._guard = Guard()
         self.limited: Alert | None = None
+        """Told when a worker was ended for a limit: uid, the limit in words. Set by whoever has to act on it."""
         self._runs: dict[str, Run] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -372,12 +370,11 @@ class Workers:
         )
         socket = await self._gateway.open_door(door)
         spec = compose(provider, template, passport, folders, socket, self._canaries)
-        handle = await self._guard.start(
-            provider,
-            spec,
-            elapsed=max(0.0, time.time() - (record.begun_at or record.created_at)),
-            grace=self._settings.stop_grace,
+        gone, grace = (
+            time.time() - (record.begun_at or record.created_at),
+            self._settings.stop_grace,
         )
+        handle = await self._guard.start(provider, spec, elapsed=gone, grace=grace)
         run = Run(
             handle,
             provider.name,
