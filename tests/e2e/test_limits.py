@@ -1,4 +1,4 @@
-"""Workers that go over a limit of their template: a final state that says which, a task that fails with it, an alert."""
+"""Workers over a limit of their template: a final state that says which, a task that fails with it, an alert."""
 
 from __future__ import annotations
 
