@@ -21,7 +21,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION = "0004"
+REVISION = "0005"
 """The migration that makes exactly these tables (a test compares them)."""
 
 metadata = MetaData(
