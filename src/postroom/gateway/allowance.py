@@ -74,6 +74,10 @@ class Allowance:
             self._until = max(self._until, now + wait)
         return wait
 
+    def debt(self) -> float:
+        """Seconds until what came is paid for."""
+        return self.take(0, 0)
+
     def flooded(self) -> bool:
         """Whether it is time to count a violation: a flood has lasted too long, and a second since the last time."""
         now = self._clock()

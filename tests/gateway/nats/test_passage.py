@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -347,6 +348,19 @@ async def test_who_sends_too_fast_is_slowed_down_and_loses_nothing(house: House)
     await raw.pinged()
 
     assert house.audit.denied == []
+
+
+@pytest.mark.requirement("gateway-nats-rate-slowed")
+async def test_what_one_connection_has_used_up_the_others_of_the_worker_wait_for(house: House):
+    worker = await house.worker(Rates(messages=1000))
+    raw, other = await house.enter(worker), await house.enter(worker)
+    began = time.monotonic()
+    await raw.send(b"PING\r\n" * 10_300)
+    for _ in range(10_300):
+        assert await raw.line() == b"PONG"
+
+    assert await other.pinged() == []
+    assert time.monotonic() - began >= 0.2  # 300 are over the burst
 
 
 @pytest.mark.requirement("gateway-nats-audit-first")

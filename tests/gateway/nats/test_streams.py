@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from postroom.errors import ProtocolViolation
 from postroom.gateway.nats.inward import ServerStream
-from postroom.gateway.nats.outward import ClientStream
+from postroom.gateway.nats.outward import TURN, ClientStream
 from postroom.gateway.nats.stream import HELD, TOO_LARGE, TOO_LONG, UNKNOWN
 
 CONNECT = b'CONNECT {"verbose":false}\r\n'
@@ -311,3 +311,27 @@ def test_more_than_the_server_takes_is_refused_before_a_byte_of_it_passes():
 
     assert _fed(stream, [b"PUB a 101\r\n" + b"x" * 50]) == b""
     assert stream.broken == TOO_LARGE
+
+
+def test_of_a_piece_with_very_many_frames_a_part_is_read_at_once_and_the_rest_follows():
+    stream, noted = _client()
+    frames = b"".join(b"UNSUB %d\r\n" % n for n in range(2 * TURN + 1))
+
+    first = b"".join(stream.feed(frames))
+    counted = [stream.frames]
+    rest = b""
+    while stream.more:
+        rest += b"".join(stream.feed(b""))
+        counted.append(stream.frames)
+
+    assert first + rest == frames
+    assert counted == [TURN, TURN, 1]
+    assert len(noted.said) == 2 * TURN + 1
+
+
+def test_pings_count_as_frames():
+    stream, _ = _client()
+
+    stream.feed(b"PING\r\nPONG\r\nPI")
+
+    assert stream.frames == 2

@@ -39,7 +39,6 @@ class Claims:
         sign: makes the gateway's signature.
 
     Attributes:
-        frames: that have come since `begin`.
         answers: lines for the client since `begin`.
         offences: violations since `begin`.
     """
@@ -53,7 +52,6 @@ class Claims:
         sign: Callable[[bytes], bytes],
     ) -> None:
         self.journal = journal
-        self.frames = 0
         self.answers: list[bytes] = []
         self.offences: list[str] = []
         self._rights = rights
@@ -66,7 +64,6 @@ class Claims:
 
     def begin(self) -> None:
         """The next piece is read."""
-        self.frames = 0
         if self.answers:
             self.answers = []
         if self.offences:
@@ -75,7 +72,6 @@ class Claims:
 
     def connect(self, options: bytes) -> bytes:
         """As `Judge.connect`."""
-        self.frames += 1
         try:
             line = rewritten_connect(
                 options, own=self._visit.spec.uid, nonce=self._nonce, sign=self._sign
@@ -91,7 +87,6 @@ class Claims:
         self, subject: bytes, reply: bytes, header: int, size: int, data: bytes, start: int
     ) -> bool:
         """As `Judge.publish`."""
-        self.frames += 1
         verb = b"HPUB" if header else b"PUB"
         right = self._rights.publish(subject)
         if right is None:
@@ -117,7 +112,6 @@ class Claims:
 
     def subscribe(self, subject: bytes, queue: bytes, sid: bytes) -> bool:
         """As `Judge.subscribe`."""
-        self.frames += 1
         if queue and not _PRINTABLE(queue):
             raise ProtocolViolation(UNKNOWN)
         if not self._rights.subscribe(subject, queue):
@@ -132,7 +126,6 @@ class Claims:
 
     def unsubscribe(self, sid: bytes, most: int) -> bool:  # noqa: ARG002 (of the port)
         """As `Judge.unsubscribe`. What ends by itself is not counted any more; the server has the bound on all."""
-        self.frames += 1
         subject = self._interests.pop(sid, b"")
         if subject and self._mailboxes.get(subject) == sid:
             del self._mailboxes[subject]

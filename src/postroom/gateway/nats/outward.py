@@ -30,6 +30,9 @@ MIN_HEADER = 12
 
 MAX_SID = 20
 
+TURN = 512
+"""Frames that are read at once: a piece can hold 40,000, and everybody else waits meanwhile."""
+
 _PUB = re.compile(rb"PUB %b(?: %b)? (0|[1-9][0-9]{0,8})\r\n" % (COMMON, COMMON)).match
 _HPUB = re.compile(
     rb"HPUB %b(?: %b)? ([1-9][0-9]{0,8}) ([1-9][0-9]{0,8})\r\n" % (COMMON, COMMON)
@@ -72,6 +75,8 @@ class ClientStream(Stream):
         max_payload: bytes of one message, as the server says.
     """
 
+    most = TURN
+
     def __init__(self, judge: Judge) -> None:
         super().__init__(MAX_CONNECT)
         self.max_payload = MAX_PAYLOAD
@@ -80,7 +85,7 @@ class ClientStream(Stream):
 
     def _run(self, data: bytes, position: int, length: int) -> tuple[int, int]:
         publish, header = self._judge.publish, 0
-        while self._connected:
+        while self._connected and self.frames < self.most:
             if found := _PUB(data, position):
                 subject, reply, digits = found.groups(b"")
                 header = 0
@@ -100,6 +105,7 @@ class ClientStream(Stream):
                 or header > size
             ):
                 break
+            self.frames += 1
             if not publish(subject, reply, header, size, data, start):
                 return position, following
             position = following

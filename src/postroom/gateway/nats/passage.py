@@ -27,6 +27,9 @@ from postroom.protocol.audit import IN
 WRITE_BUFFER = 512 * 1024
 """Bytes that may wait to be taken by one side before the other is not read."""
 
+SMALL = 1024
+"""Bytes of a piece that counts like a frame, even if it completes none: who sends byte by byte costs as much."""
+
 ANSWERS = 64 * 1024
 """Bytes of our own answers that may wait for a client before it is not read."""
 
@@ -165,6 +168,7 @@ class Outward(Side):
     ) -> None:
         super().__init__(visit, transport, ended)
         self._later: asyncio.TimerHandle | None = None
+        self._rest = b""
         self._waiting: list[bytes] = []
         self._owed = 0
         self._stuck = False
@@ -193,9 +197,12 @@ class Outward(Side):
         if self._ended.done():
             return
         claims, stream = self.claims, self._stream
+        if debt := self.visit.allowance.debt():  # another connection of this worker has made it
+            self._put_off(debt, data)
+            return
         claims.begin()
         pieces = stream.feed(data)
-        wait = self.visit.allowance.take(claims.frames, len(data))
+        wait = self.visit.allowance.take(stream.frames or len(data) < SMALL, len(data))
         if wait and self.visit.allowance.flooded():
             claims.flooded()
         if stream.broken:
@@ -212,10 +219,22 @@ class Outward(Side):
             self.visit.offend(reason)
         if stream.broken:
             self.end(stream.broken)
-        elif wait:
-            self.hold("rate")
-            self.stop()
-            self._later = asyncio.get_running_loop().call_later(wait, self.release, "rate")
+        elif wait or stream.more:
+            self._put_off(wait)
+
+    def _put_off(self, wait: float, rest: bytes = b"") -> None:
+        """Read no more for `wait` seconds, or for a turn of the loop, and then `rest` first."""
+        self._rest = rest
+        self.hold("rate")
+        self.stop()
+        self._later = asyncio.get_running_loop().call_later(wait, self._go_on)
+
+    def _go_on(self) -> None:
+        rest, self._rest, self._later = self._rest, b"", None
+        if rest or self._stream.more:
+            self.data_received(rest)
+        if self._later is None:
+            self.release("rate")
 
     def put_in(self, lines: list[bytes]) -> None:
         """Say `lines` to the client, where a frame of the server ends."""

@@ -6,6 +6,7 @@ until it is whole; a body does not, once its line was allowed.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from postroom.errors import ProtocolViolation
@@ -39,11 +40,18 @@ class Stream:
     Attributes:
         broken: why nothing more is read, in the words of a NATS server; "" while all is well.
         max_line: bytes of a control line.
+        most: frames that one `feed` reads; what follows them is held.
+        frames: that the last `feed` has read.
+        more: it has stopped there: feed on, if only b"".
     """
+
+    most = sys.maxsize
 
     def __init__(self, max_line: int) -> None:
         self.broken = ""
         self.max_line = max_line
+        self.frames = 0
+        self.more = False
         self._held = b""
         self._left = 0
         self._swallow = False
@@ -55,10 +63,11 @@ class Stream:
 
     def feed(self, data: bytes) -> Sequence[Piece]:
         """Read the next piece; what of it, and of what was held, is to be passed on now."""
+        self.frames, self.more = 0, False
         if self.broken:
             return ()
         if self._held:
-            data = self._held + data  # at most a control line and a small header block
+            data = self._held + data  # mostly at most a control line and a small header block
             self._held = b""
         pieces: list[Piece] = []
         try:
@@ -89,6 +98,9 @@ class Stream:
                 if self._swallow:
                     begin = position
             while position < length:
+                if self.frames >= self.most:
+                    self.more = True
+                    break
                 position, following = self._run(data, position, length)
                 if following:
                     if begin < position:
@@ -97,6 +109,8 @@ class Stream:
                     continue
                 if position == length:
                     break
+                if self.frames >= self.most:
+                    continue
                 end = find(END, position, position + self.max_line)
                 if end < 0:
                     if length - position >= self.max_line:
@@ -105,6 +119,7 @@ class Stream:
                 frame = self._line(data, position, end, length)
                 if frame is None:  # part of it is waited for
                     break
+                self.frames += 1
                 verdict, following = frame
                 if verdict is not True:
                     if begin < position:
