@@ -42,7 +42,7 @@ class ControlPassage:
         Raises:
             PostroomError: an answer that had begun could not be finished.
         """
-        near = Wire(h11.SERVER, reader, writer)
+        near = Wire(h11.SERVER, reader, writer, visit.allowance)
 
         async def handle(request: h11.Request) -> None:
             await self._pass(visit, near, request)

@@ -79,7 +79,7 @@ class EgressPassage:
         Raises:
             PostroomError: an answer that had begun could not be finished.
         """
-        near = Wire(h11.SERVER, reader, writer)
+        near = Wire(h11.SERVER, reader, writer, visit.allowance)
         rules = AllowList.parse(visit.spec.egress)
 
         async def handle(request: h11.Request) -> None:

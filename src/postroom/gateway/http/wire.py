@@ -9,10 +9,17 @@ from typing import Any
 import h11
 
 from postroom.errors import ProtocolViolation, RequestTimeout
+from postroom.gateway.allowance import Allowance
 
 CHUNK = 64 * 1024
 MAX_HEAD = 64 * 1024
 """Bytes of a request line or a status line with its headers."""
+
+MAX_HEADERS = 256
+"""Lines of a head: 16,000 fit into its bytes, and all of them are looked at."""
+
+TURN = 16
+"""Events, or reads, after which everybody else has a turn: a piece can hold 10,000 chunks of one byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,7 @@ class Wire:
     Args:
         role: `h11.SERVER` towards the sandbox, `h11.CLIENT` towards the upstream.
         reader, writer: its streams.
+        allowance: what each event and each read of this side counts against; who is over it is slowed down.
     """
 
     def __init__(
@@ -50,25 +58,31 @@ class Wire:
         role: type[h11.CLIENT | h11.SERVER],
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
+        allowance: Allowance | None = None,
     ) -> None:
         self.http = h11.Connection(role, max_incomplete_event_size=MAX_HEAD)
         self.reader = reader
         self.writer = writer
+        self._allowance = allowance
+        self._turn = 0
 
     async def next_event(self, timeout: float) -> Any:
         """The next event.
 
         Raises:
             RequestTimeout: nothing came for `timeout` seconds.
-            ProtocolViolation: what came is not HTTP/1.1.
+            ProtocolViolation: what came is not HTTP/1.1, or has too many headers.
             OSError: the connection broke.
         """
+        await self._take_turns()
         while True:
             try:
                 event = self.http.next_event()
             except h11.RemoteProtocolError as error:
                 raise ProtocolViolation(f"that is not HTTP/1.1: {error}") from error
             if event is not h11.NEED_DATA:
+                if len(getattr(event, "headers", ())) > MAX_HEADERS:
+                    raise ProtocolViolation(f"more than {MAX_HEADERS} headers")
                 return event
             if self.http.they_are_waiting_for_100_continue:
                 await self.send(h11.InformationalResponse(status_code=100, headers=[]), timeout)
@@ -76,12 +90,20 @@ class Wire:
 
     async def more(self, timeout: float) -> None:
         """Take what comes, or its end."""
+        await self._take_turns()
         try:
             async with asyncio.timeout(timeout):
                 data = await self.reader.read(CHUNK)
         except TimeoutError as error:
             raise RequestTimeout(f"nothing came for {timeout:g} s") from error
         self.http.receive_data(data)
+
+    async def _take_turns(self) -> None:
+        """What is here already is read without waiting, so nobody else would be served until all of it was."""
+        wait = self._allowance.take(1, 0) if self._allowance else 0.0
+        self._turn = (self._turn + 1) % TURN
+        if wait or not self._turn:
+            await asyncio.sleep(wait)
 
     async def send(self, event: Any, timeout: float) -> None:
         """Send one event, and wait until there is room for the next.
