@@ -9,9 +9,11 @@ as in a certificate. A path is a prefix that ends where a segment ends.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from urllib.parse import unquote_to_bytes
 
 from postroom.errors import InvalidInput, InvalidTemplate
 from postroom.protocol.hosts import authority, is_address, split_authority
@@ -84,8 +86,28 @@ def is_plain(path: str) -> bool:
     for escape in _ESCAPE.finditer(path):
         if escape[1] is None or int(escape[1], 16) in _STRUCTURAL:
             return False
+    if not _reads_one_way(path):
+        return False
     # Some servers cut `;parameters` off a segment before they resolve it.
     return not any(part.partition(";")[0] in {".", ".."} for part in path.split("/"))
+
+
+def _reads_one_way(path: str) -> bool:
+    """Whether its escapes are UTF-8, and no character of it is one that some servers take for a structural one.
+
+    An overlong form of a dot (`%C0%AE`) is none, and a full-width one (`%EF%BC%8E`) is made a plain one by who
+    normalizes.
+    """
+    try:
+        text = unquote_to_bytes(path).decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return text.isascii() or not any(
+        ord(part) in _STRUCTURAL
+        for character in text
+        if not character.isascii()
+        for part in unicodedata.normalize("NFKC", character)
+    )
 
 
 def below(path: str, prefix: str) -> bool:
