@@ -507,3 +507,15 @@ async def test_a_request_that_names_no_host_is_told_how(site: Site):
 
     assert reply.status == 422
     assert "POSTROOM_EGRESS" in json.loads(reply.body)["remedy"]
+
+
+async def test_how_much_was_sent_in_chunks_is_written_down(site: Site):
+    async with site.way.open() as enter:
+        near = await enter()
+        head = f"POST {site.base}/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        await near.send(head.encode() + b"3e8\r\n" + b"x" * 1000 + b"\r\n0\r\n\r\n")
+        await near.reply()
+        await site.way.until(lambda: len(site.way.sink.records) == 2)
+
+    _, answered = site.way.sink.records
+    assert answered.reason == "a body of 1000 bytes was sent"

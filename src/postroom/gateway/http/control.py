@@ -72,4 +72,4 @@ class ControlPassage:
             raise
         finally:
             far.abort()
-            record.answered(exchange.status, exchange.received, reason)
+            record.answered(exchange.status, exchange.received, reason, sent=exchange.sent)

@@ -130,7 +130,7 @@ class EgressPassage:
             raise
         finally:
             far.abort()
-            record.answered(exchange.status, exchange.received, reason)
+            record.answered(exchange.status, exchange.received, reason, sent=exchange.sent)
 
     async def _connect(self, visit: Visit, target: Target, record: RequestRecord) -> Wire:
         tls = self._tls() if target.scheme == "https" else None

@@ -32,7 +32,10 @@ class RequestRecord:
             "cause_task": task,
             "cause_exact": exact,
         }
-        self._size = _size(request)
+        self._announced = sum(
+            int(value) for name, value in request.headers if name == b"content-length"
+        )
+        self._size = self._announced + _head_size(request)
 
     def allowed(self) -> None:
         """It is about to be forwarded; `size` is that of its head and of the body that it announces.
@@ -48,16 +51,15 @@ class RequestRecord:
             direction=OUT, size=self._size, verdict=DENIED, reason=error.message, **self._said
         )
 
-    def answered(self, status: int, size: int, reason: str = "") -> None:
-        """It was answered, or it failed for `reason`; `size` is that of the answer's body."""
-        self._visit.passed += self._size + size
+    def answered(self, status: int, size: int, reason: str = "", *, sent: int = 0) -> None:
+        """It was answered, or it failed for `reason`; `size` is that of the answer's body, `sent` that of its own."""
+        if sent > self._announced:  # a chunked body has no size before it ends
+            said = f"a body of {sent} bytes was sent"
+            reason = f"{reason}; {said}" if reason else said
         self._visit.write(direction=IN, status=status, size=size, reason=reason, **self._said)
 
 
-def _size(request: h11.Request) -> int:
+def _head_size(request: h11.Request) -> int:
+    """Bytes of its head."""
     size = len(request.method) + len(request.target)
-    for name, value in request.headers:
-        size += len(name) + len(value)
-        if name == b"content-length":
-            size += int(value)
-    return size
+    return size + sum(len(name) + len(value) for name, value in request.headers)
