@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 
 from postroom.errors import EnvironmentFault
+from postroom.gateway.allowance import Allowance
 from postroom.gateway.audit import AuditLog
 from postroom.gateway.door import DoorGateway, _Threshold
 from postroom.gateway.port import Deadlines, DoorSpec, Rates
@@ -209,6 +210,24 @@ async def test_a_protocol_without_upstream_is_refused(rig: Rig):
 
     assert await near.rest() == b""
     assert (await rig.ending())["reason"] == "nats is not served here"
+
+
+async def test_refused_connections_that_come_too_fast_are_counted_and_not_each_listed(rig: Rig):
+    spec = DoorSpec(SCOUT, "default", digest(rig.tokens[SCOUT]), rates=Rates(connections=1))
+    rig.doors[SCOUT] = await rig.gateway.open_door(spec)
+    door = rig.gateway._doors[SCOUT]
+    await rig.enter()
+    door.allowance.take(1_000_000, 0)
+    for _ in range(3):
+        await (await rig.knock()).rest()
+    assert rig.endings() == []
+
+    door.allowance = Allowance(spec.rates)
+    await (await rig.knock()).rest()
+
+    reason = "over 1 connections; 3 more before it, too fast to be listed"
+    assert [line["reason"] for line in rig.endings()] == [reason]
+    assert rig.gateway.statistics().refused == 4
 
 
 @pytest.mark.requirement("gateway-connections-bounded")

@@ -35,6 +35,9 @@ Alert = Callable[[str, str, str], Awaitable[None]]
 
 VIOLATIONS = 20
 
+ENTRY = 10
+"""Frames that a connection counts like, of what the worker may put through."""
+
 
 class _Door:
     """One worker's socket and its open connections."""
@@ -52,6 +55,7 @@ class _Door:
         self.server: asyncio.Server | None = None
         self.tasks: set[asyncio.Task[None]] = set()
         self.closed = False
+        self.unlisted = 0
         self.audit = audit
         self.cause = Cause()
         self.allowance = Allowance(spec.rates)
@@ -234,8 +238,11 @@ class DoorGateway:
     ) -> None:
         visit = door.visit()
         opened, reason = False, "interrupted"
+        wait = door.allowance.take(ENTRY, 0)
+        if wait and door.allowance.flooded():
+            visit.offend("flood of connections")
         try:
-            passage, rest = await self._admit(door, visit, threshold)
+            passage, rest = await self._admit(door, visit, threshold, wait)
             visit.write(verb="open")
             opened = True
             self._accepted += 1
@@ -251,19 +258,25 @@ class DoorGateway:
         finally:
             cut(transport)
             self._refused += not opened
-            self._write_ending(visit, reason, opened=opened)
+            if opened or not wait:
+                self._write_ending(door, visit, reason, opened=opened)
+            else:  # one line for each would be a way to push everything else out of the log
+                door.unlisted += 1
 
-    def _write_ending(self, visit: Visit, reason: str, *, opened: bool) -> None:
+    def _write_ending(self, door: _Door, visit: Visit, reason: str, *, opened: bool) -> None:
         try:
             if opened:
                 visit.write(verb="close", size=visit.passed, reason=reason)
             else:
+                if door.unlisted:
+                    reason = f"{reason}; {door.unlisted} more before it, too fast to be listed"
                 visit.write(verb="open", verdict=DENIED, reason=reason)
+                door.unlisted = 0
         except PostroomError as error:  # nothing passed, or the log says since when something did
             log.error("%s", error)
 
     async def _admit(
-        self, door: _Door, visit: Visit, threshold: _Threshold
+        self, door: _Door, visit: Visit, threshold: _Threshold, wait: float
     ) -> tuple[Passage, bytes]:
         if door.closed:  # accepted just before, and its turn came only now
             raise Unauthorized("the door is closed")
@@ -272,6 +285,8 @@ class DoorGateway:
         most = door.spec.rates.connections
         if most and len(door.tasks) > most:
             raise ProtocolViolation(f"over {most} connections")
+        if wait:
+            await asyncio.sleep(wait)
         try:
             async with asyncio.timeout(self._deadlines.preface):
                 line, rest = await threshold.line

@@ -104,8 +104,8 @@ class Raw:
         return (await soon(self.reader.readuntil(b"\r\n")))[:-2]
 
     async def line(self) -> bytes:
-        """The next line but INFO, which may come at any time."""
-        while (line := await self.any_line()).startswith(b"INFO "):
+        """The next line but INFO and PING, which may come at any time."""
+        while (line := await self.any_line()).startswith(b"INFO ") or line == b"PING":
             continue
         return line
 
