@@ -24,6 +24,7 @@ from postroom.errors import (
 )
 from postroom.gateway.addresses import is_public
 from postroom.gateway.outbound import (
+    FairLookups,
     OutboundPolicy,
     PrivateAccess,
     addresses,
@@ -270,3 +271,27 @@ async def test_a_certificate_must_be_for_the_host_and_of_a_known_authority(tmp_p
 def test_certificates_that_cannot_be_read_are_a_fault_of_the_environment(tmp_path: Path):
     with pytest.raises(EnvironmentFault):
         client_context(tmp_path / "gone.pem")
+
+
+async def test_lookups_that_hang_are_bounded_for_each_worker_even_if_nobody_waits_for_them():
+    begun: list[str] = []
+    answered = asyncio.Event()
+
+    async def resolve(host: str, _port: int) -> list[str]:
+        begun.append(host)
+        if host == "hangs":
+            await answered.wait()
+        return ["192.0.2.1"]
+
+    lookups = FairLookups(resolve, most=2)
+    asks = [asyncio.ensure_future(lookups.of("a")("hangs", 443)) for _ in range(4)]
+    assert await lookups.of("b")("other", 443) == ["192.0.2.1"]
+    for asked in asks:
+        asked.cancel()
+    await asyncio.wait(asks)
+    late = asyncio.ensure_future(lookups.of("a")("late", 443))
+    assert await lookups.of("b")("other", 443) == ["192.0.2.1"]
+    assert sorted(begun) == ["hangs", "hangs", "other", "other"]
+
+    answered.set()
+    assert await late == ["192.0.2.1"]

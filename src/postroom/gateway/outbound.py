@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from itertools import chain, zip_longest
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from postroom.errors import (
     AddressRefused,
@@ -34,6 +35,9 @@ MAX_ADDRESSES = 8
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """The addresses of a name, in the order of preference; raises OSError."""
 
+MAX_LOOKUPS = 4
+"""Names that are looked up for one worker at a time."""
+
 _RESOLVERS = ThreadPoolExecutor(16, thread_name_prefix="resolve")
 # Lookups that hang must not take the threads of everything else.
 
@@ -48,6 +52,32 @@ async def resolve(host: str, port: int) -> list[str]:
         _RESOLVERS, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     )
     return [str(info[4][0]) for info in found]
+
+
+class FairLookups:
+    """Looks names up for several, of each a few at a time: a name whose servers are silent holds a thread for long.
+
+    Args:
+        resolve: what asks.
+        most: lookups of one at a time; one that nobody waits for any more counts until it has ended.
+    """
+
+    def __init__(self, resolve: Resolve, most: int = MAX_LOOKUPS) -> None:
+        self._resolve = resolve
+        self._most = most
+        self._slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    def of(self, asker: str) -> Resolve:
+        """What asks for `asker`."""
+        slots = self._slots.setdefault(asker, asyncio.Semaphore(self._most))
+
+        async def resolve(host: str, port: int) -> list[str]:
+            await slots.acquire()
+            lookup = asyncio.ensure_future(self._resolve(host, port))
+            lookup.add_done_callback(lambda _: slots.release())
+            return await asyncio.shield(lookup)
+
+        return resolve
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import asyncio
 import re
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 
 import h11
 
@@ -22,7 +23,7 @@ from postroom.gateway.http.records import RequestRecord
 from postroom.gateway.http.session import Session
 from postroom.gateway.http.tunnel import Tunnel
 from postroom.gateway.http.wire import DEFAULT_PATIENCE, Patience, Wire
-from postroom.gateway.outbound import OutboundPolicy, check_address, connect
+from postroom.gateway.outbound import FairLookups, OutboundPolicy, check_address, connect
 from postroom.gateway.visit import Visit
 from postroom.identity.tokens import matches
 from postroom.protocol.egress import AllowList, Target
@@ -67,6 +68,7 @@ class EgressPassage:
         patience: Patience = DEFAULT_PATIENCE,
     ) -> None:
         self._policy = policy
+        self._lookups = FairLookups(policy.resolve)
         self._credentials = credentials
         self._tls = tls
         self._patience = patience
@@ -138,7 +140,7 @@ class EgressPassage:
             reader, writer = await connect(
                 target.host,
                 target.port,
-                policy=self._policy,
+                policy=self._policy_for(visit),
                 tls=tls,
                 timeout=self._patience.connect,
             )
@@ -175,7 +177,11 @@ class EgressPassage:
         target = Target("https", host, port)
         try:
             reader, writer = await connect(
-                host, port, policy=self._policy, tls=None, timeout=self._patience.connect
+                host,
+                port,
+                policy=self._policy_for(visit),
+                tls=None,
+                timeout=self._patience.connect,
             )
         except AddressRefused as error:
             self._deny(visit, record, error)
@@ -186,6 +192,9 @@ class EgressPassage:
         await Tunnel(near, reader, writer, self._patience).run(target.host, record)
 
     # ── checks ───────────────────────────────────────────────────────────────────────────────────
+
+    def _policy_for(self, visit: Visit) -> OutboundPolicy:
+        return replace(self._policy, resolve=self._lookups.of(visit.spec.uid))
 
     def _check_literal(self, host: str, port: int) -> None:
         if is_address(host):
