@@ -302,6 +302,24 @@ async def test_after_too_many_violations_a_worker_is_cut_off_until_its_next_star
         await house.enter(worker)
 
 
+async def test_a_length_that_a_stranger_has_spelled_oddly_does_not_end_the_connection(house: House):
+    worker, stranger = await house.worker(), new_uid()
+    raw = await house.enter(worker)
+    await raw.send(f"SUB worker.{worker.uid}.rpc.> 1\r\n".encode())
+    assert await raw.pinged() == []
+    # An agent without a gateway, whose spelling the server passes on as it is.
+    other = await (await house.direct(house.bus.credential(stranger))).connect()
+    subject = f"worker.{worker.uid}.rpc.{stranger}"
+    await other.send(f"PUB {subject} 002\r\nhi\r\n".encode())
+    await other.send(f"HPUB {subject} 012 0014\r\nNATS/1.0\r\n\r\nho\r\n".encode())
+    assert await other.pinged() == []
+
+    found = [await raw.line() for _ in range(6)]
+
+    assert [found[1], found[5]] == [b"hi", b"ho"]
+    assert [record.size for record in house.audit.records if record.verb.endswith("MSG")] == [2, 14]
+
+
 async def test_more_than_the_servers_largest_message_ends_the_connection(house: House):
     raw = await house.enter(await house.worker())
 

@@ -95,10 +95,10 @@ class ServerStream(Stream):
                 _, subject, sid, first, digits = fields
             else:
                 raise ProtocolViolation(UNKNOWN)
-            header = number(first)
+            header = _length(first)
         else:
             return self._other(verb, data[position + len(verb) : end]), start
-        size = number(digits)
+        size = _length(digits)
         if header > size or size > MAX_PAYLOAD or not subject or not sid.isdigit():
             raise ProtocolViolation(UNKNOWN)
         if not self._complete(data, start, size, header, length):
@@ -118,3 +118,8 @@ class ServerStream(Stream):
 
 
 _BARE = frozenset({b"PING", b"PONG", b"+OK"})
+
+
+def _length(digits: bytes) -> int:
+    """A length as any publisher may have spelled it: the server passes its leading zeros on, and they end nothing."""
+    return number(digits.lstrip(b"0") or digits[-1:])
