@@ -345,6 +345,8 @@ _LISTED: dict[str, dict[str, str]] = {
             "A violation is answered as the server would, recorded, alerted, and nothing of it passes.",
         "gateway-nats-cut-off": "Too many violations cut a worker off until its next start.",
         "gateway-nats-rate-slowed": "Who sends too fast is slowed down, who floods breaks a rule.",
+        "gateway-turns": "However a worker cuts what it says into pieces, the others get their turn in between.",
+        "gateway-nats-strangers-spelling": "No spelling of a stranger's message ends a worker's connection.",
         "gateway-nats-stored-bounded": "What a worker may store in an hour is bounded, and it is told.",
         "gateway-nats-audit-first": "Each frame is recorded before it passes; what cannot be recorded does not pass.",
     },
@@ -712,6 +714,7 @@ _LISTED: dict[str, dict[str, str]] = {
     },
     "docs/security.md#egress": {
         "egress-address-guarded": "Only public addresses are connected to, and what the operator opened.",
+        "egress-lookups-bounded": "One worker's lookups that hang leave the others theirs.",
         "egress-credential-bound": "A credential is added where it is bound and named, and nowhere else.",
         "egress-key-outside": "A worker uses a key that is nowhere in its sandbox.",
         "egress-secret-unseen": "A credential's secret is in no answer, log, record, error or listing.",

@@ -273,6 +273,7 @@ def test_certificates_that_cannot_be_read_are_a_fault_of_the_environment(tmp_pat
         client_context(tmp_path / "gone.pem")
 
 
+@pytest.mark.requirement("egress-lookups-bounded")
 async def test_lookups_that_hang_are_bounded_for_each_worker_even_if_nobody_waits_for_them():
     begun: list[str] = []
     answered = asyncio.Event()

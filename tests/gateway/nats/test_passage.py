@@ -302,6 +302,7 @@ async def test_after_too_many_violations_a_worker_is_cut_off_until_its_next_star
         await house.enter(worker)
 
 
+@pytest.mark.requirement("gateway-nats-strangers-spelling")
 async def test_a_length_that_a_stranger_has_spelled_oddly_does_not_end_the_connection(house: House):
     worker, stranger = await house.worker(), new_uid()
     raw = await house.enter(worker)

@@ -313,6 +313,7 @@ def test_more_than_the_server_takes_is_refused_before_a_byte_of_it_passes():
     assert stream.broken == TOO_LARGE
 
 
+@pytest.mark.requirement("gateway-turns")
 def test_of_a_piece_with_very_many_frames_a_part_is_read_at_once_and_the_rest_follows():
     stream, noted = _client()
     frames = b"".join(b"UNSUB %d\r\n" % n for n in range(2 * TURN + 1))
