@@ -87,3 +87,20 @@ async def test_what_is_over_the_rate_of_a_worker_waits():
     assert allowance.debt() == pytest.approx(0.0, abs=0.001)  # it has waited until that was paid
     wire.abort()
     far.close()
+
+
+async def test_large_pieces_of_a_body_do_not_count():
+    allowance = Allowance(Rates(messages=100, bytes=0))
+    near, far = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=near)
+    wire = Wire(h11.SERVER, reader, writer, allowance)
+    far.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 400000\r\n\r\n")
+    await wire.next_event(DEADLINE)
+    allowance.take(990, 0)
+    for _ in range(100):
+        far.send(b"x" * 4000)
+        await wire.next_event(DEADLINE)
+
+    assert allowance.debt() == 0.0
+    wire.abort()
+    far.close()

@@ -18,6 +18,9 @@ MAX_HEAD = 64 * 1024
 MAX_HEADERS = 256
 """Lines of a head: 16,000 fit into its bytes, and all of them are looked at."""
 
+SMALL = 1024
+"""Bytes: a piece of a body counts against what a worker may put through if it has fewer; large ones are cheap."""
+
 TURN = 16
 """Events, or reads, after which everybody else has a turn: a piece can hold 10,000 chunks of one byte."""
 
@@ -50,7 +53,7 @@ class Wire:
     Args:
         role: `h11.SERVER` towards the sandbox, `h11.CLIENT` towards the upstream.
         reader, writer: its streams.
-        allowance: what each event and each read of this side counts against; who is over it is slowed down.
+        allowance: what each event and each small read of this side counts against; who is over it is slowed down.
     """
 
     def __init__(
@@ -74,7 +77,6 @@ class Wire:
             ProtocolViolation: what came is not HTTP/1.1, or has too many headers.
             OSError: the connection broke.
         """
-        await self._take_turns()
         while True:
             try:
                 event = self.http.next_event()
@@ -83,6 +85,7 @@ class Wire:
             if event is not h11.NEED_DATA:
                 if len(getattr(event, "headers", ())) > MAX_HEADERS:
                     raise ProtocolViolation(f"more than {MAX_HEADERS} headers")
+                await self._take_turns(len(getattr(event, "data", b"")))
                 return event
             if self.http.they_are_waiting_for_100_continue:
                 await self.send(h11.InformationalResponse(status_code=100, headers=[]), timeout)
@@ -90,17 +93,17 @@ class Wire:
 
     async def more(self, timeout: float) -> None:
         """Take what comes, or its end."""
-        await self._take_turns()
         try:
             async with asyncio.timeout(timeout):
                 data = await self.reader.read(CHUNK)
         except TimeoutError as error:
             raise RequestTimeout(f"nothing came for {timeout:g} s") from error
         self.http.receive_data(data)
+        await self._take_turns(len(data))
 
-    async def _take_turns(self) -> None:
+    async def _take_turns(self, size: int) -> None:
         """What is here already is read without waiting, so nobody else would be served until all of it was."""
-        wait = self._allowance.take(1, 0) if self._allowance else 0.0
+        wait = self._allowance.take(1, 0) if self._allowance and size < SMALL else 0.0
         self._turn = (self._turn + 1) % TURN
         if wait or not self._turn:
             await asyncio.sleep(wait)
