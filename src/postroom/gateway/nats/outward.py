@@ -85,7 +85,8 @@ class ClientStream(Stream):
 
     def _run(self, data: bytes, position: int, length: int) -> tuple[int, int]:
         publish, header = self._judge.publish, 0
-        while self._connected and self.frames < self.most:
+        left = self.most - self.frames
+        while self._connected and left:
             if found := _PUB(data, position):
                 subject, reply, digits = found.groups(b"")
                 header = 0
@@ -105,10 +106,12 @@ class ClientStream(Stream):
                 or header > size
             ):
                 break
-            self.frames += 1
+            left -= 1
             if not publish(subject, reply, header, size, data, start):
+                self.frames = self.most - left
                 return position, following
             position = following
+        self.frames = self.most - left
         return position, 0
 
     def _line(
