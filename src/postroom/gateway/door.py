@@ -22,7 +22,7 @@ from postroom.gateway.streams import cut
 from postroom.gateway.visit import Visit
 from postroom.identity.tokens import matches
 from postroom.observe import get_logger
-from postroom.protocol.audit import DENIED
+from postroom.protocol.audit import ALLOWED, DENIED
 from postroom.protocol.preface import MAX_BYTES, Preface
 
 log = get_logger(__name__)
@@ -34,6 +34,10 @@ Alert = Callable[[str, str, str], Awaitable[None]]
 """Raise an alert: organisation, kind, text."""
 
 VIOLATIONS = 20
+
+
+class _Silence(PostroomError):
+    """A connection ended before it said anything, so there was nothing to refuse: a sandbox tries its door so."""
 
 
 class _Door:
@@ -100,7 +104,7 @@ class _Threshold(asyncio.Protocol):
             self.line.set_result((self._data[:end], self._data[end:]))
             self._data = b""
         else:
-            self._refuse()
+            self._end(ProtocolViolation("no preface line"))
 
     def eof_received(self) -> bool:
         """Of asyncio."""
@@ -110,10 +114,13 @@ class _Threshold(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's signature)
         """Of asyncio."""
         if not self.line.done():
-            self._refuse()
+            said = (
+                ProtocolViolation("no preface line") if self._data else _Silence("it said nothing")
+            )
+            self._end(said)
 
-    def _refuse(self) -> None:
-        self.line.set_exception(ProtocolViolation("no preface line"))
+    def _end(self, error: PostroomError) -> None:
+        self.line.set_exception(error)
         self.line.exception()  # nobody waits for it any more if the door was closed
 
 
@@ -233,13 +240,15 @@ class DoorGateway:
         self, door: _Door, transport: asyncio.Transport, threshold: _Threshold
     ) -> None:
         visit = door.visit()
-        opened, reason = False, "interrupted"
+        opened, verdict, reason = False, DENIED, "interrupted"
         try:
             passage, rest = await self._admit(door, visit, threshold)
             visit.write(verb="open")
             opened = True
             self._accepted += 1
             reason = await passage(visit, transport, rest)
+        except _Silence as error:
+            verdict, reason = ALLOWED, error.message
         except (PostroomError, TimeoutError, OSError) as error:
             reason = str(error) or type(error).__name__
         except asyncio.CancelledError:
@@ -250,15 +259,15 @@ class DoorGateway:
             reason = "cut off" if door.conduct.barred else "the door was closed"
         finally:
             cut(transport)
-            self._refused += not opened
-            self._write_ending(visit, reason, opened=opened)
+            self._refused += not opened and verdict == DENIED
+            self._write_ending(visit, verdict, reason, opened=opened)
 
-    def _write_ending(self, visit: Visit, reason: str, *, opened: bool) -> None:
+    def _write_ending(self, visit: Visit, verdict: str, reason: str, *, opened: bool) -> None:
         try:
             if opened:
                 visit.write(verb="close", size=visit.passed, reason=reason)
             else:
-                visit.write(verb="open", verdict=DENIED, reason=reason)
+                visit.write(verb="open", verdict=verdict, reason=reason)
         except PostroomError as error:  # nothing passed, or the log says since when something did
             log.error("%s", error)
 
