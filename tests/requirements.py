@@ -431,6 +431,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "sidecar-delivered-read": "`delivered` means read off the pipe, `seen` means the agent confirmed.",
         "sidecar-read-known": "The sidecar knows when the agent has read its input empty.",
         "sidecar-failed-reply-returned": "A message whose reply was refused comes again and is not held for ever.",
+        "sidecar-confirmed-acknowledged": "A confirmed message is acknowledged in the end, whatever fails meanwhile.",
         "sidecar-crash-restarted": "A crashed agent is restarted and its message comes again, flagged.",
         "sidecar-crash-limited": "An agent that keeps ending is given up with an alert and keeps its inbox.",
         "sidecar-poison-isolated": "A message that kills its reader takes no other message with it.",

@@ -141,6 +141,16 @@ async def test_a_connection_that_ends_before_its_first_line_is_refused(rig: Rig)
     assert (await rig.ending())["reason"] == "no preface line"
 
 
+async def test_a_connection_that_ends_without_a_word_is_no_refusal(rig: Rig):
+    near = await rig.knock(b"")
+    near.end()
+
+    assert await near.rest() == b""
+    ending = await rig.ending()
+    assert (ending["verdict"], ending["reason"]) == ("allowed", "it said nothing")
+    assert rig.gateway.statistics().refused == 0
+
+
 @pytest.mark.requirement("gateway-preface-deadline")
 @pytest.mark.parametrize("deadlines", [Deadlines(preface=0.05)], indirect=True)
 @pytest.mark.parametrize("sent", [0, 20])

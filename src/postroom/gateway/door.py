@@ -22,7 +22,7 @@ from postroom.gateway.streams import cut
 from postroom.gateway.visit import Visit
 from postroom.identity.tokens import matches
 from postroom.observe import get_logger
-from postroom.protocol.audit import DENIED
+from postroom.protocol.audit import ALLOWED, DENIED
 from postroom.protocol.preface import MAX_BYTES, Preface
 
 log = get_logger(__name__)
@@ -37,6 +37,10 @@ VIOLATIONS = 20
 
 ENTRY = 10
 """Frames that a connection counts like, of what the worker may put through."""
+
+
+class _Silence(PostroomError):
+    """A connection ended before it said anything, so there was nothing to refuse: a sandbox tries its door so."""
 
 
 class _Door:
@@ -104,7 +108,7 @@ class _Threshold(asyncio.Protocol):
             self.line.set_result((self._data[:end], self._data[end:]))
             self._data = b""
         else:
-            self._refuse()
+            self._end(ProtocolViolation("no preface line"))
 
     def eof_received(self) -> bool:
         """Of asyncio."""
@@ -114,10 +118,13 @@ class _Threshold(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's signature)
         """Of asyncio."""
         if not self.line.done():
-            self._refuse()
+            said = (
+                ProtocolViolation("no preface line") if self._data else _Silence("it said nothing")
+            )
+            self._end(said)
 
-    def _refuse(self) -> None:
-        self.line.set_exception(ProtocolViolation("no preface line"))
+    def _end(self, error: PostroomError) -> None:
+        self.line.set_exception(error)
         self.line.exception()  # nobody waits for it any more if the door was closed
 
 
@@ -237,7 +244,7 @@ class DoorGateway:
         self, door: _Door, transport: asyncio.Transport, threshold: _Threshold
     ) -> None:
         visit = door.visit()
-        opened, reason = False, "interrupted"
+        opened, verdict, reason = False, DENIED, "interrupted"
         wait = door.allowance.take(ENTRY, 0)
         if wait and door.allowance.flooded():
             visit.offend("flood of connections")
@@ -247,6 +254,8 @@ class DoorGateway:
             opened = True
             self._accepted += 1
             reason = await passage(visit, transport, rest)
+        except _Silence as error:
+            verdict, reason = ALLOWED, error.message
         except (PostroomError, TimeoutError, OSError) as error:
             reason = str(error) or type(error).__name__
         except asyncio.CancelledError:
@@ -257,20 +266,22 @@ class DoorGateway:
             reason = "cut off" if door.conduct.barred else "the door was closed"
         finally:
             cut(transport)
-            self._refused += not opened
+            self._refused += not opened and verdict == DENIED
             if opened or not wait:
-                self._write_ending(door, visit, reason, opened=opened)
+                self._write_ending(door, visit, verdict, reason, opened=opened)
             else:  # one line for each would be a way to push everything else out of the log
                 door.unlisted += 1
 
-    def _write_ending(self, door: _Door, visit: Visit, reason: str, *, opened: bool) -> None:
+    def _write_ending(
+        self, door: _Door, visit: Visit, verdict: str, reason: str, *, opened: bool
+    ) -> None:
         try:
             if opened:
                 visit.write(verb="close", size=visit.passed, reason=reason)
             else:
                 if door.unlisted:
                     reason = f"{reason}; {door.unlisted} more before it, too fast to be listed"
-                visit.write(verb="open", verdict=DENIED, reason=reason)
+                visit.write(verb="open", verdict=verdict, reason=reason)
                 door.unlisted = 0
         except PostroomError as error:  # nothing passed, or the log says since when something did
             log.error("%s", error)

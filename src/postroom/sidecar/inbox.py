@@ -257,16 +257,28 @@ class Inbox:
         self._tasks.create_task(self._report_and_ack(message_id, sender))
 
     async def _report_and_ack(self, message_id: str, sender: str) -> None:
+        attempt = 0
         try:
-            if await self._report(message_id, sender, State.SEEN):
-                await self._settling[message_id].ack()
-        except PostroomError as error:
-            _log.warning("%s is seen, but could not be acknowledged: %s", message_id, error)
+            # While it is open the bus does not deliver it again, so nobody else would report it.
+            while not await self._report(message_id, sender, State.SEEN):
+                attempt += 1
+                await asyncio.sleep(redelivery_delay(attempt))
+            await self._acknowledge(message_id)
         finally:
-            # Not acknowledged, it is delivered again, and the journal leads back here.
             del self._settling[message_id]
             if not self._settling:
                 self._all_settled.set()
+
+    async def _acknowledge(self, message_id: str) -> None:
+        """Acknowledge the latest delivery, and each one that comes in its place meanwhile."""
+        done: Delivery | None = None
+        while (delivery := self._settling[message_id]) is not done:
+            done = delivery
+            try:
+                await delivery.ack()
+            except PostroomError as error:
+                # It is delivered again, and the journal leads back here.
+                _log.warning("%s is seen, but could not be acknowledged: %s", message_id, error)
 
     async def _report(self, message_id: str, sender: str, state: State) -> bool:
         try:

@@ -50,7 +50,9 @@ def status_of(frame: Msg) -> tuple[str, str]:
     """
     if frame.reply or frame.data or not frame.headers:
         return "", ""
-    return frame.headers.get("Status", ""), frame.headers.get("Description", "")
+    # Where a status has no description, nats-py takes the header after it for one.
+    description = frame.headers.get("Description", "").partition("\n")[0]
+    return frame.headers.get("Status", ""), description.strip()
 
 
 def live_message(frame: Msg) -> Message:

@@ -94,7 +94,10 @@ class Link:
                 raise type(self.lost)(self.lost.message)
             await asyncio.wait({self.turn}, timeout=remaining(deadline))
             if not self.up and deadline is not None and remaining(deadline) == 0:
-                raise BusDisconnected("there is no connection to the bus")
+                raise BusDisconnected(
+                    "there is no connection to the bus",
+                    remedy="wait until nats-server is back, then do it again",
+                )
 
     def report(self, error: Exception) -> None:
         """Tell the log and the owner about an error that no call waits for."""

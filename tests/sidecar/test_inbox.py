@@ -1,0 +1,119 @@
+"""What becomes of deliveries whose message the agent has confirmed, when the bus fails meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.bus.port import Message
+from postroom.errors import RequestTimeout, StreamFull
+from postroom.protocol import subjects
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.receipts import State
+from postroom.sidecar import inbox as module
+from postroom.sidecar.inbox import Inbox
+from postroom.sidecar.journal import Journal
+
+pytestmark = pytest.mark.anyio
+
+OWN, SENDER, ID = "a" * 32, "b" * 32, "c" * 32
+
+
+class Delivered:
+    """A delivery whose acknowledgement is confirmed, or not, when the test says so."""
+
+    attempt = 1
+
+    def __init__(self) -> None:
+        envelope = Envelope(ID, OWN, {"parts": [{"text": "hello"}]}, 0.0)
+        subject = subjects.inbox(OWN, SENDER)
+        self.message = Message(ID, SENDER, subject, envelope.encode(), sequence=7)
+        self.asked = asyncio.Event()
+        self.word: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def ack(self) -> None:
+        self.asked.set()
+        await self.word
+
+
+def delivered() -> Any:
+    """See `Delivered`."""
+    return Delivered()
+
+
+class Receipts:
+    """Stores receipts; the first ones are refused."""
+
+    def __init__(self, refusals: int = 0) -> None:
+        self.refusals = refusals
+        self.stored: list[State] = []
+
+    async def report(self, _message: str, _sender: str, state: State) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise StreamFull("the stream of receipts is full")
+        self.stored.append(state)
+
+
+@asynccontextmanager
+async def running(folder: Path, receipts: Receipts) -> AsyncGenerator[Inbox]:
+    """An inbox whose agent has confirmed the message before."""
+    journal = Journal(folder / "journal")
+    journal.add(ID, SENDER)
+    unused: Any = None
+    reports: Any = receipts
+    inbox = Inbox(
+        unused,
+        unused,
+        reports,
+        journal,
+        own=OWN,
+        nick="echo",
+        accept=unused,
+        confirm_on_read=False,
+    )
+    life = asyncio.create_task(inbox.run())
+    await asyncio.sleep(0)
+    try:
+        yield inbox
+    finally:
+        life.cancel()
+        await asyncio.wait({life})
+
+
+@pytest.mark.requirement("sidecar-confirmed-acknowledged")
+async def test_what_comes_again_while_its_acknowledgement_is_under_way_is_acknowledged_too(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, Receipts()) as inbox, asyncio.timeout(10):
+        first, second = delivered(), delivered()
+        await inbox.take(first)
+        await first.asked.wait()
+
+        await inbox.take(second)
+        first.word.set_exception(RequestTimeout("the server was started again"))
+        second.word.set_result(None)
+
+        await second.asked.wait()
+        await inbox.settled(5.0)
+
+
+@pytest.mark.requirement("sidecar-confirmed-acknowledged")
+async def test_a_receipt_that_is_refused_is_tried_again_and_the_message_acknowledged_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "redelivery_delay", lambda _attempt: 0.0)
+    receipts = Receipts(refusals=3)
+    async with running(tmp_path, receipts) as inbox, asyncio.timeout(10):
+        delivery = delivered()
+        delivery.word.set_result(None)
+
+        await inbox.take(delivery)
+
+        await delivery.asked.wait()
+        assert receipts.stored == [State.SEEN]
