@@ -47,7 +47,7 @@ class Plan:
     crowds: int
 
 
-FULL = Plan(rounds=7, idle=1000, busy=20_000, one_way=60_000, stored=8_000, large=100, crowds=5)
+FULL = Plan(rounds=5, idle=1000, busy=20_000, one_way=60_000, stored=8_000, large=40, crowds=5)
 QUICK = Plan(rounds=1, idle=50, busy=1000, one_way=6400, stored=1000, large=8, crowds=1)
 
 

@@ -19,7 +19,7 @@ from postroom.errors import SandboxUnavailable
 from postroom.protocol import subjects
 
 PROVIDERS = ("bubblewrap", "netns", "landlock", "none")
-ROUNDS = 7
+ROUNDS = 5
 
 IMPORTS = "import postroom.sidecar.main"
 """What the sidecar loads before it does anything."""

@@ -56,7 +56,7 @@ class Wall:
 
 
 def examine(canaries: Mapping[str, Any], claimed: str, holes: tuple[str, ...] = ()) -> Wall:
-    """Try every canary; takes half a second for each that does not answer."""
+    """Try every canary; takes half a second if one does not answer."""
     if not canaries:
         return Wall(None, claimed, holes)
     return Wall(selftest.run(Canaries.from_json(json.dumps(canaries))), claimed, holes)

@@ -362,7 +362,9 @@ async def test_who_sends_too_fast_is_slowed_down_and_loses_nothing(house: House)
     await raw.pinged()
     await raw.send((b"PUB %b 0\r\n\r\n" % inbox) * 10_400)
     for _ in range(10_400):
-        assert (await raw.line()).startswith(b"MSG ")
+        while (line := await raw.line()) == b"PING":  # of a server that waits
+            pass
+        assert line.startswith(b"MSG ")
         await raw.line()
     await raw.pinged()
 

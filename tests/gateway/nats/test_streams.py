@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from postroom.errors import ProtocolViolation
 from postroom.gateway.nats.inward import ServerStream
 from postroom.gateway.nats.outward import TURN, ClientStream
-from postroom.gateway.nats.stream import HELD, TOO_LARGE, TOO_LONG, UNKNOWN
+from postroom.gateway.nats.stream import HELD, TOO_LARGE, TOO_LONG, UNKNOWN, Stream
 
 CONNECT = b'CONNECT {"verbose":false}\r\n'
 
@@ -129,6 +129,34 @@ def test_a_stream_of_single_bytes_says_and_passes_on_the_same():
 
     assert passed == frames.replace(b"PUB no.b 2\r\nhi\r\n", b"")
     assert [said[1] for said in noted.said] == [b"a", b"no.b", b"c"]
+
+
+class _LineByLine(ClientStream):
+    """Without the short way for common frames."""
+
+    _run = Stream._run
+
+
+@pytest.mark.requirement("gateway-nats-one-spelling")
+@given(st.lists(_frames(), min_size=1, max_size=4), st.data())
+@settings(max_examples=300, deadline=None)
+def test_the_short_way_for_common_frames_reads_what_the_long_one_reads(
+    frames: list[tuple[bytes, bool]], data: st.DataObject
+):
+    whole = bytearray(b"".join(frame for frame, _ in frames))
+    for at in data.draw(st.lists(st.integers(0, min(len(whole), 80) - 1), max_size=3)):
+        whole[at : at + 1] = data.draw(
+            st.sampled_from([b"", b" ", b".", b"*", b'"', b"0", b"\t", b"\n"])
+        )
+    short, asked = _client()
+    noted = Noted()
+    long = _LineByLine(noted)
+    long.feed(CONNECT)
+    noted.said.clear()
+
+    assert _fed(short, [bytes(whole)]) == _fed(long, [bytes(whole)])
+    assert asked.said == noted.said
+    assert short.broken == long.broken
 
 
 messages = st.binary(max_size=40).map(lambda body: b"MSG s.x 1 %d\r\n%b\r\n" % (len(body), body))

@@ -34,6 +34,14 @@ ANSWERS = 64 * 1024
 """Bytes of our own answers that may wait for a client before it is not read."""
 
 
+PIECE = 32 * 1024
+"""Bytes that are read at once, so that the others have something to do while the rest is judged; of a body that is
+passed on unread it is more."""
+
+_READ = memoryview(bytearray(256 * 1024))
+"""Where every side reads to: a piece is copied out in the same turn."""
+
+
 class NatsPassage:
     """Takes visits with protocol `nats`.
 
@@ -94,7 +102,7 @@ class NatsPassage:
         await asyncio.wait({side.lost for side in sides}, timeout=self._deadlines.flush)
 
 
-class Side(asyncio.Protocol):
+class Side(asyncio.BufferedProtocol):
     """What both ends share: when they are read from, and how they end.
 
     Args:
@@ -143,6 +151,23 @@ class Side(asyncio.Protocol):
             self.peer.transport.writelines(pieces)
         self.visit.passed += sum(map(len, pieces))
 
+    @property
+    def ahead(self) -> int:
+        """Bytes that are to come of a body that is passed on."""
+        raise NotImplementedError
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (asyncio's signature)
+        """Of asyncio."""
+        return _READ if self.ahead > PIECE else _READ[:PIECE]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Of asyncio."""
+        self.data_received(_READ[:nbytes].tobytes())
+
+    def data_received(self, data: bytes) -> None:
+        """The next piece came."""
+        raise NotImplementedError
+
     def pause_writing(self) -> None:
         """Of asyncio: this end takes nothing at the moment."""
         self.peer.hold("slow")
@@ -173,6 +198,11 @@ class Outward(Side):
         self._owed = 0
         self._stuck = False
 
+    @property
+    def ahead(self) -> int:
+        """As `Side.ahead`."""
+        return self._stream.ahead
+
     def open(self, info: dict[str, object], first: bytes) -> None:
         """Greet, and begin to read; `first` came before."""
         self._stream = ClientStream(self.claims)
@@ -193,7 +223,7 @@ class Outward(Side):
         self._stream.max_payload = limit if isinstance(limit, int) else MAX_PAYLOAD
 
     def data_received(self, data: bytes) -> None:
-        """Of asyncio."""
+        """The worker says something."""
         if self._ended.done():
             return
         claims, stream = self.claims, self._stream
@@ -303,6 +333,11 @@ class Inward(Side):
         self._acks = f"$JS.ACK.INBOX.{visit.spec.uid}.".encode()
 
     @property
+    def ahead(self) -> int:
+        """As `Side.ahead`."""
+        return self._stream.ahead
+
+    @property
     def within(self) -> bool:
         """Whether what was passed on last ended inside a message."""
         return self._stream.within
@@ -314,7 +349,7 @@ class Inward(Side):
         self.release("start")
 
     def data_received(self, data: bytes) -> None:
-        """Of asyncio."""
+        """The server says something."""
         if self._ended.done():
             return
         self._journal.begin()

@@ -61,6 +61,11 @@ class Stream:
         """Whether what was passed on last ended inside a message, so that nothing may be put in."""
         return self._left > 0 and not self._swallow
 
+    @property
+    def ahead(self) -> int:
+        """Bytes of a body that are to come."""
+        return self._left
+
     def feed(self, data: bytes) -> Sequence[Piece]:
         """Read the next piece; what of it, and of what was held, is to be passed on now."""
         self.frames, self.more = 0, False
