@@ -689,6 +689,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "identity-revoked-worker-stopped": "A revoked worker is stopped until a restart gives it a new key.",
         "identity-rotation-agents": "The key that signs workers is replaced under load.",
         "identity-rotation-proxy": "The gateway's key is replaced under load while the server runs on.",
+        "identity-rotation-told-first": "A key that somebody else's servers do not know yet is not used.",
         "identity-rotation-operator": "The operator's signing key is replaced under load; nothing is lost.",
     },
     "docs/agents.md#reaching-the-outside": {
