@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks import report
 
-NAMES = ("sends", "up", "memory", "cli", "tasks", "a2a")
+NAMES = ("sends", "up", "memory", "cli", "tasks", "a2a", "gateway", "sandboxes")
 """Each is the module of that name here, with a function `run(sheet, *, quick)`.
 
 It may have `table(result)`, in place of the common table, and `plot(result)`, which gives an SVG.

@@ -348,6 +348,18 @@ _LISTED: dict[str, dict[str, str]] = {
         "gateway-nats-stored-bounded": "What a worker may store in an hour is bounded, and it is told.",
         "gateway-nats-audit-first": "Each frame is recorded before it passes; what cannot be recorded does not pass.",
     },
+    "docs/security.md#limits": {
+        "limit-memory-of-all-processes": "A worker whose processes together exceed its memory is ended.",
+        "limit-processes-counted": "A worker that forks beyond its processes is ended.",
+        "limit-disk-of-folders": "A worker that fills its folders beyond its disk limit is ended.",
+        "limit-time-ends": "A worker is ended when its time is over.",
+        "limit-time-over-restarts": "A worker's time goes on while the post room is down.",
+        "limit-final-state": "A limit that was exceeded is a final state and an alert that name it.",
+        "limit-task-fails": "What a worker was at fails with the limit; what it had not begun waits.",
+        "limit-started-by-person-only": "A worker over a limit is started again by a person only.",
+        "limit-not-enforced-said": "A limit that nothing keeps on this machine is named.",
+        "limit-group-joined-first": "A sandbox is in its control group from the first and leaves none.",
+    },
     "docs/security.md#levels-of-a-wall": {
         "sandbox-attacks-refused":
             "The same attacks on network, processes, files and shared memory fail behind each wall.",
@@ -732,6 +744,8 @@ _LISTED: dict[str, dict[str, str]] = {
     "docs/api.md#audit": {
         "audit-read-filtered": "Records are found by worker, task, time and verdict, in one's own organisation.",
         "audit-followed": "A follower gets each line as it comes.",
+        "audit-acts-explained":
+            "Each act of a worker is in the log with its cause, and of what it said, stored or asked there is nothing.",
         "audit-command-lines": "A record is one line that cannot act on a terminal; what was denied is red.",
     },
     "docs/security.md#organisations": {

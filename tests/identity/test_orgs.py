@@ -113,7 +113,7 @@ _VALUES = {
     **dict.fromkeys(("verb",), ("agents.resolve",)),
     **dict.fromkeys(("token",), ("0123456789abcdef",)),
 }
-_UIDS = ("recipient", "sender", "uid", "worker", "setter", "own", "asker", "answerer")
+_UIDS = ("recipient", "sender", "uid", "setter", "own", "asker", "answerer", "worker")
 
 
 def _forms(uids: tuple[str, ...]) -> Iterator[str]:
@@ -157,7 +157,7 @@ def _beyond(uids: tuple[str, ...]) -> Iterator[str]:
         "$SYS.REQ.ACCOUNT.PING",
     )
     yield from ("$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.CLAIMS.DELETE", "$SYS.REQ.CLAIMS.LIST")
-    for stream in ("INBOX", "PRIORITY", "TASKS", "RECEIPTS", "EVENTS", "FEED", "KV_cards"):
+    for stream in ("INBOX", "PRIORITY", "TASKS", "RECEIPTS", "EVENTS", "FEED", "AUDIT", "KV_cards"):
         yield f"$JS.API.STREAM.INFO.{stream}"
         yield f"$JS.API.STREAM.MSG.GET.{stream}"
         yield f"$JS.API.DIRECT.GET.{stream}"
@@ -191,7 +191,7 @@ def test_the_walk_has_every_form_of_the_table():
 
     assert kinds - {""} == {
         *("inbox", "priority", "tasks", "receipts", "outbox", "status", "events", "rpc", "feed"),
-        *("alerts", "discovery", "deadletter", "ctl", "reply"),
+        *("alerts", "discovery", "deadletter", "audit", "ctl", "reply"),
     }
     assert len(walk(ATTACKER, BOB, CONTROL_PLANE)) >= 200
 

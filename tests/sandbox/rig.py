@@ -40,11 +40,13 @@ class Rig:
         fields.setdefault("workspace", self.workspace)
         return SandboxSpec((), {}, "/", gateway_socket=self.gateway, stderr_log=self.log, **fields)
 
-    async def start(self, provider: SandboxProvider, code: str, **fields: Any) -> SandboxHandle:
+    def spec(self, provider: SandboxProvider, code: str, **fields: Any) -> SandboxSpec:
         paths = provider.paths(self.draft())
         argv = (*SCRIPT, "-c", PRELUDE + code, paths.gateway_socket, paths.workspace)
-        spec = replace(self.draft(), argv=argv, workdir=paths.workspace)
-        return await provider.start(replace(spec, **fields))
+        return replace(self.draft(), **{"argv": argv, "workdir": paths.workspace, **fields})
+
+    async def start(self, provider: SandboxProvider, code: str, **fields: Any) -> SandboxHandle:
+        return await provider.start(self.spec(provider, code, **fields))
 
     async def hear(self) -> Any:
         """The next value said; fails with the program's output if none comes."""

@@ -56,6 +56,14 @@ def test_what_a_worker_should_do_and_its_token_can_change(connection: Connection
         replace(WORKER, desired=STOPPED, token_sha256="cd" * 32)
     ]
     assert workers.all_workers(connection, desired=RUNNING) == []
+    assert workers.set_exceeded(connection, BOB.uid, "time limit of 1 s exceeded")
+    ended = workers.worker_by_uid(connection, BOB.uid)
+    assert ended is not None
+    assert ended.exceeded == "time limit of 1 s exceeded"
+    assert workers.set_begun(connection, BOB.uid, 7.0)
+    begun = workers.worker_by_uid(connection, BOB.uid)
+    assert begun is not None
+    assert (begun.begun_at, begun.exceeded) == (7.0, "")
     workers.remove_worker(connection, BOB.uid)
     assert workers.worker_by_uid(connection, BOB.uid) is None
 

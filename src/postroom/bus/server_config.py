@@ -9,6 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+AUTH_TIMEOUT = 10
+"""Seconds from a connection's begin until it has shown who it is; with the server's own 2, part of a few hundred
+agents that come back at once on a busy machine are cut off, and come again."""
+
 MAX_CONTROL_LINE = 32 * 1024
 """Bytes of one protocol line: a credential with many projects does not fit the default of 4 KiB."""
 
@@ -133,6 +137,7 @@ def render(config: ServerConfig) -> str:
         },
         "resolver_preload": dict(config.preload),
         "jetstream": _jetstream(config),
+        "authorization": {"timeout": AUTH_TIMEOUT},
         "max_control_line": MAX_CONTROL_LINE,
         "max_payload": config.max_payload,
         "lame_duck_grace_period": "1s",

@@ -219,6 +219,7 @@ class Worker(TypedDict):
     created_at: float
     task: NotRequired[Current | None]
     open_tasks: NotRequired[int]
+    unenforced: NotRequired[list[str]]
 
 
 class Removed(TypedDict):

@@ -126,6 +126,7 @@ class House:
             running=workers.running,
             hindrance=partial(_hindrance, workers, presence),
         )
+        workers.limited = partial(_fail_at_work, room, tasks)
         dispatch = Dispatch(tasks, requests, room.directory, pages)
         folded = partial(_tasks_folded, room)
         verbs = TaskVerbs(tasks, room.database, workers, folded, dispatch.choose)
@@ -252,6 +253,15 @@ async def _tasks_folded(room: Mailroom) -> None:
     for stream in ("INBOX", "TASKS"):
         last = await room.admin.last_sequence(stream)
         await room.fold.reached(stream, last, FOLD_DEADLINE)
+
+
+async def _fail_at_work(room: Mailroom, tasks: TaskOffice, worker: str, why: str) -> None:
+    """End what a worker was at when it was ended for a limit, once all that it said of it is folded."""
+    try:
+        await _tasks_folded(room)
+        await tasks.fail_at_work(worker, why)
+    except PostroomError as error:
+        log.error("what %s was at is still open: %s", worker, error)
 
 
 async def _open_blobs(

@@ -30,6 +30,23 @@ MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
+class SpawnRequest:
+    """What a person asks for; `sandbox` and `nick` "" for the template's own.
+
+    Attributes:
+        isolation: the least level of a wall that they accept, "" for what the post room demands.
+    """
+
+    template: str
+    files: Mapping[str, str]
+    values: Mapping[str, str]
+    nick: str = ""
+    project: str = ""
+    sandbox: str = ""
+    isolation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerFolders:
     """The host folders of one worker.
 
@@ -161,9 +178,7 @@ def compose(
         gateway_socket=gateway_socket,
         stderr_log=folders.log,
         read_only=tuple(mounts),
-        limits=Limits(
-            memory=template.memory_mb * MIB or None, processes=template.processes or None
-        ),
+        limits=limits_of(template),
     )
     paths = provider.paths(draft)
     secret = f"{paths.secrets}/{SECRET_FILE}"
@@ -182,6 +197,17 @@ def compose(
         workdir=paths.workspace,
         secrets={secret: json.dumps(config).encode()},
         ports=paths.ports,
+    )
+
+
+def limits_of(template: Template) -> Limits:
+    """The limits of `template`."""
+    return Limits(
+        memory=template.memory_mb * MIB or None,
+        processes=template.processes or None,
+        cpu_percent=template.cpu_percent or None,
+        disk=template.disk_mb * MIB or None,
+        wall_seconds=template.wall_seconds or None,
     )
 
 

@@ -82,7 +82,7 @@ class Roster:
     ) -> dict[str, Any]:
         run = self._workers.run_of(agent.uid)
         said = self._presence.of(agent.uid)
-        state, detail = state_of(record.desired, run, said, time.time())
+        state, detail = state_of(record.desired, run, said, time.time(), record.exceeded)
         running = run is not None and run.running
         level = run.handle.level.value if run is not None and running else record.level
         return {
@@ -93,6 +93,7 @@ class Roster:
             "state": state.value,
             "detail": detail,
             "sandbox": {"provider": record.sandbox, "level": level},
+            "unenforced": list(run.unenforced) if run is not None and running else [],
             "last_seen": said.at if said else None,
             "unread": await self._unread(agent.uid, end),
             "task": _at_work(load.current.get(agent.uid)),
@@ -117,7 +118,7 @@ def _at_work(task: TaskHead | None) -> dict[str, Any] | None:
 
 
 def state_of(
-    desired: str, run: Run | None, said: Presence | None, now: float
+    desired: str, run: Run | None, said: Presence | None, now: float, exceeded: str = ""
 ) -> tuple[WorkerState, str]:
     """State and detail of a worker.
 
@@ -126,10 +127,13 @@ def state_of(
         run: its last start in this process.
         said: its last status message.
         now: seconds since the epoch.
+        exceeded: the limit that it was ended for before this process, "" for none.
     """
     if desired == REVOKED and (run is None or not run.running):
         return WorkerState.STOPPED, "revoked"
     if run is None:
+        if exceeded and desired != STOPPED:
+            return WorkerState.FAILED, exceeded
         return (
             (WorkerState.STOPPED, "")
             if desired == STOPPED

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from postroom.a2a.cards import Card
-from postroom.sandbox.port import ExitStatus, SandboxHandle
+from postroom.protocol.presence import OUT_OF_MEMORY
+from postroom.sandbox.guard import memory_exceeded
+from postroom.sandbox.port import ExitStatus, Limits, SandboxHandle
 
 
 @dataclass(slots=True)
@@ -20,9 +22,12 @@ class Run:
         card: its card, not signed: that of its template, or what it announced since.
         id: of this start; what it wrote of a task carries it.
         interactive: its template lets it report events.
+        limits: what it may use.
+        unenforced: those of them that nothing keeps on this machine.
         stopping: somebody asked it to end.
         ended: how it ended, None while it runs.
         detail: why it ended, for people.
+        exceeded: the limit that it was ended for, "" for none.
     """
 
     handle: SandboxHandle
@@ -32,14 +37,24 @@ class Run:
     card: Card
     id: str
     interactive: bool
+    limits: Limits = field(default_factory=Limits)
+    unenforced: tuple[str, ...] = ()
     stopping: bool = False
     ended: ExitStatus | None = None
     detail: str = ""
+    exceeded: str = ""
 
     @property
     def running(self) -> bool:
         """Whether it has not ended, as far as is known."""
         return self.ended is None
+
+
+def exceeded(ended: ExitStatus, limits: Limits) -> str:
+    """The limit that a sandbox with these `limits` ended for, or ""."""
+    if not ended.exceeded and ended.code == OUT_OF_MEMORY and limits.memory is not None:
+        return memory_exceeded(limits.memory)
+    return ended.exceeded
 
 
 def how(ended: ExitStatus) -> str:

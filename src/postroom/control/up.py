@@ -28,6 +28,7 @@ from postroom.bus.host import BusHost
 from postroom.bus.server_config import ServerConfig
 from postroom.bus.supervisor import Supervisor
 from postroom.control.certificate import Alert, CertificateKeeper, open_certificate
+from postroom.control.compiled import compile_sidecar
 from postroom.control.endpoints import Endpoints, bracketed, plan
 from postroom.control.front import Front
 from postroom.control.listen import HttpListener, bind
@@ -232,6 +233,7 @@ class _PostRoom:
 
     async def _until_the_end(self, host: BusHost, alert: Alert) -> None:
         async with asyncio.TaskGroup() as tasks:
+            compiling = tasks.create_task(compile_sidecar(), name="compile")
             keeping = None
             if self._certificate is not None:
                 # Somebody else's servers have certificates of their own.
@@ -240,6 +242,7 @@ class _PostRoom:
                     self._certificate.run(reload, alert), name="certificate"
                 )
             await self._ending.wait()
+            compiling.cancel()
             if keeping is not None:
                 keeping.cancel()
 

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -16,8 +16,15 @@ from postroom.a2a.cards import Card
 from postroom.bus.port import BusAdmin
 from postroom.control.isolation import Demand, demand, level_of
 from postroom.control.issuer import Issuer
-from postroom.control.launch import Passport, WorkerFolders, card_of, compose, decode_files
-from postroom.control.run import Run, how
+from postroom.control.launch import (
+    Passport,
+    SpawnRequest,
+    WorkerFolders,
+    card_of,
+    compose,
+    decode_files,
+)
+from postroom.control.run import Run, exceeded, how
 from postroom.errors import AlreadyRunning, EnvironmentFault, NotFound, PostroomError, ServerFailed
 from postroom.gateway.port import DoorSpec, GatewayProvider
 from postroom.identity.tokens import digest, new_token
@@ -26,6 +33,7 @@ from postroom.observe import get_logger
 from postroom.protocol.ids import check_name
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
 from postroom.protocol.template import Template, parse_template
+from postroom.sandbox.guard import Guard
 from postroom.sandbox.port import ExitStatus, Level
 from postroom.sandbox.select import Chosen, select, stated_level
 from postroom.sandbox.selftest import Canaries
@@ -39,23 +47,6 @@ log = get_logger(__name__)
 
 Alert = Callable[[str, str], Awaitable[None]]
 """Raise an alert: kind, text."""
-
-
-@dataclass(frozen=True, slots=True)
-class SpawnRequest:
-    """What a person asks for; `sandbox` and `nick` "" for the template's own.
-
-    Attributes:
-        isolation: the least level of a wall that they accept, "" for what the post room demands.
-    """
-
-    template: str
-    files: Mapping[str, str]
-    values: Mapping[str, str]
-    nick: str = ""
-    project: str = ""
-    sandbox: str = ""
-    isolation: str = ""
 
 
 class Workers:
@@ -101,6 +92,9 @@ class Workers:
         self._alert = alert
         self._tasks = tasks
         self._changed = changed
+        self._guard = Guard()
+        self.limited: Alert | None = None
+        """Told when a worker was ended for a limit: uid, the limit in words. Set by whoever has to act on it."""
         self._runs: dict[str, Run] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -190,6 +184,7 @@ class Workers:
                 created_at=agent.created_at,
                 files=dict(request.files),
                 overrides=dict(request.values),
+                begun_at=time.time(),
             )
 
         # At once: an agent without its record would have a name and mail, and could never be started.
@@ -299,15 +294,20 @@ class Workers:
         agent, record = await self.record(ref)
         async with self._lock(agent.uid):
             await self._end(agent.uid)
+            now = time.time()
             await self._database.write(lambda c: worker_rows.set_desired(c, agent.uid, RUNNING))
-            await self._start_again(agent, record)
+            await self._database.write(lambda c: worker_rows.set_begun(c, agent.uid, now))
+            await self._start_again(agent, replace(record, begun_at=now, exceeded=""))
         return agent
 
     async def restore(self) -> None:
-        """Start what ran when the last process of this post room ended; a failure is an alert, not the end."""
+        """Start what ran when the last process of this post room ended; a failure is an alert, not the end.
+
+        Who was ended for a limit is started by a person only.
+        """
         await self._void()  # whoever held one has ended with the last process
         for agent, record in await self.records():
-            if record.desired != RUNNING:
+            if record.desired != RUNNING or record.exceeded:
                 continue
             try:
                 async with self._lock(agent.uid):
@@ -370,7 +370,11 @@ class Workers:
         )
         socket = await self._gateway.open_door(door)
         spec = compose(provider, template, passport, folders, socket, self._canaries)
-        handle = await provider.start(spec)
+        gone, grace = (
+            time.time() - (record.begun_at or record.created_at),
+            self._settings.stop_grace,
+        )
+        handle = await self._guard.start(provider, spec, elapsed=gone, grace=grace)
         run = Run(
             handle,
             provider.name,
@@ -379,7 +383,11 @@ class Workers:
             card,
             passport.run,
             template.interactive,
+            spec.limits,
+            handle.unenforced,
         )
+        if handle.unenforced:
+            log.warning("worker %s: not enforced here: %s", agent.uid, ", ".join(handle.unenforced))
         self._runs[agent.uid] = run
         self._changed()
         self._tasks.create_task(self._watch(agent, run), name=f"watch {agent.uid}")
@@ -410,16 +418,32 @@ class Workers:
     async def _watch(self, agent: Agent, run: Run) -> None:
         try:
             run.ended = await run.handle.wait()
-            run.detail = how(run.ended)
+            run.exceeded = "" if run.stopping else exceeded(run.ended, run.limits)
+            run.detail = run.exceeded or how(run.ended)
         except EnvironmentFault as error:
             run.ended = ExitStatus(1)
             run.detail = str(error)
         self._changed()
-        if not run.stopping:
+        if run.exceeded:
+            await self._note_limit(agent, run)
+        elif not run.stopping:
             log.warning("worker %s ended: %s", agent.uid, run.detail)
             await self._alert(
                 "worker-ended", f"@{agent.nick} ended: {run.detail}; postroom restart {agent.nick}"
             )
+
+    async def _note_limit(self, agent: Agent, run: Run) -> None:
+        log.warning("worker %s was ended: %s", agent.uid, run.exceeded)
+        async with self._lock(agent.uid):
+            if self._runs.get(agent.uid) is not run:
+                return  # a person has started it again
+            await self._database.write(
+                lambda c: worker_rows.set_exceeded(c, agent.uid, run.exceeded)
+            )
+            if self.limited is not None:
+                await self.limited(agent.uid, run.exceeded)
+        again = f"postroom restart {agent.nick}"
+        await self._alert("worker-limit", f"@{agent.nick} was ended: {run.exceeded}; {again}")
 
     async def _end(self, uid: str) -> None:
         run = self._runs.get(uid)

@@ -43,7 +43,7 @@ class AuditRecord:
         status: of an HTTP answer, else 0.
         message: id of the message (`Nats-Msg-Id`), where there is one.
         task: id of the task that the subject names.
-        cause_message, cause_task: what the worker was at when it asked (egress), as its own records claim.
+        cause_message, cause_task: what the worker was at when it asked or sent something, as its own records claim.
         cause_exact: whether it was at that alone.
     """
 

@@ -13,6 +13,9 @@ from postroom.protocol.text import one_line
 BEAT_INTERVAL = 5.0
 """Seconds between two status messages of a live worker; PRESENCE forgets after 30 s (`streams.STREAMS`)."""
 
+OUT_OF_MEMORY = 87
+"""Exit code of a sidecar that got no more memory: the one thing that it cannot say any more."""
+
 MAX_WAITING = 1_000_000
 """A worker that claims more unconfirmed messages than this does not count messages."""
 

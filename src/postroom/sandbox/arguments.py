@@ -96,7 +96,8 @@ def options(spec: SandboxSpec, wall: Wall, files: Mapping[str, int]) -> list[str
     words += ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += _system(wall) + _files(files, OWN_ETC, "0444")
     words += ["--proc", "/proc", "--dev", "/dev"]
-    for name, (mode, size) in MEMORY_FOLDERS.items():
+    for name, (mode, most) in MEMORY_FOLDERS.items():
+        size = min(most, spec.limits.memory or most)
         words += ["--perms", mode, "--size", str(size), "--tmpfs", name]
     if wall.as_root:
         words += _root_options()

@@ -19,6 +19,7 @@ from postroom.errors import PostroomError, SandboxUnavailable
 from postroom.sandbox import binary, faults, policy, python_home, seccomp
 from postroom.sandbox.arguments import OWN_ETC, PATHS, Wall, options, system_links
 from postroom.sandbox.bubblewrap_handle import BubblewrapHandle
+from postroom.sandbox.cgroups import entering
 from postroom.sandbox.limits import limited
 from postroom.sandbox.memory import memory_file
 from postroom.sandbox.output import OutputLog
@@ -88,8 +89,10 @@ class BubblewrapProvider:
             status, report = _pipe(kept, lent)
             log = kept.enter_context(closing(OutputLog(spec.stderr_log)))
             command = [*self._command(), "--args", str(args), "--seccomp", str(rules)]
-            command += ["--json-status-fd", str(report), "--", *limited(spec.argv, spec.limits)]
-            process = await _spawn(command, (*files.values(), args, rules, report))
+            command += ["--json-status-fd", str(report), "--", *limited(spec, alone=True)]
+            process = await _spawn(
+                entering(spec.group, command), (*files.values(), args, rules, report)
+            )
             kept.pop_all()
         handle = BubblewrapHandle(process, log, spec.stderr_log, self._proven, self._unavailable)
         await handle.begin(status, START_DEADLINE)

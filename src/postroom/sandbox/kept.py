@@ -13,6 +13,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from postroom.sandbox import keeper
+from postroom.sandbox.cgroups import entering
 from postroom.sandbox.limits import SCRIPT
 from postroom.sandbox.memory import memory_file
 from postroom.sandbox.output import OutputLog, drain
@@ -65,8 +66,9 @@ async def start_kept(
         with ExitStack() as lent:
             descriptors = _put_secrets(spec, lent, memory)
             log = OutputLog(spec.stderr_log)
+            script = [*SCRIPT, keeper.__file__, str(os.getpid()), "--", *command]
             process = await asyncio.create_subprocess_exec(
-                *(*SCRIPT, keeper.__file__, str(os.getpid()), "--", *command),
+                *entering(spec.group, script),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,

@@ -101,7 +101,7 @@ class LandlockProvider:
         make_runtime(spec)
         rules = {**rules_for(spec, python), "ports": spec.ports, "filter": code.hex()}
         script = (*SCRIPT, confine.__file__, json.dumps(rules), "--")
-        command = (*script, *limited(spec.argv, spec.limits))
+        command = (*script, *limited(spec, alone=False))
         return await start_kept(spec, command, self._proven, memory=True)
 
     def _none(self, detail: str, remedy: str) -> Capability:

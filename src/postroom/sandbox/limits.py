@@ -1,8 +1,11 @@
-"""Sets resource limits and becomes the program they are for: `limits.py MEMORY PROCESSES -- argv`.
+"""Sets resource limits and becomes the program they are for: `limits.py MEMORY PROCESSES FILE -- argv`.
 
 A script of its own, because limits must be set inside the sandbox (the number of processes is counted
 per user namespace) and after the fork, where a threaded Python program must not run Python code.
 It is run by its file name and imports the standard library only.
+
+These limits are the kernel's own stop, each for a single process or a single file. What a sandbox has
+altogether is seen to by its control group or by `postroom.sandbox.guard`.
 """
 
 from __future__ import annotations
@@ -13,19 +16,31 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from postroom.sandbox.port import Limits
+    from postroom.sandbox.port import SandboxSpec
 
 # Isolated and without site packages: it starts in a few milliseconds and nothing can be slipped in.
 SCRIPT = (sys.executable, "-I", "-S")
 
+MARGIN = 2
+"""The kernel refuses processes at this multiple of the limit: one that is refused is never seen, one too many is."""
 
-def limited(argv: tuple[str, ...], limits: Limits) -> tuple[str, ...]:
-    """`argv`, run through this script if `limits` has any."""
-    memory, processes = limits.memory, limits.processes
-    if memory is None and processes is None:
-        return argv
-    words = ("-" if value is None else str(value) for value in (memory, processes))
-    return (*SCRIPT, __file__, *words, "--", *argv)
+
+def limited(spec: SandboxSpec, *, alone: bool) -> tuple[str, ...]:
+    """The program of `spec`, run through this script if there is a limit that it has to set.
+
+    Args:
+        spec: with its limits; of those that its control group keeps none is set twice.
+        alone: it has a user namespace, so that processes outside are not counted.
+    """
+    limits, grouped = spec.limits, spec.group is not None
+    # RLIMIT_DATA and not RLIMIT_AS: JavaScript engines reserve far more address space than they use.
+    memory = None if grouped else limits.memory
+    processes = limits.processes * MARGIN if limits.processes and alone and not grouped else None
+    if memory is None and processes is None and limits.disk is None:
+        return spec.argv
+    values = (memory, processes, limits.disk)
+    words = ("-" if value is None else str(value) for value in values)
+    return (*SCRIPT, __file__, *words, "--", *spec.argv)
 
 
 def _set(kind: int, text: str) -> None:
@@ -35,11 +50,12 @@ def _set(kind: int, text: str) -> None:
 
 def main(argv: list[str]) -> None:
     """Set the limits ("-" leaves one alone) and run the program in this process's place."""
-    memory, processes, separator, *command = argv
+    memory, processes, file, separator, *command = argv
     if separator != "--" or not command:
-        raise SystemExit("usage: limits.py MEMORY PROCESSES -- program [argument...]")
+        raise SystemExit("usage: limits.py MEMORY PROCESSES FILE -- program [argument...]")
     _set(resource.RLIMIT_DATA, memory)
     _set(resource.RLIMIT_NPROC, processes)
+    _set(resource.RLIMIT_FSIZE, file)
     try:
         os.execvp(command[0], command)  # noqa: S606 (no shell is wanted)
     except OSError as error:

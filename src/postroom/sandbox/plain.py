@@ -34,4 +34,4 @@ class PlainProvider:
         """Start `spec` as it is (see `SandboxProvider.start`)."""
         policy.check(spec, self.paths(spec))
         make_runtime(spec)
-        return await start_kept(spec, limited(spec.argv, spec.limits), Level.NONE)
+        return await start_kept(spec, limited(spec, alone=False), Level.NONE)

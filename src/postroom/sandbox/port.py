@@ -54,16 +54,22 @@ class Mount:
 
 @dataclass(frozen=True)
 class Limits:
-    """Resource limits of the sandboxed program; None leaves the host's own limit.
+    """Resource limits of a sandbox, all its processes together; None leaves the host's own limit.
 
-    memory: bytes of private writable memory of each process (RLIMIT_DATA: address space is not
-        counted, since JavaScript engines reserve far more of it than they use).
-    processes: number of processes and threads together (RLIMIT_NPROC, see getrlimit(2)). The kernel
-        does not hold the real root to it, so it has no effect where Postroom runs as root.
+    How each is kept, and when it is noticed: docs/security.md, Limits.
+
+    memory: bytes.
+    processes: number of processes and threads.
+    cpu_percent: share of one processor.
+    disk: bytes of the folders of the host that it may write; each entry counts as 4 KiB at least.
+    wall_seconds: seconds from start to end.
     """
 
     memory: int | None = None
     processes: int | None = None
+    cpu_percent: int | None = None
+    disk: int | None = None
+    wall_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,8 @@ class SandboxSpec:
         program inherits. No secret is in argv, the environment, or (with a wall) in any host file.
     ports: TCP ports that the program may listen on and connect to, where the wall has to be told
         (`SandboxPaths.ports`).
+    group: folder of the control group that its outermost process joins before it does anything
+        (`postroom.sandbox.cgroups`); None where the provider sets what limits it can.
     """
 
     argv: tuple[str, ...]
@@ -96,6 +104,7 @@ class SandboxSpec:
     secrets: Mapping[str, bytes] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     ports: tuple[int, ...] = ()
+    group: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -124,10 +133,12 @@ class ExitStatus:
 
     code: its exit status; 128 + N when signal N ended it, as shells count.
     log_error: why its output could not be written to the log, or "".
+    exceeded: the limit that it was ended for, for people, or "".
     """
 
     code: int
     log_error: str = ""
+    exceeded: str = ""
 
     @property
     def signal(self) -> int | None:

@@ -70,7 +70,7 @@ class SeatbeltProvider:
         python = python_home.folders()
         policy.check_code(spec, python)
         make_runtime(spec)
-        command = (str(PROGRAM), "-p", profile(spec, python), *limited(spec.argv, spec.limits))
+        command = (str(PROGRAM), "-p", profile(spec, python), *limited(spec, alone=False))
         return await start_kept(spec, command, self._proven)
 
     def _none(self, detail: str, remedy: str) -> Capability:

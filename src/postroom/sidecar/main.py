@@ -27,7 +27,7 @@ from postroom.observe import get_logger, to_stderr
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.preface import Preface
-from postroom.protocol.presence import WorkerState
+from postroom.protocol.presence import OUT_OF_MEMORY, WorkerState
 from postroom.sidecar.a2a.rpc import rpc_caller, rpc_server
 from postroom.sidecar.blobs import BlobRelay
 from postroom.sidecar.compose import Sidecar, compose
@@ -274,12 +274,21 @@ def main() -> int:
         return asyncio.run(Worker(config, wall).run())
     except PostroomError as error:
         return _fail(error)
+    except MemoryError:
+        return _out_of_memory()
     except BaseExceptionGroup as group:
         errors = list(leaves(group))
+        if any(isinstance(error, MemoryError) for error in errors):
+            return _out_of_memory()
         known = [error for error in errors if isinstance(error, PostroomError)]
         if len(known) < len(errors):
             raise
         return _fail(known[0])
+
+
+def _out_of_memory() -> int:
+    os.write(2, b"the sidecar got no more memory\n")
+    return OUT_OF_MEMORY
 
 
 def _fail(error: PostroomError) -> int:

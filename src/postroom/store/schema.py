@@ -21,7 +21,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION = "0004"
+REVISION = "0005"
 """The migration that makes exactly these tables (a test compares them)."""
 
 metadata = MetaData(
@@ -70,6 +70,8 @@ workers = Table(
     Column("desired", Text, nullable=False),
     Column("token_sha256", Text, nullable=False, unique=True),
     Column("created_at", Float, nullable=False),
+    Column("begun_at", Float, nullable=False, server_default=text("0")),
+    Column("exceeded", Text, nullable=False, server_default=text("''")),
 )
 
 memberships = Table(

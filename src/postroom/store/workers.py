@@ -25,6 +25,8 @@ class WorkerRecord:
         sandbox, level: provider, and the level that its last start had proven, "" for none yet.
         desired: `running`, `stopped`, or `revoked`: stopped, and what it had is void.
         token_sha256: of the bearer token that opens its door, hexadecimal.
+        begun_at: when a person started it last, seconds since the epoch; 0 for not known.
+        exceeded: the limit that it was ended for since, for people, or "": then only a person starts it again.
     """
 
     uid: str
@@ -37,6 +39,8 @@ class WorkerRecord:
     created_at: float
     files: dict[str, str] = field(default_factory=dict)
     overrides: dict[str, str] = field(default_factory=dict)
+    begun_at: float = 0.0
+    exceeded: str = ""
 
 
 _COLUMNS = [workers.c[item.name] for item in fields(WorkerRecord)]
@@ -72,6 +76,18 @@ def all_workers(connection: Connection, *, desired: str = "") -> list[WorkerReco
 def set_desired(connection: Connection, uid: str, desired: str) -> bool:
     """Say what the worker should do; False if there is none."""
     changed = update(workers).where(workers.c.uid == uid).values(desired=desired)
+    return connection.execute(changed).rowcount == 1
+
+
+def set_begun(connection: Connection, uid: str, at: float) -> bool:
+    """Note that a person starts the worker, whatever it was ended for before; False if there is none."""
+    changed = update(workers).where(workers.c.uid == uid).values(begun_at=at, exceeded="")
+    return connection.execute(changed).rowcount == 1
+
+
+def set_exceeded(connection: Connection, uid: str, exceeded: str) -> bool:
+    """Note the limit that the worker was ended for; False if there is none."""
+    changed = update(workers).where(workers.c.uid == uid).values(exceeded=exceeded)
     return connection.execute(changed).rowcount == 1
 
 

@@ -285,6 +285,23 @@ class TaskOffice:
         waits = f"@{nick} is offline: the answer waits for its next start"
         return replace(view, detail=on_its_way if running else waits)
 
+    async def fail_at_work(self, worker: str, why: str) -> None:
+        """End what `worker` worked on as failed: it was ended for good, and would be again.
+
+        What it has not begun, or what waits for an answer, waits for its next start.
+
+        Raises:
+            RequestTimeout, BusDisconnected, StreamFull: perhaps not ended.
+        """
+        for head in await self._database.read(lambda c: store.open_tasks(c, worker)):
+            row = await self.find(head.id)
+            for _ in range(CANCEL_TRIES):
+                if row.state != TaskState.WORKING or await self._write_end(
+                    row, TaskState.FAILED, why
+                ):
+                    break
+                row = await self._past(row)
+
     async def _check_taken(self, row: TaskRow, text: str) -> None:
         """Raise `Conflict` if what followed the question of `row` was somebody else's answer."""
         (next_one,) = await self._database.read(lambda c: store.events_of(c, row.id, row.seq, 1))
@@ -316,9 +333,10 @@ class TaskOffice:
         """Write that the task is canceled; False if somebody has changed it meanwhile."""
         agent = await self._database.read(lambda c: agents.agent_by_uid(c, by))
         why = f"canceled by @{agent.nick}" if agent is not None else "canceled"
-        record = ended(
-            row, TaskState.CANCELED, f"{why}: {reason}" if reason else why, self._clock()
-        )
+        return await self._write_end(row, TaskState.CANCELED, f"{why}: {reason}" if reason else why)
+
+    async def _write_end(self, row: TaskRow, state: TaskState, why: str) -> bool:
+        record = ended(row, state, why, self._clock())
         try:
             await self._chain.append(row, record)
         except LostUpdate:

@@ -64,6 +64,15 @@ async def test_each_request_of_a_connection_is_served_as_the_workers_and_is_in_t
     assert "secret" not in way.sink.text
 
 
+async def test_a_request_names_what_the_worker_is_at_as_its_cause(way: Way):
+    way.cause.task_changed("t1", "working")
+    async with entered(way, App()) as near:
+        await near.ask("/v1/blobs", "POST", b"12345")
+        await way.until(lambda: len(way.sink.records) == 2)
+
+    assert way.said("cause_task", "cause_exact") == [("t1", True)] * 2
+
+
 @pytest.mark.requirement("gateway-api-audited")
 async def test_what_cannot_be_written_down_is_not_served(way: Way):
     app = App()

@@ -389,6 +389,30 @@ async def test_each_frame_leaves_a_record_of_the_common_form(house: House):
     assert house.gateway._doors[worker.uid].cause.now() == ("", "t1", True)
 
 
+async def test_what_a_worker_sends_in_the_middle_of_a_task_names_that_as_its_cause(house: House):
+    worker = await house.worker()
+    raw = await house.enter(worker)
+    task = b"worker.%b.tasks.%%b" % worker.uid.encode()
+    sends = b"PUB worker.%b.inbox.%b 1\r\n.\r\n" % ((b"c" * 32), worker.uid.encode())
+
+    await raw.send(sends + b"PUB %b 1\r\n.\r\n" % (task % b"t1.working") + sends)
+    await raw.send(b"PUB %b 1\r\n.\r\n" % (task % b"t2.working") + sends)
+    for name in (b"t1", b"t2"):
+        await raw.send(b"PUB %b 1\r\n.\r\n" % (task % (name + b".completed")))
+    await raw.send(sends)
+    await raw.pinged()
+
+    sent = [record for record in house.audit.records if ".inbox." in record.subject]
+    assert [(r.cause_task, r.cause_message, r.cause_exact) for r in sent] == [
+        ("", "", False),
+        ("t1", "", True),
+        ("t2", "", False),
+        ("", "", False),
+    ]
+    for record in sent:
+        assert AuditRecord.decode(record.encode()) == record
+
+
 async def test_two_hundred_workers_are_served_at_once(house: House):
     workers = [await house.worker(consumers=False) for _ in range(200)]
 

@@ -97,6 +97,8 @@ def _print(worker: Worker) -> None:
     if level != LEVELS[0]:
         sandbox = click.style(sandbox, fg="red", bold=True)
     place = f" in #{one_line(worker['project'])}" if worker["project"] else ""
+    for limit in worker.get("unenforced", []):
+        click.echo(f"not enforced on this machine: compute.{one_line(limit)}", err=True)
     click.echo(
         f"spawned @{one_line(worker['nick'])} ({one_line(worker['uid'])}){place}, sandbox {sandbox}"
     )

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from postroom.control.bodies import EventsBody, SpawnBody
 from postroom.control.context import Context
 from postroom.control.inward import fetch_card
-from postroom.control.workers import SpawnRequest
+from postroom.control.launch import SpawnRequest
 from postroom.errors import Conflict, Forbidden
 from postroom.protocol import subjects
 

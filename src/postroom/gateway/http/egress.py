@@ -103,9 +103,9 @@ class EgressPassage:
             if not rules.covers(target):
                 raise _not_allowed(target.url, str(target.origin))
         except PostroomError as error:
-            self._deny(visit, RequestRecord(visit, request, _clean(shown), caused=True), error)
+            self._deny(visit, RequestRecord(visit, request, _clean(shown)), error)
             raise
-        record = RequestRecord(visit, request, target.url, caused=True)
+        record = RequestRecord(visit, request, target.url)
         record.allowed()
         await self._forward(visit, near, request, target, record)
 
@@ -157,7 +157,7 @@ class EgressPassage:
     ) -> None:
         visit.protocol = "tunnel"
         place = request.target.decode("ascii")
-        record = RequestRecord(visit, request, _clean(place), caused=True)
+        record = RequestRecord(visit, request, _clean(place))
         try:
             host, port = split_authority(place, 0)
             self._check_literal(host, port)

@@ -20,20 +20,18 @@ class RequestRecord:
         visit: whose.
         request: as it was read.
         url: without its query.
-        caused: whether what the worker is at is told: for requests to the outside.
     """
 
-    def __init__(
-        self, visit: Visit, request: h11.Request, url: str, *, caused: bool = False
-    ) -> None:
+    def __init__(self, visit: Visit, request: h11.Request, url: str) -> None:
+        message, task, exact = visit.cause.now()
         self._visit = visit
         self._said: dict[str, Any] = {
             "verb": request.method.decode("ascii")[:32],
             "url": url[:MAX_URL],
+            "cause_message": message,
+            "cause_task": task,
+            "cause_exact": exact,
         }
-        if caused:
-            message, task, exact = visit.cause.now()
-            self._said |= {"cause_message": message, "cause_task": task, "cause_exact": exact}
         self._size = _size(request)
 
     def allowed(self) -> None:

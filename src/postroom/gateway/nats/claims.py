@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from postroom.errors import PostroomError, ProtocolViolation, Unauthorized
 from postroom.gateway.nats.greeting import rewritten_connect
-from postroom.gateway.nats.journal import Journal, message_field, message_id
+from postroom.gateway.nats.journal import Journal, cause_fields, message_field, message_id
 from postroom.gateway.nats.rights import Rights, quoted
 from postroom.gateway.nats.stream import UNKNOWN
 from postroom.gateway.visit import Visit
@@ -108,9 +108,11 @@ class Claims:
                 return self._refuse(verb, subject, reply, size)
             if right.state:
                 self._visit.cause.task_changed(right.task, right.state)
+            else:
+                extra += cause_fields(self._visit.cause)
         elif subject.startswith(_ACK) and data[start : start + 4] != b"+WPI":
             self._visit.cause.settled(b"".join(subject.split(b".")[5:6]).decode("ascii"))
-        self.journal.allowed(verb, right.said, size, extra)
+        self.journal.allowed(verb, right.said or subject, size, extra)
         return True
 
     def subscribe(self, subject: bytes, queue: bytes, sid: bytes) -> bool:

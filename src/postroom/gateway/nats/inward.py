@@ -5,13 +5,19 @@ The server is trusted more than the client, but what cannot be read is not passe
 
 from __future__ import annotations
 
+import re
 from typing import Protocol
 
 from postroom.errors import ProtocolViolation
-from postroom.gateway.nats.stream import MAX_PAYLOAD, UNKNOWN, Stream, number
+from postroom.gateway.nats.stream import COMMON, END, MAX_PAYLOAD, UNKNOWN, Stream, number
 
 MAX_LINE = 64 * 1024
 """Bytes of a control line: those of INFO, and of a subject that somebody chose who is not behind a gateway."""
+
+_MSG = re.compile(rb"MSG %b [0-9]{1,20}(?: %b)? (0|[1-9][0-9]{0,8})\r\n" % (COMMON, COMMON)).match
+_HMSG = re.compile(
+    rb"HMSG %b [0-9]{1,20}(?: %b)? ([1-9][0-9]{0,8}) ([1-9][0-9]{0,8})\r\n" % (COMMON, COMMON)
+).match
 
 
 class Herald(Protocol):
@@ -42,6 +48,30 @@ class ServerStream(Stream):
     def __init__(self, herald: Herald) -> None:
         super().__init__(MAX_LINE)
         self._herald = herald
+
+    def _run(self, data: bytes, position: int, length: int) -> tuple[int, int]:
+        message, header = self._herald.message, 0
+        while True:
+            if found := _MSG(data, position):
+                subject, reply, digits = found.groups(b"")
+                header = 0
+            elif found := _HMSG(data, position):
+                subject, reply, first, digits = found.groups(b"")
+                header = int(first)
+            else:
+                break
+            start, size = found.end(), int(digits)
+            following = start + size + 2
+            if (
+                following > length
+                or data[following - 2 : following] != END
+                or size > MAX_PAYLOAD
+                or header > size
+            ):
+                break
+            message(subject, reply, header, size, data, start)
+            position = following
+        return position, 0
 
     def _line(
         self, data: bytes, position: int, end: int, length: int

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 
+from postroom.gateway.cause import Cause
 from postroom.gateway.nats.rights import quoted
 from postroom.gateway.visit import Visit
 from postroom.protocol.audit import GATEWAY
@@ -17,6 +18,10 @@ MAX_SUBJECT = 512
 
 MAX_ID = 128
 
+VERBS = (b"CONNECT", b"PUB", b"HPUB", b"SUB", b"UNSUB", b"MSG", b"HMSG")
+
+_ALLOWED = b',"verdict":"allowed"'
+_END = b"}\n"
 _ID = b"\r\nNats-Msg-Id:"
 
 
@@ -38,9 +43,13 @@ class Journal:
             "protocol": visit.protocol,
             "direction": direction,
         }
-        self._fixed = json.dumps(fixed, separators=(",", ":"))[1:].encode()
-        self._second, self._minute = -1, ""
-        self._head = b""
+        always = json.dumps(fixed, separators=(",", ":"))[1:-1].encode()
+        self._heads = {
+            verb: b'%b,"verb":"%b","subject":"' % (always, verb) for verb in (b"", *VERBS)
+        }
+        self._always = always
+        self._second, self._minute = -1, b""
+        self._at = b""
         self.lines: list[bytes] = []
 
     def begin(self) -> None:
@@ -48,12 +57,8 @@ class Journal:
         now = self._visit.clock()
         second = int(now)
         if second != self._second:
-            self._second, self._minute = second, format_time(second)[:-4]
-        self._head = b'{"at":"%b%03dZ",%b,"verb":"' % (
-            self._minute.encode(),
-            int((now - second) * 1000),
-            self._fixed[:-1],
-        )
+            self._second, self._minute = second, format_time(second)[:-4].encode()
+        self._at = b'{"at":"%b%03dZ",' % (self._minute, int((now - second) * 1000))
 
     def allowed(self, verb: bytes, said: bytes, size: int, extra: bytes = b"") -> None:
         """Note what will be passed on.
@@ -64,23 +69,35 @@ class Journal:
             size: bytes of headers and payload.
             extra: further fields, as JSON that begins with a comma.
         """
-        self.lines.append(
-            b'%b%b","subject":"%b","size":%d,"verdict":"allowed"%b}\n'
-            % (self._head, verb, said, size, extra)
+        # Joined at the end of the piece: that is quicker than to make a line of them here.
+        self.lines += (
+            self._at,
+            self._heads[verb],
+            said,
+            b'","size":%d' % size,
+            _ALLOWED,
+            extra,
+            _END,
         )
 
     def denied(self, verb: bytes, subject: bytes, size: int, reason: str) -> None:
         """Note what will not be passed on, and why."""
         self.lines.append(
-            b'%b%b","subject":"%b","size":%d,"verdict":"denied","reason":"%b"}\n'
-            % (self._head, verb, quoted(subject[:MAX_SUBJECT]), size, quoted(reason.encode()))
+            b'%b%b%b","size":%d,"verdict":"denied","reason":"%b"}\n'
+            % (
+                self._at,
+                self._heads[verb],
+                quoted(subject[:MAX_SUBJECT]),
+                size,
+                quoted(reason.encode()),
+            )
         )
 
     def reported(self, verb: bytes, text: bytes) -> None:
         """Note what the server reports."""
         self.lines.append(
-            b'%b%b","verdict":"allowed","reason":"%b"}\n'
-            % (self._head, verb, quoted(text[:MAX_SUBJECT]))
+            b'%b%b,"verb":"%b","verdict":"allowed","reason":"%b"}\n'
+            % (self._at, self._always, verb, quoted(text[:MAX_SUBJECT]))
         )
 
     def write(self) -> None:
@@ -103,6 +120,16 @@ def message_id(data: bytes, start: int, header: int) -> bytes:
         return b""
     at += len(_ID)
     return data[at : data.find(b"\r\n", at, stop)].strip()[:MAX_ID]
+
+
+def cause_fields(cause: Cause) -> bytes:
+    """The fields of an audit record for what the worker is at, b"" if it is at nothing."""
+    message, task, exact = cause.now()
+    if not (message or task):
+        return b""
+    said = b',"cause_message":"%b"' % quoted(message.encode()) if message else b""
+    said += b',"cause_task":"%b"' % quoted(task.encode()) if task else b""
+    return said + b',"cause_exact":true' if exact else said
 
 
 def message_field(found: bytes) -> bytes:

@@ -7,10 +7,13 @@ and that kindness is what smuggling lives on, so everything else ends the connec
 
 from __future__ import annotations
 
+import re
 from typing import Protocol
 
 from postroom.errors import ProtocolViolation
 from postroom.gateway.nats.stream import (
+    COMMON,
+    END,
     MAX_CONNECT,
     MAX_PAYLOAD,
     TOO_LARGE,
@@ -26,6 +29,11 @@ MIN_HEADER = 12
 """Bytes of the smallest header block, `NATS/1.0`, CR LF, CR LF."""
 
 MAX_SID = 20
+
+_PUB = re.compile(rb"PUB %b(?: %b)? (0|[1-9][0-9]{0,8})\r\n" % (COMMON, COMMON)).match
+_HPUB = re.compile(
+    rb"HPUB %b(?: %b)? ([1-9][0-9]{0,8}) ([1-9][0-9]{0,8})\r\n" % (COMMON, COMMON)
+).match
 
 
 class Judge(Protocol):
@@ -69,6 +77,33 @@ class ClientStream(Stream):
         self.max_payload = MAX_PAYLOAD
         self._judge = judge
         self._connected = False
+
+    def _run(self, data: bytes, position: int, length: int) -> tuple[int, int]:
+        publish, header = self._judge.publish, 0
+        while self._connected:
+            if found := _PUB(data, position):
+                subject, reply, digits = found.groups(b"")
+                header = 0
+            elif found := _HPUB(data, position):
+                subject, reply, first, digits = found.groups(b"")
+                header = int(first)
+                if header < MIN_HEADER:
+                    break
+            else:
+                break
+            start, size = found.end(), int(digits)
+            following = start + size + 2
+            if (
+                following > length
+                or data[following - 2 : following] != END
+                or size > self.max_payload
+                or header > size
+            ):
+                break
+            if not publish(subject, reply, header, size, data, start):
+                return position, following
+            position = following
+        return position, 0
 
     def _line(
         self, data: bytes, position: int, end: int, length: int

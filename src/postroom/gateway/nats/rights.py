@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
 
-from postroom.protocol.permissions import agent_permissions, allows, matches
+from postroom.protocol.permissions import NAME_TEMPLATE, agent_permissions, allows, matches
 from postroom.protocol.streams import STREAMS
 
 KEPT = 1024
@@ -21,15 +24,24 @@ MAX_QUEUE = 64
 _TOKEN = rb"[!-)+,\-/-=?-~]+"  # printable, without space, dot and wildcards
 _STORED = tuple(subject for stream in STREAMS for subject in stream.subjects)
 _INTEREST = re.compile(rb"(?:%b|\*)(?:\.(?:%b|\*))*(?:\.>)?" % (_TOKEN, _TOKEN))
+_QUIET = rb"[!#-)+,\-/-=?-\[\]-~]+"  # a token without what JSON would escape
+_LAST = re.compile(_QUIET).fullmatch
 _PLAIN = re.compile(rb"[ !#-\[\]-~]*").fullmatch
 _QUEUE = re.compile(rb"[!-)+,\-./0-=?-~]+")
+
+
+def quoted(text: bytes) -> bytes:
+    """`text` as it stands between the quotes of a JSON string."""
+    if _PLAIN(text):
+        return text
+    return json.dumps(text.decode("utf-8", "backslashreplace"))[1:-1].encode()
 
 
 class Right:
     """What is known of a subject that may be published.
 
     Attributes:
-        said: the subject as it stands in JSON.
+        said: the subject as it stands in JSON; b"" if just so.
         stored: whether a stream stores what is published on it.
         task, state: of a record of a task, else "".
         extra: further fields of its audit records, as JSON that begins with a comma.
@@ -37,7 +49,7 @@ class Right:
 
     __slots__ = ("extra", "said", "state", "stored", "task")
 
-    def __init__(self, subject: bytes, *, stored: bool = False, tasks: bool = False) -> None:
+    def __init__(self, subject: bytes = b"", *, stored: bool = False, tasks: bool = False) -> None:
         self.said = quoted(subject)
         self.stored = stored
         self.task = self.state = ""
@@ -47,19 +59,47 @@ class Right:
             self.extra = b',"task":"%b"' % quoted(self.task.encode())
 
 
+_UNIQUE = Right()
+
+Allowed = Callable[[bytes], object]
+"""Whether; None for no."""
+
+
+class _Answers:
+    """Subjects for answers, which end in something new each time: what comes before their last dot is remembered.
+
+    Args:
+        own: uid, and a space.
+        allowed: of a subject behind that; what it allows with one last token, it allows with any.
+    """
+
+    def __init__(self, own: bytes, allowed: Allowed) -> None:
+        self._own = own
+        self._allowed = allowed
+        self._stems: set[bytes] = set()
+
+    def match(self, subject: bytes) -> bool:
+        """Whether it may be used, and holds nothing that JSON would escape."""
+        last = subject.rfind(b".") + 1
+        if subject[:last] in self._stems and _LAST(subject, last):
+            return True
+        if not self._allowed(self._own + subject):
+            return False
+        if len(self._stems) >= KEPT:
+            self._stems.clear()
+        self._stems.add(subject[:last])
+        return True
+
+
 class Rights:
     """The rights of worker `own` in `projects`."""
 
     def __init__(self, own: str, projects: tuple[str, ...]) -> None:
-        granted = agent_permissions(own, projects)
-        stored = [pattern for pattern in granted.publish if _is_stored(pattern)]
-        passing = [pattern for pattern in granted.publish if not _is_stored(pattern)]
-        self._stored = _compile(stored)
-        self._passing = _compile(passing)
-        # Acknowledgements and answers have a new subject each time: to remember them would be to forget the others.
-        self._unique = _compile([p for p in passing if p.startswith(("_I.", "$JS.ACK."))])
-        self._answers = _compile([f"_I.{own}.>"])
-        self._subscribe = granted.subscribe
+        self._own = own.encode() + b" "
+        self._expressions = _expressions(projects)
+        self._answers = _Answers(self._own, self._expressions.answers)
+        self._mailbox = _Answers(self._own, self._expressions.mailbox)
+        self._subscribe = agent_permissions(own, projects).subscribe
         self._tasks = f"worker.{own}.tasks.".encode()
         self._known: dict[bytes, Right] = {}
 
@@ -70,10 +110,12 @@ class Rights:
             return known
         if len(subject) > MAX_SUBJECT:
             return None
-        if self._unique(subject):
-            return Right(subject)
-        stored = self._stored(subject) is not None
-        if not stored and not self._passing(subject):
+        # These have a new subject each time: to remember them would be to forget the others.
+        named = self._own + subject
+        if self._answers.match(subject) or self._expressions.acks(named):
+            return _UNIQUE
+        stored = self._expressions.stored(named) is not None
+        if not stored and not self._expressions.passing(named):
             return None
         right = Right(subject, stored=stored, tasks=subject.startswith(self._tasks))
         if len(self._known) >= KEPT:
@@ -83,7 +125,10 @@ class Rights:
 
     def answered_at(self, reply: bytes) -> bool:
         """Whether `reply` may be named as the subject for an answer."""
-        return len(reply) <= MAX_SUBJECT and self._answers(reply) is not None
+        return len(reply) <= MAX_SUBJECT and (
+            self._mailbox.match(reply)
+            or self._expressions.odd_mailbox(self._own + reply) is not None
+        )
 
     def subscribe(self, subject: bytes, queue: bytes) -> bool:
         """Whether `subject`, which may hold wildcards, may be subscribed in the queue group `queue` ("" for none)."""
@@ -95,30 +140,63 @@ class Rights:
         return any(_covers(pattern, wanted) for pattern in self._subscribe)
 
 
-def quoted(text: bytes) -> bytes:
-    """`text` as it stands between the quotes of a JSON string."""
-    if _PLAIN(text):
-        return text
-    return json.dumps(text.decode("utf-8", "backslashreplace"))[1:-1].encode()
-
-
 def _is_stored(pattern: str) -> bool:
     example = pattern.replace("*", "x").replace(">", "x.x")
     return allows(_STORED, example)
 
 
-def _compile(patterns: list[str]):  # noqa: ANN202 (a bound method of a compiled pattern)
+@dataclass(frozen=True, slots=True)
+class _Expressions:
+    """What the rights of any agent come to; each is asked for `<own uid> <subject>`.
+
+    Attributes:
+        stored: what it may publish and a stream stores.
+        passing: what it may publish and no stream stores.
+        acks, answers: of these, acknowledgements and answers without what JSON would escape.
+        mailbox: where it may be answered, without what JSON would escape.
+        odd_mailbox: where it may be answered.
+    """
+
+    stored: Allowed
+    passing: Allowed
+    acks: Allowed
+    answers: Allowed
+    mailbox: Allowed
+    odd_mailbox: Allowed
+
+
+@lru_cache(maxsize=256)
+def _expressions(projects: tuple[str, ...]) -> _Expressions:
+    """For all workers of the same projects: to compile takes longer than the rest of a connection's begin."""
+    granted = agent_permissions(NAME_TEMPLATE, projects).publish
+    stored = [pattern for pattern in granted if _is_stored(pattern)]
+    passing = [pattern for pattern in granted if not _is_stored(pattern)]
+    mailbox = [f"_I.{NAME_TEMPLATE}.>"]
+    return _Expressions(
+        _compile(stored),
+        _compile(passing),
+        _compile([pattern for pattern in passing if pattern.startswith("$JS.ACK.")], _QUIET),
+        _compile([pattern for pattern in passing if pattern.startswith("_I.")], _QUIET),
+        _compile(mailbox, _QUIET),
+        _compile(mailbox),
+    )
+
+
+def _compile(patterns: list[str], one: bytes = _TOKEN) -> Allowed:
     def expression(pattern: str) -> bytes:
         return rb"\.".join(
-            rb"%b(?:\.%b)*" % (_TOKEN, _TOKEN)
+            rb"%b(?:\.%b)*" % (one, one)
             if token == ">"
-            else _TOKEN
+            else one
             if token == "*"
+            else b"(?P=own)"
+            if token == NAME_TEMPLATE
             else re.escape(token.encode("ascii"))
             for token in pattern.split(".")
         )
 
-    return re.compile(b"|".join(map(expression, patterns)) or b"(?!)").fullmatch
+    each = b"|".join(map(expression, patterns)) or b"(?!)"
+    return re.compile(b"(?P<own>[0-9a-f]+) (?:%b)" % each).fullmatch
 
 
 def _covers(pattern: str, wanted: str) -> bool:

@@ -26,7 +26,11 @@ MAX_PAYLOAD = 64 * 1024 * 1024
 MAX_CONNECT = 32 * 1024
 """Bytes of CONNECT: a credential with many projects is long."""
 
-_END = b"\r\n"
+COMMON = rb"([!#-)+-=?-\[\]-~]{0,511}[!#-)+\-/-=?-\[\]-~])"
+"""A subject, as an expression with one group, that needs no second look: no wildcard, no dot at its end, nothing that
+JSON would escape."""
+
+END = b"\r\n"
 
 
 class Stream:
@@ -85,7 +89,15 @@ class Stream:
                 if self._swallow:
                     begin = position
             while position < length:
-                end = find(_END, position, position + self.max_line)
+                position, following = self._run(data, position, length)
+                if following:
+                    if begin < position:
+                        pieces.append(memoryview(data)[begin:position])
+                    begin = position = following
+                    continue
+                if position == length:
+                    break
+                end = find(END, position, position + self.max_line)
                 if end < 0:
                     if length - position >= self.max_line:
                         raise ProtocolViolation(TOO_LONG)
@@ -107,6 +119,15 @@ class Stream:
             raise
         return begin, position
 
+    def _run(self, data: bytes, position: int, length: int) -> tuple[int, int]:  # noqa: ARG002 (for subclasses)
+        """Read whole messages of the common form, as many as there are: what `_line` would say of them, in less time.
+
+        Returns:
+            Where the first frame begins that `_line` has to read, and 0; or where one begins that is not to be passed
+            on, and where the next one does.
+        """
+        return position, 0
+
     def _line(
         self, data: bytes, position: int, end: int, length: int
     ) -> tuple[bool | bytes, int] | None:
@@ -122,7 +143,7 @@ class Stream:
         """Whether as much of a body that begins at `start` is there as has to be; checks the end of a whole one."""
         stop = start + size
         if stop + 2 <= length:
-            if data[stop : stop + 2] != _END:
+            if data[stop : stop + 2] != END:
                 raise ProtocolViolation(UNKNOWN)
             return True
         wanted = size + 2 if size <= HELD else header if header <= HELD else 0
@@ -142,7 +163,7 @@ class Stream:
         rest = left - taken
         if rest < 2:
             last = position + max(left - 2, 0)
-            if data[last : position + taken] != _END[2 - min(left, 2) : 2 - rest]:
+            if data[last : position + taken] != END[2 - min(left, 2) : 2 - rest]:
                 raise ProtocolViolation(UNKNOWN)
         self._left = rest
         return position + taken

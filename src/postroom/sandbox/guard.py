@@ -1,0 +1,244 @@
+"""Sees to the limits of running sandboxes: one that goes over a limit is ended, and its end says which.
+
+What a control group keeps is asked of the kernel. The rest is looked at from outside, once a second or less
+often (looks take at most a twentieth of the time), so a limit can be overshot between two looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+
+from postroom.sandbox import cgroups, usage
+from postroom.sandbox.cgroups import Group, Groups
+from postroom.sandbox.kept import runtime_folder
+from postroom.sandbox.port import (
+    ExitStatus,
+    Level,
+    Limits,
+    SandboxHandle,
+    SandboxProvider,
+    SandboxSpec,
+)
+
+PERIOD = 1.0
+"""Seconds between two looks."""
+LOAD = 20
+"""A look that took a second is repeated after so many."""
+MIB = 1024 * 1024
+
+
+class Guard:
+    """Starts sandboxes and watches over their limits; one for many of them, which share its looks.
+
+    Args:
+        period: seconds between two looks.
+        find: looks for a place for control groups; called once, when the first sandbox wants one.
+    """
+
+    def __init__(
+        self, *, period: float = PERIOD, find: Callable[[], Groups | None] = cgroups.find
+    ) -> None:
+        self._period = period
+        self._find = find
+        self._groups: Groups | None = None
+        self._looked = False
+        self._one = asyncio.Lock()
+        self._table: usage.Table = {}
+        self._table_at = 0.0
+        self._took = 0.0
+
+    async def start(
+        self,
+        provider: SandboxProvider,
+        spec: SandboxSpec,
+        *,
+        elapsed: float = 0.0,
+        grace: float = 0.0,
+    ) -> Guarded:
+        """Start `spec` by `provider`.
+
+        Args:
+            provider: builds the wall.
+            spec: with the limits.
+            elapsed: seconds of its time that have gone already.
+            grace: seconds that the program has to end by itself when its time is over.
+
+        Raises:
+            InvalidInput, SandboxUnavailable: see `SandboxProvider.start`.
+        """
+        limits = spec.limits
+        group = await self._group(limits)
+        try:
+            if group is not None:
+                spec = replace(spec, group=group.folder)
+            handle = await provider.start(spec)
+        except BaseException:
+            if group is not None:
+                await group.remove()
+            raise
+        return Guarded(self, handle, spec, group, self._unenforced(limits, group), elapsed, grace)
+
+    async def _group(self, limits: Limits) -> Group | None:
+        if limits.memory is None and limits.processes is None and limits.cpu_percent is None:
+            return None
+        async with self._one:
+            if not self._looked:
+                self._groups = await asyncio.to_thread(self._find)
+                self._looked = True
+        return None if self._groups is None else self._groups.make(limits)
+
+    def _unenforced(self, limits: Limits, group: Group | None) -> tuple[str, ...]:
+        found = []
+        if group is None and not usage.READABLE:
+            found += ["memory_mb"] if limits.memory else []
+            found += ["processes"] if limits.processes else []
+        shares = group is not None and self._groups is not None and self._groups.cpu
+        return (*found, "cpu_percent") if limits.cpu_percent and not shares else tuple(found)
+
+    async def processes(self) -> usage.Table:
+        """The machine's processes as of this moment, or half a period ago."""
+        loop = asyncio.get_running_loop()
+        async with self._one:
+            if loop.time() - self._table_at > self._period / 2:
+                begun = loop.time()
+                self._table = await asyncio.to_thread(usage.table)
+                self._table_at = loop.time()
+                self._took = self._table_at - begun
+        return self._table
+
+    async def pause(self, took: float = 0.0) -> None:
+        """Wait for the time of the next look, after one that took so many seconds."""
+        await asyncio.sleep(max(self._period, LOAD * max(took, self._took)))
+
+
+class Guarded:
+    """A running sandbox with limits; see `SandboxHandle`. Its end names the limit that it was ended for.
+
+    unenforced: the limits, as the template calls them, that nothing here can keep.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        handle: SandboxHandle,
+        spec: SandboxSpec,
+        group: Group | None,
+        unenforced: tuple[str, ...],
+        elapsed: float,
+        grace: float,
+    ) -> None:
+        self.unenforced = unenforced
+        self._guard = guard
+        self._handle = handle
+        self._limits = spec.limits
+        self._group = group
+        folders = (spec.workspace, spec.state, runtime_folder(spec))
+        self._folders = [folder for folder in folders if folder is not None]
+        self._exceeded = ""
+        self._end = asyncio.create_task(
+            self._run(elapsed, grace), name=f"limits of sandbox {handle.pid}"
+        )
+
+    @property
+    def pid(self) -> int:
+        """See `SandboxHandle.pid`."""
+        return self._handle.pid
+
+    @property
+    def level(self) -> Level:
+        """See `SandboxHandle.level`."""
+        return self._handle.level
+
+    async def wait(self) -> ExitStatus:
+        """See `SandboxHandle.wait`; with the limit that was exceeded."""
+        return await asyncio.shield(self._end)
+
+    async def stop(self, grace: float) -> ExitStatus:
+        """See `SandboxHandle.stop`."""
+        await self._handle.stop(grace)
+        return await self.wait()
+
+    def kill(self) -> None:
+        """See `SandboxHandle.kill`."""
+        self._handle.kill()
+
+    async def _run(self, elapsed: float, grace: float) -> ExitStatus:
+        end = asyncio.ensure_future(self._handle.wait())
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                looks = [tasks.create_task(look) for look in self._looks(elapsed, grace)]
+                await asyncio.wait({end})
+                for look in looks:
+                    look.cancel()
+            ended = await end
+            if self._group is not None and self._group.out_of_memory:
+                self._exceeded = self._exceeded or memory_exceeded(self._limits.memory)
+            return replace(ended, exceeded=self._exceeded)
+        except BaseException:
+            self._handle.kill()  # no sandbox goes on without its limits
+            raise
+        finally:
+            if self._group is not None:
+                await self._group.remove()
+
+    def _looks(self, elapsed: float, grace: float) -> list[Coroutine[None, None, None]]:
+        limits, looks = self._limits, []
+        if limits.wall_seconds is not None:
+            looks.append(self._look_at_time(limits.wall_seconds, elapsed, grace))
+        if limits.disk is not None:
+            looks.append(self._look_at_disk(limits.disk))
+        if self._group is not None:
+            looks += [self._look_at_group(self._group)] if limits.processes is not None else []
+        elif usage.READABLE and not (limits.memory is limits.processes is None):
+            looks.append(self._look_at_processes())
+        return looks
+
+    async def _look_at_time(self, limit: float, elapsed: float, grace: float) -> None:
+        await asyncio.sleep(max(0.0, limit - elapsed))
+        self._exceeded = self._exceeded or f"time limit of {limit:g} s exceeded"
+        await self._handle.stop(grace)
+
+    async def _look_at_disk(self, limit: int) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            begun = loop.time()
+            if await asyncio.to_thread(usage.disk, self._folders, limit) > limit:
+                return self._end_for(f"disk limit of {_mib(limit)} exceeded")
+            await self._guard.pause(loop.time() - begun)
+
+    async def _look_at_group(self, group: Group) -> None:
+        while not group.out_of_processes:
+            await self._guard.pause()
+        self._end_for(_processes_exceeded(self._limits.processes))
+
+    async def _look_at_processes(self) -> None:
+        limits = self._limits
+        while True:
+            found = usage.below(await self._guard.processes(), self.pid)
+            threads = sum(count for _, count in found)
+            if limits.processes is not None and threads > limits.processes:
+                return self._end_for(_processes_exceeded(limits.processes))
+            if limits.memory is not None:
+                pids = [pid for pid, _ in found]
+                if await asyncio.to_thread(usage.memory, pids, limits.memory) > limits.memory:
+                    return self._end_for(memory_exceeded(limits.memory))
+            await self._guard.pause()
+
+    def _end_for(self, why: str) -> None:
+        self._exceeded = self._exceeded or why
+        self._handle.kill()
+
+
+def memory_exceeded(limit: int | None) -> str:
+    """The end of a sandbox that was out of so many bytes of memory, for people."""
+    return f"memory limit of {_mib(limit or 0)} exceeded"
+
+
+def _processes_exceeded(limit: int | None) -> str:
+    return f"limit of {limit} processes exceeded"
+
+
+def _mib(size: int) -> str:
+    return f"{size / MIB:g} MiB"
