@@ -51,7 +51,7 @@ class Moving:
         self.bus: NatsBus
         self.renewal: Renewal
         self.taken: Counter[bytes] = Counter()
-        self.sent = 0
+        self.sent = self.again = 0
 
     async def open(self) -> None:
         self.worker = await self.house.worker()
@@ -74,6 +74,7 @@ class Moving:
         # A server that ends takes acknowledgements with it: what it hands over again, it says so of.
         if delivery.attempt == 1 or not self.taken[delivery.message.payload]:
             self.taken[delivery.message.payload] += 1
+        self.again += delivery.attempt > 1
         await delivery.ack()
 
     @property
@@ -112,12 +113,18 @@ class Desk:
 
     async def rotate_under_load(self, *kinds: str) -> None:
         """Rotate while both write; everything sent is taken once."""
+        async with self.load():
+            for kind in kinds:
+                assert (await self.rotation.rotate(kind)).cut == ()
+
+    @asynccontextmanager
+    async def load(self) -> AsyncGenerator[None]:
+        """Both write; in the end everything sent was taken once."""
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.one.send(self.two, stop))
             tasks.create_task(self.two.send(self.one, stop))
-            for kind in kinds:
-                assert (await self.rotation.rotate(kind)).cut == ()
+            yield
             stop.set()
         async with asyncio.timeout(SECONDS):
             for to, by in ((self.one, self.two), (self.two, self.one)):
@@ -163,7 +170,7 @@ async def test_the_key_that_signs_workers_is_replaced_under_load(tmp_path: Path)
         stolen = d.rig.credential(new_uid())
         before = d.one.issuer
 
-        await d.rotate_under_load("agents", "agents")
+        await d.rotate_under_load("agents", "account")
 
         assert d.one.issuer == d.two.issuer != before
         assert "former" not in {key["state"] for key in d.rig.trust.key_list()}
@@ -201,6 +208,19 @@ async def test_the_gateways_key_is_replaced_while_the_server_runs_on(tmp_path: P
             d.two.uid,
         }
         assert [each.bus.statistics().reconnects for each in (d.one, d.two)] == [0, 0]
+
+
+@pytest.mark.requirement("identity-revocation-disturbs-nobody")
+async def test_revocations_of_others_disturb_no_pull_and_no_publish(tmp_path: Path):
+    """Each restart of a worker revokes what it had, and every server is told."""
+    async with desk(tmp_path) as d:
+        async with d.load():
+            for _ in range(10):
+                revoked = d.rig.credential(new_uid()).public
+                d.rig.trust.revoke({revoked: time.time() + 600}, now=time.time())
+                await d.accounts.publish()
+        assert [each.bus.statistics().reconnects for each in (d.one, d.two)] == [0, 0]
+        assert d.one.again + d.two.again == 0
 
 
 async def test_who_does_not_move_in_time_is_named_and_cut(tmp_path: Path):
