@@ -9,6 +9,7 @@ from tests.e2e.conftest import EXAMPLES, PostRoom, until
 ECHO = str(EXAMPLES / "echo.toml")
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.requirement("identity-rotation-workers-stay")
 def test_a_worker_goes_on_over_every_rotation_and_the_next_start(room: PostRoom):
     room.up()
@@ -16,7 +17,7 @@ def test_a_worker_goes_on_over_every_rotation_and_the_next_start(room: PostRoom)
     room.await_state("echo", "idle")
     before = room.worker("echo")
 
-    for kind in ("--agents", "--account", "--proxy", "--operator"):
+    for kind in ("--account", "--proxy", "--operator"):
         rotated = room.json("keys", "rotate", kind)
         assert (rotated["cut"], rotated["steps"]) == ([], [])
         room.run("send", "@echo", f"after {kind}")
