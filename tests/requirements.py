@@ -702,8 +702,11 @@ _LISTED: dict[str, dict[str, str]] = {
         "identity-revocation-of-key": "A revocation voids every JWT of a key, and the key is not renewed.",
         "identity-revocation-all-keys": "Every credential that an agent ever got is revoked.",
         "identity-revoked-worker-stopped": "A revoked worker is stopped until a restart gives it a new key.",
+        "identity-revocation-disturbs-nobody": "A revocation breaks no pull, publish or connection of others.",
         "identity-rotation-agents": "The key that signs workers is replaced under load.",
         "identity-rotation-proxy": "The gateway's key is replaced under load while the server runs on.",
+        "identity-rotation-workers-stay": "Workers behind their walls go on working over every rotation.",
+        "identity-rotation-told-first": "A key that somebody else's servers do not know yet is not used.",
         "identity-rotation-operator": "The operator's signing key is replaced under load; nothing is lost.",
     },
     "docs/agents.md#reaching-the-outside": {

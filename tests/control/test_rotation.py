@@ -14,17 +14,25 @@ from pathlib import Path
 import pytest
 from nats.aio.msg import Msg
 
+from postroom.bus.external import ExternalBus
 from postroom.bus.nats import NatsBus
+from postroom.bus.nats.attachment import Credentials
+from postroom.bus.places import parse_servers
 from postroom.bus.port import Delivery, Message
 from postroom.bus.supervisor import Supervisor
 from postroom.control.accounts import Accounts
+from postroom.control.holders import Holder, holders
 from postroom.control.rotation import Rotation
-from postroom.errors import Unauthorized
+from postroom.errors import Conflict, Unauthorized
 from postroom.identity import jwt
 from postroom.identity.credential import Credential
+from postroom.identity.push import push_accounts
+from postroom.identity.rotating import Role
+from postroom.identity.trust import Trust
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.sidecar.renewal import Renewal
+from tests.cluster import Node, running_cluster
 from tests.gateway.nats.rig import House, Worker, house_before
 from tests.mail.desk import running
 from tests.rig import Rig, new_uid, running_bus
@@ -43,7 +51,7 @@ class Moving:
         self.bus: NatsBus
         self.renewal: Renewal
         self.taken: Counter[bytes] = Counter()
-        self.sent = 0
+        self.sent = self.again = 0
 
     async def open(self) -> None:
         self.worker = await self.house.worker()
@@ -66,6 +74,7 @@ class Moving:
         # A server that ends takes acknowledgements with it: what it hands over again, it says so of.
         if delivery.attempt == 1 or not self.taken[delivery.message.payload]:
             self.taken[delivery.message.payload] += 1
+        self.again += delivery.attempt > 1
         await delivery.ack()
 
     @property
@@ -88,7 +97,8 @@ class Desk:
     """Two workers that write to each other, and who rotates."""
 
     def __init__(self, rig: Rig, host: Supervisor, one: Moving, two: Moving) -> None:
-        self.rig, self.one, self.two = rig, one, two
+        self.rig, self.host, self.one, self.two = rig, host, one, two
+        self.house = one.house
         self.alerts: list[str] = []
         self.accounts = Accounts(rig.trust, host, self._alert)
         self.rotation = Rotation(rig.trust, host, self.accounts, rig.edge.renew, move_timeout=10)
@@ -96,14 +106,25 @@ class Desk:
     async def _alert(self, kind: str, _text: str) -> None:
         self.alerts.append(kind)
 
+    async def connected(self) -> list[Holder]:
+        """The workers' connections with what they hang on."""
+        keys = {key["key"] for key in self.rig.trust.key_list()}
+        return await holders(self.rig.trust, self.host, keys)
+
     async def rotate_under_load(self, *kinds: str) -> None:
         """Rotate while both write; everything sent is taken once."""
+        async with self.load():
+            for kind in kinds:
+                assert (await self.rotation.rotate(kind)).cut == ()
+
+    @asynccontextmanager
+    async def load(self) -> AsyncGenerator[None]:
+        """Both write; in the end everything sent was taken once."""
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.one.send(self.two, stop))
             tasks.create_task(self.two.send(self.one, stop))
-            for kind in kinds:
-                assert (await self.rotation.rotate(kind)).cut == ()
+            yield
             stop.set()
         async with asyncio.timeout(SECONDS):
             for to, by in ((self.one, self.two), (self.two, self.one)):
@@ -149,7 +170,7 @@ async def test_the_key_that_signs_workers_is_replaced_under_load(tmp_path: Path)
         stolen = d.rig.credential(new_uid())
         before = d.one.issuer
 
-        await d.rotate_under_load("agents", "agents")
+        await d.rotate_under_load("agents", "account")
 
         assert d.one.issuer == d.two.issuer != before
         assert "former" not in {key["state"] for key in d.rig.trust.key_list()}
@@ -178,9 +199,28 @@ async def test_the_gateways_key_is_replaced_while_the_server_runs_on(tmp_path: P
 
         await d.rotate_under_load("proxy")
 
+        present = d.rig.trust.proxy_key.public
         assert d.rotation._host.pid == pid
-        assert d.rig.trust.proxies == (d.rig.trust.proxy_key.public,)
-        assert former not in d.rig.trust.proxies
+        assert former != present
+        assert d.rig.trust.proxies == (present,)
+        assert {worker.uid for worker in await d.connected() if present in worker.keys} == {
+            d.one.uid,
+            d.two.uid,
+        }
+        assert [each.bus.statistics().reconnects for each in (d.one, d.two)] == [0, 0]
+
+
+@pytest.mark.requirement("identity-revocation-disturbs-nobody")
+async def test_revocations_of_others_disturb_no_pull_and_no_publish(tmp_path: Path):
+    """Each restart of a worker revokes what it had, and every server is told."""
+    async with desk(tmp_path) as d:
+        async with d.load():
+            for _ in range(10):
+                revoked = d.rig.credential(new_uid()).public
+                d.rig.trust.revoke({revoked: time.time() + 600}, now=time.time())
+                await d.accounts.publish()
+        assert [each.bus.statistics().reconnects for each in (d.one, d.two)] == [0, 0]
+        assert d.one.again + d.two.again == 0
 
 
 async def test_who_does_not_move_in_time_is_named_and_cut(tmp_path: Path):
@@ -191,6 +231,93 @@ async def test_who_does_not_move_in_time_is_named_and_cut(tmp_path: Path):
 
         rotated = await d.rotation.rotate("agents")
 
-        assert silent in rotated.cut
+        assert rotated.cut == (silent,)
         async with asyncio.timeout(SECONDS):
-            await bus.wait_lost()
+            # The server first applies the limits of no key at all, then asks who it is.
+            while bus.lost is None and Unauthorized not in map(type, d.rig.errors):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert silent not in {holder.uid for holder in await d.connected()}
+
+
+async def test_who_does_not_move_from_a_former_key_of_the_gateway_is_named_and_cut(tmp_path: Path):
+    async with desk(tmp_path) as d:
+        d.rotation._move_timeout = 0.5
+        worker = await d.house.worker()
+        bus = await d.house.client(worker)
+
+        rotated = await d.rotation.rotate("proxy")
+
+        assert worker.uid in rotated.cut
+        async with asyncio.timeout(SECONDS):
+            assert isinstance(await bus.wait_lost(), Unauthorized)
+
+
+@pytest.mark.requirement("identity-rotation-told-first")
+async def test_servers_of_somebody_else_must_know_a_key_before_it_is_used(tmp_path: Path):
+    trust = Trust.load_or_create(tmp_path / "keys")
+    async with running_cluster(tmp_path / "cluster", trust) as cluster:
+        async with cluster.system() as system:
+            await push_accounts(system, trust)
+        credential = trust.system_credential()
+        host = ExternalBus(
+            parse_servers(cluster.urls),
+            Credentials(lambda: credential.jwt, credential.sign),
+            lambda: trust.proxy_key.public,
+        )
+        try:
+            await host.start()
+            rotation = Rotation(trust, host, Accounts(trust, host, _ignored), _nothing)
+            present, before = trust.proxy_key.public, trust.signers
+
+            for kind in ("proxy", "operator"):
+                with pytest.raises(Conflict, match="do not know") as refused:
+                    await rotation.rotate(kind)
+                assert f"postroom keys rotate --{kind}" in refused.value.remedy
+            assert trust.proxy_key.public == present
+            coming = trust.proxies[1]
+            assert len(trust.signers) == len(before) + 1
+
+            for node in cluster.nodes[:2]:
+                _reconfigure(node, trust)
+            with pytest.raises(Conflict):  # one does not know it yet
+                await rotation.rotate("proxy")
+            _reconfigure(cluster.nodes[2], trust)
+            async with asyncio.timeout(SECONDS):
+                while not await host.trust_proxies(trust.proxies):  # noqa: ASYNC110 (SIGHUP)
+                    await asyncio.sleep(0.05)
+
+            rotated = await rotation.rotate("proxy")
+
+            assert rotated.roles == ("proxy",)
+            assert rotated.steps
+            assert trust.proxies == (coming,)
+        finally:
+            await host.stop()
+
+
+def _reconfigure(node: Node, trust: Trust) -> None:
+    node.config["proxies"] = {"trusted": [{"key": key} for key in trust.proxies]}
+    node.reload()
+
+
+async def _ignored(_kind: str, _text: str) -> None:
+    pass
+
+
+async def _nothing() -> None:
+    pass
+
+
+def test_a_former_key_that_a_crash_has_left_is_dropped_by_the_next_start(tmp_path: Path):
+    killed = Trust.load_or_create(tmp_path)
+    killed.add_org("acme").rotate(Role.WORKERS)
+    killed.rotate(*Role)
+    assert killed.former_keys(*Role)
+
+    trust = Trust.load_or_create(tmp_path)
+    trust.settle()
+
+    again = Trust.load_or_create(tmp_path)
+    assert {trust.former_keys(*Role), again.of("acme").former_keys(*Role)} == {()}
+    assert again.key_list() == trust.key_list()
+    assert again.proxies == (killed.proxy_key.public,)

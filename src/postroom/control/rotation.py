@@ -32,7 +32,7 @@ class Rotated:
 
     Attributes:
         roles: whose keys are new.
-        cut: uids that had not moved in time; they connect again with the new key, or after their next start.
+        cut: uids that had not moved in time; a restart brings them back.
         steps: what a person must do, where the servers are somebody else's.
     """
 
