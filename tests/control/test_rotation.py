@@ -23,6 +23,7 @@ from postroom.bus.supervisor import Supervisor
 from postroom.control.accounts import Accounts
 from postroom.control.holders import Holder, holders
 from postroom.control.rotation import Rotation
+from postroom.control.seat import EdgeSeat
 from postroom.errors import Conflict, Unauthorized
 from postroom.identity import jwt
 from postroom.identity.credential import Credential
@@ -96,12 +97,14 @@ class Moving:
 class Desk:
     """Two workers that write to each other, and who rotates."""
 
-    def __init__(self, rig: Rig, host: Supervisor, one: Moving, two: Moving) -> None:
+    def __init__(
+        self, rig: Rig, host: Supervisor, seat: EdgeSeat, one: Moving, two: Moving
+    ) -> None:
         self.rig, self.host, self.one, self.two = rig, host, one, two
         self.house = one.house
         self.alerts: list[str] = []
         self.accounts = Accounts(rig.trust, host, self._alert)
-        self.rotation = Rotation(rig.trust, host, self.accounts, rig.edge.renew, move_timeout=10)
+        self.rotation = Rotation(rig.trust, host, self.accounts, seat.renew, move_timeout=10)
 
     async def _alert(self, kind: str, _text: str) -> None:
         self.alerts.append(kind)
@@ -143,6 +146,8 @@ async def desk(folder: Path) -> AsyncGenerator[Desk]:
         await rig.stop()
         host = Supervisor(replace(rig.server.config, proxies=rig.trust.proxies))
         rig.server = await host.start()
+        await rig.edge.close()
+        seat = await EdgeSeat.open(rig.trust, host, rig.stack)
         one, two = Moving(house), Moving(house)
 
         async def renew(message: Message) -> bytes:
@@ -158,7 +163,7 @@ async def desk(folder: Path) -> AsyncGenerator[Desk]:
             supervising = asyncio.create_task(host.run())
             try:
                 rig.errors.clear()
-                yield Desk(rig, host, one, two)
+                yield Desk(rig, host, seat, one, two)
             finally:
                 await host.stop()
                 await supervising
