@@ -32,6 +32,11 @@ _FIELDS = {"port": "http_port"}
     metavar="ADDR[:PORT]",
     help="Listen for other machines, too: an address, a host name, 0.0.0.0 or ::. Needs TLS.",
 )
+@click.option(
+    "--gateway-listen",
+    metavar="ADDR[:PORT]",
+    help="Let sandboxes on other machines reach the gateway there. Needs TLS.",
+)
 @click.option("--tls-cert", type=FILE, metavar="FILE", help="Certificate (PEM) of your own.")
 @click.option("--tls-key", type=FILE, metavar="FILE", help="Its key.")
 @click.option("--tls-ca", type=FILE, metavar="FILE", help="The authority that clients trust.")
