@@ -732,9 +732,9 @@ _LISTED: dict[str, dict[str, str]] = {
         "sandbox behind; its credential is in no command line, environment or metadata there.",
         "opensandbox-level": "A sandbox whose egress control does not hold, or not as set, is refused before "
         "anything is put into it; one that only claims to hold is found out from inside.",
-        "opensandbox-leftovers": "Sandboxes that a killed post room has left are removed when it uses the server again, "
-        "and those of others are not.",
-        "opensandbox-alive": "A sandbox is renewed as long as its worker lives, and expires by itself when nobody does.",
+        "opensandbox-leftovers": "Sandboxes that a killed post room has left are removed when it uses the server "
+        "again, and those of others are not.",
+        "opensandbox-alive": "A sandbox is renewed while its worker lives, and expires by itself when nobody does.",
         "opensandbox-double-conforms": "The double that these are tested with answers as a recorded execd did.",
     },
     "docs/security.md#sandboxes-on-other-machines": {

@@ -14,9 +14,9 @@ from postroom.errors import EnvironmentFault
 from postroom.gateway.allowance import Allowance
 from postroom.gateway.audit import AuditLog
 from postroom.gateway.door import DoorGateway
-from postroom.gateway.threshold import Threshold
 from postroom.gateway.port import Deadlines, DoorSpec, Rates
 from postroom.gateway.streams import Streamed, flush
+from postroom.gateway.threshold import Threshold
 from postroom.identity.tokens import digest
 from postroom.protocol.preface import MAX_BYTES
 from tests.gateway.pump import Pump

@@ -121,6 +121,7 @@ class TlsListener:
                     connection,
                     ssl=self._tls,
                     ssl_handshake_timeout=self._deadlines.preface,
+                    ssl_shutdown_timeout=self._deadlines.flush,
                 )
                 transport = opened
                 async with asyncio.timeout(self._deadlines.preface):

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Level(enum.StrEnum):
@@ -187,6 +187,27 @@ class SandboxHandle(Protocol):
 
     def kill(self) -> None:
         """Send SIGKILL to all of its processes at once; `wait` tells when they are gone."""
+        ...
+
+
+@dataclass(frozen=True)
+class Inward:
+    """The way to a worker's A2A server that is on another machine: URL before its paths, and headers to show."""
+
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+
+
+@runtime_checkable
+class FarHandle(Protocol):
+    """What a `SandboxHandle` can do besides where its state folder cannot be seen from here."""
+
+    async def inward(self) -> Inward:
+        """The way to the worker's A2A server.
+
+        Raises:
+            SandboxUnavailable: whoever runs the sandbox does not say.
+        """
         ...
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,15 @@ from postroom.sandbox.select import select
 from tests.sandbox.opensandbox.double import Double, serving
 
 KEY = "k-3f7c1a"
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Ask again until it is true; these are other processes, whose events are not seen."""
+    async with asyncio.timeout(30):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.02)
 
 
 class Bench:

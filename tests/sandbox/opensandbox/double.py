@@ -1,4 +1,4 @@
-"""A double of an OpenSandbox server over a real socket: lifecycle API, egress API and the way to each container's execd.
+"""A double of an OpenSandbox server over a real socket: lifecycle, egress, and the way to each container's execd.
 
 A container is a bubblewrap sandbox with `execd.py` in it, so its network really has one way out: a loopback port
 that leads to the post room's gateway, as the egress control of a real one lets through one address. `open`
@@ -176,9 +176,7 @@ class Double:
             words += [str(self.gateway[1]), paths.gateway_socket]
         env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": paths.home, "LANG": "C.UTF-8"}
         box.handle = await provider.start(replace(draft, argv=tuple(words), env=env))
-        async with asyncio.timeout(30):
-            while not await _answers(box.execd):
-                await asyncio.sleep(0.02)
+        await _answering(box.execd)
         if lifetime := box.asked.get("timeout"):
             box.expires = datetime.now(UTC) + timedelta(seconds=lifetime)
 
@@ -326,13 +324,16 @@ def _gone() -> Response:
     return _error(404, "DOCKER::SANDBOX_NOT_FOUND", "no such sandbox")
 
 
-async def _answers(path: str) -> bool:
-    try:
-        _, writer = await asyncio.open_unix_connection(path)
-    except OSError:
-        return False
-    writer.close()
-    return True
+async def _answering(path: str) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                _, writer = await asyncio.open_unix_connection(path)
+            except OSError:
+                await asyncio.sleep(0.02)  # it starts; there is no event to wait for
+                continue
+            writer.close()
+            return
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -350,7 +351,7 @@ async def serving(double: Double) -> AsyncGenerator[str]:
     double.port = listener.getsockname()[1]
     config = uvicorn.Config(double.app(), log_level="warning", lifespan="off")
     server = uvicorn.Server(config)
-    server.capture_signals = _no_signals  # ty: ignore[invalid-assignment]
+    server.capture_signals = _no_signals
     tasks = [asyncio.create_task(server.serve(sockets=[listener]))]
     tasks.append(asyncio.create_task(double.expire()))
     try:

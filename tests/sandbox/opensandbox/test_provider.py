@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from dataclasses import replace
@@ -12,10 +11,10 @@ import pytest
 
 from postroom.errors import SandboxUnavailable
 from postroom.sandbox.opensandbox.provider import OpenSandboxProvider
-from postroom.sandbox.opensandbox.server import connection, create, load
+from postroom.sandbox.opensandbox.server import close, connection, create, load
 from postroom.sandbox.port import Level, SandboxSpec
 from postroom.sandbox.select import AUTO, select
-from tests.sandbox.opensandbox.conftest import KEY, Bench
+from tests.sandbox.opensandbox.conftest import KEY, Bench, until
 
 pytestmark = pytest.mark.anyio
 
@@ -48,9 +47,7 @@ def worker(bench: Bench, provider: OpenSandboxProvider, *words: str) -> SandboxS
 
 
 async def printed(bench: Bench, text: str) -> None:
-    async with asyncio.timeout(20):
-        while text not in bench.log():
-            await asyncio.sleep(0.02)
+    await until(lambda: text in bench.log())
 
 
 @pytest.mark.requirement("opensandbox-level")
@@ -112,18 +109,14 @@ async def test_a_container_is_renewed_while_it_lives_and_expires_when_nobody_ren
     provider = OpenSandboxProvider(remote)
     handle = await provider.start(worker(bench, provider))
     (box,) = bench.double.containers.values()
-    async with asyncio.timeout(20):
-        while box.renewals < 3:
-            await asyncio.sleep(0.05)
+    await until(lambda: box.renewals >= 3)
     assert box.id in bench.double.containers
     handle._end.cancel()  # as if the post room had been killed: nobody looks after it
-    async with asyncio.timeout(20):
-        while box.id in bench.double.containers:
-            await asyncio.sleep(0.05)
+    await until(lambda: box.id not in bench.double.containers)
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "reason"),
+    "behaviour, reason",
     [
         ({"enforcement": "dns"}, "its mode is dns"),
         ({"enforcement": ""}, "its mode is ?"),
@@ -175,7 +168,7 @@ async def test_what_an_earlier_life_has_left_is_removed_and_nothing_else(bench: 
     await OpenSandboxProvider(bench.remote).probe()
     left = set(bench.double.containers)
     for sandbox in (earlier, other, stranger):
-        await sandbox.connection_config.transport.aclose()
+        await close(sandbox.connection_config)
     assert left == {other.id, stranger.id}
 
 

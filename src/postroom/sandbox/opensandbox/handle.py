@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from postroom.errors import SandboxUnavailable
 from postroom.observe import get_logger
-from postroom.sandbox.opensandbox.remote import Remote
+from postroom.sandbox.opensandbox.remote import A2A_PORT, Remote
 from postroom.sandbox.opensandbox.server import bury, is_gone, told
 from postroom.sandbox.output import OutputLog
-from postroom.sandbox.port import ExitStatus, Level
+from postroom.sandbox.port import ExitStatus, Inward, Level
 
 if TYPE_CHECKING:
     from opensandbox import Sandbox
@@ -58,10 +58,16 @@ class OpenSandboxHandle:
         self._killed = asyncio.Event()
         self._end = asyncio.create_task(self._run_to_end(), name=f"sandbox {sandbox.id}")
 
-    @property
-    def sandbox(self) -> Sandbox:
-        """The container, for what is reached in it."""
-        return self._sandbox
+    async def inward(self) -> Inward:
+        """Through execd, which passes requests on to a loopback port of the container."""
+        from opensandbox.constants import DEFAULT_EXECD_PORT
+
+        with told("looking for a sandbox's daemon"):
+            async with asyncio.timeout(self._remote.request):
+                endpoint = await self._sandbox.get_endpoint(DEFAULT_EXECD_PORT)
+        config = self._sandbox.connection_config
+        url = f"{config.protocol}://{endpoint.endpoint.rstrip('/')}/proxy/{A2A_PORT}"
+        return Inward(url, endpoint.build_request_headers(config))
 
     async def wait(self) -> ExitStatus:
         """Wait for the end of the program, or of the container."""
