@@ -80,6 +80,15 @@ def secrets_of(room: PostRoom) -> list[str]:
     return [KEY, *(word for text in keys for word in text.split('"') if word.startswith("S"))]
 
 
+def card_of(room: PostRoom, nick: str) -> dict[str, Any]:
+    """The card that a worker's own A2A server shows."""
+    headers = {"Authorization": f"Bearer {room.server['token']}"}
+    with httpx.Client(base_url=room.server["url"], headers=headers, trust_env=False) as api:
+        answer = api.get(f"/v1/workers/{nick}/agent-card.json", timeout=20)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
 @pytest.mark.requirement("opensandbox-lifecycle")
 def test_a_worker_answers_from_a_container_and_leaves_nothing_behind(
     room: PostRoom, server: Server
@@ -90,6 +99,11 @@ def test_a_worker_answers_from_a_container_and_leaves_nothing_behind(
     assert "over there" in answer
     worker = room.worker("echo")
     assert worker["sandbox"] == {"provider": "opensandbox", "level": "enforced"}
+    card = card_of(room, "echo")
+    assert card["name"] == "echo"
+    assert any(
+        "GET proxy/44780/.well-known/agent-card.json" in line for line in server.state()["seen"]
+    )
     room.run("restart", "echo")
     assert "again" in room.run("send", "@echo", "again", "--wait", "answered")
     assert len(server.containers) == 1
@@ -107,6 +121,7 @@ def test_a_worker_answers_from_a_container_and_leaves_nothing_behind(
     assert KEY not in log
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("opensandbox-leftovers")
 def test_a_killed_post_room_takes_its_workers_back_and_removes_what_it_left(
     room: PostRoom, server: Server
@@ -123,6 +138,7 @@ def test_a_killed_post_room_takes_its_workers_back_and_removes_what_it_left(
     assert gone(left["pid"])
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("opensandbox-level")
 def test_a_worker_is_refused_where_the_egress_control_does_not_hold(
     room: PostRoom, server: Server
@@ -133,20 +149,3 @@ def test_a_worker_is_refused_where_the_egress_control_does_not_hold(
     assert "its mode is dns" in room.stderr
     assert not any("files/upload" in line for line in server.state()["seen"])
     assert json.loads(room.run("status", "--json"))["workers"] == []
-
-
-@pytest.mark.requirement("opensandbox-lifecycle")
-def test_the_card_of_a_worker_in_a_container_is_had_through_its_daemon(
-    room: PostRoom, server: Server
-) -> None:
-    room.up()
-    room.run("spawn", ECHO, "--sandbox", "opensandbox")
-    room.run("send", "@echo", "hello", "--wait", "answered")
-    headers = {"Authorization": f"Bearer {room.server['token']}"}
-    with httpx.Client(base_url=room.server["url"], headers=headers, trust_env=False) as api:
-        answer = api.get("/v1/workers/echo/agent-card.json", timeout=20)
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["name"] == "echo"
-    assert any(
-        "GET proxy/44780/.well-known/agent-card.json" in line for line in server.state()["seen"]
-    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import sys
 from dataclasses import replace
 from datetime import timedelta
 
@@ -204,3 +206,12 @@ async def test_the_environment_of_a_container_holds_no_secret(bench: Bench) -> N
     }
     assert os.environ.get("OPENSANDBOX_DISABLE_METRICS") is None  # it is switched off by the client
     await handle.stop(5)
+
+
+async def test_nobody_waits_for_the_official_client_who_does_not_use_it() -> None:
+    program = (
+        "import sys, postroom.sandbox.select; "
+        "sys.exit('opensandbox' in sys.modules or 'httpx' in sys.modules)"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
+    assert await process.wait() == 0

@@ -25,7 +25,7 @@ _FIELDS = {"port": "http_port"}
 @click.option(
     "--sandbox",
     metavar="NAME",
-    help="For templates that name none: auto (the default), bubblewrap, netns, landlock, seatbelt or none.",
+    help="For templates that name none: auto (the default), bubblewrap, netns, landlock, seatbelt, opensandbox, none.",
 )
 @click.option(
     "--listen",
