@@ -211,6 +211,19 @@ class FarHandle(Protocol):
         ...
 
 
+@runtime_checkable
+class FarProvider(Protocol):
+    """What a `SandboxProvider` says besides that starts its sandboxes on other machines."""
+
+    def unenforced(self, limits: Limits) -> tuple[str, ...]:
+        """Those of `limits`, as the template calls them, that nothing there keeps."""
+        ...
+
+    async def start(self, spec: SandboxSpec) -> SandboxHandle:
+        """See `SandboxProvider.start`."""
+        ...
+
+
 class SandboxProvider(Protocol):
     """One way to build the wall."""
 

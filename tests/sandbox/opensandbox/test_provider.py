@@ -12,9 +12,10 @@ from datetime import timedelta
 import pytest
 
 from postroom.errors import SandboxUnavailable
+from postroom.sandbox.guard import Guard
 from postroom.sandbox.opensandbox.provider import OpenSandboxProvider
 from postroom.sandbox.opensandbox.server import close, connection, create, load
-from postroom.sandbox.port import Level, SandboxSpec
+from postroom.sandbox.port import Level, Limits, SandboxSpec
 from postroom.sandbox.select import AUTO, select
 from tests.sandbox.opensandbox.conftest import KEY, Bench, until
 
@@ -162,8 +163,8 @@ async def test_a_container_whose_egress_control_does_not_hold_is_refused(
 @pytest.mark.requirement("opensandbox-leftovers")
 async def test_what_an_earlier_life_has_left_is_removed_and_nothing_else(bench: Bench) -> None:
     sdk = await load()
-    earlier = await create(replace(bench.remote, run="before"), None)
-    other = await create(replace(bench.remote, room="o" * 32, run="before"), None)
+    earlier = await create(replace(bench.remote, run="before"), Limits())
+    other = await create(replace(bench.remote, room="o" * 32, run="before"), Limits())
     stranger = await sdk.Sandbox.create(
         "python:3.13", timeout=timedelta(minutes=5), connection_config=connection(bench.remote)
     )
@@ -172,6 +173,18 @@ async def test_what_an_earlier_life_has_left_is_removed_and_nothing_else(bench: 
     for sandbox in (earlier, other, stranger):
         await close(sandbox.connection_config)
     assert left == {other.id, stranger.id}
+
+
+async def test_the_limits_of_a_container_are_those_of_the_template(bench: Bench) -> None:
+    provider = OpenSandboxProvider(bench.remote)
+    limits = Limits(memory=300 << 20, processes=20, cpu_percent=50, disk=1 << 30)
+    guard = Guard(period=0.05, find=lambda: None)
+    handle = await guard.start(provider, replace(worker(bench, provider), limits=limits))
+    await printed(bench, "up")
+    assert handle.unenforced == ("processes", "disk_mb")
+    (box,) = bench.double.containers.values()
+    assert box.asked["resourceLimits"] == {"cpu": "500m", "memory": "300Mi"}
+    assert (await handle.stop(20)).code == 0
 
 
 async def test_a_wrong_key_says_so_and_is_not_repeated(bench: Bench) -> None:

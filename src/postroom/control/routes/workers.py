@@ -13,7 +13,6 @@ from postroom.control.inward import fetch_card, fetch_far_card
 from postroom.control.launch import SpawnRequest
 from postroom.errors import Conflict, Forbidden
 from postroom.protocol import subjects
-from postroom.sandbox.port import FarHandle
 
 
 def router(context: Context) -> APIRouter:
@@ -48,8 +47,8 @@ def router(context: Context) -> APIRouter:
         run = workers.run_of(agent.uid)
         if run is None or not run.running:
             raise Conflict(f"@{agent.nick} does not run", remedy=f"postroom restart {agent.nick}")
-        if isinstance(run.handle, FarHandle):
-            card = await fetch_far_card(await run.handle.inward())
+        if run.far is not None:
+            card = await fetch_far_card(await run.far.inward())
         else:
             card = await fetch_card(workers.state_folder(agent.uid))
         return Response(card, media_type="application/json")

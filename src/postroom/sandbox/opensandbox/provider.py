@@ -29,7 +29,7 @@ from postroom.sandbox.opensandbox.remote import (
 )
 from postroom.sandbox.opensandbox.server import bury, create, load, sweep, told
 from postroom.sandbox.output import OutputLog
-from postroom.sandbox.port import Capability, Level, SandboxPaths, SandboxSpec
+from postroom.sandbox.port import Capability, Level, Limits, SandboxPaths, SandboxSpec
 from postroom.sandbox.selftest import Canaries, WallReport
 
 if TYPE_CHECKING:
@@ -97,13 +97,18 @@ class OpenSandboxProvider:
             a2a_port=A2A_PORT,
         )
 
+    def unenforced(self, limits: Limits) -> tuple[str, ...]:
+        """The container has bounds for memory and CPU only."""
+        found = ["processes"] if limits.processes else []
+        return tuple(found + (["disk_mb"] if limits.disk else []))
+
     async def start(self, spec: SandboxSpec) -> OpenSandboxHandle:
         """Start `spec` in a container of its own (see `SandboxProvider.start`)."""
         remote, paths = self._configured(), self.paths(spec)
         policy.check(spec, paths)
         await load()
         goods = await asyncio.to_thread(cargo.entries, spec, paths)
-        sandbox = await create(remote, spec.limits.memory)
+        sandbox = await create(remote, spec.limits)
         try:
             with told("starting a worker in a sandbox"):
                 await _fill(sandbox, goods, [paths.workspace])
@@ -139,7 +144,7 @@ class OpenSandboxProvider:
         return Capability(NAME, Level.PARTIAL if self.holes else Level.ENFORCED, detail)
 
     async def _self_test(self, remote: Remote, canaries: Canaries) -> WallReport:
-        sandbox = await create(remote, None)
+        sandbox = await create(remote, Limits())
         try:
             with told("the self-test in a sandbox"):
                 await _fill(sandbox, cargo.code_entries(), [])

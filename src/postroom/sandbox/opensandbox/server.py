@@ -14,6 +14,7 @@ from postroom.errors import SandboxUnavailable
 from postroom.observe import get_logger
 from postroom.sandbox.opensandbox.egress import policy, read_back
 from postroom.sandbox.opensandbox.remote import ROOM_LABEL, RUN_LABEL, Remote
+from postroom.sandbox.port import Limits
 
 if TYPE_CHECKING:
     from opensandbox import Sandbox
@@ -81,12 +82,12 @@ async def close(config: ConnectionConfig) -> None:
         await config.transport.aclose()
 
 
-async def create(remote: Remote, memory: int | None) -> Sandbox:
+async def create(remote: Remote, limits: Limits) -> Sandbox:
     """A container with the gateway as its only way out: that is read back before anything is put into it.
 
     Args:
         remote: where.
-        memory: bytes it may use, None for the usual.
+        limits: memory and processor that it may use; the usual where they say nothing.
 
     Raises:
         SandboxUnavailable: it cannot be had, or its egress control does not hold.
@@ -100,7 +101,10 @@ async def create(remote: Remote, memory: int | None) -> Sandbox:
                 timeout=timedelta(seconds=remote.lifetime),
                 ready_timeout=timedelta(seconds=remote.ready),
                 metadata={ROOM_LABEL: remote.room, RUN_LABEL: remote.run},
-                resource={"cpu": "1", "memory": f"{(memory or DEFAULT_MEMORY) // MIB}Mi"},
+                resource={
+                    "cpu": f"{10 * (limits.cpu_percent or 100)}m",
+                    "memory": f"{(limits.memory or DEFAULT_MEMORY) // MIB}Mi",
+                },
                 network_policy=policy(remote.gateway_host),
                 secure_access=True,
                 connection_config=config,
