@@ -727,6 +727,22 @@ _LISTED: dict[str, dict[str, str]] = {
         "tunnel-name-equal": "A tunnel carries TLS that names the tunnel's host, and nothing else.",
         "gateway-api-audited": "Each request to the control plane is in the audit log before it is served.",
     },
+    "docs/operating.md#workers-on-opensandbox": {
+        "opensandbox-lifecycle": "A worker on an OpenSandbox server is started, answers, is stopped and leaves no "
+        "sandbox behind; its credential is in no command line, environment or metadata there.",
+        "opensandbox-level": "A sandbox whose egress control does not hold, or not as set, is refused before "
+        "anything is put into it; one that only claims to hold is found out from inside.",
+        "opensandbox-leftovers": "Sandboxes that a killed post room has left are removed when it uses the server "
+        "again, and those of others are not.",
+        "opensandbox-alive": "A sandbox is renewed while its worker lives, and expires by itself when nobody does.",
+        "opensandbox-double-conforms": "The double that these are tested with answers as a recorded execd did.",
+    },
+    "docs/security.md#sandboxes-on-other-machines": {
+        "gateway-tls": "On the gateway's address for other machines a worker's token opens its own door, by TLS alone; "
+        "what comes through it is bounded and audited like at its socket.",
+        "gateway-strangers": "Who shows no worker's token there gets no answer and little time, and a flood of them "
+        "keeps no worker out for longer than that.",
+    },
     "docs/operating.md#running-on-your-own-nats": {
         "nats-cluster-carries-all": "A post room runs on three servers of somebody else, each stream in three copies.",
         "nats-node-death-keeps-accepted": "When one of three servers dies nothing accepted is lost, and it goes on.",

@@ -19,6 +19,8 @@ DEFAULT_NATS_PORT = 4222
 DEFAULT_HTTP_PORT = 4280
 DEFAULT_HTTPS_PORT = 4281
 """Of the API beyond loopback: every address at once (0.0.0.0) would clash with the loopback port."""
+DEFAULT_GATEWAY_PORT = 4290
+"""Of the gateway's listener for sandboxes on other machines."""
 DEFAULT_ORG = "default"
 DEFAULT_PROJECT = "main"
 
@@ -92,6 +94,34 @@ class Settings:
     """Addresses of a NATS that somebody else runs; empty for the embedded one."""
     nats_ca: Path | None = field(default_factory=lambda: _path_from("POSTROOM_NATS_CA"))
     """Certificate of the authority that signed theirs; None for those that this machine trusts."""
+    gateway_listen: str = field(
+        default_factory=lambda: os.environ.get("POSTROOM_GATEWAY_LISTEN", "")
+    )
+    """`ADDR[:PORT]` where the gateway takes sandboxes of other machines, TLS only; "" for nowhere."""
+    gateway_address: str = field(
+        default_factory=lambda: os.environ.get("POSTROOM_GATEWAY_ADDRESS", "")
+    )
+    """`NAME[:PORT]` by which those sandboxes find it; "" for the one it listens on."""
+    opensandbox_url: str = field(
+        default_factory=lambda: os.environ.get("POSTROOM_OPENSANDBOX_URL", "")
+    )
+    """The OpenSandbox server that workers may be put on, "" for none."""
+    opensandbox_key: str = field(
+        default_factory=lambda: os.environ.get("POSTROOM_OPENSANDBOX_KEY", ""), repr=False
+    )
+    """Its API key; or see the next."""
+    opensandbox_key_file: Path | None = field(
+        default_factory=lambda: _path_from("POSTROOM_OPENSANDBOX_KEY_FILE")
+    )
+    """The file that holds its API key."""
+    opensandbox_image: str = field(
+        default_factory=lambda: os.environ.get("POSTROOM_OPENSANDBOX_IMAGE", "postroom:latest")
+    )
+    """The container image of workers there: Python and Postroom's dependencies."""
+    opensandbox_python: str = field(
+        default_factory=lambda: os.environ.get("POSTROOM_OPENSANDBOX_PYTHON", "python3")
+    )
+    """The Python in that image."""
     egress_private: tuple[str, ...] = field(
         default_factory=lambda: _list_from("POSTROOM_EGRESS_ALLOW_PRIVATE")
     )

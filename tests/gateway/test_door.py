@@ -13,9 +13,10 @@ import pytest
 from postroom.errors import EnvironmentFault
 from postroom.gateway.allowance import Allowance
 from postroom.gateway.audit import AuditLog
-from postroom.gateway.door import DoorGateway, _Threshold
+from postroom.gateway.door import DoorGateway
 from postroom.gateway.port import Deadlines, DoorSpec, Rates
 from postroom.gateway.streams import Streamed, flush
+from postroom.gateway.threshold import Threshold
 from postroom.identity.tokens import digest
 from postroom.protocol.preface import MAX_BYTES
 from tests.gateway.pump import Pump
@@ -361,7 +362,7 @@ async def test_an_accepted_connection_whose_turn_comes_after_the_door_closed_is_
     door = rig.gateway._doors[SCOUT]
     await soon(rig.gateway.close_door(SCOUT))
     near = await rig.knock(uid=OTHER)
-    threshold = _Threshold(lambda transport, threshold: None)
+    threshold = Threshold(lambda transport, threshold: None)
     threshold.connection_made(near.writer.transport)
     threshold.data_received(rig.preface())
 

@@ -85,7 +85,7 @@ async def test_an_unknown_name_is_an_error_that_lists_the_choices():
     with pytest.raises(InvalidInput) as caught:
         await select("castle")
 
-    assert "bubblewrap, netns, landlock, seatbelt, none" in caught.value.remedy
+    assert "bubblewrap, netns, landlock, seatbelt, opensandbox, none" in caught.value.remedy
 
 
 def test_a_configured_bwrap_is_the_only_candidate(tmp_path: Path):

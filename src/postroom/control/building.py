@@ -13,9 +13,12 @@ from functools import cache, partial
 from pathlib import Path
 
 from postroom.bus.host import BusHost
+from postroom.control.certificate import CertificateKeeper
 from postroom.control.crew import hire
+from postroom.control.endpoints import Endpoints
 from postroom.control.front import Front
 from postroom.control.listen import WorkerDialer
+from postroom.control.outside import Outside
 from postroom.gateway.audit import AuditLog
 from postroom.gateway.credentials import Credentials
 from postroom.gateway.door import DoorGateway, Passage
@@ -27,6 +30,7 @@ from postroom.gateway.port import AuditSink, GatewayProvider
 from postroom.gateway.streams import Streamed
 from postroom.identity.trust import Trust
 from postroom.sandbox.canary import Roost
+from postroom.sandbox.opensandbox.remote import Remote
 from postroom.sandbox.policy import folder_for_sockets
 from postroom.sandbox.selftest import Canaries
 from postroom.settings import Settings
@@ -64,6 +68,7 @@ class Building:
         alerts: where the gateway's alerts go; each organisation adds itself.
         audit: the log of what passed the walls; `run` is a task of the building's crew.
         canaries: what each sandbox is tried against.
+        remote: where sandboxes are that run on other machines, None for nowhere.
         shut_down: ends the post room.
     """
 
@@ -75,6 +80,7 @@ class Building:
     alerts: Alerts
     audit: AuditLog
     canaries: Canaries
+    remote: Remote | None
     shut_down: Callable[[], None]
 
 
@@ -85,12 +91,16 @@ async def open_building(
     trust: Trust,
     shut_down: Callable[[], None],
     stack: AsyncExitStack,
+    *,
+    endpoints: Endpoints,
+    certificate: CertificateKeeper | None,
 ) -> Building:
     """Open the shared parts; `stack` closes them.
 
     Raises:
+        PortTaken: the gateway cannot listen for sandboxes of other machines.
         StateUnwritable: the audit log cannot be written, or the credentials cannot be read.
-        InvalidInput: the settings of egress are malformed.
+        InvalidInput: the settings of egress, or of sandboxes elsewhere, are malformed.
         EnvironmentFault: the certificates for egress cannot be read.
     """
     alerts = Alerts()
@@ -107,9 +117,19 @@ async def open_building(
     egress = open_egress(settings, credentials)
     gateway = _open_gateway(settings, host, front, trust, alerts, audit, egress, stack)
     stack.push_async_callback(gateway.close)
-    roost = await stack.enter_async_context(Roost(outward=False))
+    listener, remote = None, None
+    if certificate is not None:
+        outside = Outside(endpoints, certificate)
+        listener = outside.listen(gateway)
+        if listener is not None:
+            crew.start(listener.run(), "gateway for other machines")
+            remote = outside.remote(settings, listener.port, trust.system_account)
+    # Sandboxes of other machines are tried against an address that other machines can reach.
+    roost = await stack.enter_async_context(Roost(outward=listener is not None))
     canaries = roost.canaries("")
-    return Building(settings, host, front, gateway, credentials, alerts, audit, canaries, shut_down)
+    return Building(
+        settings, host, front, gateway, credentials, alerts, audit, canaries, remote, shut_down
+    )
 
 
 def _open_gateway(

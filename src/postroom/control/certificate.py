@@ -54,7 +54,7 @@ def open_certificate(settings: Settings, endpoints: Endpoints) -> CertificateKee
         InvalidInput: there is none that can be shown there.
         StateUnwritable: the folder for it cannot be written.
     """
-    if not endpoints.encrypted:
+    if not endpoints.certified:
         return None
     folder = CertificateFolder(settings.tls_folder)
     keeper = CertificateKeeper(certificate_files(settings), folder, endpoints)
@@ -155,9 +155,9 @@ class CertificateKeeper:
             found, _ = self._files.read()
             if near_its_end(found, self._clock()):
                 self._folder.renew(now=self._clock())
-        elif self._endpoints.outward is not None:
-            name = self._endpoints.outward.name
-            wanted = "NAME" if self._endpoints.outward.everywhere else name
+        elif (outward := self._endpoints.outward or self._endpoints.gateway) is not None:
+            name = outward.name
+            wanted = "NAME" if outward.everywhere else name
             raise InvalidInput(
                 f"refusing to listen on {name} without TLS",
                 remedy=f"postroom tls init --host {wanted}, or --tls-cert FILE --tls-key FILE",

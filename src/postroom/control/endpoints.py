@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from postroom.errors import InvalidInput
 from postroom.identity.certificates import Certificate, canonical
-from postroom.settings import DEFAULT_HTTPS_PORT, Settings
+from postroom.settings import DEFAULT_GATEWAY_PORT, DEFAULT_HTTPS_PORT, Settings
 
 TLS_CHOICES = ("auto", "always")
 
@@ -49,16 +49,38 @@ class Endpoints:
         loopback: address for this machine.
         loopback_tls: whether TLS is spoken there, too.
         outward: address for others, None for none.
+        gateway: address for sandboxes on other machines, None for none; always with TLS.
+        gateway_name: name and port by which they find it, "" for `gateway`'s own.
     """
 
     loopback: str
     loopback_tls: bool
     outward: Outward | None
+    gateway: Outward | None = None
+    gateway_name: str = ""
 
     @property
     def encrypted(self) -> bool:
         """Whether TLS is spoken anywhere, and so always with nats-server."""
         return self.loopback_tls or self.outward is not None
+
+    @property
+    def certified(self) -> bool:
+        """Whether a certificate is needed at all."""
+        return self.encrypted or self.gateway is not None
+
+    @property
+    def gateway_host(self) -> str:
+        """The name that sandboxes on other machines dial; "" if there is none to dial."""
+        if self.gateway is None:
+            return ""
+        return _split(self.gateway_name)[0] if self.gateway_name else self.gateway.name
+
+    def gateway_address(self, port: int) -> str:
+        """`host:port` that sandboxes on other machines dial, where the listener has `port`."""
+        named = self.gateway_name
+        far = _split(named, port)[1] if named else port
+        return f"{bracketed(self.gateway_host)}:{far}"
 
     @property
     def nats_host(self) -> str:
@@ -71,6 +93,8 @@ class Endpoints:
         names = [self.loopback] if self.loopback_tls else []
         if self.outward is not None and not self.outward.everywhere:
             names.append(self.outward.name)
+        if self.gateway is not None and self.gateway_host not in names:
+            names.append(self.gateway_host)
         return tuple(names)
 
     def nats_name(self, certificate: Certificate) -> str:
@@ -127,7 +151,16 @@ def plan(settings: Settings) -> Endpoints:
             remedy="--listen 0.0.0.0 (or ::) for all of them",
         )
     outward = _outward(settings.listen[0]) if settings.listen else None
-    return Endpoints(settings.host, settings.tls == "always", outward)
+    gateway = (
+        _outward(settings.gateway_listen, DEFAULT_GATEWAY_PORT) if settings.gateway_listen else None
+    )
+    if gateway is not None and gateway.everywhere and not settings.gateway_address:
+        raise InvalidInput(
+            f"sandboxes cannot dial {gateway.name}",
+            remedy="say how they find the gateway: POSTROOM_GATEWAY_ADDRESS=NAME[:PORT]",
+        )
+    always = settings.tls == "always"
+    return Endpoints(settings.host, always, outward, gateway, settings.gateway_address)
 
 
 def bracketed(name: str) -> str:
@@ -142,8 +175,8 @@ def _is_near(name: str) -> bool:
         return name == "localhost"
 
 
-def _outward(text: str) -> Outward:
-    name, port = _split(text)
+def _outward(text: str, default_port: int = DEFAULT_HTTPS_PORT) -> Outward:
+    name, port = _split(text, default_port)
     name = canonical(name)
     try:
         return Outward(name, str(ipaddress.ip_address(name)), port)
@@ -158,14 +191,14 @@ def _outward(text: str) -> Outward:
     return Outward(name, str(found[0][4][0]), port)
 
 
-def _split(text: str) -> tuple[str, int]:
+def _split(text: str, default_port: int = DEFAULT_HTTPS_PORT) -> tuple[str, int]:
     """`ADDR`, `ADDR:PORT`, `[ADDR]:PORT` or a bare IPv6 address."""
     if text.count(":") > 1 and not text.startswith("["):
-        return text, DEFAULT_HTTPS_PORT
+        return text, default_port
     found = _LISTEN.fullmatch(text)
     if found is None or int(found["port"] or 0) > 65535:
         raise InvalidInput(
             f"{text!r} is no ADDR[:PORT]", remedy="e.g. 192.0.2.1:4281 or [2001:db8::1]:4281"
         )
     port = found["port"]
-    return found["six"] or found["name"], DEFAULT_HTTPS_PORT if port is None else int(port)
+    return found["six"] or found["name"], default_port if port is None else int(port)

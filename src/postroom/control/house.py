@@ -240,6 +240,7 @@ async def _open_workers(
         issuer=issuer,
         gateway=OrgGateway(building.gateway, building.front, settings.org),
         canaries=building.canaries,
+        remote=building.remote,
         owner=room.owner.uid,
         alert=partial(_alert, room.bus),
         tasks=room.crew.group,

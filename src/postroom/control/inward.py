@@ -1,5 +1,7 @@
 """A worker's own A2A server, reached from outside its wall through the socket that it keeps in its state folder.
 
+Of a worker on another machine it is reached through the daemon of its container.
+
 The worker owns that folder, so nothing in it is followed: the socket is opened as what it is and connected to by
 its descriptor, which no renaming can exchange, and whose path is short however deep the folder lies. What comes
 back was written by the worker and is data, with bounds on its time and its size.
@@ -10,17 +12,20 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 import stat
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import h11
 
 from postroom.a2a.cards import CARD_PATH, SERVER_SOCKET
 from postroom.errors import Conflict, EnvironmentFault, ProtocolViolation, RequestTimeout
 from postroom.protocol.records import read_record
+from postroom.sandbox.port import Inward
 
 TIMEOUT = 5.0
 """Seconds for the whole exchange."""
@@ -41,16 +46,46 @@ async def fetch_card(folder: Path, *, timeout: float = TIMEOUT) -> bytes:
         RequestTimeout: it took longer than `timeout` seconds.
         EnvironmentFault: this system cannot open a socket without following links.
     """
-    with _connected(folder) as connection:
-        try:
-            async with asyncio.timeout(timeout):
-                return await _get(connection, CARD_PATH)
-        except TimeoutError as error:
-            raise RequestTimeout("the worker's A2A server did not answer in time") from error
-        except (h11.ProtocolError, OSError) as error:
-            raise ProtocolViolation(
-                f"the answer of the worker's A2A server is not HTTP: {error}"
-            ) from error
+    with _connected(folder) as connection, _told():
+        async with asyncio.timeout(timeout):
+            streams = await asyncio.open_unix_connection(sock=connection, limit=CHUNK)
+            return await _get(*streams, CARD_PATH, {"host": "worker"})
+
+
+async def fetch_far_card(inward: Inward, *, timeout: float = TIMEOUT) -> bytes:
+    """The same from a worker on another machine.
+
+    Raises:
+        Conflict: nothing listens there.
+        ProtocolViolation: what it says is no such answer.
+        RequestTimeout: it took longer than `timeout` seconds.
+    """
+    parts = urlsplit(inward.url)
+    tls = ssl.create_default_context() if parts.scheme == "https" else None
+    port = parts.port or (443 if tls else 80)
+    with _told():
+        async with asyncio.timeout(timeout):
+            try:
+                streams = await asyncio.open_connection(parts.hostname, port, ssl=tls, limit=CHUNK)
+            except OSError as error:
+                raise Conflict(
+                    f"the worker's sandbox cannot be reached: {error}",
+                    remedy="try again in a moment",
+                ) from error
+            headers = {**inward.headers, "host": parts.netloc}
+            return await _get(*streams, f"{parts.path}/{CARD_PATH.lstrip('/')}", headers)
+
+
+@contextmanager
+def _told() -> Generator[None]:
+    try:
+        yield
+    except TimeoutError as error:
+        raise RequestTimeout("the worker's A2A server did not answer in time") from error
+    except (h11.ProtocolError, OSError) as error:
+        raise ProtocolViolation(
+            f"the answer of the worker's A2A server is not HTTP: {error}"
+        ) from error
 
 
 @contextmanager
@@ -94,13 +129,16 @@ def _opened(folder: Path) -> Generator[int]:
         os.close(found)
 
 
-async def _get(connection: socket.socket, path: str) -> bytes:
-    reader, writer = await asyncio.open_unix_connection(sock=connection, limit=CHUNK)
+async def _get(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    path: str,
+    headers: Mapping[str, str],
+) -> bytes:
     try:
         http = h11.Connection(h11.CLIENT, max_incomplete_event_size=CHUNK)
-        request = h11.Request(
-            method="GET", target=path, headers=[("host", "worker"), ("connection", "close")]
-        )
+        shown = [*headers.items(), ("connection", "close")]
+        request = h11.Request(method="GET", target=path, headers=shown)
         for event in (request, h11.EndOfMessage()):
             writer.write(http.send(event) or b"")
         await writer.drain()

@@ -7,7 +7,6 @@ import binascii
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -186,13 +185,13 @@ def compose(
         template,
         passport,
         paths,
-        replace(canaries, gateway=paths.gateway_socket),
+        replace(canaries, gateway=paths.gateway_socket or paths.gateway_address),
         holes=provider.holes,
     )
     return replace(
         draft,
         # -P: else Python looks for modules first in the workspace, where the agent may have left some.
-        argv=(sys.executable, "-P", "-m", "postroom.sidecar"),
+        argv=(paths.python, "-P", "-m", "postroom.sidecar"),
         env=_environment(paths) | {"POSTROOM_SIDECAR_CONFIG": secret},
         workdir=paths.workspace,
         secrets={secret: json.dumps(config).encode()},
@@ -223,7 +222,9 @@ def _refuse_own(folder: Path, private: tuple[Path, ...]) -> None:
 
 
 def _environment(paths: SandboxPaths) -> dict[str, str]:
-    programs = [str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]
+    programs = ["/usr/local/bin", "/usr/bin", "/bin"]
+    if (folder := Path(paths.python).parent).is_absolute():
+        programs.insert(0, str(folder))
     return {
         "PATH": os.pathsep.join(programs),
         "HOME": paths.home,
@@ -257,6 +258,9 @@ def sidecar_config(
         "token": passport.token,
         "message_secret": passport.message_secret.hex(),
         "gateway_socket": paths.gateway_socket,
+        "gateway_address": paths.gateway_address,
+        "gateway_ca": paths.gateway_ca,
+        "a2a_port": paths.a2a_port,
         "state": paths.state,
         "workspace": paths.workspace,
         "owner": passport.owner,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from postroom.a2a.cards import Card
 from postroom.protocol.presence import OUT_OF_MEMORY
-from postroom.sandbox.guard import memory_exceeded
-from postroom.sandbox.port import ExitStatus, Limits, SandboxHandle
+from postroom.sandbox.guard import Guarded, memory_exceeded
+from postroom.sandbox.port import ExitStatus, FarHandle, Limits, SandboxHandle
 
 
 @dataclass(slots=True)
@@ -43,6 +43,11 @@ class Run:
     ended: ExitStatus | None = None
     detail: str = ""
     exceeded: str = ""
+
+    @property
+    def far(self) -> FarHandle | None:
+        """The way to it where it runs on another machine."""
+        return self.handle.far if isinstance(self.handle, Guarded) else None
 
     @property
     def running(self) -> bool:

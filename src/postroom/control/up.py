@@ -185,7 +185,7 @@ class _PostRoom:
 
     async def _server_restarted(self, server: EmbeddedServer) -> None:
         log.warning("nats-server was started again, pid %d", server.pid)
-        if self._certificate is not None:
+        if self._certificate is not None and self._endpoints.encrypted:
             server.reload()  # the certificate may have changed while it started
         self._announce()
 
@@ -199,7 +199,14 @@ class _PostRoom:
         async with AsyncExitStack() as stack:
             stack.callback(withdraw, self._settings)
             building = await module.open_building(
-                self._settings, host, front, trust, self._ending.set, stack
+                self._settings,
+                host,
+                front,
+                trust,
+                self._ending.set,
+                stack,
+                endpoints=self._endpoints,
+                certificate=certificate,
             )
             house = await module.House.open(building, self._settings, trust, stack)
             started_at = time.time()
@@ -237,7 +244,8 @@ class _PostRoom:
             keeping = None
             if self._certificate is not None:
                 # Somebody else's servers have certificates of their own.
-                reload = host.reload if isinstance(host, Supervisor) else _nothing
+                own = isinstance(host, Supervisor) and self._endpoints.encrypted
+                reload = host.reload if own else _nothing
                 keeping = tasks.create_task(
                     self._certificate.run(reload, alert), name="certificate"
                 )
@@ -280,7 +288,7 @@ def server_config(
         system_account=trust.system_account,
         preload=trust.account_jwts(),
         proxies=trust.proxies,
-        tls=certificate.server_tls if certificate else None,
+        tls=certificate.server_tls if certificate and endpoints.encrypted else None,
         memory=settings.memory,
         # No post room runs here, so who has the store is the server of a killed one, and about to end.
         lock_patience=STOP_GRACE,

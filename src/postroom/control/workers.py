@@ -34,6 +34,7 @@ from postroom.protocol.ids import check_name
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
 from postroom.protocol.template import Template, parse_template
 from postroom.sandbox.guard import Guard
+from postroom.sandbox.opensandbox.remote import Remote
 from postroom.sandbox.port import ExitStatus, Level
 from postroom.sandbox.select import Chosen, select, stated_level
 from postroom.sandbox.selftest import Canaries
@@ -60,6 +61,7 @@ class Workers:
         issuer: issues and revokes theirs.
         gateway: their doors.
         canaries: what each wall is tried against.
+        remote: where sandboxes are that run on other machines.
         owner: uid of the operator.
         alert: where unexpected ends are reported.
         tasks: where the watchers live; one that dies ends the post room, it is not forgotten.
@@ -76,6 +78,7 @@ class Workers:
         issuer: Issuer,
         gateway: GatewayProvider,
         canaries: Canaries,
+        remote: Remote | None,
         owner: str,
         alert: Alert,
         tasks: asyncio.TaskGroup,
@@ -88,6 +91,7 @@ class Workers:
         self._issuer = issuer
         self._gateway = gateway
         self._canaries = canaries
+        self._remote = remote
         self._owner = owner
         self._alert = alert
         self._tasks = tasks
@@ -329,7 +333,10 @@ class Workers:
 
     async def _choose(self, demanded: Demand) -> Chosen:
         return await select(
-            demanded.sandbox, binary=self._settings.bwrap, at_least=demanded.at_least
+            demanded.sandbox,
+            binary=self._settings.bwrap,
+            at_least=demanded.at_least,
+            remote=self._remote,
         )
 
     async def _start_again(self, agent: Agent, record: WorkerRecord) -> None:

@@ -1,5 +1,6 @@
 """The gateway of a post room: a unix socket per worker, and behind each a passage per protocol.
 
+Sandboxes on other machines share one address (`postroom.gateway.listener`): there the token says whose door it is.
 A connection is refused without an answer if its preface line is late, malformed, names another protocol or shows
 another worker's token. What passes then is the passage's to say; the door
 writes when each visit began and how it ended.
@@ -10,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import cast
 
 from postroom.errors import EnvironmentFault, PostroomError, ProtocolViolation, Unauthorized
 from postroom.gateway.allowance import Allowance
@@ -19,11 +20,12 @@ from postroom.gateway.cause import Cause
 from postroom.gateway.conduct import Conduct
 from postroom.gateway.port import DEADLINES, AuditSink, Deadlines, DoorSpec, GatewayStatistics
 from postroom.gateway.streams import cut
+from postroom.gateway.threshold import Silence, Threshold
 from postroom.gateway.visit import Visit
-from postroom.identity.tokens import matches
+from postroom.identity.tokens import digest, matches
 from postroom.observe import get_logger
 from postroom.protocol.audit import ALLOWED, DENIED
-from postroom.protocol.preface import MAX_BYTES, Preface
+from postroom.protocol.preface import Preface
 
 log = get_logger(__name__)
 
@@ -37,10 +39,6 @@ VIOLATIONS = 20
 
 ENTRY = 10
 """Frames that a connection counts like, of what the worker may put through."""
-
-
-class _Silence(PostroomError):
-    """A connection ended before it said anything, so there was nothing to refuse: a sandbox tries its door so."""
 
 
 class _Door:
@@ -83,51 +81,6 @@ class _Door:
         )
 
 
-class _Threshold(asyncio.Protocol):
-    """Reads the first line of a connection, and no further."""
-
-    def __init__(self, enter: Callable[[asyncio.Transport, _Threshold], None]) -> None:
-        self._enter = enter
-        self._data = b""
-        self._transport: asyncio.Transport
-        self.line: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Of asyncio."""
-        self._transport = cast("asyncio.Transport", transport)
-        self._enter(self._transport, self)
-
-    def data_received(self, data: bytes) -> None:
-        """Of asyncio."""
-        self._data += data
-        end = self._data.find(b"\n", 0, MAX_BYTES) + 1
-        if self.line.done() or (not end and len(self._data) < MAX_BYTES):
-            return
-        self._transport.pause_reading()
-        if end:
-            self.line.set_result((self._data[:end], self._data[end:]))
-            self._data = b""
-        else:
-            self._end(ProtocolViolation("no preface line"))
-
-    def eof_received(self) -> bool:
-        """Of asyncio."""
-        self.connection_lost(None)
-        return True
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's signature)
-        """Of asyncio."""
-        if not self.line.done():
-            said = (
-                ProtocolViolation("no preface line") if self._data else _Silence("it said nothing")
-            )
-            self._end(said)
-
-    def _end(self, error: PostroomError) -> None:
-        self.line.set_exception(error)
-        self.line.exception()  # nobody waits for it any more if the door was closed
-
-
 class DoorGateway:
     """`GatewayProvider` over unix sockets in one private folder.
 
@@ -157,6 +110,7 @@ class DoorGateway:
         self._alert = alert
         self._violations = violations
         self._doors: dict[str, _Door] = {}
+        self._by_token: dict[str, _Door] = {}
         self._alerts: set[asyncio.Task[None]] = set()
         self._accepted = 0
         self._refused = 0
@@ -175,23 +129,38 @@ class DoorGateway:
             self._violations,
         )
 
-        def enter(transport: asyncio.Transport, threshold: _Threshold) -> None:
-            task = asyncio.get_running_loop().create_task(
-                self._enter(door, transport, threshold), name=f"visit of {uid}"
-            )
-            door.tasks.add(task)
-            task.add_done_callback(door.tasks.discard)
-
         try:
             path.unlink(missing_ok=True)
             door.server = await asyncio.get_running_loop().create_unix_server(
-                lambda: _Threshold(enter), path
+                lambda: Threshold(partial(self._begin, door)), path
             )
             path.chmod(0o600)
         except OSError as error:
             raise EnvironmentFault(f"cannot open the gateway's socket {path}: {error}") from error
         self._doors[uid] = door
+        self._by_token[spec.token_sha256] = door
         return path
+
+    async def admit(self, transport: asyncio.Transport, threshold: Threshold) -> None:
+        """Let in whom the listener for other machines has heard; returns when its visit has begun.
+
+        Raises:
+            PostroomError: it shows no open door's token.
+        """
+        line, _ = await threshold.line
+        token = Preface.decode(line).token
+        # Found by digest: how long the search takes says nothing about any token.
+        door = self._by_token.get(digest(token))
+        if door is None or not matches(token, door.spec.token_sha256):
+            raise Unauthorized("the token is no worker's")
+        self._begin(door, transport, threshold)
+
+    def _begin(self, door: _Door, transport: asyncio.Transport, threshold: Threshold) -> None:
+        task = asyncio.get_running_loop().create_task(
+            self._enter(door, transport, threshold), name=f"visit of {door.spec.uid}"
+        )
+        door.tasks.add(task)
+        task.add_done_callback(door.tasks.discard)
 
     async def close_door(self, uid: str) -> None:
         """See `GatewayProvider.close_door`."""
@@ -199,6 +168,8 @@ class DoorGateway:
         if door is None or door.server is None:
             return
         door.closed = True
+        if self._by_token.get(door.spec.token_sha256) is door:
+            del self._by_token[door.spec.token_sha256]
         self._offences += door.conduct.count
         door.path.unlink(missing_ok=True)
         # Who has connected already is let in by these turns of the loop, to be refused: a connection that
@@ -240,9 +211,7 @@ class DoorGateway:
         except (PostroomError, TimeoutError) as error:
             log.error("an alert could not be raised: %s: %s", text, error)
 
-    async def _enter(
-        self, door: _Door, transport: asyncio.Transport, threshold: _Threshold
-    ) -> None:
+    async def _enter(self, door: _Door, transport: asyncio.Transport, threshold: Threshold) -> None:
         visit = door.visit()
         opened, verdict, reason = False, DENIED, "interrupted"
         wait = door.allowance.take(ENTRY, 0)
@@ -254,7 +223,7 @@ class DoorGateway:
             opened = True
             self._accepted += 1
             reason = await passage(visit, transport, rest)
-        except _Silence as error:
+        except Silence as error:
             verdict, reason = ALLOWED, error.message
         except (PostroomError, TimeoutError, OSError) as error:
             reason = str(error) or type(error).__name__
@@ -287,7 +256,7 @@ class DoorGateway:
             log.error("%s", error)
 
     async def _admit(
-        self, door: _Door, visit: Visit, threshold: _Threshold, wait: float
+        self, door: _Door, visit: Visit, threshold: Threshold, wait: float
     ) -> tuple[Passage, bytes]:
         if door.closed:  # accepted just before, and its turn came only now
             raise Unauthorized("the door is closed")

@@ -79,5 +79,14 @@ async def flush(writer: asyncio.StreamWriter, deadline: float) -> None:
 
 def cut(transport: asyncio.WriteTransport) -> None:
     """Abort, if anything is left to abort: asyncio fails to do so where `close` has done all its work."""
-    if transport.get_write_buffer_size() or not transport.is_closing():
+    if not transport.is_closing():
+        transport.abort()
+        return
+    try:
+        left = transport.get_write_buffer_size()
+    except (
+        AttributeError
+    ):  # of TLS, closed twice: asyncio's transport has let go of all that it had
+        return
+    if left:
         transport.abort()

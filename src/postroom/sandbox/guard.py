@@ -15,6 +15,8 @@ from postroom.sandbox.cgroups import Group, Groups
 from postroom.sandbox.kept import runtime_folder
 from postroom.sandbox.port import (
     ExitStatus,
+    FarHandle,
+    FarProvider,
     Level,
     Limits,
     SandboxHandle,
@@ -69,6 +71,12 @@ class Guard:
             InvalidInput, SandboxUnavailable: see `SandboxProvider.start`.
         """
         limits = spec.limits
+        if isinstance(provider, FarProvider):
+            # Its processes are none of this machine's: whoever runs them keeps their limits.
+            handle = await provider.start(spec)
+            return Guarded(
+                self, handle, spec, None, provider.unenforced(limits), elapsed, grace, far=True
+            )
         group = await self._group(limits)
         try:
             if group is not None:
@@ -128,8 +136,11 @@ class Guarded:
         unenforced: tuple[str, ...],
         elapsed: float,
         grace: float,
+        *,
+        far: bool = False,
     ) -> None:
         self.unenforced = unenforced
+        self._far = far
         self._guard = guard
         self._handle = handle
         self._limits = spec.limits
@@ -145,6 +156,11 @@ class Guarded:
     def pid(self) -> int:
         """See `SandboxHandle.pid`."""
         return self._handle.pid
+
+    @property
+    def far(self) -> FarHandle | None:
+        """What it can do besides where it runs on another machine."""
+        return self._handle if isinstance(self._handle, FarHandle) else None
 
     @property
     def level(self) -> Level:
@@ -187,6 +203,8 @@ class Guarded:
         limits, looks = self._limits, []
         if limits.wall_seconds is not None:
             looks.append(self._look_at_time(limits.wall_seconds, elapsed, grace))
+        if self._far:
+            return looks
         if limits.disk is not None:
             looks.append(self._look_at_disk(limits.disk))
         if self._group is not None:

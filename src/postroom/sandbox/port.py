@@ -8,10 +8,11 @@ once, then for each worker `paths` (where will the program find its things?), th
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Level(enum.StrEnum):
@@ -114,7 +115,12 @@ class SandboxPaths:
     With a wall these are constants; without one they are the host's own paths. `mounts` maps each
     `Mount.target` of the spec to the path that works inside. `tmp` is a folder for temporary files.
     `ports` are TCP ports that are free, for a program that may not choose any: new ones at each call,
-    to be repeated in the spec. Empty means that it may take what it likes.
+    to be repeated in the spec. Empty means that it may take what it likes. `python` is the interpreter
+    that has Postroom.
+
+    A sandbox on another machine has no `gateway_socket` (""): it dials `gateway_address` (`host:port`) by TLS,
+    trusting `gateway_ca` (PEM). Its A2A server listens on loopback port `a2a_port`, since its state folder is
+    out of reach, too.
     """
 
     workspace: str
@@ -125,6 +131,10 @@ class SandboxPaths:
     mounts: Mapping[str, str]
     tmp: str = "/tmp"  # noqa: S108 (with a mount namespace it is the sandbox's own)
     ports: tuple[int, ...] = ()
+    python: str = sys.executable
+    gateway_address: str = ""
+    gateway_ca: str = ""
+    a2a_port: int = 0
 
 
 @dataclass(frozen=True)
@@ -155,7 +165,7 @@ class SandboxHandle(Protocol):
 
     @property
     def pid(self) -> int:
-        """Host process id of the outermost process of the sandbox."""
+        """Host process id of the outermost process of the sandbox; 0 where it runs on another machine."""
         ...
 
     @property
@@ -177,6 +187,40 @@ class SandboxHandle(Protocol):
 
     def kill(self) -> None:
         """Send SIGKILL to all of its processes at once; `wait` tells when they are gone."""
+        ...
+
+
+@dataclass(frozen=True)
+class Inward:
+    """The way to a worker's A2A server that is on another machine: URL before its paths, and headers to show."""
+
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+
+
+@runtime_checkable
+class FarHandle(Protocol):
+    """What a `SandboxHandle` can do besides where its state folder cannot be seen from here."""
+
+    async def inward(self) -> Inward:
+        """The way to the worker's A2A server.
+
+        Raises:
+            SandboxUnavailable: whoever runs the sandbox does not say.
+        """
+        ...
+
+
+@runtime_checkable
+class FarProvider(Protocol):
+    """What a `SandboxProvider` says besides that starts its sandboxes on other machines."""
+
+    def unenforced(self, limits: Limits) -> tuple[str, ...]:
+        """Those of `limits`, as the template calls them, that nothing there keeps."""
+        ...
+
+    async def start(self, spec: SandboxSpec) -> SandboxHandle:
+        """See `SandboxProvider.start`."""
         ...
 
 

@@ -11,24 +11,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.errors import InvalidInput, SandboxUnavailable
-from postroom.sandbox import bubblewrap, landlock, netns, plain, seatbelt
+from postroom.sandbox import bubblewrap, landlock, netns, opensandbox, plain, seatbelt
+from postroom.sandbox.opensandbox.remote import Remote
 from postroom.sandbox.port import Capability, Level, SandboxProvider
 
 AUTO = "auto"
 """Stands for the strongest provider that holds here. Never for `none`."""
 DEFAULT = AUTO
 
-_Maker = Callable[[Path | None], SandboxProvider]
+_Maker = Callable[[Path | None, Remote | None], SandboxProvider]
 
 _MAKERS: dict[str, tuple[_Maker, Level]] = {
-    bubblewrap.NAME: (bubblewrap.BubblewrapProvider, Level.ENFORCED),
-    netns.NAME: (netns.NetnsProvider, Level.ENFORCED),
-    landlock.NAME: (lambda _: landlock.LandlockProvider(), Level.PARTIAL),
-    seatbelt.NAME: (lambda _: seatbelt.SeatbeltProvider(), Level.PARTIAL),
-    plain.NAME: (lambda _: plain.PlainProvider(), Level.NONE),
+    bubblewrap.NAME: (lambda binary, _: bubblewrap.BubblewrapProvider(binary), Level.ENFORCED),
+    netns.NAME: (lambda binary, _: netns.NetnsProvider(binary), Level.ENFORCED),
+    landlock.NAME: (lambda *_: landlock.LandlockProvider(), Level.PARTIAL),
+    seatbelt.NAME: (lambda *_: seatbelt.SeatbeltProvider(), Level.PARTIAL),
+    opensandbox.NAME: (lambda _, remote: opensandbox.OpenSandboxProvider(remote), Level.ENFORCED),
+    plain.NAME: (lambda *_: plain.PlainProvider(), Level.NONE),
 }
 _STRONGEST_FIRST = (bubblewrap.NAME, landlock.NAME, seatbelt.NAME)
-"""What `auto` tries. An address (`netns`) is for who asks for one."""
+"""What `auto` tries. An address (`netns`) and another machine (`opensandbox`) are for who asks for them."""
 
 CHOICES = (AUTO, *_MAKERS)
 
@@ -41,7 +43,7 @@ class Chosen:
     capability: Capability
 
 
-_chosen: dict[tuple[str, Path | None], Chosen] = {}
+_chosen: dict[tuple[str, Path | None, Remote | None], Chosen] = {}
 
 
 def check_name(name: str) -> None:
@@ -67,7 +69,11 @@ def stated_level(name: str) -> Level | None:
 
 
 async def select(
-    requested: str = DEFAULT, *, binary: Path | None = None, at_least: Level = Level.NONE
+    requested: str = DEFAULT,
+    *,
+    binary: Path | None = None,
+    at_least: Level = Level.NONE,
+    remote: Remote | None = None,
 ) -> Chosen:
     """The provider called `requested`, after a probe that proved its wall.
 
@@ -75,6 +81,7 @@ async def select(
         requested: one of `CHOICES`. "none" is had by that name only: nothing falls back to it.
         binary: the bwrap to use, and no other; None looks in the usual places.
         at_least: the level that is demanded.
+        remote: where sandboxes are that run on other machines.
 
     Raises:
         InvalidInput: no provider has that name.
@@ -88,8 +95,9 @@ async def select(
             f"the sandbox {requested!r} is {stated}, and {at_least} is demanded",
             remedy=f"choose another sandbox, or accept that: --isolation {stated}",
         )
-    found = await _probed(requested, binary)
-    if found.capability.level is not stated:
+    found = await _probed(requested, binary, remote)
+    level = found.capability.level
+    if level.weaker_than(at_least) or (level is Level.NONE and stated is not Level.NONE):
         raise SandboxUnavailable(
             f"the sandbox {requested!r} cannot be had here: {found.capability.detail}",
             remedy=found.capability.remedy,
@@ -100,7 +108,7 @@ async def select(
 async def _strongest(binary: Path | None, at_least: Level) -> Chosen:
     refused: list[Capability] = []
     for name in _STRONGEST_FIRST:
-        found = await _probed(name, binary)
+        found = await _probed(name, binary, None)
         level = found.capability.level
         if level is Level.NONE or level.weaker_than(at_least):
             refused.append(found.capability)
@@ -117,11 +125,11 @@ async def _strongest(binary: Path | None, at_least: Level) -> Chosen:
     )
 
 
-async def _probed(name: str, binary: Path | None) -> Chosen:
-    if (name, binary) in _chosen:
-        return _chosen[name, binary]
-    provider = _MAKERS[name][0](binary)
+async def _probed(name: str, binary: Path | None, remote: Remote | None) -> Chosen:
+    if (name, binary, remote) in _chosen:
+        return _chosen[name, binary, remote]
+    provider = _MAKERS[name][0](binary, remote)
     found = Chosen(provider, await provider.probe())
     if found.capability.level is provider.states:
-        _chosen[name, binary] = found
+        _chosen[name, binary, remote] = found
     return found

@@ -51,7 +51,7 @@ class Canaries:
     files: path to (device, inode) of host files and folders: a path counts as reached if the very
         same inode is found there.
     process: (pid, start time) of a host process, the start time as in proc_pid_stat(5) field 22.
-    gateway: path, as seen inside, of the one socket that must be reachable.
+    gateway: path, as seen inside, of the one socket that must be reachable; or its `host:port`.
     """
 
     tcp: tuple[tuple[str, int], ...] = ()
@@ -131,7 +131,19 @@ class WallReport:
 
 def run(canaries: Canaries) -> WallReport:
     """Try every canary, those of the network at the same time; takes little more than `TIMEOUT`."""
-    return WallReport(tuple(_results(canaries)), bool(canaries.gateway) and _unix(canaries.gateway))
+    return WallReport(
+        tuple(_results(canaries)), bool(canaries.gateway) and _gateway(canaries.gateway)
+    )
+
+
+def _gateway(address: str) -> bool:
+    if address.startswith("/"):
+        return _unix(address)
+    host, _, port = address.rpartition(":")
+    # A name may stand for several addresses, of both IP versions.
+    return _attempt(
+        lambda: socket.create_connection((host.strip("[]"), int(port)), TIMEOUT).close()
+    )
 
 
 def _results(canaries: Canaries) -> Iterator[CanaryResult]:

@@ -90,7 +90,10 @@ class SidecarConfig:
         jwt, seed: its bus credential; `jwt_expires_at` in epoch seconds, 0 for never.
         token: bearer token that opens the gateway.
         message_secret: key of its message ids, the same after a restart.
-        gateway_socket: Unix socket of the gateway, "" where `nats_url` and `control_url` are dialled directly.
+        gateway_socket: Unix socket of the gateway, "" where there is none.
+        gateway_address, gateway_ca: its `host:port` and the certificates (PEM) to trust there, for a sandbox on
+            another machine. Without socket and address `nats_url` and `control_url` are dialled directly.
+        a2a_port: loopback port on which its A2A server listens, too; 0 for none.
         state, workspace: folders; `state` outlives restarts.
         owner: uid of the person it works for.
         canaries: what the self-test of the wall tries, {} for no self-test.
@@ -118,6 +121,9 @@ class SidecarConfig:
     token: str = field(default="", repr=False)
     jwt_expires_at: float = 0.0
     gateway_socket: str = ""
+    gateway_address: str = ""
+    gateway_ca: str = field(default="", repr=False)
+    a2a_port: int = 0
     nats_url: str = ""
     control_url: str = ""
     workspace: str = ""
@@ -158,6 +164,7 @@ class SidecarConfig:
                 canaries=record.get("canaries") or {},
                 sandbox_holes=tuple(map(str, record.get("sandbox_holes") or ())),
                 ports=tuple(map(int, record.get("ports") or ())),
+                a2a_port=int(record.get("a2a_port") or 0),
                 card=dict(record.get("card") or {}),
                 stop_grace=float(record.get("stop_grace", 1.5)),
                 log_level=_level(record.get("log_level") or "info"),
@@ -177,8 +184,8 @@ class SidecarConfig:
 
 
 _TEXTS = (
-    *("org", "jwt", "seed", "token", "gateway_socket", "nats_url", "control_url"),
-    *("workspace", "owner", "sandbox_level"),
+    *("org", "jwt", "seed", "token", "gateway_socket", "gateway_address", "gateway_ca"),
+    *("nats_url", "control_url", "workspace", "owner", "sandbox_level"),
 )
 
 

@@ -1,16 +1,19 @@
 """The sandbox's one door, seen from inside: loopback ports whose connections lead to the gateway.
 
-NATS and HTTP clients want a TCP address, the gateway is a Unix socket. Each connection to a door opens one to
-the gateway, says in a preface line what it speaks and whose it is, and is then pumped both ways
-(docs/architecture.md, The two walls).
+NATS and HTTP clients want a plain TCP address; the gateway is a Unix socket or, for a sandbox on another machine,
+an address that speaks TLS. Each connection to a door opens one to the gateway, says in a preface line what it
+speaks and whose it is, and is then pumped both ways (docs/architecture.md, The two walls).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
+from collections.abc import Awaitable, Callable
 from typing import Self
 
+from postroom.errors import InvalidInput
 from postroom.observe import get_logger
 from postroom.protocol.preface import Preface
 
@@ -23,17 +26,48 @@ CONNECT_TIMEOUT = 5.0
 _log = get_logger(__name__)
 
 
+Dial = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+"""Opens a connection to the gateway."""
+
+
+def by_socket(path: str) -> Dial:
+    """To the gateway's Unix socket at `path`."""
+    return lambda: asyncio.open_unix_connection(path, limit=CHUNK)
+
+
+def by_tls(address: str, ca: str) -> Dial:
+    """To the gateway at `address` (`host:port`), if it shows a certificate for that host under `ca` (PEM).
+
+    Args:
+        address: where it is.
+        ca: what to trust; "" for what this system trusts.
+
+    Raises:
+        InvalidInput: the address is malformed, or there is no certificate in `ca`.
+    """
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    if not host or not port.isdigit():
+        raise InvalidInput(f"the gateway's address {address!r} is not host:port")
+    try:
+        context = ssl.create_default_context(cadata=ca or None)
+    except (ssl.SSLError, ValueError) as error:
+        raise InvalidInput("there is no certificate in what the gateway is trusted by") from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    return lambda: asyncio.open_connection(host, int(port), ssl=context, limit=CHUNK)
+
+
 class Door:
     """A loopback port for one protocol; an asynchronous context manager that is open inside its block.
 
     Args:
-        gateway: path of the gateway's Unix socket.
+        dial: the way to the gateway.
         preface: first line of each connection.
         port: the loopback port, 0 for any free one.
     """
 
-    def __init__(self, gateway: str, preface: Preface, port: int = 0) -> None:
-        self._gateway = gateway
+    def __init__(self, dial: Dial, preface: Preface, port: int = 0) -> None:
+        self._dial = dial
         self._wanted = port
         self._preface = preface
         self._server: asyncio.Server | None = None
@@ -79,7 +113,7 @@ class Door:
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(CONNECT_TIMEOUT):
-            far_reader, far_writer = await asyncio.open_unix_connection(self._gateway, limit=CHUNK)
+            far_reader, far_writer = await self._dial()
         try:
             far_writer.write(self._preface.encode())
             ways = [
@@ -98,9 +132,14 @@ class Door:
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One direction, until its end, which is passed on; `drain` holds the reader back."""
+    """One direction, until its end, which is passed on; `drain` holds the reader back.
+
+    TLS has no end of one direction alone: there it ends both.
+    """
     while data := await reader.read(CHUNK):
         writer.write(data)
         await writer.drain()
     if writer.can_write_eof():
         writer.write_eof()
+    else:
+        writer.close()

@@ -131,6 +131,16 @@ class HttpServer:
         self._handlers.append((self._socket, handler))
         return self
 
+    def also_on(self, port: int, handler: Handler) -> Self:
+        """Let `handler` answer on a further loopback port. Where that is taken, the log says so."""
+        try:
+            listener = socket.create_server(("127.0.0.1", port))
+        except OSError as error:
+            _log.warning("port %d cannot be listened on: %s", port, error)
+            return self
+        self._handlers.append((listener, handler))
+        return self
+
     def also_at(self, path: Path, handler: Handler) -> Self:
         """Let `handler` answer on a unix socket at `path`, too. Where there can be none, the log says why."""
         try:

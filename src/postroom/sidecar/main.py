@@ -33,7 +33,7 @@ from postroom.sidecar.blobs import BlobRelay
 from postroom.sidecar.compose import Sidecar, compose
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig, load
 from postroom.sidecar.control_client import ControlAddress, ControlClient
-from postroom.sidecar.door import Door
+from postroom.sidecar.door import Dial, Door, by_socket, by_tls
 from postroom.sidecar.hardening import harden
 from postroom.sidecar.httpd import HttpServer
 from postroom.sidecar.renewal import Renewal
@@ -68,6 +68,7 @@ class Worker:
         self._jwt = config.jwt
         self._stop = asyncio.Event()
         self._ports = iter(config.ports)
+        self._dial = _dial(config)
 
     async def run(self) -> int:
         """Run until SIGTERM; returns the exit code.
@@ -95,6 +96,8 @@ class Worker:
                 return await self._refuse(sidecar, control)
             server.answer_with(sidecar.api.handle)
             server.also_at(self._config.state / SERVER_SOCKET, sidecar.a2a.handle)
+            if self._config.a2a_port:
+                server.also_on(self._config.a2a_port, sidecar.a2a.handle)
             await stack.enter_async_context(server)
             stack.push_async_callback(sidecar.live.close)
             await stack.enter_async_context(rpc_server(bus.connection, bus.uid, sidecar.serving))
@@ -104,12 +107,12 @@ class Worker:
     async def _doors(self, stack: AsyncExitStack) -> tuple[str, ControlAddress | None]:
         """Where the bus and the control plane are: through the gateway or directly."""
         config = self._config
-        if not config.gateway_socket:
+        if self._dial is None:
             url = config.control_url
             return config.nats_url, ControlAddress.direct(url, config.token) if url else None
-        nats = Door(config.gateway_socket, Preface("nats", config.token), self._port())
+        nats = Door(self._dial, Preface("nats", config.token), self._port())
         await stack.enter_async_context(nats)
-        http = Door(config.gateway_socket, Preface("http", config.token), self._port())
+        http = Door(self._dial, Preface("http", config.token), self._port())
         await stack.enter_async_context(http)
         host = urlsplit(config.control_url).netloc or GATEWAY_HOST
         control = ControlAddress(("127.0.0.1", http.port), host, config.token)
@@ -122,9 +125,9 @@ class Worker:
     async def _way_out(self, stack: AsyncExitStack) -> str:
         """URL by which the agent reaches the outside; "" if its template lets it reach nothing."""
         config = self._config
-        if not config.egress or not config.gateway_socket:
+        if not config.egress or self._dial is None:
             return ""
-        door = Door(config.gateway_socket, Preface("egress", config.token), self._port())
+        door = Door(self._dial, Preface("egress", config.token), self._port())
         await stack.enter_async_context(door)
         return f"http://127.0.0.1:{door.port}"
 
@@ -210,6 +213,15 @@ class Worker:
                 raise
 
         return accept
+
+
+def _dial(config: SidecarConfig) -> Dial | None:
+    """The way to the gateway; None where there is no gateway in between."""
+    if config.gateway_socket:
+        return by_socket(config.gateway_socket)
+    if config.gateway_address:
+        return by_tls(config.gateway_address, config.gateway_ca)
+    return None
 
 
 async def _recover(sidecar: Sidecar) -> None:

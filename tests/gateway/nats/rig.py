@@ -25,7 +25,7 @@ from postroom.identity.tokens import digest
 from postroom.protocol.audit import AuditRecord
 from postroom.protocol.preface import Preface
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
-from postroom.sidecar.door import Door
+from postroom.sidecar.door import Door, by_socket
 from tests.gateway.rig import soon
 from tests.rig import Rig as Bus
 from tests.rig import new_uid, running_bus
@@ -189,7 +189,7 @@ class House:
     async def client(self, worker: Worker) -> NatsBus:
         """The sidecar's client, through the sidecar's door, with the credential that `worker` has at each connect."""
         door = await self.stack.enter_async_context(
-            Door(str(worker.socket), Preface("nats", worker.token))
+            Door(by_socket(str(worker.socket)), Preface("nats", worker.token))
         )
 
         def sign(nonce: bytes) -> bytes:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "--sandbox",
     metavar="NAME",
     default="",
-    help="Sandbox instead of the template's: auto, bubblewrap, netns, landlock, seatbelt or none.",
+    help="Sandbox instead of the template's: auto, bubblewrap, netns, landlock, seatbelt, opensandbox or none.",
 )
 @click.option(
     "--isolation",

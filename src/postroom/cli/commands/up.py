@@ -25,12 +25,17 @@ _FIELDS = {"port": "http_port"}
 @click.option(
     "--sandbox",
     metavar="NAME",
-    help="For templates that name none: auto (the default), bubblewrap, netns, landlock, seatbelt or none.",
+    help="For templates that name none: auto (the default), bubblewrap, netns, landlock, seatbelt, opensandbox, none.",
 )
 @click.option(
     "--listen",
     metavar="ADDR[:PORT]",
     help="Listen for other machines, too: an address, a host name, 0.0.0.0 or ::. Needs TLS.",
+)
+@click.option(
+    "--gateway-listen",
+    metavar="ADDR[:PORT]",
+    help="Let sandboxes on other machines reach the gateway there. Needs TLS.",
 )
 @click.option("--tls-cert", type=FILE, metavar="FILE", help="Certificate (PEM) of your own.")
 @click.option("--tls-key", type=FILE, metavar="FILE", help="Its key.")

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from postroom.control.bodies import EventsBody, SpawnBody
 from postroom.control.context import Context
-from postroom.control.inward import fetch_card
+from postroom.control.inward import fetch_card, fetch_far_card
 from postroom.control.launch import SpawnRequest
 from postroom.errors import Conflict, Forbidden
 from postroom.protocol import subjects
@@ -44,9 +44,13 @@ def router(context: Context) -> APIRouter:
     @routes.get("/{ref}/agent-card.json")
     async def own_card(ref: str) -> Response:
         agent, _ = await workers.record(ref)
-        if not workers.running(agent.uid):
+        run = workers.run_of(agent.uid)
+        if run is None or not run.running:
             raise Conflict(f"@{agent.nick} does not run", remedy=f"postroom restart {agent.nick}")
-        card = await fetch_card(workers.state_folder(agent.uid))
+        if run.far is not None:
+            card = await fetch_far_card(await run.far.inward())
+        else:
+            card = await fetch_card(workers.state_folder(agent.uid))
         return Response(card, media_type="application/json")
 
     @routes.post("/{ref}/stop")

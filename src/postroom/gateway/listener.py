@@ -1,0 +1,152 @@
+"""The gateway's listener for sandboxes on other machines: TLS, and one address for all workers' doors.
+
+Who connects is nobody until the preface has shown a worker's token: such strangers are few at a time, have little
+time, and are counted and told in the log now and then rather than each in the audit log, which they could flood.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+
+from postroom.errors import PortTaken, PostroomError
+from postroom.gateway.port import DEADLINES, Deadlines
+from postroom.gateway.streams import cut
+from postroom.gateway.threshold import Threshold
+from postroom.observe import get_logger
+
+log = get_logger(__name__)
+
+STRANGERS = 128
+"""Connections that have not shown a token yet; more are closed at once."""
+
+QUIET = 60.0
+"""Seconds between two lines of the log about strangers that were sent away."""
+
+PAUSE = 0.5
+"""Seconds to wait when the system can accept no more."""
+
+Admit = Callable[[asyncio.Transport, Threshold], Awaitable[None]]
+"""Lets a connection in whose first line has come; raises a PostroomError for one that shows no door's token."""
+
+
+def bind_listener(host: str, port: int) -> socket.socket:
+    """A socket at that address.
+
+    Raises:
+        PortTaken: it cannot be listened on.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=STRANGERS)
+    except OSError as error:
+        raise PortTaken(
+            f"the gateway cannot listen on {host} port {port}: {error.strerror}",
+            remedy="choose another address: --gateway-listen ADDR:PORT",
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+class TlsListener:
+    """Accepts connections, makes the TLS handshake, reads the preface, and hands over.
+
+    Args:
+        listener: where they come; it is closed at the end of `run`.
+        tls: the certificate that is shown. There is no listener without one.
+        admit: lets them in.
+        deadlines: how long one may take.
+        most: strangers at a time.
+
+    Attributes:
+        refused: connections that were sent away.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        tls: ssl.SSLContext,
+        admit: Admit,
+        *,
+        deadlines: Deadlines = DEADLINES,
+        most: int = STRANGERS,
+    ) -> None:
+        self._listener = listener
+        self._tls = tls
+        self._admit = admit
+        self._deadlines = deadlines
+        self._most = most
+        self._strangers: set[asyncio.Task[None]] = set()
+        self._told = float("-inf")
+        self.refused = 0
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._listener.getsockname()[1])
+
+    async def run(self) -> None:
+        """Accept until cancelled."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                try:
+                    connection, _ = await loop.sock_accept(self._listener)
+                except OSError as error:
+                    log.warning("the gateway's listener: %s", error)
+                    await asyncio.sleep(PAUSE)
+                    continue
+                if len(self._strangers) >= self._most:
+                    connection.close()
+                    self._refuse(f"over {self._most} connections without a token")
+                    continue
+                task = loop.create_task(self._greet(connection), name="stranger at the gateway")
+                self._strangers.add(task)
+                task.add_done_callback(self._strangers.discard)
+        finally:
+            self._listener.close()
+            for task in self._strangers:
+                task.cancel()
+            await asyncio.gather(*self._strangers, return_exceptions=True)
+
+    async def _greet(self, connection: socket.socket) -> None:
+        transport: asyncio.Transport | None = None
+        try:
+            async with asyncio.timeout(2 * self._deadlines.preface):
+                opened, threshold = await asyncio.get_running_loop().connect_accepted_socket(
+                    lambda: Threshold(_nothing),
+                    connection,
+                    ssl=self._tls,
+                    ssl_handshake_timeout=self._deadlines.preface,
+                    ssl_shutdown_timeout=self._deadlines.flush,
+                )
+                transport = opened
+                async with asyncio.timeout(self._deadlines.preface):
+                    await asyncio.shield(threshold.line)
+            await self._admit(transport, threshold)
+        except (PostroomError, TimeoutError, OSError) as error:
+            self._refuse(str(error) or type(error).__name__)
+            if transport is not None:
+                cut(transport)
+            else:
+                connection.close()
+        except asyncio.CancelledError:
+            if transport is not None:
+                cut(transport)
+            raise
+
+    def _refuse(self, reason: str) -> None:
+        self.refused += 1
+        now = time.monotonic()
+        if now - self._told >= QUIET:
+            self._told = now
+            log.warning(
+                "the gateway's listener sent somebody away (%d so far): %s", self.refused, reason
+            )
+
+
+def _nothing(_: asyncio.Transport, __: Threshold) -> None:
+    pass

@@ -1,0 +1,93 @@
+"""What a container is given: our own code, the worker's folders, and its secrets. Nothing of it by a command line."""
+
+from __future__ import annotations
+
+import functools
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from postroom.errors import InvalidInput
+from postroom.sandbox.opensandbox.remote import BASE, CODE, HOME, SECRETS, STATE, TMP
+from postroom.sandbox.port import SandboxPaths, SandboxSpec
+
+if TYPE_CHECKING:
+    from opensandbox.models.filesystem import WriteEntry
+
+PACKAGE = Path(__file__).resolve().parents[2]
+
+MAX_BYTES = 64 * 1024 * 1024
+"""Of all folders together: they are copied, not mounted."""
+
+FOLDERS = (BASE, SECRETS, STATE, HOME, TMP)
+
+FILE_MODE, FOLDER_MODE, SECRET_MODE = 644, 700, 600
+"""execd takes a mode as a decimal number that looks octal."""
+
+
+@functools.cache
+def code() -> bytes:
+    """This very version of Postroom, as a zip that Python imports from; what it needs is in the image."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(PACKAGE.rglob("*.py")):
+            archive.write(path, path.relative_to(PACKAGE.parent))
+    return packed.getvalue()
+
+
+def code_entries() -> list[WriteEntry]:
+    """Our code alone."""
+    from opensandbox.models.filesystem import WriteEntry
+
+    return [WriteEntry(path=CODE, data=code(), mode=FILE_MODE)]
+
+
+def entries(spec: SandboxSpec, paths: SandboxPaths) -> list[WriteEntry]:
+    """Everything but the secrets.
+
+    Raises:
+        InvalidInput: the folders hold too much.
+    """
+    from opensandbox.models.filesystem import WriteEntry
+
+    wanted: list[tuple[str, bytes, int]] = []
+    folders = [(spec.workspace, paths.workspace)]
+    folders += [(mount.source, paths.mounts[mount.target]) for mount in spec.read_only]
+    if spec.state is not None:
+        folders.append((spec.state, paths.state))
+    size = 0
+    for source, target in folders:
+        for name, path in _files(source):
+            data = path.read_bytes()
+            size += len(data)
+            if size > MAX_BYTES:
+                raise InvalidInput(
+                    f"the worker's folders hold over {MAX_BYTES >> 20} MiB, and are copied into the sandbox",
+                    remedy="put large files into the image",
+                )
+            mode = 755 if path.stat().st_mode & 0o100 else FILE_MODE
+            wanted.append((f"{target}/{name}" if name else target, data, mode))
+    goods = [WriteEntry(path=path, data=data, mode=mode) for path, data, mode in wanted]
+    return code_entries() + goods
+
+
+def secrets(spec: SandboxSpec) -> list[WriteEntry]:
+    """The secrets, for their owner alone."""
+    from opensandbox.models.filesystem import WriteEntry
+
+    return [
+        WriteEntry(path=name, data=content, mode=SECRET_MODE)
+        for name, content in spec.secrets.items()
+    ]
+
+
+def _files(source: Path) -> Iterator[tuple[str, Path]]:
+    """Regular files below `source`, by their path in it; links and sockets are left out."""
+    if source.is_file():
+        yield "", source
+        return
+    for path in sorted(source.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            yield str(path.relative_to(source)), path

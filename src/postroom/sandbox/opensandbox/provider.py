@@ -1,0 +1,211 @@
+"""The sandbox provider for OpenSandbox: a container per worker, whose only way out is the gateway's TLS address."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from postroom.errors import PostroomError, SandboxUnavailable
+from postroom.observe import get_logger
+from postroom.sandbox import policy
+from postroom.sandbox.canary import Roost
+from postroom.sandbox.opensandbox import cargo
+from postroom.sandbox.opensandbox.egress import ENFORCING
+from postroom.sandbox.opensandbox.handle import OpenSandboxHandle
+from postroom.sandbox.opensandbox.remote import (
+    A2A_PORT,
+    CODE,
+    HOME,
+    MOUNTS,
+    NAME,
+    SECRETS,
+    STATE,
+    TMP,
+    WORKSPACE,
+    Remote,
+)
+from postroom.sandbox.opensandbox.server import bury, create, load, sweep, told
+from postroom.sandbox.output import OutputLog
+from postroom.sandbox.port import Capability, Level, Limits, SandboxPaths, SandboxSpec
+from postroom.sandbox.selftest import Canaries, WallReport
+
+if TYPE_CHECKING:
+    from opensandbox import Sandbox
+    from opensandbox.models.execd import Execution, RunCommandOpts
+    from opensandbox.models.filesystem import WriteEntry
+
+log = get_logger(__name__)
+
+WEAKER = frozenset({"vsock", "io_uring", "secret"})
+"""Kinds of canaries that a container's runtime may leave open although its network is closed: a partial wall."""
+
+CONFIGURE = (
+    "set POSTROOM_OPENSANDBOX_URL and POSTROOM_GATEWAY_LISTEN; see docs/operating.md, OpenSandbox"
+)
+BAD_REQUEST = 400
+
+TRIAL_DEADLINE = 30.0
+"""Seconds that the self-test has; each canary that does not answer costs it half a second."""
+
+
+class OpenSandboxProvider:
+    """Starts workers on an OpenSandbox server.
+
+    Args:
+        remote: which one; None where none is configured.
+    """
+
+    name = NAME
+    states = Level.ENFORCED
+
+    def __init__(self, remote: Remote | None) -> None:
+        self._remote = remote
+        self._proven = Level.NONE
+        self.holes: frozenset[str] = frozenset()
+
+    async def probe(self) -> Capability:
+        """Start a real container and the self-test in it; remove what earlier lives have left."""
+        if self._remote is None:
+            return self._none("no OpenSandbox server is configured", CONFIGURE)
+        try:
+            await load()
+            if removed := await sweep(self._remote):
+                log.info("%d sandboxes of an earlier life were removed", removed)
+            capability = await self._try(self._remote)
+        except PostroomError as error:
+            return self._none(error.message, error.remedy)
+        self._proven = capability.level
+        return capability
+
+    def paths(self, spec: SandboxSpec) -> SandboxPaths:
+        """The same in every container."""
+        remote = self._configured()
+        return SandboxPaths(
+            workspace=WORKSPACE,
+            state=STATE,
+            gateway_socket="",
+            secrets=SECRETS,
+            home=HOME,
+            mounts={mount.target: f"{MOUNTS}{mount.target}" for mount in spec.read_only},
+            tmp=TMP,
+            python=remote.python,
+            gateway_address=remote.gateway,
+            gateway_ca=remote.gateway_ca,
+            a2a_port=A2A_PORT,
+        )
+
+    def unenforced(self, limits: Limits) -> tuple[str, ...]:
+        """The container has bounds for memory and CPU only."""
+        found = ["processes"] if limits.processes else []
+        return tuple(found + (["disk_mb"] if limits.disk else []))
+
+    async def start(self, spec: SandboxSpec) -> OpenSandboxHandle:
+        """Start `spec` in a container of its own (see `SandboxProvider.start`)."""
+        remote, paths = self._configured(), self.paths(spec)
+        policy.check(spec, paths)
+        await load()
+        goods = await asyncio.to_thread(cargo.entries, spec, paths)
+        sandbox = await create(remote, spec.limits)
+        try:
+            with told("starting a worker in a sandbox"):
+                await _fill(sandbox, goods, [paths.workspace])
+                await sandbox.files.write_files(cargo.secrets(spec))
+                command = await _run(sandbox, spec)
+            output = OutputLog(spec.stderr_log)
+        except BaseException:
+            await bury(sandbox, remote.request)
+            raise
+        return OpenSandboxHandle(sandbox, command, output, self._proven, remote)
+
+    async def _try(self, remote: Remote) -> Capability:
+        async with Roost() as roost:
+            report = await self._self_test(remote, roost.canaries(remote.gateway))
+            visits = frozenset(kind for kind, count in roost.visits.items() if count)
+        found = (report.reached_kinds | visits) - WEAKER
+        if found:
+            ways = ", ".join(report.unexplained(WEAKER)) or "a canary, as the host saw"
+            return self._none(
+                f"its egress control says that it holds, and from inside these could be reached: {ways}",
+                "do not run workers there; check the network of its containers",
+            )
+        if not report.gateway:
+            return self._none(
+                f"the gateway could not be reached from a container at {remote.gateway}",
+                "see that POSTROOM_GATEWAY_ADDRESS leads there, and that no firewall is in between",
+            )
+        self.holes = report.reached_kinds
+        away = sum(not canary.reached for canary in report.canaries)
+        detail = f"{away} canaries out of reach, the gateway in reach, egress control {ENFORCING}"
+        if self.holes:
+            detail += f"; its containers leave open: {', '.join(sorted(self.holes))}"
+        return Capability(NAME, Level.PARTIAL if self.holes else Level.ENFORCED, detail)
+
+    async def _self_test(self, remote: Remote, canaries: Canaries) -> WallReport:
+        sandbox = await create(remote, Limits())
+        try:
+            with told("the self-test in a sandbox"):
+                await _fill(sandbox, cargo.code_entries(), [])
+                words = [remote.python, "-P", "-m", "postroom.sandbox.selftest", canaries.to_json()]
+                options = _options({"PYTHONPATH": CODE}, TMP, TRIAL_DEADLINE)
+                async with asyncio.timeout(TRIAL_DEADLINE + remote.request):
+                    done = await _command(sandbox, words, options)
+        finally:
+            await bury(sandbox, remote.request)
+        try:
+            return WallReport.from_json(done.logs.stdout[-1].text)
+        except (ValueError, KeyError, TypeError, IndexError):
+            said = done.logs.stderr[-1].text if done.logs.stderr else ""
+            raise SandboxUnavailable(
+                f"the self-test did not run in the image {remote.image}: {said or done.error}",
+                remedy="the image needs Python and what the sidecar imports: docs/operating.md, OpenSandbox",
+            ) from None
+
+    def _configured(self) -> Remote:
+        if self._remote is None:
+            raise SandboxUnavailable("no OpenSandbox server is configured", remedy=CONFIGURE)
+        return self._remote
+
+    def _none(self, detail: str, remedy: str) -> Capability:
+        return Capability(NAME, Level.NONE, detail, remedy)
+
+
+async def _fill(sandbox: Sandbox, goods: list[WriteEntry], further: list[str]) -> None:
+    """Make the folders, then put the files there."""
+    from opensandbox.models.filesystem import WriteEntry
+
+    wanted = [*cargo.FOLDERS, *further]
+    folders = [WriteEntry(path=path, mode=cargo.FOLDER_MODE) for path in wanted]
+    await sandbox.files.create_directories(folders)
+    await sandbox.files.write_files(goods)
+
+
+async def _run(sandbox: Sandbox, spec: SandboxSpec) -> str:
+    """Start the program in the background; the id of the command."""
+    options = _options({**spec.env, "PYTHONPATH": CODE}, spec.workdir)
+    options.background = True
+    started = await _command(sandbox, list(spec.argv), options)
+    if not started.id:
+        raise SandboxUnavailable("execd started the sidecar and gave it no id")
+    return started.id
+
+
+async def _command(sandbox: Sandbox, words: list[str], options: RunCommandOpts) -> Execution:
+    """Run a program by its words; an execd that knows commands only as text gets them quoted."""
+    from opensandbox.exceptions import SandboxApiException
+
+    try:
+        return await sandbox.commands.run(words, opts=options)
+    except SandboxApiException as error:
+        if error.status_code != BAD_REQUEST:
+            raise
+        return await sandbox.commands.run(f"exec {shlex.join(words)}", opts=options)
+
+
+def _options(env: Mapping[str, str], workdir: str, seconds: float | None = None) -> RunCommandOpts:
+    from opensandbox.models.execd import RunCommandOpts
+
+    timeout = None if seconds is None else timedelta(seconds=seconds)
+    return RunCommandOpts(envs=dict(env), working_directory=workdir, timeout=timeout)

@@ -1,0 +1,195 @@
+"""The OpenSandbox server through its official SDK, with our deadlines, our bounds and our errors."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from postroom.errors import SandboxUnavailable
+from postroom.observe import get_logger
+from postroom.sandbox.opensandbox.egress import policy, read_back
+from postroom.sandbox.opensandbox.remote import ROOM_LABEL, RUN_LABEL, Remote
+from postroom.sandbox.port import Limits
+
+if TYPE_CHECKING:
+    from opensandbox import Sandbox
+    from opensandbox.config import ConnectionConfig
+
+log = get_logger(__name__)
+
+INSTALL = "pip install 'postroom[opensandbox]'"
+PAGE = 100
+MIB = 1024 * 1024
+DEFAULT_MEMORY = 2048 * MIB
+
+
+async def load() -> ModuleType:
+    """The SDK, imported in a thread: it takes over a second.
+
+    Raises:
+        SandboxUnavailable: it is not installed.
+    """
+    try:
+        return await asyncio.to_thread(importlib.import_module, "opensandbox")
+    except ImportError as error:
+        raise SandboxUnavailable("the OpenSandbox SDK is not installed", remedy=INSTALL) from error
+
+
+@contextmanager
+def told(what: str) -> Generator[None]:
+    """Turns what the SDK raises into a `SandboxUnavailable` that says that `what` failed."""
+    import httpx
+    from opensandbox.exceptions import SandboxException
+
+    try:
+        yield
+    except (SandboxException, httpx.HTTPError, OSError, TimeoutError) as error:
+        # ValueError and the like are ours. The text of theirs holds status and message, never the key.
+        raise SandboxUnavailable(
+            f"{what} failed: {error or type(error).__name__}",
+            remedy="see the log of the OpenSandbox server",
+        ) from error
+
+
+def connection(remote: Remote) -> ConnectionConfig:
+    """A connection of its own, closed by `Sandbox.close` or `SandboxManager.close` with `close`."""
+    import httpx
+    from opensandbox.config import ConnectionConfig
+    from opensandbox.transport import RetryAsyncTransport, RetryPolicy
+
+    from postroom.sandbox.opensandbox.bounded import BoundedTransport
+
+    scheme, _, domain = remote.url.partition("://")
+    inner = BoundedTransport(httpx.AsyncHTTPTransport())
+    return ConnectionConfig(
+        api_key=remote.key or None,
+        domain=domain,
+        protocol=scheme,
+        request_timeout=timedelta(seconds=remote.request),
+        transport=RetryAsyncTransport(inner, RetryPolicy(), owns_inner=True),
+        disable_metrics=True,
+    )
+
+
+async def close(config: ConnectionConfig) -> None:
+    """Close a connection; the SDK leaves one alone that it was given."""
+    if config.transport is not None:
+        await config.transport.aclose()
+
+
+async def create(remote: Remote, limits: Limits) -> Sandbox:
+    """A container with the gateway as its only way out: that is read back before anything is put into it.
+
+    Args:
+        remote: where.
+        limits: memory and processor that it may use; the usual where they say nothing.
+
+    Raises:
+        SandboxUnavailable: it cannot be had, or its egress control does not hold.
+    """
+    sdk = await load()
+    config = connection(remote)
+    try:
+        with told("making a sandbox"):
+            sandbox: Sandbox = await sdk.Sandbox.create(
+                remote.image,
+                timeout=timedelta(seconds=remote.lifetime),
+                ready_timeout=timedelta(seconds=remote.ready),
+                metadata={ROOM_LABEL: remote.room, RUN_LABEL: remote.run},
+                resource={
+                    "cpu": f"{10 * (limits.cpu_percent or 100)}m",
+                    "memory": f"{(limits.memory or DEFAULT_MEMORY) // MIB}Mi",
+                },
+                network_policy=policy(remote.gateway_host),
+                secure_access=True,
+                connection_config=config,
+            )
+    except BaseException:
+        await close(config)
+        raise
+    try:
+        with told("reading the sandbox's egress policy"):
+            await read_back(sandbox, remote)
+    except BaseException:
+        await bury(sandbox, remote.request)
+        raise
+    return sandbox
+
+
+async def bury(sandbox: Sandbox, deadline: float) -> None:
+    """Remove a container. If the server cannot be reached it does so itself, at the end of the lifetime."""
+    try:
+        with told("removing a sandbox"):
+            async with asyncio.timeout(deadline):
+                await sandbox.kill()
+    except SandboxUnavailable as error:
+        if not is_gone(error.__cause__):
+            log.warning("%s; it expires by itself", error.message)
+    finally:
+        await close(sandbox.connection_config)
+
+
+def is_gone(error: BaseException | None) -> bool:
+    """Whether the server says that there is no such sandbox or command."""
+    return getattr(error, "status_code", None) == 404
+
+
+async def sweep(remote: Remote) -> int:
+    """Remove what earlier lives of this post room have left; returns how many sandboxes that were.
+
+    Raises:
+        SandboxUnavailable: the server does not answer, or refuses the key.
+    """
+    await load()
+    from opensandbox.models.sandboxes import SandboxFilter
+
+    removed = 0
+    with told("looking for sandboxes"):
+        async with _manager(remote) as manager, asyncio.timeout(2 * remote.request):
+            page = 1
+            stale: list[str] = []
+            while True:
+                wanted = SandboxFilter(
+                    metadata={ROOM_LABEL: remote.room}, page=page, page_size=PAGE
+                )
+                found = await manager.list_sandbox_infos(wanted)
+                stale += [
+                    info.id
+                    for info in found.sandbox_infos
+                    # The filter is the server's; what is not ours is never touched.
+                    if (info.metadata or {}).get(ROOM_LABEL) == remote.room
+                    and (info.metadata or {}).get(RUN_LABEL) != remote.run
+                ]
+                if not found.pagination.has_next_page:
+                    break
+                page += 1
+            for sandbox_id in stale:
+                await _remove(manager, sandbox_id)
+                removed += 1
+    return removed
+
+
+async def _remove(manager: Any, sandbox_id: str) -> None:
+    from opensandbox.exceptions import SandboxApiException
+
+    try:
+        await manager.kill_sandbox(sandbox_id)
+    except SandboxApiException as error:
+        if not is_gone(error):
+            raise
+
+
+@asynccontextmanager
+async def _manager(remote: Remote) -> AsyncGenerator[Any]:
+    from opensandbox import SandboxManager
+
+    config = connection(remote)
+    try:
+        yield await SandboxManager.create(config)
+    finally:
+        await close(config)
