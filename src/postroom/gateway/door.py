@@ -79,6 +79,7 @@ class _Door:
             audit=self.audit,
             cause=self.cause,
             offend=self.conduct.offend,
+            warn=self.conduct.warn,
             allowance=self.allowance,
         )
 
