@@ -109,6 +109,7 @@ async def test_no_path_and_no_header_makes_a_worker_somebody_else(target: Target
     events = f"/v1/workers/{target.victim.uid}/sdk-events"
     body = json.dumps({"events": [{"type": MARK.decode()}]}).encode()
 
+    asked: list[tuple[str, str, tuple[str, ...]]]
     asked = [(method, p, ()) for p in places.PATHS for method in ("GET", "POST", "DELETE")]
     asked += [("POST", events, (claim,)) for claim in places.CLAIMS]
     for method, path, headers in asked:

@@ -104,6 +104,7 @@ async def _street(folder: Path) -> AsyncGenerator[Street]:
 
 # ── every subject ─────────────────────────────────────────────────────────────────────────────────────────────
 
+
 def _beyond(uids: tuple[str, ...]) -> Iterator[str]:
     """What no agent has a right to: the servers' own subjects, with consumers' and streams' names."""
     yield from (
