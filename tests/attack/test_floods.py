@@ -11,7 +11,7 @@ from postroom.gateway import allowance
 from postroom.gateway.conduct import CUT_OFF, FLOOD, VIOLATION
 from postroom.gateway.nats import claims
 from postroom.gateway.port import Deadlines, Rates
-from postroom.identity.trust import AGENT_SUBSCRIPTIONS
+from postroom.identity.accounts import AGENT_SUBSCRIPTIONS
 from postroom.protocol import subjects
 from tests.attack.cases import MARK
 from tests.attack.site import Target, open_target
