@@ -13,6 +13,7 @@ import atheris
 with atheris.instrument_imports():
     from postroom.errors import PostroomError, ProtocolViolation
     from postroom.gateway.nats.greeting import read_info, rewritten_connect, rewritten_info
+    from postroom.gateway.nats.headers import Headers
     from postroom.gateway.nats.inward import ServerStream
     from postroom.gateway.nats.journal import message_id
     from postroom.gateway.nats.outward import ClientStream
@@ -20,6 +21,7 @@ with atheris.instrument_imports():
 
 OWN = "a" * 32
 RIGHTS = Rights(OWN, ("main",))
+HEADERS = Headers(f"worker.{OWN}.tasks.".encode())
 
 
 class Noted:
@@ -40,6 +42,8 @@ class Noted:
         self.said.append(("PUB", subject, reply, header, size))
         if header:
             message_id(data, start, header)
+            why = HEADERS.refusal(data, start, header, task=True)
+            self.said.append(("HEADERS", why))
         return RIGHTS.publish(subject) is not None
 
     def subscribe(self, subject: bytes, queue: bytes, sid: bytes) -> bool:

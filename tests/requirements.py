@@ -332,6 +332,26 @@ _LISTED: dict[str, dict[str, str]] = {
         "client-credential-private": "A credential file that others can read is refused.",
         "sidecar-credential-refused": "A worker whose credential is refused ends with that exit code.",
     },
+    "docs/security.md#against-an-agent-gone-bad": {
+        "attack-counted": "The attacker's cases are generated, and their number is stated.",
+        "attack-publish-refused":
+            "No publish outside its rights gets an attacker anything, and each is in the audit log.",
+        "attack-reply-refused": "No answer is asked for anywhere but in the asker's own inbox.",
+        "attack-subscribe-refused": "No subscription outside its rights hears anything.",
+        "attack-headers-refused": "No header of a worker's is an order about what is not its own.",
+        "attack-frames-refused": "A malformed frame ends its connection, and nothing behind it is read.",
+        "attack-api-refused": "No route, path, header or framing gives a worker more than its own routes.",
+        "attack-unseen": "What is others' is answered as what does not exist.",
+        "attack-egress-refused": "No spelling of a private place, and no tunnel for another host, leads there.",
+        "attack-flood-slowed": "Floods are slowed or refused while others are served; only forbidden acts cut off.",
+        "attack-server-refuses-alone": "The server refuses all of it without the gateway, too.",
+        "security-claims-linked": "Each claim of what is defended names the promises that hold it, and they exist.",
+    },
+    "docs/security.md#against-who-has-stolen-a-credential": {
+        "attack-credentials-refused":
+            "No captured, changed, forged or foreign credential opens the bus, at a door or at the server.",
+        "attack-door-refused": "A door tells who has not its token nothing, and records the try.",
+    },
     "docs/security.md#nats-through-the-door": {
         "gateway-nats-proof": "A sandboxed worker's credential is worth nothing without the gateway's signature.",
         "gateway-nats-own-door": "A connection begins with the credential of the worker whose door it is.",
@@ -344,7 +364,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "gateway-nats-violation-answered":
             "A violation is answered as the server would, recorded, alerted, and nothing of it passes.",
         "gateway-nats-cut-off": "Too many violations cut a worker off until its next start.",
-        "gateway-nats-rate-slowed": "Who sends too fast is slowed down, who floods breaks a rule.",
+        "gateway-nats-rate-slowed":
+            "Who sends too fast is slowed down and told of, and loses nothing; it breaks no rule by that.",
         "gateway-turns": "However a worker cuts what it says into pieces, the others get their turn in between.",
         "gateway-nats-strangers-spelling": "No spelling of a stranger's message ends a worker's connection.",
         "gateway-nats-stored-bounded": "What a worker may store in an hour is bounded, and it is told.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom.gateway.allowance import Allowance
-from postroom.gateway.conduct import CUT_OFF, VIOLATION, Conduct
+from postroom.gateway.conduct import CUT_OFF, FLOOD, VIOLATION, Conduct
 from postroom.gateway.port import Rates
 
 
@@ -37,7 +37,7 @@ def test_bytes_are_limited_like_messages():
 
 
 @pytest.mark.requirement("gateway-nats-rate-slowed")
-def test_a_flood_of_ten_seconds_is_a_violation_each_further_second():
+def test_a_flood_of_ten_seconds_is_told_of_each_further_second():
     clock = Clock()
     allowance = Allowance(Rates(messages=10, bytes=0), clock)
     counted = []
@@ -98,6 +98,19 @@ def test_violations_that_are_ten_minutes_apart_do_not_add_up():
 
     assert told == [VIOLATION] * 9
     assert not conduct.barred
+
+
+@pytest.mark.requirement("gateway-nats-rate-slowed")
+def test_who_is_held_back_however_long_is_told_of_once_a_minute_and_never_cut_off():
+    clock = Clock()
+    conduct, told = _conduct(clock)
+    for _ in range(3600):
+        conduct.warn("x")
+        clock.now += 1
+
+    assert told == [FLOOD] * 60
+    assert not conduct.barred
+    assert conduct.count == 0
 
 
 def test_one_alert_a_minute_is_enough():

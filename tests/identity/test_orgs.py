@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import itertools
 import re
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
@@ -19,7 +17,7 @@ from postroom.identity.push import delete_accounts, push_accounts
 from postroom.identity.trust import Trust
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.protocol.permissions import agent_permissions, allows, core_exports
+from postroom.protocol.permissions import agent_permissions, allows
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, STREAMS
 from tests.identity.stage import (
     ALICE,
@@ -36,6 +34,7 @@ from tests.identity.stage import (
     stored,
     until_closed,
 )
+from tests.identity.walk import forms, rights
 
 pytestmark = pytest.mark.anyio
 
@@ -105,48 +104,6 @@ async def _street(folder: Path) -> AsyncGenerator[Street]:
 
 # ── every subject ─────────────────────────────────────────────────────────────────────────────────────────────
 
-_VALUES = {
-    **dict.fromkeys(("project",), (LOBBY,)),
-    **dict.fromkeys(("task_id",), ("1" * 32,)),
-    **dict.fromkeys(("state",), ("completed",)),
-    **dict.fromkeys(("original",), ("worker.x.inbox.y",)),
-    **dict.fromkeys(("verb",), ("agents.resolve",)),
-    **dict.fromkeys(("token",), ("0123456789abcdef",)),
-}
-_UIDS = ("recipient", "sender", "uid", "setter", "own", "asker", "answerer", "worker")
-
-
-def _forms(uids: tuple[str, ...]) -> Iterator[str]:
-    """Every subject that `protocol.subjects` can build with these uids, in each place of each."""
-    for _, build in inspect.getmembers(subjects, inspect.isfunction):
-        made_here = build.__module__ == subjects.__name__
-        parameters = inspect.signature(build).parameters
-        if not made_here or inspect.signature(build).return_annotation != "str":
-            continue
-        if list(parameters) == ["subject"]:
-            continue  # reads one
-        choices = [uids if name in _UIDS else _VALUES[name] for name in parameters]
-        for values in itertools.product(*choices):
-            yield build(*values)
-
-
-def _rights(uids: tuple[str, ...]) -> Iterator[str]:
-    """Every subject of an agent's rights, and of what core offers, with these uids for its own and for wildcards."""
-    patterns = [
-        pattern
-        for own in uids
-        for kind in (agent_permissions(own, (LOBBY,)),)
-        for pattern in (*kind.publish, *kind.subscribe)
-    ]
-    patterns += [export.subject for export in core_exports()]
-    for pattern in patterns:
-        for uid in uids:
-            tail = "completed.x" if ".tasks." in pattern else "1.2.3"
-            yield ".".join(
-                uid if token == "*" else tail if token == ">" else token
-                for token in pattern.split(".")
-            )
-
 
 def _beyond(uids: tuple[str, ...]) -> Iterator[str]:
     """What no agent has a right to: the servers' own subjects, with consumers' and streams' names."""
@@ -173,7 +130,7 @@ def _beyond(uids: tuple[str, ...]) -> Iterator[str]:
 
 def walk(*uids: str) -> list[str]:
     """All of them, each once."""
-    return sorted({*_forms(uids), *_rights(uids), *_beyond(uids)})
+    return sorted({*forms(uids), *rights(uids), *_beyond(uids)})
 
 
 def _told(message: Msg) -> str:
@@ -187,7 +144,7 @@ def _foreign(taps: Side, uid: str) -> list[str]:
 
 
 def test_the_walk_has_every_form_of_the_table():
-    kinds = {_kind(subject) for subject in _forms((ALICE, BOB, CONTROL_PLANE))}
+    kinds = {_kind(subject) for subject in forms((ALICE, BOB, CONTROL_PLANE))}
 
     assert kinds - {""} == {
         *("inbox", "priority", "tasks", "receipts", "outbox", "status", "events", "rpc", "feed"),

@@ -11,7 +11,7 @@ BURST = 10.0
 """Seconds' worth that may come at once."""
 
 PATIENCE = 10.0
-"""Seconds of flood before it counts as a violation."""
+"""Seconds of flood before it is told of."""
 
 PAUSE = 1.0
 """Seconds without excess after which a flood is over."""
@@ -79,7 +79,7 @@ class Allowance:
         return self.take(0, 0)
 
     def flooded(self) -> bool:
-        """Whether it is time to count a violation: a flood has lasted too long, and a second since the last time."""
+        """Whether it is time to tell of it: a flood has lasted for long, and a second since the last time."""
         now = self._clock()
         if self._until < now or now - self._since < PATIENCE or now - self._counted < 1.0:
             return False

@@ -14,6 +14,7 @@ QUIET = 60.0
 
 VIOLATION = "worker-violation"
 CUT_OFF = "worker-cut-off"
+FLOOD = "worker-flood"
 
 
 class Conduct:
@@ -47,7 +48,14 @@ class Conduct:
         self._cut = cut
         self._clock = clock
         self._times: deque[float] = deque(maxlen=max(most, 1))
-        self._told = float("-inf")
+        self._told = self._warned = float("-inf")
+
+    def warn(self, reason: str) -> None:
+        """Tell that the worker is held back. It breaks no rule by what it does, so it is not counted."""
+        now = self._clock()
+        if now - self._warned >= QUIET:
+            self._warned = now
+            self._alert(FLOOD, f"worker {self._uid} is held back at its door: {reason}")
 
     def offend(self, reason: str) -> None:
         """Count a violation."""

@@ -77,6 +77,7 @@ class _Door:
             audit=self.audit,
             cause=self.cause,
             offend=self.conduct.offend,
+            warn=self.conduct.warn,
             allowance=self.allowance,
         )
 
@@ -216,7 +217,7 @@ class DoorGateway:
         opened, verdict, reason = False, DENIED, "interrupted"
         wait = door.allowance.take(ENTRY, 0)
         if wait and door.allowance.flooded():
-            visit.offend("flood of connections")
+            visit.warn("flood of connections")
         try:
             passage, rest = await self._admit(door, visit, threshold, wait)
             visit.write(verb="open")

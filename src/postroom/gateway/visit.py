@@ -25,6 +25,7 @@ class Visit:
         audit: where its records go.
         cause: what the worker is at, as its own records claim; shared by the connections of a door.
         offend: counts a violation of the worker, for a reason: alert, and cut-off after too many.
+        warn: tells that the worker is held back, for a reason: an alert, and nothing else.
         allowance: what the worker may put through; shared by the connections of a door.
         passed: bytes that passed so far, both ways, for the record of the end; its passage counts them.
         clock: seconds since the epoch.
@@ -36,6 +37,7 @@ class Visit:
     audit: AuditSink
     cause: Cause
     offend: Callable[[str], None]
+    warn: Callable[[str], None]
     allowance: Allowance
     passed: int = 0
     clock: Callable[[], float] = field(default=time.time)

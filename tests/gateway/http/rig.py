@@ -211,6 +211,7 @@ class Way:
         self.sink = Sink()
         self.cause = Cause()
         self.offences: list[str] = []
+        self.warnings: list[str] = []
         self.credentials = Credentials(folder / "keys" / "credentials.json")
         self.private: list[PrivateAccess] = []
         self.names: dict[str, list[str]] = {}
@@ -253,7 +254,16 @@ class Way:
     def visit(self, protocol: str = "egress") -> Visit:
         allowance = Allowance(self.spec.rates)
         offend = self.offences.append
-        return Visit(self.spec, "c1", protocol, self.sink, self.cause, offend, allowance)
+        return Visit(
+            self.spec,
+            "c1",
+            protocol,
+            self.sink,
+            self.cause,
+            offend,
+            self.warnings.append,
+            allowance,
+        )
 
     @asynccontextmanager
     async def open(

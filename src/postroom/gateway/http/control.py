@@ -47,7 +47,7 @@ class ControlPassage:
         async def handle(request: h11.Request) -> None:
             await self._pass(visit, near, request)
 
-        await Session(near, self._patience).run(handle)
+        await Session(visit, near, self._patience).run(handle)
 
     async def _pass(self, visit: Visit, near: Wire, request: h11.Request) -> None:
         path = request.target.partition(b"?")[0].decode("ascii")

@@ -90,7 +90,7 @@ class EgressPassage:
             else:
                 await self._request(visit, rules, near, request)
 
-        await Session(near, self._patience).run(handle)
+        await Session(visit, near, self._patience).run(handle)
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────────
 

@@ -12,6 +12,8 @@ import h11
 
 from postroom.errors import PostroomError, ProtocolViolation, RequestTimeout, http_status, problem
 from postroom.gateway.http.wire import Patience, Wire
+from postroom.gateway.visit import Visit
+from postroom.protocol.audit import DENIED, OUT
 
 LINGER = 2.0
 MAX_LINGER = 1024 * 1024
@@ -25,11 +27,13 @@ class Session:
     """Reads requests and hands each to `handle`, until the connection ends.
 
     Args:
+        visit: whose; what cannot be read as a request leaves a record, too.
         near: the connection to the sandbox.
         patience: how long it may keep us waiting.
     """
 
-    def __init__(self, near: Wire, patience: Patience) -> None:
+    def __init__(self, visit: Visit, near: Wire, patience: Patience) -> None:
+        self._visit = visit
         self._near = near
         self._patience = patience
         self._method = b""
@@ -61,17 +65,23 @@ class Session:
             async with asyncio.timeout(self._patience.head):
                 event = await near.next_event(self._patience.head)
         except TimeoutError:
-            await self.refuse(RequestTimeout("the request's head did not come in time"))
+            late = RequestTimeout("the request's head did not come in time")
+            self._record(late.message)
+            await self.refuse(late)
             return None
         except RequestTimeout:
             return None
         except ProtocolViolation as error:
+            self._record("that is not HTTP/1.1")  # without what it was: it may be a secret
             await self.refuse(error, 400)
             return None
         if not isinstance(event, h11.Request):
             return None
         self._method = event.method
         return event
+
+    def _record(self, reason: str) -> None:
+        self._visit.write(direction=OUT, verdict=DENIED, reason=reason)
 
     async def _serve(self, handle: Handle, request: h11.Request) -> None:
         try:

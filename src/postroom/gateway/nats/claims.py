@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from postroom.errors import PostroomError, ProtocolViolation, Unauthorized
 from postroom.gateway.nats.greeting import rewritten_connect
+from postroom.gateway.nats.headers import Headers
 from postroom.gateway.nats.journal import Journal, cause_fields, message_field, message_id
 from postroom.gateway.nats.rights import Rights, quoted
 from postroom.gateway.nats.stream import UNKNOWN
@@ -20,7 +21,7 @@ MAX_SHOWN = 256
 SEARCHED = 32
 """Subscriptions with wildcards that are looked through for the one that takes an answer."""
 
-FLOOD = "flood"
+FLOOD = "more than passes in a second: it is slowed down"
 OVER_HOUR = "more stored bytes than one worker may add in an hour"
 
 _UNSHOWN = re.compile(rb"[^!-~]|['\"]")
@@ -55,6 +56,7 @@ class Claims:
         self.answers: list[bytes] = []
         self.offences: list[str] = []
         self._rights = rights
+        self._headers = Headers(f"worker.{visit.spec.uid}.tasks.".encode())
         self._visit = visit
         self._nonce = nonce
         self._sign = sign
@@ -96,8 +98,11 @@ class Claims:
                 verb, reply, size, "Permissions Violation for Publish with Reply of", subject
             )
         extra = right.extra
-        if header and (found := message_id(data, start, header)):
-            extra += message_field(found)
+        if header:
+            if why := self._headers.refusal(data, start, header, task=bool(right.task)):
+                return self._deny_headers(subject, size, why)
+            if found := message_id(data, start, header):
+                extra += message_field(found)
         if right.stored:
             if not self._visit.allowance.store(size):
                 return self._refuse(verb, subject, reply, size)
@@ -139,9 +144,8 @@ class Claims:
         self.offences.append(self._why or text)
 
     def flooded(self) -> None:
-        """A flood has lasted too long."""
+        """A flood has lasted for long. It is slowed down, and that is all: who has much to say breaks no rule."""
         self.journal.denied(b"", b"", 0, FLOOD)
-        self.offences.append(FLOOD)
 
     def _deny(self, verb: bytes, shown: bytes, size: int, why: str, subject: bytes = b"") -> bool:
         if not _PRINTABLE(shown):  # a tab, CR or LF in there ends a field for the server
@@ -152,6 +156,15 @@ class Claims:
         shown = _UNSHOWN.sub(b"?", shown[:MAX_SHOWN])
         self.answers.append(b"-ERR '%b \"%b\"'\r\n" % (why.encode(), shown))
         self.offences.append(f"{why} {shown.decode('ascii')}")
+        return False
+
+    def _deny_headers(self, subject: bytes, size: int, why: str) -> bool:
+        self.journal.denied(b"HPUB", subject, size, why)
+        shown = _UNSHOWN.sub(b"?", subject[:MAX_SHOWN])
+        self.answers.append(
+            b"-ERR 'Permissions Violation for Publish to \"%b\": %b'\r\n" % (shown, why.encode())
+        )
+        self.offences.append(f"{why} in a publish to {shown.decode('ascii')}")
         return False
 
     def _refuse(self, verb: bytes, subject: bytes, reply: bytes, size: int) -> bool:

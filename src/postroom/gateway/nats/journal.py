@@ -94,10 +94,11 @@ class Journal:
         )
 
     def reported(self, verb: bytes, text: bytes) -> None:
-        """Note what the server reports."""
+        """Note what the server reports: that it has refused something, or that it ends the connection."""
+        verdict = b"denied" if b"Violation" in text else b"allowed"
         self.lines.append(
-            b'%b%b,"verb":"%b","verdict":"allowed","reason":"%b"}\n'
-            % (self._at, self._always, verb, quoted(text[:MAX_SUBJECT]))
+            b'%b%b,"verb":"%b","verdict":"%b","reason":"%b"}\n'
+            % (self._at, self._always, verb, verdict, quoted(text[:MAX_SUBJECT]))
         )
 
     def write(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from postroom.bus.address import BusAddress
 from postroom.errors import StateUnwritable
-from postroom.gateway.nats.claims import Claims
+from postroom.gateway.nats.claims import FLOOD, Claims
 from postroom.gateway.nats.greeting import read_info, rewritten_info
 from postroom.gateway.nats.inward import ServerStream
 from postroom.gateway.nats.journal import Journal, message_field, message_id
@@ -235,6 +235,7 @@ class Outward(Side):
         wait = self.visit.allowance.take(stream.frames or len(data) < SMALL, len(data))
         if wait and self.visit.allowance.flooded():
             claims.flooded()
+            self.visit.warn(FLOOD)
         if stream.broken:
             claims.broken(stream.broken)
         try:
