@@ -9,8 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
+from nats.aio.transport import TcpTransport
 
 from postroom.bus.address import BusAddress
 from postroom.bus.nats.client import RobustClient
@@ -132,6 +134,29 @@ async def test_connections_come_back_after_the_server_was_killed(secured: Bench)
     await asyncio.wait_for(back.wait(), PATIENCE)
 
     assert secured.supervisor.server.pid != pid
+    await client.flush(5)
+    await client.end()
+
+
+async def test_a_handshake_that_the_server_leaves_in_the_middle_is_tried_again(
+    secured: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    client = await secured.client()
+    back = asyncio.Event()
+    client._reconnected_cb = _set(back)
+    connect_tls, left = TcpTransport.connect_tls, []
+
+    async def leave_once(self: TcpTransport, *args: Any, **options: Any) -> None:
+        if not left:
+            left.append(True)
+            raise AssertionError  # as asyncio's own parts do then
+        await connect_tls(self, *args, **options)
+
+    monkeypatch.setattr(TcpTransport, "connect_tls", leave_once)
+    secured.supervisor.server.kill()
+    await asyncio.wait_for(back.wait(), PATIENCE)
+
+    assert left
     await client.flush(5)
     await client.end()
 

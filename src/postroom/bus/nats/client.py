@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from nats.aio.client import Client, Srv
@@ -23,6 +24,21 @@ from postroom.errors import ProtocolViolation
 # itself writes spaces between the fields: one, or two where it leaves out the reply (the system account does).
 parser.MSG_RE = re.compile(rb"\AMSG ([^ \t\r\n]+) (\d+) (([^ \t\r\n]+) | )?(\d+)\r\n")
 parser.HMSG_RE = re.compile(rb"\AHMSG ([^ \t\r\n]+) (\d+) (([^ \t\r\n]+) | )?(\d+) (\d+)\r\n")
+
+
+@contextmanager
+def _as_lost() -> Generator[None]:
+    """Whatever goes wrong while a connection is made is a lost connection, to be tried again.
+
+    A peer that is gone in the midst of a TLS handshake shows as an assertion that failed, or as a transport that is
+    None; the library takes such for the end of the client.
+    """
+    try:
+        yield
+    except (OSError, Error, TimeoutError):
+        raise
+    except Exception as error:
+        raise ConnectionResetError(f"the connection could not be made: {error!r}") from error
 
 
 class RobustClient(Client):
@@ -51,10 +67,12 @@ class RobustClient(Client):
 
     async def _connect_to_server(self, s: Srv) -> None:
         self.hang_up()  # a handshake that failed left its socket open
-        await super()._connect_to_server(s)
+        with _as_lost():
+            await super()._connect_to_server(s)
 
     async def _process_connect_init(self) -> None:
-        await super()._process_connect_init()
+        with _as_lost():
+            await super()._process_connect_init()
         writer = getattr(self._transport, "_io_writer", None)
         reader = getattr(self._transport, "_io_reader", None)
         if writer is None or reader is None or writer.get_extra_info("sslcontext") is None:
