@@ -99,7 +99,7 @@ def _judge(provider: SandboxProvider, through: list[str], open_without: set[str]
 async def test_the_processes_of_the_host_cannot_be_signalled_read_or_limited(
     rig: Rig, provider: SandboxProvider
 ):
-    memory = ctypes.create_string_buffer(b"secret")
+    memory = ctypes.create_string_buffer(b"secret", 64)
     address = ctypes.addressof(memory)
     code = f"""{ATTACK}
 host, parent = {os.getpid()}, os.getppid()
@@ -130,7 +130,7 @@ through(attacks)
 """
     found = await rig.ask(provider, code)
 
-    _judge(provider, found, {"signal", "environ", "fds", "read", "limit", "parent", "kill"})
+    _judge(provider, found, {"signal", "environ", "fds", "limit", "parent", "kill"})
 
 
 @pytest.mark.requirement("sandbox-attacks-refused")
