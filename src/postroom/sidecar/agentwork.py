@@ -19,6 +19,9 @@ PIECE = 1024 * 1024
 MARGIN = 30.0
 """Seconds that the sidecar has beyond a command's own time."""
 
+MAX_SECONDS = 3600.0
+"""Seconds that the sidecar gives a command at most."""
+
 TIMED_OUT = 124
 """Exit code for a command that was killed at the end of its time, as of timeout(1)."""
 
@@ -92,7 +95,9 @@ def _run(options: argparse.Namespace) -> int:
         "timeout": options.timeout,
         "env": {name: text for name, _, text in pairs},
     }
-    done = call("POST", "/v1/run", body, timeout=max(0.0, options.timeout) + MARGIN)
+    done = call(
+        "POST", "/v1/run", body, timeout=min(max(0.0, options.timeout), MAX_SECONDS) + MARGIN
+    )
     sys.stdout.write(done["stdout"])
     sys.stdout.flush()
     sys.stderr.write(done["stderr"])
@@ -100,7 +105,7 @@ def _run(options: argparse.Namespace) -> int:
         if done[f"{output}_truncated"]:
             sys.stderr.write(f"postroom-agent: there was more on {output}\n")
     if done["timed_out"]:
-        sys.stderr.write(f"postroom-agent: killed after {options.timeout:g} s\n")
+        sys.stderr.write(f"postroom-agent: killed after {min(options.timeout, MAX_SECONDS):g} s\n")
         return TIMED_OUT
     return int(done["exit_code"])
 
