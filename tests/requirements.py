@@ -730,6 +730,14 @@ _LISTED: dict[str, dict[str, str]] = {
         "identity-rotation-told-first": "A key that somebody else's servers do not know yet is not used.",
         "identity-rotation-operator": "The operator's signing key is replaced under load; nothing is lost.",
     },
+    "docs/agents.md#commands-and-files": {
+        "work-alike": "Commands and files of the workspace are worked on alike in every sandbox, also by agents "
+        "without a shell.",
+        "work-bounded": "A command is killed at the end of its time, and of each output the first MiB is kept.",
+        "work-inside": "No path and no link leads such file work out of the workspace.",
+        "work-by-execd": "On OpenSandbox commands and files are execd's work, the agent's pipes are the sidecar's, and "
+        "no port of either is taken.",
+    },
     "docs/agents.md#reaching-the-outside": {
         "egress-base-url": "A client whose base URL leads to the way out reaches its host over verified TLS.",
         "egress-refused-told": "What the template does not allow is refused with the rule that is missing.",

@@ -15,6 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
+from postroom.protocol import execd
+from postroom.sandbox.opensandbox.remote import A2A_PORT, PORTS
 from tests.e2e.conftest import DEADLINE, EXAMPLES, PostRoom, gone, until
 
 ECHO = str(EXAMPLES / "echo.toml")
@@ -119,6 +121,66 @@ def test_a_worker_answers_from_a_container_and_leaves_nothing_behind(
         assert secret not in seen
     log = (room.state / "logs" / "control.log").read_text()
     assert KEY not in log
+
+
+HANDS = r"""
+import json, os, subprocess, sys
+
+SEEN = "cat /proc/$PPID/cmdline; echo; cat /proc/net/tcp"
+
+def do(*words, given=""):
+    done = subprocess.run(["postroom-agent", *words], input=given, capture_output=True, text=True)
+    return [done.returncode, done.stdout, done.stderr]
+
+for line in sys.stdin:
+    with open(f"/proc/{os.getppid()}/cmdline") as parent:
+        said = {"parent": parent.read().replace(chr(0), " ")}
+    said["run"] = do("run", "--", "sh", "-c", SEEN + "; exit 3")
+    said["write"] = do("file", "write", "kept/note", given="by execd")
+    said["read"] = do("file", "read", "kept/note")
+    said["here"] = open("kept/note").read()
+    said["secrets"] = os.listdir("/tmp/postroom/secrets")
+    print(json.dumps(said), flush=True)
+"""
+
+
+@pytest.mark.requirement("work-by-execd")
+def test_commands_and_files_are_execds_work_while_the_agents_pipes_are_the_sidecars(
+    room: PostRoom, server: Server
+) -> None:
+    room.up()
+    template = """
+        [worker]
+        name = "hands"
+        [workstation]
+        command = ["python3", "/opt/agent/hands.py"]
+        adapter = "text"
+        files = ["hands.py"]
+    """
+    room.run("spawn", room.template(template, hands=HANDS), "--sandbox", "opensandbox")
+    answer = room.run("send", "@hands", "go", "--wait", "answered")
+    said = json.loads(answer[answer.index("{") : answer.rindex("}") + 1])
+    assert "postroom.sidecar" in said["parent"]
+    code, out, err = said["run"]
+    parent, _, sockets = out.partition("\n")
+    assert (code, err) == (3, "")
+    assert "execd.py" in parent
+    assert [said["write"], said["read"]] == [[0, "", ""], [0, "by execd", ""]]
+    assert said["here"] == "by execd"
+    assert said["secrets"] == []  # taken by the sidecar before the agent exists
+    gateway = int(room.env["POSTROOM_GATEWAY_LISTEN"].rpartition(":")[2])
+    listening = ports_of(sockets) - {gateway}
+    assert execd.PORT in listening
+    own = listening - {execd.PORT}
+    assert A2A_PORT in own
+    assert own <= {A2A_PORT, *PORTS}
+    assert not {execd.PORT, execd.EGRESS_PORT} & {A2A_PORT, *PORTS}
+
+
+def ports_of(sockets: str) -> set[int]:
+    """Those that are listened on, in the kernel's table."""
+    rows = [line.split() for line in sockets.splitlines()[1:]]
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"}
 
 
 @pytest.mark.slow

@@ -128,3 +128,15 @@ def test_a_process_of_the_same_user_cannot_read_the_sidecars_environment_or_memo
     assert done.stdout.splitlines()[0] == str(readable)
     if how == "hardened":
         assert done.stdout.splitlines()[1] == "True"
+
+
+def test_the_token_of_execd_is_taken_from_a_file_that_is_gone_then(tmp_path: Path):
+    path, token = tmp_path / "c.json", tmp_path / "execd"
+    token.write_text("its.secret")
+    path.write_text(json.dumps(RECORD | {"execd": {"port": 44772, "token_file": str(token)}}))
+
+    config = load(path)
+    assert config.execd is not None
+    assert (config.execd.port, config.execd.token) == (44772, "its.secret")
+    assert not token.exists()
+    assert "its.secret" not in repr(config)

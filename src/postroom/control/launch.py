@@ -261,6 +261,7 @@ def sidecar_config(
         "gateway_address": paths.gateway_address,
         "gateway_ca": paths.gateway_ca,
         "a2a_port": paths.a2a_port,
+        **_execd(paths),
         "state": paths.state,
         "workspace": paths.workspace,
         "owner": passport.owner,
@@ -284,6 +285,12 @@ def sidecar_config(
         "control_url": "http://postroom",
         "log_level": "info",
     }
+
+
+def _execd(paths: SandboxPaths) -> dict[str, Any]:
+    if not paths.execd_port:
+        return {}
+    return {"execd": {"port": paths.execd_port, "token_file": paths.execd_token}}
 
 
 def _inside(word: str, agent_folder: str) -> str:

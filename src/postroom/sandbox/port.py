@@ -120,7 +120,8 @@ class SandboxPaths:
 
     A sandbox on another machine has no `gateway_socket` (""): it dials `gateway_address` (`host:port`) by TLS,
     trusting `gateway_ca` (PEM). Its A2A server listens on loopback port `a2a_port`, since its state folder is
-    out of reach, too.
+    out of reach, too. Where the sandbox has an execd, it listens on loopback port `execd_port`, and the file
+    `execd_token` holds what it asks for.
     """
 
     workspace: str
@@ -135,6 +136,8 @@ class SandboxPaths:
     gateway_address: str = ""
     gateway_ca: str = ""
     a2a_port: int = 0
+    execd_port: int = 0
+    execd_token: str = ""
 
 
 @dataclass(frozen=True)

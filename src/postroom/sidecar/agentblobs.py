@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     """
     if options.verb == "put":
         with _opened(options.file) as file:
-            stored = upload(file, media_type_for(options.file, options.type))
+            stored = upload("/v1/blobs", file, media_type_for(options.file, options.type))
         sys.stdout.write(f"{stored['url']}\n")
     elif options.output:
         with whole_file(Path(options.output)) as target:
@@ -63,7 +63,7 @@ def file_fields(name: str, media_type: str) -> dict[str, Any]:
             return {"text": text}
         file.seek(0)
         kind = media_type_for(name, media_type)
-        stored = upload(file, kind)
+        stored = upload("/v1/blobs", file, kind)
     return {"url": stored["url"], "mediaType": kind, "filename": Path(name).name}
 
 
@@ -91,7 +91,7 @@ def _opened(name: str) -> Generator[BinaryIO]:
 
 def _fetch(url: str, target: BinaryIO) -> None:
     wanted, found = sha256_of(url), hashlib.sha256()
-    for data in download(wanted):
+    for data in download(f"/v1/blobs/{wanted}"):
         found.update(data)
         target.write(data)
     if found.hexdigest() != wanted:

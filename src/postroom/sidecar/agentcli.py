@@ -15,14 +15,16 @@ from urllib.parse import urlencode
 
 from postroom.errors import PostroomError, exit_code
 from postroom.protocol.text import one_line
-from postroom.sidecar import agentblobs, agentcalls, agenttasks
+from postroom.sidecar import agentblobs, agentcalls, agenttasks, agentwork
 from postroom.sidecar.agenttasks import text_of
 from postroom.sidecar.localclient import call
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    options = _parser().parse_args(argv)
+    own, words = agentwork.split(sys.argv[1:] if argv is None else argv)
+    options = _parser().parse_args(own)
+    options.words = words
     try:
         return _run(options)
     except PostroomError as error:
@@ -60,6 +62,8 @@ def _run(options: argparse.Namespace) -> int:
             return agentcalls.run(options)
         case "blob":
             return agentblobs.run(options)
+        case "run" | "file":
+            return agentwork.run(options)
         case _:
             return agenttasks.run(options)
     return 0
@@ -136,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     agenttasks.add_commands(commands)
     agentcalls.add_command(commands)
     agentblobs.add_commands(commands)
+    agentwork.add_commands(commands)
     return parser
 
 

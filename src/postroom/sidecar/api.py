@@ -23,6 +23,7 @@ from postroom.sidecar.adapters.task_makers import (
 from postroom.sidecar.blobs import BlobRelay
 from postroom.sidecar.httpd import Answer, Request
 from postroom.sidecar.operations import Operations
+from postroom.sidecar.workapi import WorkRoutes
 
 CURRENT = "current"
 """In a path, the task that the agent works on."""
@@ -42,6 +43,7 @@ class LocalApi:
         port: that it listens on, for the Host check.
         a2a: answers what is no route of this API; None for nobody.
         blobs: stores and fetches blobs; None where there is nobody to ask.
+        work: runs commands and works on files; None for nobody.
     """
 
     def __init__(
@@ -51,12 +53,14 @@ class LocalApi:
         port: int,
         a2a: A2ADoor | None = None,
         blobs: BlobRelay | None = None,
+        work: WorkRoutes | None = None,
     ) -> None:
         self._operations = operations
         self._me = dict(me)
         self._hosts = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
         self._a2a = a2a
         self._blobs = blobs
+        self._work = work
 
     async def handle(self, request: Request) -> Answer:
         """Answer one request.
@@ -75,6 +79,8 @@ class LocalApi:
                 return await self._tasks(request, [place, *rest])
             case ["", "v1", "blobs", *rest]:
                 return await self._blob(request, rest)
+            case ["", "v1", "run" | "files" | "folders" as place] if self._work is not None:
+                return await _work(self._work, request, place)
             case ["", "v1", place]:
                 return await self._mail(request, place)
         if self._a2a is not None:
@@ -136,6 +142,17 @@ class LocalApi:
             case "GET", [sha256]:
                 return 200, await self._blobs.get(check_sha256(sha256))
         raise _no_route(request)
+
+
+async def _work(work: WorkRoutes, request: Request, place: str) -> Answer:
+    match request.method, place:
+        case "POST", "run":
+            return await work.run(_body(request))
+        case "GET", "folders":
+            return await work.folder(request)
+        case _, "files" if (answer := await work.file(request)) is not None:
+            return answer
+    raise _no_route(request)
 
 
 def _accepted(sent: str) -> Answer:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from postroom.a2a.cards import matches, skills_of
@@ -29,6 +30,7 @@ from postroom.sidecar.blobs import BlobRelay
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig
 from postroom.sidecar.delegations import Delegations
 from postroom.sidecar.directory import Directory
+from postroom.sidecar.execd import ExecdWorkstation
 from postroom.sidecar.inbox import Inbox
 from postroom.sidecar.journal import Journal
 from postroom.sidecar.ledger import Ledger
@@ -40,6 +42,8 @@ from postroom.sidecar.program import ProgramExecutor
 from postroom.sidecar.receipts import Receipts
 from postroom.sidecar.status import Status
 from postroom.sidecar.wire import Wire
+from postroom.sidecar.workapi import WorkRoutes
+from postroom.sidecar.workstation import LocalWorkstation, Workstation
 
 JOURNAL = "confirmed"
 """Name of the journal in the state folder."""
@@ -104,10 +108,12 @@ def compose(
     directory = Directory(wire, own)
     inbox: Inbox
     engine: TaskEngine
+    env = agent_environment(config, os.environ, port, outside)
+    work = WorkRoutes(workstation(config, env))
     status = Status(wire, own, lambda: len(inbox.held) + len(engine.executions))
     agent = Agent(
         agent_config,
-        env=agent_environment(config, os.environ, port, outside),
+        env=env,
         cwd=agent_config.cwd or config.workspace,
         hello=_hello(config, port),
         status=status,
@@ -153,7 +159,7 @@ def compose(
         status=status,
         alerts=alerts,
         journal=journal,
-        api=LocalApi(operations, whoami(config), port, a2a, blobs),
+        api=LocalApi(operations, whoami(config), port, a2a, blobs, work),
         a2a=a2a,
         serving=ServingOperations(ledger, changes, engine, own),
         live=live,
@@ -197,6 +203,14 @@ def agent_environment(
     }
 
 
+def workstation(config: SidecarConfig, env: Mapping[str, str]) -> Workstation:
+    """Where commands run and files lie: beside execd it is its work, and the agent's pipes stay here."""
+    root = Path(config.workspace or config.agent.cwd or ".").absolute()
+    if config.execd is not None:
+        return ExecdWorkstation(config.execd, root, env)
+    return LocalWorkstation(root, env)
+
+
 def _proxies(outside: str) -> dict[str, str]:
     """What makes programs that know of proxies use the way out; both spellings are read by some."""
     if not outside:
@@ -235,4 +249,4 @@ def _projects(config: SidecarConfig) -> tuple[str, ...]:
     return (config.project, *others) if config.project else tuple(others)
 
 
-__all__ = ["Sidecar", "agent_environment", "compose", "refusal", "whoami"]
+__all__ = ["Sidecar", "agent_environment", "compose", "refusal", "whoami", "workstation"]

@@ -16,6 +16,7 @@ from typing import Any
 
 from postroom.errors import InvalidInput
 from postroom.protocol.ids import check_name, check_uid
+from postroom.sidecar.execd import ExecdAddress
 
 ENVIRONMENT = "POSTROOM_SIDECAR_CONFIG"
 """Environment variable with the path of the configuration file."""
@@ -106,6 +107,7 @@ class SidecarConfig:
         cancel_grace: seconds that the agent has to stop working on a task.
         interactive: the template has a `[sidecar]` table: events and control are wanted, too.
         egress: the template lets it out to some hosts.
+        execd: does the work on commands and files, None for the sidecar itself.
     """
 
     uid: str
@@ -139,6 +141,7 @@ class SidecarConfig:
     cancel_grace: float = 5.0
     interactive: bool = True
     egress: bool = False
+    execd: ExecdAddress | None = None
 
     @classmethod
     def parse(cls, record: object) -> SidecarConfig:
@@ -172,6 +175,7 @@ class SidecarConfig:
                 cancel_grace=float(record.get("cancel_grace", 5.0)),
                 interactive=record.get("interactive", True) is True,
                 egress=record.get("egress") is True,
+                execd=_execd(record.get("execd")),
                 **{name: str(record.get(name) or "") for name in _TEXTS},
             )
         except KeyError as error:
@@ -195,6 +199,21 @@ def load(path: Path) -> SidecarConfig:
     Raises:
         InvalidInput: it cannot be read or removed, or is not valid.
     """
+    text = _taken(path)
+    try:
+        record = json.loads(text)
+    except ValueError:
+        # Not chained: the decoder's error carries the document, secrets included.
+        raise InvalidInput("the sidecar's configuration is no JSON") from None
+    execd = record.get("execd") if isinstance(record, dict) else None
+    if isinstance(execd, dict) and (file := execd.get("token_file")):
+        # The token is the container's, which was made after the configuration.
+        execd["token"] = _taken(Path(str(file)))
+    return SidecarConfig.parse(record)
+
+
+def _taken(path: Path) -> str:
+    """The text of a file, which is gone then."""
     try:
         text = path.read_text(encoding="utf-8")
         os.truncate(path, 0)  # behind a wall it is a descriptor, which outlives the name
@@ -203,12 +222,15 @@ def load(path: Path) -> SidecarConfig:
         raise InvalidInput(
             f"the sidecar's configuration cannot be taken: {error.strerror}"
         ) from error
-    try:
-        record = json.loads(text)
-    except ValueError:
-        # Not chained: the decoder's error carries the document, secrets included.
-        raise InvalidInput("the sidecar's configuration is no JSON") from None
-    return SidecarConfig.parse(record)
+    return text
+
+
+def _execd(record: object) -> ExecdAddress | None:
+    if not record:
+        return None
+    if not isinstance(record, dict):
+        raise InvalidInput("the sidecar's configuration does not say where execd is")
+    return ExecdAddress(int(record["port"]), str(record.get("token") or ""))
 
 
 def _is_text(value: object) -> bool:

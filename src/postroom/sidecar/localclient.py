@@ -19,8 +19,10 @@ CHUNK = 64 * 1024
 """Bytes that are read or sent at a time."""
 
 
-def call(method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-    """The answer of the sidecar whose address is in the environment.
+def call(
+    method: str, path: str, body: dict[str, Any] | None = None, *, timeout: float = TIMEOUT
+) -> Any:
+    """The answer of the sidecar whose address is in the environment, within `timeout` seconds.
 
     Raises:
         NotRunning: there is no address.
@@ -29,17 +31,17 @@ def call(method: str, path: str, body: dict[str, Any] | None = None) -> Any:
     """
     headers = {"content-type": "application/json"} if body is not None else {}
     payload = None if body is None else json.dumps(body).encode()
-    with _connected() as connection:
+    with _connected(timeout) as connection:
         connection.request(method, path, payload, headers)
         response = connection.getresponse()
         return _answer(response.status, response.read())
 
 
-def upload(content: BinaryIO, media_type: str) -> dict[str, Any]:
-    """Store a content as a blob, piece by piece; the sidecar's answer. Raises as `call`."""
+def upload(path: str, content: BinaryIO, media_type: str) -> dict[str, Any]:
+    """PUT a content, piece by piece; the sidecar's answer. Raises as `call`."""
     with _connected() as connection:
         try:
-            connection.request("PUT", "/v1/blobs", content, {"content-type": media_type})
+            connection.request("PUT", path, content, {"content-type": media_type})
         except OSError:
             # Refused in the midst of it: the reason has come, if it came before the connection was cut.
             if connection.sock is None:
@@ -48,10 +50,10 @@ def upload(content: BinaryIO, media_type: str) -> dict[str, Any]:
         return _answer(response.status, response.read())
 
 
-def download(sha256: str) -> Iterator[bytes]:
-    """The content of a blob as it comes. Raises as `call`, also in the midst of it."""
+def download(path: str) -> Iterator[bytes]:
+    """A content as it comes. Raises as `call`, also in the midst of it."""
     with _connected() as connection:
-        connection.request("GET", f"/v1/blobs/{sha256}")
+        connection.request("GET", path)
         response = connection.getresponse()
         if response.status >= 400:
             _answer(response.status, response.read())
@@ -76,7 +78,7 @@ def lines(path: str, body: dict[str, Any], headers: dict[str, str]) -> Iterator[
 
 
 @contextmanager
-def _connected() -> Generator[HTTPConnection]:
+def _connected(timeout: float = TIMEOUT) -> Generator[HTTPConnection]:
     address = urlsplit(os.environ.get("POSTROOM_API", ""))
     if not address.hostname or not address.port:
         raise NotRunning(
@@ -85,7 +87,7 @@ def _connected() -> Generator[HTTPConnection]:
         )
     # Not urllib: it would go through a proxy that the environment names.
     host, port = address.hostname, address.port
-    connection = HTTPConnection(host, port, timeout=TIMEOUT, blocksize=CHUNK)
+    connection = HTTPConnection(host, port, timeout=timeout, blocksize=CHUNK)
     try:
         yield connection
     except (OSError, HTTPException) as error:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.errors import InvalidInput
-from postroom.sandbox.opensandbox.remote import BASE, CODE, HOME, SECRETS, STATE, TMP
+from postroom.protocol.execd import mode_number
+from postroom.sandbox.opensandbox.remote import BASE, CODE, EXECD_TOKEN, HOME, SECRETS, STATE, TMP
 from postroom.sandbox.port import SandboxPaths, SandboxSpec
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ MAX_BYTES = 64 * 1024 * 1024
 
 FOLDERS = (BASE, SECRETS, STATE, HOME, TMP)
 
-FILE_MODE, FOLDER_MODE, SECRET_MODE = 644, 700, 600
-"""execd takes a mode as a decimal number that looks octal."""
+FILE_MODE, FOLDER_MODE, SECRET_MODE = map(mode_number, (0o644, 0o700, 0o600))
 
 
 @functools.cache
@@ -67,19 +67,19 @@ def entries(spec: SandboxSpec, paths: SandboxPaths) -> list[WriteEntry]:
                     f"the worker's folders hold over {MAX_BYTES >> 20} MiB, and are copied into the sandbox",
                     remedy="put large files into the image",
                 )
-            mode = 755 if path.stat().st_mode & 0o100 else FILE_MODE
+            mode = mode_number(0o755) if path.stat().st_mode & 0o100 else FILE_MODE
             wanted.append((f"{target}/{name}" if name else target, data, mode))
     goods = [WriteEntry(path=path, data=data, mode=mode) for path, data, mode in wanted]
     return code_entries() + goods
 
 
-def secrets(spec: SandboxSpec) -> list[WriteEntry]:
-    """The secrets, for their owner alone."""
+def secrets(spec: SandboxSpec, execd_token: str) -> list[WriteEntry]:
+    """The secrets, for their owner alone; among them what the container's execd asks for."""
     from opensandbox.models.filesystem import WriteEntry
 
+    contents = {**spec.secrets, EXECD_TOKEN: execd_token.encode()}
     return [
-        WriteEntry(path=name, data=content, mode=SECRET_MODE)
-        for name, content in spec.secrets.items()
+        WriteEntry(path=name, data=content, mode=SECRET_MODE) for name, content in contents.items()
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from contextlib import suppress
 from datetime import timedelta
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from postroom.errors import SandboxUnavailable
 from postroom.observe import get_logger
+from postroom.protocol.execd import SIGNALLED, exit_status
 from postroom.sandbox.opensandbox.remote import A2A_PORT, Remote
 from postroom.sandbox.opensandbox.server import bury, is_gone, told
 from postroom.sandbox.output import OutputLog
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-SIGNALLED = 128
-SIGNALS = {"hangup": 1, "interrupt": 2, "killed": 9, "terminated": 15}
-"""Signals by the words in which execd tells of them."""
 KILLED = ExitStatus(SIGNALLED + 9)
 HURRY = 0.1
 """Seconds between two looks at a program that was told to end."""
@@ -151,9 +148,4 @@ class OpenSandboxHandle:
 
 
 def _ended(status: CommandStatus) -> ExitStatus:
-    """execd says -1 for a program that a signal has ended, and which one in words."""
-    code = status.exit_code
-    if code is not None and code >= 0:
-        return ExitStatus(code)
-    said = re.fullmatch(r"signal: ([a-z]+).*", status.error or "")
-    return ExitStatus(SIGNALLED + SIGNALS.get(said[1] if said else "", 9))
+    return ExitStatus(exit_status(status.exit_code, status.error or ""))

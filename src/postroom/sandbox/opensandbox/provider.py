@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from postroom.errors import PostroomError, SandboxUnavailable
 from postroom.observe import get_logger
+from postroom.protocol import execd
 from postroom.sandbox import policy
 from postroom.sandbox.canary import Roost
 from postroom.sandbox.opensandbox import cargo
@@ -18,9 +19,11 @@ from postroom.sandbox.opensandbox.handle import OpenSandboxHandle
 from postroom.sandbox.opensandbox.remote import (
     A2A_PORT,
     CODE,
+    EXECD_TOKEN,
     HOME,
     MOUNTS,
     NAME,
+    PORTS,
     SECRETS,
     STATE,
     TMP,
@@ -95,6 +98,9 @@ class OpenSandboxProvider:
             gateway_address=remote.gateway,
             gateway_ca=remote.gateway_ca,
             a2a_port=A2A_PORT,
+            ports=PORTS,
+            execd_port=execd.PORT,
+            execd_token=EXECD_TOKEN,
         )
 
     def unenforced(self, limits: Limits) -> tuple[str, ...]:
@@ -112,7 +118,8 @@ class OpenSandboxProvider:
         try:
             with told("starting a worker in a sandbox"):
                 await _fill(sandbox, goods, [paths.workspace])
-                await sandbox.files.write_files(cargo.secrets(spec))
+                token = await _token(sandbox)
+                await sandbox.files.write_files(cargo.secrets(spec, token))
                 command = await _run(sandbox, spec)
             output = OutputLog(spec.stderr_log)
         except BaseException:
@@ -180,6 +187,13 @@ async def _fill(sandbox: Sandbox, goods: list[WriteEntry], further: list[str]) -
     folders = [WriteEntry(path=path, mode=cargo.FOLDER_MODE) for path in wanted]
     await sandbox.files.create_directories(folders)
     await sandbox.files.write_files(goods)
+
+
+async def _token(sandbox: Sandbox) -> str:
+    """What the container's execd asks for, "" for nothing."""
+    endpoint = await sandbox.get_endpoint(execd.PORT)
+    headers = {name.lower(): text for name, text in (endpoint.headers or {}).items()}
+    return headers.get(execd.TOKEN_HEADER.lower(), "")
 
 
 async def _run(sandbox: Sandbox, spec: SandboxSpec) -> str:

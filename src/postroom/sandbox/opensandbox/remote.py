@@ -17,7 +17,13 @@ CODE = f"{BASE}/postroom.zip"
 MOUNTS = f"{BASE}/mounts"
 
 A2A_PORT = 44780
-"""Loopback port of the worker's A2A server in the container; execd has 44772, its egress control 18080."""
+"""Loopback port of the worker's A2A server in the container."""
+
+PORTS = (44781, 44782, 44783, 44784)
+"""Those of its sidecar: any free ones could be what execd and its egress control listen on later."""
+
+EXECD_TOKEN = f"{SECRETS}/execd"
+"""File with the token of the container's execd."""
 
 ROOM_LABEL, RUN_LABEL = "postroom.room", "postroom.run"
 """Metadata of our sandboxes: whose they are, and which life of that post room has made them."""

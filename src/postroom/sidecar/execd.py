@@ -1,0 +1,393 @@
+"""Commands and files through execd, the daemon of an OpenSandbox container: its REST API, without its SDK.
+
+Two traps of it: its event streams are bare JSON and a blank line, whatever their content type says, and a command that
+did not exit with 0 ends with an `error` and no `execution_complete`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import shlex
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import h11
+
+from postroom.errors import (
+    BusDisconnected,
+    InvalidInput,
+    MessageTooLarge,
+    NotFound,
+    PeerError,
+    PostroomError,
+    ProtocolViolation,
+    RequestTimeout,
+)
+from postroom.observe import get_logger
+from postroom.protocol.execd import TOKEN_HEADER, exit_status, mode_number
+from postroom.protocol.text import one_line
+from postroom.sidecar.lines import LineReader, Overlong
+from postroom.sidecar.workstation import (
+    FILE_TIMEOUT,
+    MAX_ENTRIES,
+    MAX_READ,
+    Captured,
+    Command,
+    Done,
+    Entry,
+    named_file,
+    parts_of,
+    within,
+)
+
+GRACE = 10.0
+"""Seconds beyond a command's own time in which execd has to say that it has killed it."""
+
+MAX_FRAME = 8 * 1024 * 1024
+"""Bytes of one line of output as JSON; a longer one is left out."""
+
+MAX_ANSWER = 8 * 1024 * 1024
+PIECE = 64 * 1024
+KINDS = {"directory": "folder", "symlink": "link"}
+_BAD_REQUEST, _NOT_FOUND, _RANGE = 400, 404, 416
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ExecdAddress:
+    """Where execd listens in the container, and the token that it asks for, "" for none."""
+
+    port: int
+    token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    pieces: AsyncIterator[bytes]
+
+    async def whole(self) -> bytes:
+        body = bytearray()
+        async for piece in self.pieces:
+            body += piece
+            if len(body) > MAX_ANSWER:
+                raise MessageTooLarge(f"the answer of execd is over {MAX_ANSWER} bytes")
+        return bytes(body)
+
+    async def refusal(self) -> PostroomError:
+        """What an answer of 400 or more means."""
+        body = await self.whole()
+        try:
+            said = json.loads(body)
+            text = str(said.get("message") or said.get("error") or "")
+        except (ValueError, AttributeError):
+            text = body[:200].decode("utf-8", errors="replace")
+        text = one_line(text, 200)
+        if self.status == _NOT_FOUND:
+            return NotFound(text or "there is no such file")
+        if self.status == _BAD_REQUEST:
+            return InvalidInput(text)
+        return PeerError(f"execd answered {self.status}: {text}")
+
+
+class ExecdWorkstation:
+    """See `Workstation`: execd does the work.
+
+    Args:
+        address: of execd.
+        root: the workspace, which is in the same container.
+        env: of commands.
+    """
+
+    def __init__(self, address: ExecdAddress, root: Path, env: Mapping[str, str]) -> None:
+        self._address = address
+        self._root = root
+        self._env = dict(env)
+        self._words = True  # until an older execd refuses them
+
+    async def run(self, command: Command) -> Done:
+        """See `Workstation`. A last line without its end gets one: execd does not tell."""
+        cwd = self._root.joinpath(*parts_of(command.cwd))
+        asked = {
+            "cwd": str(cwd),
+            "timeout": max(1, round(command.timeout * 1000)),
+            "envs": self._env | dict(command.env),
+        }
+        if self._words:
+            try:
+                return await self._run({"argv": list(command.words), **asked}, command.timeout)
+            except InvalidInput:
+                # It may be the folder, or that it knows no words: the second try tells.
+                _log.debug("execd took no words")
+        done = await self._run(
+            {"command": f"exec {shlex.join(command.words)}", **asked}, command.timeout
+        )
+        self._words = False
+        return done
+
+    async def _run(self, asked: dict[str, Any], seconds: float) -> Done:
+        running = _Running()
+        began = time.monotonic()
+        try:
+            async with within(seconds + GRACE, "the command"):
+                body = json.dumps(asked).encode()
+                async with self._asked("POST", "/command", body, "application/json") as answer:
+                    if answer.status >= _BAD_REQUEST:
+                        raise await answer.refusal()
+                    await running.follow(answer.pieces)
+        except (RequestTimeout, asyncio.CancelledError):
+            if running.id:
+                await self._interrupt(running.id)
+            raise
+        return running.done(killed_late=time.monotonic() - began >= seconds)
+
+    async def _interrupt(self, command: str) -> None:
+        try:
+            await self._order("DELETE", "/command", id=command)
+        except PostroomError as error:
+            _log.warning("a command goes on in the container: %s", error)
+
+    async def read(self, path: str, offset: int, length: int) -> bytes:
+        """See `Workstation`."""
+        target = await self._place(named_file(path))
+        length = min(length, MAX_READ)
+        if length <= 0:
+            return b""
+        wanted = {"range": f"bytes={offset}-{offset + length - 1}"}
+        query = f"/files/download?{urlencode({'path': target})}"
+        found = bytearray()
+        async with (
+            within(FILE_TIMEOUT, "the download"),
+            self._asked("GET", query, headers=wanted) as answer,
+        ):
+            if answer.status == _RANGE:
+                return b""
+            if answer.status >= _BAD_REQUEST:
+                raise await answer.refusal()
+            skip = 0 if answer.status == 206 else offset
+            async for piece in answer.pieces:
+                found += piece[skip:]
+                skip = max(0, skip - len(piece))
+                if len(found) >= length:
+                    break
+        return bytes(found[:length])
+
+    async def write(self, path: str, content: bytes, mode: int) -> None:
+        """See `Workstation`."""
+        target = await self._place(named_file(path))
+        about = json.dumps({"path": target, "mode": mode_number(mode)}).encode()
+        boundary = secrets.token_hex(24)
+        body = b"".join(
+            (
+                _part(boundary, "metadata", "application/json", about),
+                _part(boundary, "file", "application/octet-stream", content),
+                f"--{boundary}--\r\n".encode(),
+            )
+        )
+        kind = f"multipart/form-data; boundary={boundary}"
+        async with (
+            within(FILE_TIMEOUT, "the upload"),
+            self._asked("POST", "/files/upload", body, kind) as answer,
+        ):
+            if answer.status >= _BAD_REQUEST:
+                raise await answer.refusal()
+            await answer.whole()
+
+    async def entries(self, path: str) -> list[Entry]:
+        """See `Workstation`."""
+        target = await self._place(parts_of(path))
+        found = await self._order("GET", "/directories/list", path=target, depth="1")
+        try:
+            entries = [_entry(record) for record in found]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProtocolViolation("execd's list of a folder is none") from error
+        return sorted(entries, key=lambda entry: entry.name)[:MAX_ENTRIES]
+
+    async def remove(self, path: str) -> None:
+        """See `Workstation`."""
+        target = await self._place(named_file(path))
+        about = await self._order("GET", "/files/info", path=target)
+        try:
+            folder = about[target]["type"] == "directory"
+        except (KeyError, TypeError) as error:
+            raise ProtocolViolation("execd tells nothing of a file") from error
+        await self._order("DELETE", "/directories" if folder else "/files", path=target)
+
+    async def _place(self, parts: tuple[str, ...]) -> str:
+        """The path that execd is told; it would follow links, so none may be in it."""
+        await asyncio.to_thread(_refuse_links, self._root, parts)
+        return str(PurePosixPath(self._root, *parts))
+
+    async def _order(self, method: str, place: str, **query: str) -> Any:
+        """The JSON that answers a request without a body; None for an empty answer."""
+        target = f"{place}?{urlencode(query, quote_via=quote)}"
+        async with within(FILE_TIMEOUT, "execd's answer"), self._asked(method, target) as answer:
+            if answer.status >= _BAD_REQUEST:
+                raise await answer.refusal()
+            body = await answer.whole()
+        try:
+            return json.loads(body) if body else None
+        except ValueError as error:
+            raise ProtocolViolation("execd's answer is no JSON") from error
+
+    @asynccontextmanager
+    async def _asked(
+        self,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        kind: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncGenerator[_Answer]:
+        """One request on a connection of its own, which is closed at the end."""
+        told = {
+            "host": f"127.0.0.1:{self._address.port}",
+            "content-length": str(len(body)),
+            "connection": "close",
+            **({"content-type": kind} if kind else {}),
+            **({TOKEN_HEADER: self._address.token} if self._address.token else {}),
+            **(headers or {}),
+        }
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._address.port)
+        except OSError as error:
+            raise BusDisconnected(f"execd does not answer: {error}") from error
+        connection = h11.Connection(h11.CLIENT)
+        try:
+            head = h11.Request(method=method, target=target, headers=list(told.items()))
+            writer.write(connection.send(head) or b"")
+            writer.write(connection.send(h11.Data(data=body)) or b"")
+            writer.write(connection.send(h11.EndOfMessage()) or b"")
+            await writer.drain()
+            status = await _status(connection, reader)
+            yield _Answer(status, _pieces(connection, reader))
+        except h11.ProtocolError as error:
+            raise ProtocolViolation(f"execd's answer is not HTTP: {error}") from error
+        except TimeoutError:
+            raise  # an OSError, too, and the deadline's
+        except OSError as error:
+            raise BusDisconnected(f"execd broke off: {error}") from error
+        finally:
+            writer.close()
+
+
+class _Running:
+    """What the frames of a command tell."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        self._out, self._err = Captured(), Captured()
+        self._code: int | None = None
+        self._killed = False
+
+    async def follow(self, pieces: AsyncIterator[bytes]) -> None:
+        """Take frames up to the last one; execd holds the answer open beyond it.
+
+        Raises:
+            ProtocolViolation: a frame is none, or the last one is missing.
+        """
+        lines = LineReader(MAX_FRAME)
+        async for piece in pieces:
+            for line in lines.feed(piece):
+                if isinstance(line, Overlong):
+                    self._out.truncated = self._err.truncated = True
+                elif text := line.removeprefix("data:").strip():
+                    self._take(text)
+                if self._code is not None:
+                    return
+        raise ProtocolViolation("execd's answer broke off before the command's end")
+
+    def _take(self, text: str) -> None:
+        try:
+            frame = json.loads(text)
+            match frame["type"]:
+                case "init":
+                    self.id = str(frame["text"])
+                case "stdout":
+                    self._out.add(_line(frame["text"]))
+                case "stderr":
+                    self._err.add(_line(frame["text"]))
+                case "execution_complete":
+                    self._code = 0
+                case "error":
+                    error = frame["error"]
+                    said = error.get("traceback") or [""]
+                    number = int(error["evalue"])
+                    self._killed = number < 0
+                    self._code = exit_status(number, str(said[0]))
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ProtocolViolation(f"execd said {one_line(text, 100)!r}") from error
+
+    def done(self, *, killed_late: bool) -> Done:
+        """The result; who was killed at the end of its time was killed for that."""
+        return Done(
+            self._code or 0,
+            self._out.text,
+            self._err.text,
+            self._out.truncated,
+            self._err.truncated,
+            self._killed and killed_late,
+        )
+
+
+def _line(text: str) -> bytes:
+    """A line comes without its end, an empty one as that alone."""
+    whole = text if text == "\n" else f"{text}\n"
+    return whole.encode("utf-8", errors="replace")
+
+
+def _part(boundary: str, name: str, kind: str, content: bytes) -> bytes:
+    head = (
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"; filename="{name}"\r\n'
+        f"Content-Type: {kind}\r\n\r\n"
+    )
+    return head.encode() + content + b"\r\n"
+
+
+def _entry(record: dict[str, Any]) -> Entry:
+    kind = str(record["type"])
+    name = PurePosixPath(record["path"]).name
+    return Entry(name, KINDS.get(kind, kind), int(record["size"]), str(record["mode"]))
+
+
+def _refuse_links(root: Path, parts: tuple[str, ...]) -> None:
+    place = root
+    for name in parts:
+        place /= name
+        if place.is_symlink():
+            raise InvalidInput(f"{one_line(str(place.relative_to(root)), 100)!r} is a link")
+
+
+async def _status(connection: h11.Connection, reader: asyncio.StreamReader) -> int:
+    while True:
+        event = connection.next_event()
+        if event is h11.NEED_DATA:
+            connection.receive_data(await reader.read(PIECE))
+        elif isinstance(event, h11.Response):
+            return event.status_code
+        elif not isinstance(event, h11.InformationalResponse):
+            raise ConnectionResetError("the connection ended before the answer")
+
+
+async def _pieces(
+    connection: h11.Connection, reader: asyncio.StreamReader
+) -> AsyncGenerator[bytes]:
+    while True:
+        event = connection.next_event()
+        if event is h11.NEED_DATA:
+            connection.receive_data(await reader.read(PIECE))
+        elif isinstance(event, h11.Data):
+            yield bytes(event.data)
+        else:
+            return
+
+
+__all__ = ["ExecdAddress", "ExecdWorkstation"]
