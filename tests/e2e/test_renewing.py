@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -51,17 +52,18 @@ def test_tasks_flow_over_renewals_of_requester_and_worker_and_none_is_lost_or_do
                 # The next when the helper has begun, so that a renewal meets tasks in every state.
                 until(lambda task=task: client.task(task)["state"] != "submitted")
 
-    asking = threading.Thread(target=ask)
-    asking.start()
-    try:
-        for _ in range(RENEWALS):  # each has every worker renew, and waits until all have
-            assert room.json("keys", "rotate", "--account")["cut"] == []
-    finally:
-        stop.set()
-        asking.join()
+    with ThreadPoolExecutor(1) as threads:
+        asking = threads.submit(ask)
+        try:
+            for _ in range(RENEWALS):  # each has every worker renew, and waits until all have
+                assert room.json("keys", "rotate", "--account")["cut"] == []
+        finally:
+            stop.set()
+        asking.result()
     with room.client() as client:
         until(lambda: all(task["final"] for task in client.tasks(limit=500)))
 
+    assert len(asked) >= RENEWALS
     once = dict.fromkeys(asked, 1)
     assert Counter(helper.notes) == once
     told = [note.removeprefix("told did ") for note in lead.notes if note.startswith("told ")]
