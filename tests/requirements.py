@@ -716,6 +716,7 @@ _LISTED: dict[str, dict[str, str]] = {
     "docs/security.md#revocation-and-rotation": {
         "identity-renewal-gapless": "A renewal loses nothing, doubles nothing and fails no call.",
         "identity-renewal-former-ended": "The former connection ends in time even if the server hangs.",
+        "identity-renewal-tasks-flow": "Tasks flow over renewals of requester and worker; none is lost or done twice.",
         "identity-renewal-refused-keeps": "A refused renewal leaves the former connection in use.",
         "identity-revocation-everywhere": "A revoked agent is cut by every server of a cluster within 2 s.",
         "identity-revocation-confirmed": "A server that has not confirmed a revocation is named.",

@@ -269,7 +269,7 @@ async def test_no_agent_can_write_or_read_the_copy(rig: Rig):
 async def test_a_log_that_cannot_be_written_raises_one_alert(rig: Rig, tmp_path: Path):
     log = AuditLog(tmp_path / "audit.jsonl")
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    async with running(alarm.watch(log, rig.core, lambda: None)):
+    async with running(alarm.watch(log, rig.core, ORG, lambda: None)):
         resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard[1]))
         try:
             for _ in range(5):

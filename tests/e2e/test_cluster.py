@@ -142,7 +142,10 @@ async def test_a_post_room_lives_on_when_all_servers_were_killed_and_came_back(
         pid = room.server["pid"]
         for node in cluster.nodes:
             await node.kill()
-        assert (await aside(room.json, "status"))["server"]["pid"] == pid
+        status = await aside(room.json, "status")
+        assert status["server"]["pid"] == pid
+        assert status["bus"] == "the bus does not answer"
+        assert "bus: the bus does not answer" in (await aside(room.run, "status")).splitlines()
         await asyncio.gather(*(node.start() for node in cluster.nodes))
         await cluster.ready()
 

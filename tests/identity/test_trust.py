@@ -18,8 +18,9 @@ from postroom.errors import (
 )
 from postroom.identity import jwt, nkeys
 from postroom.identity.keyring import FILE
+from postroom.identity.minting import MAX_LIFETIME, MAX_PROJECTS
 from postroom.identity.nkeys import KeyPair, Kind
-from postroom.identity.trust import MAX_LIFETIME, MAX_PROJECTS, Trust
+from postroom.identity.trust import Trust
 from postroom.protocol.permissions import agent_permissions, core_exports
 from tests.identity.stage import ALICE, LOBBY, VAULT, mint
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass
 
+from postroom.errors import InvalidInput
+
 
 @dataclass(frozen=True, slots=True)
 class BusAddress:
@@ -12,12 +14,20 @@ class BusAddress:
 
     Attributes:
         servers: `nats://host:port`, or `tls://` for an encrypted connection; any of them will do.
-        tls: context for an encrypted connection, None for none.
-        tls_first: the TLS handshake comes before the server's greeting (INFO), as `handshake_first` demands.
+        tls: context for an encrypted connection, None for none. The handshake comes before the server's greeting
+            (INFO), as `handshake_first` demands: whoever sits between could take the word of TLS out of a greeting.
         tls_name: name that the server's certificate must have; "" for the host dialled.
     """
 
     servers: tuple[str, ...]
     tls: ssl.SSLContext | None = None
-    tls_first: bool = False
     tls_name: str = ""
+
+    def __post_init__(self) -> None:
+        """Check it.
+
+        Raises:
+            InvalidInput: a server is to be spoken to by TLS, and nothing says whom to trust.
+        """
+        if self.tls is None and any(server.startswith("tls://") for server in self.servers):
+            raise InvalidInput("an address that begins with tls:// needs a TLS context")

@@ -219,7 +219,7 @@ class ExternalBus:
         return [result for result in results if isinstance(result, Greeting)]
 
     def _address(self, servers: tuple[str, ...]) -> BusAddress:
-        return BusAddress(servers, self._tls, tls_first=self._tls is not None)
+        return BusAddress(servers, self._tls)
 
     async def _connect(self, *servers: str) -> Link:
         link = Link(Counters(), on_error=lambda error: log.info("bus: %s", error))

@@ -78,7 +78,7 @@ class Supervisor:
         tls = self._config.tls
         if tls is None:
             return BusAddress((self.server.url,))
-        return BusAddress((self.server.url,), tls.client, tls_first=True, tls_name=tls.name)
+        return BusAddress((self.server.url,), tls.client, tls_name=tls.name)
 
     @property
     def version(self) -> str:

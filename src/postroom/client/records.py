@@ -246,6 +246,8 @@ class Status(TypedDict):
     """Tasks that wait for an answer."""
     audit: NotRequired[str]
     """Why the audit log cannot be written, "" if it can."""
+    bus: NotRequired[str]
+    """What is wrong with the connection to NATS, "" if nothing is."""
 
 
 Dead = TypedDict(

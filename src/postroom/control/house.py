@@ -35,6 +35,7 @@ from postroom.control.roster import Roster, hindrance, state_of
 from postroom.control.rotation import Rotation
 from postroom.control.seat import EdgeSeat
 from postroom.control.services import AgentServices
+from postroom.control.starting import Starter
 from postroom.control.statefile import Announcement
 from postroom.control.taskverbs import FOLD_DEADLINE, TaskVerbs
 from postroom.control.workers import Workers
@@ -232,16 +233,26 @@ async def _open_workers(
     stack: AsyncExitStack,
     changed: Callable[[], None],
 ) -> Workers:
+    gateway = OrgGateway(building.gateway, building.front, settings.org)
+    starter = Starter(
+        settings=settings,
+        database=room.database,
+        directory=room.directory,
+        admin=room.admin,
+        issuer=issuer,
+        gateway=gateway,
+        canaries=building.canaries,
+        remote=building.remote,
+        owner=room.owner.uid,
+    )
     workers = Workers(
         settings=settings,
         database=room.database,
         directory=room.directory,
         admin=room.admin,
         issuer=issuer,
-        gateway=OrgGateway(building.gateway, building.front, settings.org),
-        canaries=building.canaries,
-        remote=building.remote,
-        owner=room.owner.uid,
+        gateway=gateway,
+        starter=starter,
         alert=partial(_alert, room.bus),
         tasks=room.crew.group,
         changed=changed,

@@ -6,11 +6,14 @@ import asyncio
 import time
 
 from postroom.control.accounts import Accounts
-from postroom.errors import Forbidden
+from postroom.errors import Forbidden, ServerFailed
 from postroom.identity.credential import Credential
 from postroom.identity.trust import Trust
+from postroom.observe import get_logger
 from postroom.store import credentials as rows
 from postroom.store.database import Database
+
+log = get_logger(__name__)
 
 
 class Issuer:
@@ -78,3 +81,10 @@ class Issuer:
             await self._database.write(lambda c: rows.forget_keys(c, list(keys)))
         await self._accounts.publish()
         return len(keys)
+
+    async def withdraw(self, uid: str = "") -> None:
+        """As `void`, where nobody waits for a server that is away: it hears of it later."""
+        try:
+            await self.void(uid)
+        except ServerFailed as error:
+            log.warning("revoked, but not everywhere yet: %s", error)

@@ -18,6 +18,7 @@ from postroom.identity.credential import Credential
 from postroom.protocol.template import MAX_FILES_BYTES, Template
 from postroom.sandbox.port import Limits, Mount, SandboxPaths, SandboxProvider, SandboxSpec
 from postroom.sandbox.selftest import Canaries
+from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord
 
@@ -56,6 +57,11 @@ class WorkerFolders:
 
     root: Path
     post_room: Path
+
+    @classmethod
+    def of(cls, settings: Settings, uid: str) -> WorkerFolders:
+        """Those of worker `uid`."""
+        return cls(settings.workers / uid, settings.state)
 
     @property
     def workspace(self) -> Path:

@@ -187,7 +187,7 @@ async def system_connection(address: BusAddress, credential: Credential) -> Robu
         list(address.servers),
         tls=address.tls,
         tls_hostname=address.tls_name or None,
-        tls_handshake_first=address.tls_first,
+        tls_handshake_first=address.tls is not None,
         user_jwt_cb=credential.jwt_callback,
         signature_cb=credential.signature_callback,
         name="postroom-system",

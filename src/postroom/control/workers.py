@@ -1,9 +1,8 @@
-"""Worker lifecycle: spawn, stop, restart, and starting again what ran before this process."""
+"""Worker lifecycle: spawn, stop, revoke, restart, and starting again what ran before this process."""
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,32 +11,22 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from postroom.a2a.cards import Card
 from postroom.bus.port import BusAdmin
 from postroom.control.isolation import Demand, demand, level_of
 from postroom.control.issuer import Issuer
-from postroom.control.launch import (
-    Passport,
-    SpawnRequest,
-    WorkerFolders,
-    card_of,
-    compose,
-    decode_files,
-)
+from postroom.control.launch import SpawnRequest, WorkerFolders, decode_files
 from postroom.control.run import Run, exceeded, how
-from postroom.errors import AlreadyRunning, EnvironmentFault, NotFound, PostroomError, ServerFailed
-from postroom.gateway.port import DoorSpec, GatewayProvider
+from postroom.control.starting import Starter
+from postroom.errors import AlreadyRunning, EnvironmentFault, NotFound, PostroomError
+from postroom.gateway.port import GatewayProvider
 from postroom.identity.tokens import digest, new_token
 from postroom.mail.directory import Directory
 from postroom.observe import get_logger
 from postroom.protocol.ids import check_name
-from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
+from postroom.protocol.streams import AGENT_CONSUMER_STREAMS
 from postroom.protocol.template import Template, parse_template
-from postroom.sandbox.guard import Guard
-from postroom.sandbox.opensandbox.remote import Remote
 from postroom.sandbox.port import ExitStatus, Level
-from postroom.sandbox.select import Chosen, select, stated_level
-from postroom.sandbox.selftest import Canaries
+from postroom.sandbox.select import Chosen, stated_level
 from postroom.settings import DEFAULT_PROJECT, Settings
 from postroom.store import workers as worker_rows
 from postroom.store.agents import Agent
@@ -54,15 +43,13 @@ class Workers:
     """The workers of this post room.
 
     Args:
-        settings: folders, default sandbox, lifetimes.
+        settings: folders, default sandbox, how long an end may take.
         database: records of workers.
         directory: agents and nicks.
-        admin: makes their consumers.
-        issuer: issues and revokes theirs.
+        admin: has their consumers.
+        issuer: revokes their credentials.
         gateway: their doors.
-        canaries: what each wall is tried against.
-        remote: where sandboxes are that run on other machines.
-        owner: uid of the operator.
+        starter: starts them.
         alert: where unexpected ends are reported.
         tasks: where the watchers live; one that dies ends the post room, it is not forgotten.
         changed: told when a worker has started or ended.
@@ -77,9 +64,7 @@ class Workers:
         admin: BusAdmin,
         issuer: Issuer,
         gateway: GatewayProvider,
-        canaries: Canaries,
-        remote: Remote | None,
-        owner: str,
+        starter: Starter,
         alert: Alert,
         tasks: asyncio.TaskGroup,
         changed: Callable[[], None],
@@ -90,13 +75,10 @@ class Workers:
         self._admin = admin
         self._issuer = issuer
         self._gateway = gateway
-        self._canaries = canaries
-        self._remote = remote
-        self._owner = owner
+        self._starter = starter
         self._alert = alert
         self._tasks = tasks
         self._changed = changed
-        self._guard = Guard()
         self.limited: Alert | None = None
         """Told when a worker was ended for a limit: uid, the limit in words. Set by whoever has to act on it."""
         self._runs: dict[str, Run] = {}
@@ -118,7 +100,7 @@ class Workers:
 
     def state_folder(self, uid: str) -> Path:
         """The folder of worker `uid` that its sidecar may write, on the host."""
-        return self._folders(uid).state
+        return WorkerFolders.of(self._settings, uid).state
 
     async def interactive(self, uid: str) -> bool:
         """Whether the template of worker `uid` has a `[sidecar]` table: then it may report events.
@@ -173,7 +155,7 @@ class Workers:
             default_sandbox=self._settings.sandbox,
             default=self._settings.isolation,
         )
-        chosen = await self._choose(demanded)
+        chosen = await self._starter.choose(demanded)
         project = check_name(request.project or template.project or DEFAULT_PROJECT, "project")
 
         def record_of(agent: Agent) -> WorkerRecord:
@@ -208,7 +190,9 @@ class Workers:
 
     async def _undo_spawn(self, agent: Agent) -> None:
         await self._forget(agent.uid)
-        await asyncio.to_thread(shutil.rmtree, self._folders(agent.uid).root, ignore_errors=True)
+        await asyncio.to_thread(
+            shutil.rmtree, WorkerFolders.of(self._settings, agent.uid).root, ignore_errors=True
+        )
 
     async def _forget(self, uid: str) -> None:
         await self._gateway.close_door(uid)
@@ -227,10 +211,10 @@ class Workers:
         agent, _ = await self.record(ref)
         async with self._lock(agent.uid):
             await self._end(agent.uid)
-            await self._void(agent.uid)
+            await self._issuer.withdraw(agent.uid)
             await self._forget(agent.uid)
             self._runs.pop(agent.uid, None)
-        return agent, self._folders(agent.uid).root
+        return agent, WorkerFolders.of(self._settings, agent.uid).root
 
     async def stop(self, ref: str) -> Agent:
         """End a worker; its address, inbox and workspace stay."""
@@ -239,7 +223,7 @@ class Workers:
             if record.desired != REVOKED:
                 await self._database.write(lambda c: worker_rows.set_desired(c, agent.uid, STOPPED))
             await self._end(agent.uid)
-            await self._void(agent.uid)
+            await self._issuer.withdraw(agent.uid)
         return agent
 
     async def revoke(self, *refs: str) -> list[Agent]:
@@ -283,15 +267,8 @@ class Workers:
         async with self._lock(uid):
             # A start that was under way has made a credential since, and may have been meant to run.
             await self._shut_out(uid)
-            await self._void(uid)
+            await self._issuer.withdraw(uid)
             await self._end(uid)
-
-    async def _void(self, uid: str = "") -> None:
-        """Revoke what is out; a server that is away hears of it later, and nobody waits for that."""
-        try:
-            await self._issuer.void(uid)
-        except ServerFailed as error:
-            log.warning("revoked, but not everywhere yet: %s", error)
 
     async def restart(self, ref: str) -> Agent:
         """End a worker if it runs, and start it with a new credential and token."""
@@ -309,7 +286,7 @@ class Workers:
 
         Who was ended for a limit is started by a person only.
         """
-        await self._void()  # whoever held one has ended with the last process
+        await self._issuer.withdraw()  # whoever held one has ended with the last process
         for agent, record in await self.records():
             if record.desired != RUNNING or record.exceeded:
                 continue
@@ -328,22 +305,11 @@ class Workers:
     def _lock(self, uid: str) -> asyncio.Lock:
         return self._locks.setdefault(uid, asyncio.Lock())
 
-    def _folders(self, uid: str) -> WorkerFolders:
-        return WorkerFolders(self._settings.workers / uid, self._settings.state)
-
-    async def _choose(self, demanded: Demand) -> Chosen:
-        return await select(
-            demanded.sandbox,
-            binary=self._settings.bwrap,
-            at_least=demanded.at_least,
-            remote=self._remote,
-        )
-
     async def _start_again(self, agent: Agent, record: WorkerRecord) -> None:
         template = parse_template(record.template, record.overrides)
         # Never weaker than when a person spawned it.
         least = level_of(record.level) if record.level else stated_level(record.sandbox)
-        chosen = await self._choose(Demand(record.sandbox, least or Level.ENFORCED))
+        chosen = await self._starter.choose(Demand(record.sandbox, least or Level.ENFORCED))
         if record.level != chosen.capability.level:
             level = chosen.capability.level.value
             await self._database.write(lambda c: worker_rows.set_level(c, agent.uid, level))
@@ -360,67 +326,10 @@ class Workers:
         present = self._runs.get(agent.uid)
         if present is not None and present.running:
             raise AlreadyRunning(f"@{agent.nick} runs already")
-        folders = self._folders(agent.uid)
-        await asyncio.to_thread(folders.make, files)
-        provider, level = chosen.provider, chosen.capability.level
-        card = card_of(agent, record, template)
-        passport = await self._passport(agent, record, level, card)
-        for stream in AGENT_CONSUMER_STREAMS:
-            await self._admin.ensure_consumer(agent_consumer(stream, agent.uid, passport.projects))
-        door = DoorSpec(
-            uid=agent.uid,
-            org=agent.org,
-            token_sha256=digest(passport.token),
-            projects=passport.projects,
-            egress=template.egress,
-            credentials=template.credentials,
-        )
-        socket = await self._gateway.open_door(door)
-        spec = compose(provider, template, passport, folders, socket, self._canaries)
-        gone, grace = (
-            time.time() - (record.begun_at or record.created_at),
-            self._settings.stop_grace,
-        )
-        handle = await self._guard.start(provider, spec, elapsed=gone, grace=grace)
-        run = Run(
-            handle,
-            provider.name,
-            time.time(),
-            agent.nick,
-            card,
-            passport.run,
-            template.interactive,
-            spec.limits,
-            handle.unenforced,
-        )
-        if handle.unenforced:
-            log.warning("worker %s: not enforced here: %s", agent.uid, ", ".join(handle.unenforced))
+        run = await self._starter.start(agent, record, template, chosen, files)
         self._runs[agent.uid] = run
         self._changed()
         self._tasks.create_task(self._watch(agent, run), name=f"watch {agent.uid}")
-
-    async def _passport(
-        self, agent: Agent, record: WorkerRecord, level: Level, card: Card
-    ) -> Passport:
-        token = new_token()
-        await self._database.write(lambda c: worker_rows.set_token(c, agent.uid, digest(token)))
-        secret = await self._directory.message_secret(agent.uid)
-        projects = (record.project,)
-        await self._void(agent.uid)
-        credential = await self._issuer.issue(agent.uid, projects)
-        return Passport(
-            agent.uid,
-            agent.nick,
-            agent.org,
-            projects,
-            credential,
-            token,
-            secret,
-            self._owner,
-            level.value,
-            card,
-            secrets.token_hex(16),
-        )
 
     async def _watch(self, agent: Agent, run: Run) -> None:
         try:

@@ -12,24 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound
-from postroom.identity import accounts, jwt, keyring, nkeys, rotating
+from postroom.errors import Conflict, NotFound
+from postroom.identity import accounts, jwt, keyring, minting, revoking, rotating
 from postroom.identity.cardkey import CardKey
 from postroom.identity.credential import Credential
 from postroom.identity.keyring import Keyring, OrgKeys
 from postroom.identity.nkeys import KeyPair, Kind
 from postroom.identity.rotating import Role
-from postroom.protocol.ids import CONTROL_PLANE, check_name, check_uid
+from postroom.protocol.ids import CONTROL_PLANE, check_name
 from postroom.settings import DEFAULT_ORG
-
-MAX_LIFETIME = 30 * 86400.0
-"""Seconds: longest validity of an agent's credential, and so how long a revocation must be remembered."""
-
-MAX_PROJECTS = 256
-"""Projects in one credential: with the longest names its CONNECT line still fits the server's 32 KiB."""
-
-REVOCATION_MARGIN = 60
-"""Seconds that a revocation is remembered after the credential has expired: clocks of servers differ."""
 
 
 class _Kept:
@@ -264,7 +255,7 @@ class Trust:
         Args:
             uid: 32 hex digits.
             projects: it may post to these.
-            lifetime: seconds of validity, at most `MAX_LIFETIME`.
+            lifetime: seconds of validity, at most `minting.MAX_LIFETIME`.
             now: seconds since the epoch.
             proxied: it is let in through the gateway only.
 
@@ -294,20 +285,9 @@ class Trust:
         Raises:
             Forbidden: the key was revoked.
         """
-        kind, _ = nkeys.decode_public(public)
-        if kind is not Kind.USER:
-            raise InvalidInput("a credential is minted for a user's key only")
-        if public in self._org.revocations:
-            raise Forbidden("the key was revoked")
-        if not 0 < lifetime <= MAX_LIFETIME:
-            raise InvalidInput(f"a lifetime of {lifetime} s is not within 0 to {MAX_LIFETIME:.0f}")
-        if len(projects) > MAX_PROJECTS:
-            raise InvalidInput(f"{len(projects)} projects are more than {MAX_PROJECTS}")
-        check_uid(uid)
-        tags = sorted({f"project:{check_name(project, 'project')}" for project in projects})
-        body = jwt.scoped_user_body(self._org.edge.public, tags)
-        signer = self._org.workers if proxied else self._org.agents
-        return jwt.encode(signer, public, uid, body, now=now, expires=now + lifetime)
+        return minting.agent_jwt(
+            self._org, public, uid, projects, lifetime=lifetime, now=now, proxied=proxied
+        )
 
     def revoke(self, keys: Mapping[str, float], *, now: float) -> None:
         """Void what was issued to these user keys until now; it takes effect with the next push.
@@ -323,20 +303,7 @@ class Trust:
             InvalidInput: one is not the public key of a user.
             StateUnwritable: it could not be kept.
         """
-        for public in keys:
-            kind, _ = nkeys.decode_public(public)
-            if kind is not Kind.USER:
-                raise InvalidInput("only a user's key can be revoked")
-        former = self._org
-        until = {
-            key: former.revoked_until.get(key, at + int(MAX_LIFETIME))
-            for key, at in former.revocations.items()
-        }
-        until = {key: end for key, end in until.items() if end >= now}
-        until |= {key: int(end) + REVOCATION_MARGIN for key, end in keys.items()}
-        at = {key: former.revocations.get(key, int(now)) for key in until}
-        at |= dict.fromkeys(keys, int(now))
-        org = replace(former, revocations=at, revoked_until=until)
+        org = revoking.revoked(self._org, keys, now=now)
         self._save_dated(replace(self._keys, orgs={**self._keys.orgs, self.org: org}))
 
     # Rotation (see `rotating`).

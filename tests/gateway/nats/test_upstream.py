@@ -33,10 +33,7 @@ def _place(upstream: Upstream) -> str:
     return f"nats://127.0.0.1:{upstream.port}"
 
 
-@pytest.mark.parametrize("first", [False, True])
-async def test_the_bus_is_reached_over_tls_before_or_after_its_greeting(
-    tmp_path: Path, first: bool
-):
+async def test_the_bus_is_reached_over_tls(tmp_path: Path):
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
@@ -44,14 +41,14 @@ async def test_the_bus_is_reached_over_tls_before_or_after_its_greeting(
     issued.private_key_pem.write_to_path(key)
     config = tmp_path / "server.conf"
     config.write_text(
-        f"tls {{ cert_file: '{certificate}', key_file: '{key}', handshake_first: {str(first).lower()} }}"
+        f"tls {{ cert_file: '{certificate}', key_file: '{key}', handshake_first: true }}"
     )
     context = ssl.create_default_context()
     authority.configure_trust(context)
 
     async with open_server(tmp_path / "nats", jetstream=False, config=config) as url:
         port = url.rsplit(":", 1)[1]
-        address = BusAddress((f"tls://127.0.0.1:{port}",), context, tls_first=first)
+        address = BusAddress((f"tls://127.0.0.1:{port}",), context)
         upstream = await soon(dial(lambda: address, 5.0))
         try:
             assert upstream.transport.get_extra_info("cipher")

@@ -114,7 +114,7 @@ class Attachment:
                 name=dialing.name,
                 tls=address.tls,
                 tls_hostname=address.tls_name or None,
-                tls_handshake_first=address.tls_first,
+                tls_handshake_first=address.tls is not None,
                 dont_randomize=bool(first),
                 error_cb=self._error,
                 disconnected_cb=self._disconnected,

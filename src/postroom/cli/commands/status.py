@@ -55,6 +55,8 @@ def _print(status: Status, now: float) -> None:
         f" org {one_line(status['org'])}, you are @{one_line(me.get('nick', '?'))}"
     )
     _print_attention(status.get("attention", []))
+    if status.get("bus"):
+        click.echo(f"{click.style('bus:', fg='red')} {one_line(status['bus'], 300)}")
     if status.get("audit"):
         click.echo(f"{click.style('audit:', fg='red')} {one_line(status['audit'], 300)}")
     # An open question stands above, an answered one needs nobody.

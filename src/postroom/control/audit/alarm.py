@@ -24,12 +24,15 @@ def trouble_of(log: AuditLog) -> str:
     return f"the audit log cannot be written, {fate}: {log.trouble.reason}"
 
 
-async def watch(log: AuditLog, bus: MessageBusProvider, space: Callable[[], None]) -> None:
+async def watch(
+    log: AuditLog, bus: MessageBusProvider, org: str, space: Callable[[], None]
+) -> None:
     """Raise alerts until cancelled; one that the bus cannot take waits until it can.
 
     Args:
         log: to watch.
         bus: where the alerts go.
+        org: whose they are.
         space: raises `StateUnwritable` while the disk of the bus is full: writing then would break its stream.
     """
     while True:
@@ -40,7 +43,7 @@ async def watch(log: AuditLog, bus: MessageBusProvider, space: Callable[[], None
             space()
             await raise_alert(bus, Alert(said, KIND))
 
-        await insist(tell, "an alert")
+        await insist(tell, "an alert", org)
         while log.trouble is not None:
             await asyncio.wait({log.turn()})
         await asyncio.sleep(PAUSE)

@@ -75,13 +75,15 @@ class AuditCopy:
             if org_of(line) in ("", self._org):
                 batches.setdefault(_worker_of(line), []).append(line)
         for worker, batch in batches.items():
-            await insist(lambda w=worker, b=batch: self._publish(w, b, reached), "the audit copy")
+            await insist(
+                lambda w=worker, b=batch: self._publish(w, b, reached), "the audit copy", self._org
+            )
         at = {"file": reached.file, "offset": reached.offset}
 
         async def save() -> None:
             self._cursor.save(at)
 
-        await insist(save, "the audit copy")
+        await insist(save, "the audit copy", self._org)
 
     async def _publish(self, worker: str, batch: Sequence[bytes], reached: Position) -> None:
         self._space()

@@ -59,10 +59,10 @@ class StoredTap:
 
     async def run(self) -> None:
         """Read until cancelled."""
-        await insist(self._begin, "the audit of the streams")
+        await insist(self._begin, "the audit of the streams", self._org)
         while True:
             if self._outsiders.uids:
-                await insist(self.look, "the audit of the streams")
+                await insist(self.look, "the audit of the streams", self._org)
             await asyncio.sleep(INTERVAL if self._outsiders.uids else IDLE)
 
     async def _begin(self) -> None:

@@ -12,6 +12,8 @@ from postroom.control.context import Context
 
 ALERTS_SHOWN = 10
 
+BUS_AWAY = "the bus does not answer"
+
 
 def router(context: Context) -> APIRouter:
     """The routes of the operator."""
@@ -33,6 +35,7 @@ def router(context: Context) -> APIRouter:
             ),
             "attention": [task.as_json() for task in await context.tasks.attention()],
             "audit": context.audit.trouble,
+            "bus": "" if context.room.bus.statistics().connected else BUS_AWAY,
             "alerts": [alarm.as_json() for alarm in await context.room.office.alerts(ALERTS_SHOWN)],
         }
 

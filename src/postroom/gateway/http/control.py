@@ -10,7 +10,7 @@ import h11
 from postroom.errors import EnvironmentFault, InvalidInput, PostroomError
 from postroom.gateway.http.exchange import Exchange
 from postroom.gateway.http.headers import onward
-from postroom.gateway.http.records import RequestRecord
+from postroom.gateway.http.records import RequestRecord, without_user
 from postroom.gateway.http.session import Session
 from postroom.gateway.http.wire import DEFAULT_PATIENCE, Patience, Wire
 from postroom.gateway.visit import Visit
@@ -51,7 +51,9 @@ class ControlPassage:
 
     async def _pass(self, visit: Visit, near: Wire, request: h11.Request) -> None:
         path = request.target.partition(b"?")[0].decode("ascii")
-        record = RequestRecord(visit, request, f"http://{HOST}{path}" if path[:1] == "/" else path)
+        record = RequestRecord(
+            visit, request, f"http://{HOST}{path}" if path[:1] == "/" else without_user(path)
+        )
         if not path.startswith("/") or request.method == b"CONNECT":
             error = InvalidInput("only the control plane is served here", remedy="ask for a path")
             record.denied(error)

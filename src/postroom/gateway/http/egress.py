@@ -19,7 +19,7 @@ from postroom.errors import AddressRefused, Forbidden, InvalidInput, PostroomErr
 from postroom.gateway.credentials import Credentials
 from postroom.gateway.http.exchange import Exchange
 from postroom.gateway.http.headers import Headers, onward
-from postroom.gateway.http.records import RequestRecord
+from postroom.gateway.http.records import RequestRecord, without_user
 from postroom.gateway.http.session import Session
 from postroom.gateway.http.tunnel import Tunnel
 from postroom.gateway.http.wire import DEFAULT_PATIENCE, Patience, Wire
@@ -30,7 +30,6 @@ from postroom.protocol.egress import AllowList, Target
 from postroom.protocol.hosts import is_address, split_authority
 
 _BASE_URL = re.compile(r"/(https?)/([^/?#]*)(.*)")
-_USER = re.compile(r"^(\w+://|/\w+/|)[^/?#]*@")
 _ABSOLUTE = re.compile(r"(https?)://([^/?#]*)(.*)")
 
 
@@ -47,7 +46,15 @@ def target_of(request: h11.Request) -> Target:
             "this is the way out of the sandbox, and the request names no host",
             remedy="use $POSTROOM_EGRESS/https/<host> as the base URL",
         )
-    return Target.parse(*found.groups())
+    try:
+        return Target.parse(*found.groups())
+    except InvalidInput as error:
+        if "@" not in text:
+            raise
+        # The error would repeat what may be a password.
+        raise InvalidInput(
+            "a host may not have a user before it", remedy="leave out what is up to @"
+        ) from error
 
 
 class EgressPassage:
@@ -97,15 +104,17 @@ class EgressPassage:
     async def _request(
         self, visit: Visit, rules: AllowList, near: Wire, request: h11.Request
     ) -> None:
-        shown = request.target.partition(b"?")[0].decode("ascii")
+        text = request.target.decode("ascii")
+        shown = without_user(text)
         try:
             _check_form(request)
             target = target_of(request)
+            shown = text.partition("?")[0]  # it names no user, and a path may have an @
             self._check_literal(target.host, target.port)
             if not rules.covers(target):
                 raise _not_allowed(target.url, str(target.origin))
         except PostroomError as error:
-            self._deny(visit, RequestRecord(visit, request, _clean(shown)), error)
+            self._deny(visit, RequestRecord(visit, request, shown), error)
             raise
         record = RequestRecord(visit, request, target.url)
         record.allowed()
@@ -159,7 +168,7 @@ class EgressPassage:
     ) -> None:
         visit.protocol = "tunnel"
         place = request.target.decode("ascii")
-        record = RequestRecord(visit, request, _clean(place))
+        record = RequestRecord(visit, request, without_user(place))
         try:
             host, port = split_authority(place, 0)
             self._check_literal(host, port)
@@ -237,8 +246,3 @@ def _without_token(request: h11.Request, stored: str) -> Headers:
         for name, value in request.headers
         if not matches(value.rpartition(b" ")[2].decode("latin-1"), stored)
     ]
-
-
-def _clean(text: str) -> str:
-    """What a refused request has asked for, without what may be a secret before the host."""
-    return _USER.sub(r"\1", text.partition("?")[0])

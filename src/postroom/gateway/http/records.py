@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import h11
@@ -11,6 +12,9 @@ from postroom.gateway.visit import Visit
 from postroom.protocol.audit import DENIED, IN, OUT
 
 MAX_URL = 2048
+
+_BEFORE = re.compile(r"\w+://|/\w+/|")
+"""What stands before a user and a host."""
 
 
 class RequestRecord:
@@ -57,6 +61,21 @@ class RequestRecord:
             said = f"a body of {sent} bytes was sent"
             reason = f"{reason}; {said}" if reason else said
         self._visit.write(direction=IN, status=status, size=size, reason=reason, **self._said)
+
+
+def without_user(target: str) -> str:
+    """A target that cannot be read, without its query and without what may be a user and a password.
+
+    A password may hold any character, so what is up to the last `@` goes.
+    """
+    found = _BEFORE.match(target)
+    prefix = found[0] if found else ""
+    place, _, query = target.removeprefix(prefix).partition("?")
+    if (
+        "@" in query
+    ):  # the password may have a question mark: then nobody knows where the host begins
+        return prefix
+    return prefix + place.rpartition("@")[2]
 
 
 def _head_size(request: h11.Request) -> int:

@@ -96,23 +96,14 @@ async def _greeted(place: str, where: BusAddress) -> Upstream:
     parts = urlsplit(place)
     host, port = parts.hostname or "", parts.port or 4222
     loop = asyncio.get_running_loop()
-    first = where.tls if where.tls_first else None
-    name = where.tls_name or host
+    name = (where.tls_name or host) if where.tls else None
     transport, greeting = await loop.create_connection(
-        _Greeting, host, port, ssl=first, server_hostname=name if first else None
+        _Greeting, host, port, ssl=where.tls, server_hostname=name
     )
     try:
         line, rest = await greeting.line
         info = read_info(line)
-        if where.tls is not None and first is None:
-            if rest:
-                raise ProtocolViolation("the bus spoke where TLS has to begin")
-            secured = await loop.start_tls(transport, greeting, where.tls, server_hostname=name)
-            if secured is None:
-                raise BusDisconnected("the bus hung up where TLS has to begin")
-            transport = secured
-            transport.pause_reading()
-        elif info.get("tls_required") and where.tls is None:
+        if info.get("tls_required") and where.tls is None:
             raise ProtocolViolation("the bus wants TLS, and none is set up")
         return Upstream(transport, info, rest)
     except BaseException:

@@ -1,0 +1,49 @@
+"""The JWT of an agent's credential, and the bounds of what is minted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from postroom.errors import Forbidden, InvalidInput
+from postroom.identity import jwt, nkeys
+from postroom.identity.keyring import OrgKeys
+from postroom.identity.nkeys import Kind
+from postroom.protocol.ids import check_name, check_uid
+
+MAX_LIFETIME = 30 * 86400.0
+"""Seconds: longest validity of an agent's credential, and so how long a revocation must be remembered."""
+
+MAX_PROJECTS = 256
+"""Projects in one credential: with the longest names its CONNECT line still fits the server's 32 KiB."""
+
+
+def check_user(public: str) -> None:
+    """Raises `InvalidInput` for what is not the public key of a user."""
+    kind, _ = nkeys.decode_public(public)
+    if kind is not Kind.USER:
+        raise InvalidInput("only a user's key has credentials")
+
+
+def agent_jwt(
+    org: OrgKeys,
+    public: str,
+    uid: str,
+    projects: Sequence[str],
+    *,
+    lifetime: float,
+    now: float,
+    proxied: bool,
+) -> str:
+    """A JWT of agent `uid` for its key `public` (see `Trust.renew`)."""
+    check_user(public)
+    if public in org.revocations:
+        raise Forbidden("the key was revoked")
+    if not 0 < lifetime <= MAX_LIFETIME:
+        raise InvalidInput(f"a lifetime of {lifetime} s is not within 0 to {MAX_LIFETIME:.0f}")
+    if len(projects) > MAX_PROJECTS:
+        raise InvalidInput(f"{len(projects)} projects are more than {MAX_PROJECTS}")
+    check_uid(uid)
+    tags = sorted({f"project:{check_name(project, 'project')}" for project in projects})
+    body = jwt.scoped_user_body(org.edge.public, tags)
+    signer = org.workers if proxied else org.agents
+    return jwt.encode(signer, public, uid, body, now=now, expires=now + lifetime)
