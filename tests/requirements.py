@@ -726,6 +726,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "identity-revoked-worker-stopped": "A revoked worker is stopped until a restart gives it a new key.",
         "identity-revocation-disturbs-nobody": "A revocation breaks no pull, publish or connection of others.",
         "identity-rotation-agents": "The key that signs workers is replaced under load.",
+        "identity-rotation-crash": "A key that a crash has left half replaced is dropped at the next start.",
         "identity-rotation-proxy": "The gateway's key is replaced under load while the server runs on.",
         "identity-rotation-workers-stay": "Workers behind their walls go on working over every rotation.",
         "identity-rotation-told-first": "A key that somebody else's servers do not know yet is not used.",

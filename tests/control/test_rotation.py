@@ -313,6 +313,7 @@ async def _nothing() -> None:
     pass
 
 
+@pytest.mark.requirement("identity-rotation-crash")
 def test_a_former_key_that_a_crash_has_left_is_dropped_by_the_next_start(tmp_path: Path):
     killed = Trust.load_or_create(tmp_path)
     killed.add_org("acme").rotate(Role.WORKERS)
