@@ -113,7 +113,9 @@ class RobustClient(Client):
         """Close the socket now, whatever it still holds."""
         writer = getattr(self._transport, "_io_writer", None)
         if writer is not None:
-            writer.transport.abort()
+            # asyncio's TLS transport, once closed, has nothing left to abort, and Python 3.11.2 trips over that.
+            with suppress(AttributeError):
+                writer.transport.abort()
 
     def write_out(self) -> None:
         """Put everything that is buffered on the wire now, so that a following PING cannot overtake it."""
