@@ -22,9 +22,9 @@ from postroom.sidecar.localclient import call
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    own, words = agentwork.split(sys.argv[1:] if argv is None else argv)
+    own, program = agentwork.split(sys.argv[1:] if argv is None else argv)
     options = _parser().parse_args(own)
-    options.words = words
+    options.program = program
     try:
         return _run(options)
     except PostroomError as error:

@@ -84,13 +84,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if not options.words:
+    if not options.program:
         raise InvalidInput("no command is named", remedy="postroom-agent run -- COMMAND...")
     pairs = [text.partition("=") for text in options.env]
     if not all(between for _, between, _ in pairs):
         raise InvalidInput("--env takes NAME=TEXT")
     body = {
-        "command": options.words,
+        "command": options.program,
         "cwd": options.cwd,
         "timeout": options.timeout,
         "env": {name: text for name, _, text in pairs},
