@@ -486,6 +486,7 @@ async def test_when_nobody_will_work_again_the_begun_task_has_failed_and_the_res
 
 
 @pytest.mark.requirement("task-write-survives-server-kill")
+@pytest.mark.slow
 async def test_a_record_is_stored_once_though_the_server_is_killed_again_and_again(
     tmp_path: Path,
 ) -> None:

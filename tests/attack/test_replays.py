@@ -190,6 +190,7 @@ async def test_no_captured_or_changed_connect_opens_the_bus_at_its_own_door(targ
 
 
 @pytest.mark.requirement("attack-credentials-refused")
+@pytest.mark.slow
 async def test_no_workers_credential_opens_the_server_itself(target: Target, forger: Forger):
     failed = {}
     system = await target.room.rig.connect(target.room.rig.trust.system_credential(), CONTROL_PLANE)

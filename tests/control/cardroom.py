@@ -135,6 +135,9 @@ class CardRoom:
         self.workers.start(bus.uid, nick, *skills)
         await self.say(bus, WorkerState.IDLE)
         await self.until(lambda: bus.uid in [uid for uid, found in self.written if found])
+        async with asyncio.timeout(PATIENCE):
+            while await self.bucket(bus.uid) is None:  # noqa: ASYNC110 (heard on its way there)
+                await asyncio.sleep(0.01)
         return bus
 
     async def say(self, bus: NatsBus, state: WorkerState) -> None:

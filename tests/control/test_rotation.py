@@ -228,6 +228,7 @@ async def test_revocations_of_others_disturb_no_pull_and_no_publish(tmp_path: Pa
         assert d.one.again + d.two.again == 0
 
 
+@pytest.mark.slow
 async def test_who_does_not_move_in_time_is_named_and_cut(tmp_path: Path):
     async with desk(tmp_path) as d:
         d.rotation._move_timeout = 0.5

@@ -68,6 +68,7 @@ def issued(room: PostRoom, trust: Trust, uid: str) -> Credential:
 
 
 @pytest.mark.requirement("identity-revocation-everywhere")
+@pytest.mark.slow
 async def test_a_worker_behind_its_door_is_cut_and_let_in_by_none_of_three_servers_once_revoked(
     room: PostRoom, tmp_path: Path
 ):

@@ -98,6 +98,7 @@ def test_workers_that_ran_run_again_after_the_control_plane_was_killed(room: Pos
 
 
 @pytest.mark.requirement("mail-dead-letter-requeued")
+@pytest.mark.slow
 def test_a_message_that_kills_its_worker_becomes_a_dead_letter_that_can_be_requeued(
     room: PostRoom,
 ) -> None:

@@ -92,6 +92,7 @@ def test_the_memory_of_a_whole_worker_is_bounded(room: PostRoom):
 
 
 @pytest.mark.requirement("limit-time-over-restarts")
+@pytest.mark.slow
 def test_time_goes_on_while_the_post_room_is_down_and_begins_anew_when_a_person_starts_it(
     room: PostRoom,
 ):

@@ -167,6 +167,7 @@ def test_after_a_kill_while_it_is_made_an_organisation_is_whole_or_absent(
 
 
 @pytest.mark.requirement("org-failure-contained")
+@pytest.mark.slow
 def test_an_organisation_that_cannot_be_opened_stops_no_other_and_is_tried_again(
     room: PostRoom,
 ) -> None:
@@ -195,6 +196,7 @@ def test_an_organisation_that_cannot_be_opened_stops_no_other_and_is_tried_again
 
 
 @pytest.mark.requirement("org-removed-for-ever")
+@pytest.mark.slow
 def test_a_removed_organisation_is_gone_with_its_workers_and_its_name_begins_anew(
     room: PostRoom,
 ) -> None:

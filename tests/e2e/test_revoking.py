@@ -43,6 +43,7 @@ def test_a_revoked_worker_is_stopped_and_stays_so_and_a_restart_makes_it_work_ag
     assert until(lambda: "hello" in room.run("inbox")), sent
 
 
+@pytest.mark.slow
 def test_all_credentials_are_revoked_at_once(room: PostRoom):
     room.up()
     for name in ("one", "two"):

@@ -91,6 +91,7 @@ async def stored(home: House, stream: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 async def test_a_message_confirmed_before_the_kill_is_not_handed_over_again(home: House):
     """The acknowledgement is lost on purpose: the sidecar is stopped the moment the receipt is stored."""
     agent = """

@@ -299,6 +299,7 @@ async def test_an_end_that_somebody_else_wrote_first_is_left_as_it_is(tmp_path: 
 
 @pytest.mark.requirement("task-fold-order")
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.slow
 async def test_what_was_stored_while_nothing_folded_is_folded_and_told_after_the_start(
     tmp_path: Path, backend: str
 ):

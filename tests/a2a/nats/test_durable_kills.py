@@ -43,6 +43,7 @@ async def test_a_request_whose_server_was_killed_is_begun_once_and_answered_once
 
 
 @pytest.mark.requirement("binding-durable-begun-once")
+@pytest.mark.slow
 async def test_what_was_answered_before_both_were_killed_is_neither_begun_nor_answered_again(
     tmp_path: Path,
 ):
@@ -69,6 +70,7 @@ async def test_what_was_answered_before_both_were_killed_is_neither_begun_nor_an
 
 
 @pytest.mark.requirement("binding-durable-begun-once")
+@pytest.mark.slow
 async def test_what_runs_while_nats_server_is_killed_is_begun_once_and_answered(tmp_path: Path):
     journal = tmp_path / "journal"
     async with open_desk(tmp_path / "nats") as desk:

@@ -212,6 +212,7 @@ async def test_fault_6_a_second_agent_on_the_default_streams_gets_its_requests(t
 
 @pytest.mark.requirement("binding-durable-restart-survived")
 @pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.slow
 async def test_fault_7_server_and_client_go_on_after_a_restart_of_nats_server(
     tmp_path: Path, kill: bool
 ):
