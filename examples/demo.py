@@ -155,7 +155,7 @@ def demonstrate(room: Room, folder: Path, sandbox: list[str]) -> tuple[dict[str,
         raise SystemExit("demo: there is no task")
     task = tasks[0]
     room.run("task", "show", task["id"][:8], lines=SHOWN)
-    room.run("audit", "--task", task["id"][:8], "--limit", "6")
+    room.run("audit", "--task", task["id"][:8], "--limit", "3")
     room.run("agents")
     room.run("status")
     return task, room.ask("status")["workers"]
