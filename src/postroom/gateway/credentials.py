@@ -7,9 +7,7 @@ not an error, not what the API shows.
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 
 from postroom.errors import InvalidInput, NameTaken, NotFound, StateUnwritable
 from postroom.gateway.port import DoorSpec
+from postroom.identity import privatefile
 from postroom.protocol.egress import EgressRule, Target, below
 from postroom.protocol.ids import check_name
 
@@ -209,17 +208,7 @@ class Credentials:
         content = json.dumps({"credentials": [asdict(c) for c in known.values()]}, indent=1)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # mkstemp makes it 0600, and it is whole before it has the name.
-            descriptor, draft = tempfile.mkstemp(dir=self._path.parent, prefix=".credentials-")
-            try:
-                with os.fdopen(descriptor, "w") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                Path(draft).replace(self._path)
-            except OSError:
-                Path(draft).unlink(missing_ok=True)
-                raise
+            privatefile.replace(self._path, content.encode())
         except OSError as error:
             raise StateUnwritable(f"cannot write {self._path}: {error.strerror}") from error
         self._known = known

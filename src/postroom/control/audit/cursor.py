@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from postroom.control.statefile import write_private
 from postroom.errors import StateUnwritable
 
 
@@ -37,14 +36,8 @@ class Cursor:
         Raises:
             StateUnwritable: it cannot be written.
         """
-        beside = self._path.with_name(f".{self._path.name}.new")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(json.dumps(dict(numbers)).encode())
-            beside.replace(self._path)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                beside.unlink(missing_ok=True)
             raise StateUnwritable(f"cannot write {self._path}: {error.strerror}") from error
+        write_private(self._path, json.dumps(dict(numbers)).encode())

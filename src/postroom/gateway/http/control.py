@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import h11
 
-from postroom.errors import EnvironmentFault, InvalidInput, PostroomError
+from postroom.errors import EnvironmentFault, InvalidInput
 from postroom.gateway.http.exchange import Exchange
 from postroom.gateway.http.headers import onward
 from postroom.gateway.http.records import RequestRecord, without_user
@@ -65,13 +65,5 @@ class ControlPassage:
             raise EnvironmentFault(f"the API cannot be reached: {error.strerror}") from error
         far = Wire(h11.CLIENT, far_reader, far_writer)
         exchange = Exchange(near, far, self._patience)
-        reason = ""
-        try:
-            headers = onward(list(request.headers), HOST, {})
-            await exchange.run(request.method, request.target, headers)
-        except PostroomError as error:
-            reason = error.message
-            raise
-        finally:
-            far.abort()
-            record.answered(exchange.status, exchange.received, reason, sent=exchange.sent)
+        headers = onward(list(request.headers), HOST, {})
+        await exchange.recorded(record, request.method, request.target, headers)

@@ -128,25 +128,20 @@ class EgressPassage:
         target: Target,
         record: RequestRecord,
     ) -> None:
-        far = await self._connect(visit, target, record)
-        exchange = Exchange(near, far, self._patience)
+        tls = self._tls() if target.scheme == "https" else None
+        reader, writer = await self._open(visit, target, tls, record)
+        far = Wire(h11.CLIENT, reader, writer)
         added = self._credentials.headers(visit.spec, target)
         headers = onward(_without_token(request, visit.spec.token_sha256), target.authority, added)
         query = f"?{target.query}" if target.query or request.target.endswith(b"?") else ""
-        reason = ""
-        try:
-            await exchange.run(request.method, (target.path + query).encode(), headers)
-        except PostroomError as error:
-            reason = error.message
-            raise
-        finally:
-            far.abort()
-            record.answered(exchange.status, exchange.received, reason, sent=exchange.sent)
+        exchange = Exchange(near, far, self._patience)
+        await exchange.recorded(record, request.method, (target.path + query).encode(), headers)
 
-    async def _connect(self, visit: Visit, target: Target, record: RequestRecord) -> Wire:
-        tls = self._tls() if target.scheme == "https" else None
+    async def _open(
+        self, visit: Visit, target: Target, tls: ssl.SSLContext | None, record: RequestRecord
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
-            reader, writer = await connect(
+            return await connect(
                 target.host,
                 target.port,
                 policy=self._policy_for(visit),
@@ -159,7 +154,6 @@ class EgressPassage:
         except PostroomError as error:
             record.answered(0, 0, error.message)
             raise
-        return Wire(h11.CLIENT, reader, writer)
 
     # ── tunnels ──────────────────────────────────────────────────────────────────────────────────
 
@@ -184,20 +178,7 @@ class EgressPassage:
             raise
         record.allowed()
         target = Target("https", host, port)
-        try:
-            reader, writer = await connect(
-                host,
-                port,
-                policy=self._policy_for(visit),
-                tls=None,
-                timeout=self._patience.connect,
-            )
-        except AddressRefused as error:
-            self._deny(visit, record, error)
-            raise
-        except PostroomError as error:
-            record.answered(0, 0, error.message)
-            raise
+        reader, writer = await self._open(visit, target, None, record)
         await Tunnel(near, reader, writer, self._patience).run(target.host, record)
 
     # ── checks ───────────────────────────────────────────────────────────────────────────────────

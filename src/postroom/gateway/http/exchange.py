@@ -11,8 +11,9 @@ from typing import NoReturn
 
 import h11
 
-from postroom.errors import PeerError, ProtocolViolation
+from postroom.errors import PeerError, PostroomError, ProtocolViolation
 from postroom.gateway.http.headers import Headers, end_to_end
+from postroom.gateway.http.records import RequestRecord
 from postroom.gateway.http.wire import Patience, Wire
 
 
@@ -36,6 +37,20 @@ class Exchange:
         self.status = 0
         self.sent = 0
         self.received = 0
+
+    async def recorded(
+        self, record: RequestRecord, method: bytes, target: bytes, headers: Headers
+    ) -> None:
+        """Run, end the upstream's connection, and record how it ended; raises as `run`."""
+        reason = ""
+        try:
+            await self.run(method, target, headers)
+        except PostroomError as error:
+            reason = error.message
+            raise
+        finally:
+            self._far.abort()
+            record.answered(self.status, self.received, reason, sent=self.sent)
 
     async def run(self, method: bytes, target: bytes, headers: Headers) -> None:
         """Do it; returns when the answer is passed on.
