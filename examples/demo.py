@@ -96,7 +96,7 @@ class Room:
 
     @contextlib.contextmanager
     def up(self, *, keep: bool) -> Generator[None]:
-        """Up on free ports; nothing of it is left afterwards, whatever happens, unless it went well and `keep` is set."""
+        """Up on free ports; down at the end, whatever happens, unless it went well and `keep` is set."""
         went_well = False
         try:
             self.run("up", "--detach", "--port", "0", "--nats-port", "0")
@@ -187,12 +187,16 @@ def tell_what_next(state: Path, folder: Path, *, keep: bool) -> None:
         print("  postroom status")
         print(f"  postroom delegate @reviewer {shlex.quote(f'Review {folder}')} --wait")
         print("  postroom chat '#demo'")
-        print(f"  postroom down; rm -r {shlex.quote(str(state.parent))}     # when you have seen enough")
+        print(
+            f"  postroom down; rm -r {shlex.quote(str(state.parent))}     # when you have seen enough"
+        )
     else:
         print("  postroom spawn examples/echo.toml")
         print("  postroom send @echo 'are you there?' --wait answered")
-        print("  make demo KEEP=1     # the same again, and the post room stays for you to look around")
-    print("then: README.md, \"Use it\" and \"Connect your own agent\"")
+        print(
+            "  make demo KEEP=1     # the same again, and the post room stays for you to look around"
+        )
+    print('then: README.md, "Use it" and "Connect your own agent"')
 
 
 def main() -> int:

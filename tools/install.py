@@ -31,9 +31,8 @@ def main(files: list[str]) -> int:
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as pip:
-        assert pip.stdout is not None
         number = 0
-        for line in pip.stdout:
+        for line in pip.stdout or ():
             lines.append(line)
             found = _NEXT.match(line)
             number += found is not None or line.startswith(_SAME)
