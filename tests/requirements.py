@@ -71,6 +71,12 @@ _LISTED: dict[str, dict[str, str]] = {
         "package-lock-current": "The pinned versions satisfy pyproject.toml, and base and dev pin the same ones.",
         "package-footprint-bounded": "The base install stays under 75 packages and 180 MB.",
     },
+    "CONTRIBUTING.md#documents": {
+        "docs-readme-runs": "Each command and file that README.md shows works as it stands, in the order of the page.",
+        "docs-agents-run": "Each command, template and program that docs/agents.md shows works as it stands.",
+        "docs-transcript-current": "The transcript of the demonstration in README.md is what it prints.",
+        "demo-kept-running": "`make demo KEEP=1` leaves the post room running and says how to go on and how to end it.",
+    },
     "docs/architecture.md#blobs": {
         "blob-kept-by-hash": "What is uploaded is kept once under its SHA-256, and is given back as it was.",
         "blob-hash-checked": "An upload with another hash than it names is refused, and nothing is left of it.",

