@@ -1,7 +1,7 @@
 """An agent program that types what it is told into a shell of its sandbox: the reader of docs/agents.md.
 
-It makes two pipes in its workspace. From `orders` it reads lines of JSON, `{"command", "given"}`; into `results` it writes
-`{"status", "output"}` for each of them, and `{"line"}` for each line that Postroom hands it.
+It makes two pipes in its workspace. From `orders` it reads lines of JSON, `{"command", "given"}`; into `results` it
+writes `{"status", "output"}` for each of them, and `{"line"}` for each line that Postroom hands it.
 """
 
 import json
@@ -9,23 +9,28 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
+from typing import Any, TextIO
 
 
-def tell(results, **record):
+def tell(results: TextIO, **record: Any) -> None:
+    """Write one line of JSON."""
     results.write(json.dumps(record) + "\n")
     results.flush()
 
 
-def listen(results):
+def listen(results: TextIO) -> None:
+    """Pass on what Postroom says."""
     for line in sys.stdin:
         tell(results, line=json.loads(line))
 
 
-def main():
+def main() -> None:
+    """Type until `orders` ends."""
     for name in ("results", "orders"):
-        if not os.path.exists(name):
+        if not Path(name).exists():
             os.mkfifo(name)
-    with open("orders") as orders, open("results", "w") as results:
+    with Path("orders").open() as orders, Path("results").open("w") as results:
         threading.Thread(target=listen, args=(results,), daemon=True).start()
         for raw in orders:
             order = json.loads(raw)
@@ -35,6 +40,7 @@ def main():
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
+                check=False,
             )
             tell(results, status=done.returncode, output=done.stdout)
 
