@@ -386,6 +386,10 @@ _LISTED: dict[str, dict[str, str]] = {
     "docs/security.md#levels-of-a-wall": {
         "sandbox-attacks-refused":
             "The same attacks on network, processes, files and shared memory fail behind each wall.",
+        "sandbox-kernel-files-closed":
+            "What the kernel shows to root alone is closed behind each wall, or stated where it cannot be.",
+        "sandbox-no-namespaces":
+            "Behind each wall a program can make or enter no namespace, and threads and common programs run.",
         "sandbox-partial-stated":
             "A partial wall holds but for the holes that it states; any other one makes it no wall.",
         "isolation-asked-for": "A template cannot ask for a weaker wall than a person has allowed.",
@@ -398,7 +402,7 @@ _LISTED: dict[str, dict[str, str]] = {
     },
     "docs/architecture.md#the-two-walls": {
         "sandbox-canary-unreachable":
-            "From inside, no canary (TCP, UDP, sockets, files, processes, secrets, vsock, io_uring) can be reached.",
+            "From inside, no canary (TCP, UDP, sockets, files, processes, secrets, vsock, io_uring, the kernel, namespaces) can be reached.",
         "sandbox-gateway-reachable": "The gateway socket can be reached from inside.",
         "inward-socket-itself":
             "The control plane follows no link in a worker's folder, and bounds and checks what it hears there.",

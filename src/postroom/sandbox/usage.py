@@ -80,18 +80,17 @@ def _proportional(pid: int) -> int:
 
 
 def _in_memory(pids: list[int]) -> int:
-    """Bytes in the sandbox's folders in memory; 0 where it has the host's own."""
-    with suppress(OSError):
-        own = Path("/proc/self/ns/mnt").readlink()
-        for pid in reversed(pids):
-            with suppress(OSError):
-                if Path(f"/proc/{pid}/ns/mnt").readlink() == own:
-                    return 0
-                return sum(_used(f"/proc/{pid}/root{name}") for name in MEMORY_FOLDERS)
+    """Bytes in the sandbox's folders in memory; those that are the host's own count nothing."""
+    for pid in reversed(pids):
+        with suppress(OSError):
+            return sum(_used(name, f"/proc/{pid}/root{name}") for name in MEMORY_FOLDERS)
     return 0
 
 
-def _used(folder: str) -> int:
+def _used(name: str, folder: str) -> int:
+    with suppress(FileNotFoundError):
+        if Path(name).stat().st_dev == Path(folder).stat().st_dev:
+            return 0
     found = os.statvfs(folder)
     return (found.f_blocks - found.f_bfree) * found.f_frsize
 
