@@ -377,6 +377,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "limit-disk-of-folders": "A worker that fills its folders beyond its disk limit is ended.",
         "limit-time-ends": "A worker is ended when its time is over.",
         "limit-time-over-restarts": "A worker's time goes on while the post room is down.",
+        "limit-disk-not-hidden":
+            "Neither a folder's mode nor the length of its path hides from the disk limit what it holds.",
         "limit-final-state": "A limit that was exceeded is a final state and an alert that name it.",
         "limit-task-fails": "What a worker was at fails with the limit; what it had not begun waits.",
         "limit-started-by-person-only": "A worker over a limit is started again by a person only.",
@@ -402,7 +404,8 @@ _LISTED: dict[str, dict[str, str]] = {
     },
     "docs/architecture.md#the-two-walls": {
         "sandbox-canary-unreachable":
-            "From inside, no canary (TCP, UDP, sockets, files, processes, secrets, vsock, io_uring, the kernel, namespaces) can be reached.",
+            "From inside, no canary (TCP, UDP, sockets, files, processes, secrets, vsock, io_uring, the kernel, "
+            "namespaces) can be reached.",
         "sandbox-gateway-reachable": "The gateway socket can be reached from inside.",
         "inward-socket-itself":
             "The control plane follows no link in a worker's folder, and bounds and checks what it hears there.",

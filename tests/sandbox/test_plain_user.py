@@ -113,6 +113,30 @@ def test_a_plain_user_behind_a_wall_can_make_no_user_namespace(wall: str):
     assert "unshare -1" in _run_as_plain_user(SPLIT, chosen)
 
 
+COUNT = """
+import os, sys, tempfile
+from pathlib import Path
+from postroom.sandbox import usage
+
+with tempfile.TemporaryDirectory() as folder:
+    inner = Path(folder, "outer", "inner")
+    inner.mkdir(parents=True)
+    (inner / "file").write_bytes(bytes(1 << 20))
+    inner.chmod(int(sys.argv[1], 8))
+    inner.parent.chmod(int(sys.argv[1], 8))
+    Path(folder).chmod(int(sys.argv[1], 8))
+    print("counted", usage.disk([Path(folder)], 1 << 30))
+"""
+
+
+@pytest.mark.requirement("limit-disk-not-hidden")
+@pytest.mark.parametrize("mode", ["000", "600", "100", "300"])
+def test_a_folder_without_the_right_to_read_it_is_counted_all_the_same(mode: str):
+    said = _run_as_plain_user(COUNT, mode)
+
+    assert int(said.partition("counted ")[2].split()[0]) >= 1 << 20
+
+
 LIMITED = """
 import asyncio, socket, sys, tempfile
 from pathlib import Path
