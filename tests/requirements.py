@@ -337,6 +337,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "attack-publish-refused":
             "No publish outside its rights gets an attacker anything, and each is in the audit log.",
         "attack-reply-refused": "No answer is asked for anywhere but in the asker's own inbox.",
+        "attack-reply-worthless":
+            "An answer that is sent to another's subject without the gateway is stored nowhere and believed by nobody.",
         "attack-subscribe-refused": "No subscription outside its rights hears anything.",
         "attack-headers-refused": "No header of a worker's is an order about what is not its own.",
         "attack-frames-refused": "A malformed frame ends its connection, and nothing behind it is read.",
@@ -574,6 +576,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "task-wait-wakes": "A wait for a task ends when the task does, and shows what was made.",
         "task-stream-ends": "A task's event stream tells each change once and ends after the last.",
         "task-shown-of-worker": "A worker is shown with the task that it is at and how many it has.",
+        "inward-others-served": "A worker that does not answer for its card delays no other request.",
         "inward-card-served": "The card that a worker serves itself is shown as it is, by a worker that runs.",
     },
     "RFC 9457 section 3": {
