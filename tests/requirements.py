@@ -343,6 +343,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "attack-publish-refused":
             "No publish outside its rights gets an attacker anything, and each is in the audit log.",
         "attack-reply-refused": "No answer is asked for anywhere but in the asker's own inbox.",
+        "attack-reply-worthless":
+            "An answer that is sent to another's subject without the gateway is stored nowhere and believed by nobody.",
         "attack-subscribe-refused": "No subscription outside its rights hears anything.",
         "attack-headers-refused": "No header of a worker's is an order about what is not its own.",
         "attack-frames-refused": "A malformed frame ends its connection, and nothing behind it is read.",
@@ -383,6 +385,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "limit-disk-of-folders": "A worker that fills its folders beyond its disk limit is ended.",
         "limit-time-ends": "A worker is ended when its time is over.",
         "limit-time-over-restarts": "A worker's time goes on while the post room is down.",
+        "limit-disk-not-hidden":
+            "Neither a folder's mode nor the length of its path hides from the disk limit what it holds.",
         "limit-final-state": "A limit that was exceeded is a final state and an alert that name it.",
         "limit-task-fails": "What a worker was at fails with the limit; what it had not begun waits.",
         "limit-started-by-person-only": "A worker over a limit is started again by a person only.",
@@ -392,6 +396,10 @@ _LISTED: dict[str, dict[str, str]] = {
     "docs/security.md#levels-of-a-wall": {
         "sandbox-attacks-refused":
             "The same attacks on network, processes, files and shared memory fail behind each wall.",
+        "sandbox-kernel-files-closed":
+            "What the kernel shows to root alone is closed behind each wall, or stated where it cannot be.",
+        "sandbox-no-namespaces":
+            "Behind each wall a program can make or enter no namespace, and threads and common programs run.",
         "sandbox-partial-stated":
             "A partial wall holds but for the holes that it states; any other one makes it no wall.",
         "isolation-asked-for": "A template cannot ask for a weaker wall than a person has allowed.",
@@ -404,7 +412,8 @@ _LISTED: dict[str, dict[str, str]] = {
     },
     "docs/architecture.md#the-two-walls": {
         "sandbox-canary-unreachable":
-            "From inside, no canary (TCP, UDP, sockets, files, processes, secrets, vsock, io_uring) can be reached.",
+            "From inside, no canary (TCP, UDP, sockets, files, processes, secrets, vsock, io_uring, the kernel, "
+            "namespaces) can be reached.",
         "sandbox-gateway-reachable": "The gateway socket can be reached from inside.",
         "inward-socket-itself":
             "The control plane follows no link in a worker's folder, and bounds and checks what it hears there.",
@@ -573,6 +582,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "task-wait-wakes": "A wait for a task ends when the task does, and shows what was made.",
         "task-stream-ends": "A task's event stream tells each change once and ends after the last.",
         "task-shown-of-worker": "A worker is shown with the task that it is at and how many it has.",
+        "inward-others-served": "A worker that does not answer for its card delays no other request.",
         "inward-card-served": "The card that a worker serves itself is shown as it is, by a worker that runs.",
     },
     "RFC 9457 section 3": {
