@@ -652,6 +652,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "core-stream-window": "A slow reader costs the server no memory, and loses its stream after a time.",
     },
     "docs/binding.md#extensions-in-headers": {
+        "core-stream-left": "Peers that leave a stream early or stand still make no server deaf.",
         "core-stream-beats": "Beats tell a silent agent from a dead server.",
     },
     "docs/binding.md#limits": {
