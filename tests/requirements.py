@@ -603,6 +603,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "binding-durable-answer-own": "A client gets only answers to its own calls, also when its id was used before.",
         "binding-durable-cost-constant": "A stored call costs its client one publish and one delivery, each time.",
         "binding-durable-storage-bounded": "What durable calls store has limits, and consumers of lost clients go.",
+        "binding-durable-clients-leave": "Clients that end, in whatever way, keep no other client out.",
         "binding-durable-poison-survived": "A request whose answer nobody stores is put apart; the server goes on.",
         "binding-durable-deputy-refused": "A request that names another place than one for answers is not performed.",
         "binding-durable-streams-shared": "Agents and makers share the streams, whoever made them.",
