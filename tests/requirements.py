@@ -619,6 +619,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "binding-durable-answer-own": "A client gets only answers to its own calls, also when its id was used before.",
         "binding-durable-cost-constant": "A stored call costs its client one publish and one delivery, each time.",
         "binding-durable-storage-bounded": "What durable calls store has limits, and consumers of lost clients go.",
+        "binding-durable-clients-leave": "Clients that end, in whatever way, keep no other client out.",
         "binding-durable-poison-survived": "A request whose answer nobody stores is put apart; the server goes on.",
         "binding-durable-deputy-refused": "A request that names another place than one for answers is not performed.",
         "binding-durable-streams-shared": "Agents and makers share the streams, whoever made them.",
@@ -641,6 +642,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "translation-legacy-equal": "A2A 0.3 is translated as the SDK does it, save what is said to differ.",
         "translation-params-named": "What is wrong in parameters is refused with the member's name.",
         "operations-both-versions": "An SDK handler answers every operation in A2A 1.0, in 0.3 and in protobuf.",
+        "operations-push-by-task": "A client of A2A 0.3 reads a task's push setting without naming it.",
         "operations-version-refused": "A call that states another major version than its method's is refused.",
         "operations-context-told": "A handler is told service parameters, extensions, tenant, caller and task id.",
         "operations-stream-closed": "A stream that its consumer leaves is closed at the handler.",
@@ -656,6 +658,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "core-interop-bytes": "Calls of a TypeScript client are answered with the bytes of a TypeScript server.",
         "core-interop-methods": "A TypeScript peer and ours understand each other in every method, both ways.",
         "core-sdk-client": "The SDK's client calls an SDK handler in JSON, in protobuf, in A2A 1.0 and in 0.3.",
+        "core-timeout-one-error": "A call without an answer in time is `CallTimeoutError`, whoever notices first.",
         "core-sdk-errors": "A call that is not answered raises an error of the SDK's and of Postroom's at once.",
         "core-headers-harmless": "Headers that are none make neither a server nor a client deaf.",
         "core-no-deputy": "Neither a server nor a client publishes to what is the NATS server's own.",
@@ -668,6 +671,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "core-stream-window": "A slow reader costs the server no memory, and loses its stream after a time.",
     },
     "docs/binding.md#extensions-in-headers": {
+        "core-stream-left": "Peers that leave a stream early or stand still make no server deaf.",
         "core-stream-beats": "Beats tell a silent agent from a dead server.",
     },
     "docs/binding.md#limits": {
