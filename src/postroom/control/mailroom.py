@@ -11,11 +11,12 @@ from functools import partial
 
 from postroom.blobs import rules as blob_rules
 from postroom.bus.address import BusAddress
-from postroom.bus.disk import check_space
 from postroom.bus.host import BusHost
 from postroom.bus.nats.admin import NatsAdmin, ensure_all
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.nats.client import RobustClient
+from postroom.bus.space import check_space
+from postroom.control import belonging
 from postroom.control.crew import Crew, hire
 from postroom.folding.alerts import Alert, raise_alert
 from postroom.folding.changes import Changes
@@ -156,6 +157,7 @@ async def open_bus(
     """The control plane's connection to core, with accounts, streams and durability as they must be.
 
     Raises:
+        Conflict: the log is on another bus.
         ServerFailed: the server does not do as it was told.
         PostroomError: it could not be reached.
     """
@@ -176,7 +178,9 @@ async def open_bus(
     )
     stack.push_async_callback(bus.close)
     admin = NatsAdmin(bus, memory=settings.memory, replicas=host.replicas)
+    await belonging.check_log(settings, admin)
     await ensure_all(admin)
+    await belonging.remember(settings, admin)
     return bus, admin
 
 
