@@ -127,7 +127,7 @@ class House:
             running=workers.running,
             hindrance=partial(_hindrance, workers, presence),
         )
-        workers.limited = partial(_fail_at_work, room, tasks)
+        workers.tell_limits(partial(_fail_at_work, room, tasks))
         dispatch = Dispatch(tasks, requests, room.directory, pages)
         folded = partial(_tasks_folded, room)
         verbs = TaskVerbs(tasks, room.database, workers, folded, dispatch.choose)
@@ -256,6 +256,7 @@ async def _open_workers(
         alert=partial(_alert, room.bus),
         tasks=room.crew.group,
         changed=changed,
+        space=room.space,
     )
     stack.push_async_callback(workers.close)
     return workers
@@ -298,4 +299,4 @@ async def _alert(bus: NatsBus, kind: str, text: str) -> None:
 
 def _hindrance(workers: Workers, presence: PresenceBoard, uid: str) -> str:
     run, said = workers.run_of(uid), presence.of(uid)
-    return hindrance(*state_of(RUNNING, run, said, time.time()))
+    return hindrance(*state_of(RUNNING, run, said, time.time(), workers.failure(uid)))

@@ -82,7 +82,8 @@ class Roster:
     ) -> dict[str, Any]:
         run = self._workers.run_of(agent.uid)
         said = self._presence.of(agent.uid)
-        state, detail = state_of(record.desired, run, said, time.time(), record.exceeded)
+        why = self._workers.failure(agent.uid) or record.exceeded
+        state, detail = state_of(record.desired, run, said, time.time(), why)
         running = run is not None and run.running
         level = run.handle.level.value if run is not None and running else record.level
         return {
@@ -118,7 +119,7 @@ def _at_work(task: TaskHead | None) -> dict[str, Any] | None:
 
 
 def state_of(
-    desired: str, run: Run | None, said: Presence | None, now: float, exceeded: str = ""
+    desired: str, run: Run | None, said: Presence | None, now: float, why: str = ""
 ) -> tuple[WorkerState, str]:
     """State and detail of a worker.
 
@@ -127,13 +128,13 @@ def state_of(
         run: its last start in this process.
         said: its last status message.
         now: seconds since the epoch.
-        exceeded: the limit that it was ended for before this process, "" for none.
+        why: why there is no start: the limit that it was ended for before this process, or what failed; "" for neither.
     """
     if desired == REVOKED and (run is None or not run.running):
         return WorkerState.STOPPED, "revoked"
     if run is None:
-        if exceeded and desired != STOPPED:
-            return WorkerState.FAILED, exceeded
+        if why and desired != STOPPED:
+            return WorkerState.FAILED, why
         return (
             (WorkerState.STOPPED, "")
             if desired == STOPPED

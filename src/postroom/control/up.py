@@ -33,7 +33,7 @@ from postroom.control.endpoints import Endpoints, bracketed, plan
 from postroom.control.front import Front
 from postroom.control.listen import HttpListener, bind
 from postroom.control.statefile import Announcement, StateLock, announce, prepare, withdraw
-from postroom.errors import PortTaken, PostroomError, leaves
+from postroom.errors import PortTaken, PostroomError, StateUnwritable, leaves
 from postroom.identity.certificates import day
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger, to_file
@@ -187,7 +187,11 @@ class _PostRoom:
         log.warning("nats-server was started again, pid %d", server.pid)
         if self._certificate is not None and self._endpoints.encrypted:
             server.reload()  # the certificate may have changed while it started
-        self._announce()
+        try:
+            self._announce()
+        except StateUnwritable as error:
+            # The server's process id is old there, and nobody needs it to reach the post room.
+            log.warning("%s", error)
 
     async def _open_house(
         self, front: Front, urls: tuple[str, ...], trust: Trust, host: BusHost
