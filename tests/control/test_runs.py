@@ -121,7 +121,7 @@ async def test_a_stop_that_fails_ends_the_worker_and_closes_its_door() -> None:
 async def test_a_worker_whose_processes_do_not_end_is_not_taken_for_ended() -> None:
     async with watch() as made:
         agent, handle = made.begin("one")
-        handle.stop = _never  # ty: ignore[invalid-assignment]
+        handle.stop = _never
 
         with pytest.raises(EnvironmentFault, match="do not end"):
             await made.runs.end(agent.uid)

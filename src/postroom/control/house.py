@@ -21,6 +21,7 @@ from postroom.control.announcements import Announcements
 from postroom.control.api import build_api
 from postroom.control.audit.opening import open_audit
 from postroom.control.building import Building, open_building
+from postroom.control.changed import Changed
 from postroom.control.context import Context
 from postroom.control.dispatch import Dispatch
 from postroom.control.doors import OrgGateway
@@ -145,7 +146,7 @@ class House:
                 dispatch=dispatch,
                 gate=Gate(digest(key), room.database),
                 workers=workers,
-                roster=Roster(workers, presence, room.admin, tasks),
+                roster=Roster(workers, presence, room.admin, tasks, changed),
                 pages=pages,
                 rotation=rotation,
                 keys=trust.key_list,
@@ -199,17 +200,6 @@ def open_orgs(
             await system.close()
 
     return Orgs(building.settings, trust, building.front, default, open_house, delete, announcement)
-
-
-class Changed:
-    """Passes on that a worker has changed; there are workers before there is somebody to tell."""
-
-    def __init__(self) -> None:
-        self.tell: Callable[[], None] = lambda: None
-
-    def __call__(self) -> None:
-        """Something has changed."""
-        self.tell()
 
 
 async def _delete_log(host: BusHost, core: Credential) -> None:
