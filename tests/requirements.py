@@ -217,6 +217,9 @@ _LISTED: dict[str, dict[str, str]] = {
         "disk-full-refused": "A full disk is a typed refusal before anything is written.",
         "disk-full-heals": "When there is space again the log takes records again, without a person.",
         "disk-full-start-told": "A start on a disk that has no room says so, and one that has little is warned of.",
+        "disk-full-contained": "A restart on a full disk is refused in words and ends neither a worker nor the post room.",
+        "disk-full-server-waits": "A server that ends on a full disk is started when there is space, and no such end counts as a crash.",
+        "disk-full-log-silent": "A line that a full disk does not take makes no traceback.",
         "bus-store-orphan-awaited": "`up` waits for the server of a killed post room to end.",
         "bus-store-survives-kill": "A killed server starts on the same port with all it had acknowledged.",
         "bus-server-dies-with-parent": "The server dies when its parent is killed.",
@@ -485,6 +488,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "sidecar-memory-closed": "A process of the same user cannot read the sidecar's environment or memory.",
         "sidecar-memory-light": "An idle sidecar stays under 60 MB.",
         "worker-removed-for-good": "A removed worker's nick is free, and what waits for it is dead with that reason.",
+        "worker-fault-contained": "A fault of one worker's start or end is told and ends no other worker.",
         "worker-exit-shown": "An agent that exits 1 is shown as failed, raises an alert, and its mail waits.",
     },
     "docs/architecture.md#agent-lines": {

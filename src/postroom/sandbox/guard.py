@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 
+from postroom.errors import EnvironmentFault, leaves
 from postroom.sandbox import cgroups, usage
 from postroom.sandbox.cgroups import Group, Groups
 from postroom.sandbox.kept import runtime_folder
@@ -193,9 +194,13 @@ class Guarded:
             if self._group is not None and self._group.out_of_memory:
                 self._exceeded = self._exceeded or memory_exceeded(self._limits.memory)
             return replace(ended, exceeded=self._exceeded)
-        except BaseException:
+        except BaseException as error:
             self._handle.kill()  # no sandbox goes on without its limits
-            raise
+            if not isinstance(error, BaseExceptionGroup):
+                raise
+            await asyncio.wait({end})
+            why = ", ".join(str(leaf) for leaf in leaves(error))
+            raise EnvironmentFault(f"its limits can no longer be kept: {why}") from error
         finally:
             if self._group is not None:
                 await self._group.remove()
