@@ -190,6 +190,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "bus-consume-redelivered":
             "A record that was given back, or whose handler raised, comes again with the next attempt.",
         "bus-consume-survives-death": "Unacknowledged records come again after their consumer was killed.",
+        "bus-consume-aside": "A delivery that was set aside stays open and lets the next one come.",
         "bus-consume-beats": "Open deliveries are kept by beats.",
         "bus-consume-exhausted-advised": "A record given up after `max_deliver` leaves an advisory.",
         "bus-consume-terminated-advised": "A terminated record leaves an advisory with the reason.",
@@ -465,6 +466,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "sidecar-output-backpressured": "A flood of output is held back and every post is stored.",
         "sidecar-kill-survived": "A kill of the sidecar loses nothing and doubles nothing.",
         "sidecar-outage-survived": "What an agent sends while the bus is away is stored when it is back.",
+        "sidecar-handing-noted": "A message that was handed over comes again as redelivered, whatever was killed.",
         "sidecar-journal-survives": "Confirmed messages are known to the next start.",
         "sidecar-stop-drained": "SIGTERM tells the agent, and its last words count.",
         "sidecar-config-removed": "The configuration is gone before the agent runs.",
