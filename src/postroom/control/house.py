@@ -38,7 +38,7 @@ from postroom.control.seat import EdgeSeat
 from postroom.control.services import AgentServices
 from postroom.control.starting import Starter
 from postroom.control.statefile import Announcement
-from postroom.control.taskverbs import FOLD_DEADLINE, TaskVerbs
+from postroom.control.taskverbs import TaskVerbs
 from postroom.control.workers import Workers
 from postroom.control.yellowpages import YellowPages
 from postroom.errors import PostroomError, ServerFailed
@@ -130,12 +130,11 @@ class House:
         )
         workers.tell_limits(partial(_fail_at_work, room, tasks))
         dispatch = Dispatch(tasks, requests, room.directory, pages)
-        folded = partial(_tasks_folded, room)
-        verbs = TaskVerbs(tasks, room.database, workers, folded, dispatch.choose)
+        verbs = TaskVerbs(tasks, room.database, workers, room.tasks_folded, dispatch.choose)
         services = AgentServices(room, issuer, pages, verbs)
         await services.open()
         stack.push_async_callback(services.close)
-        blobs = await _open_blobs(settings, room, folded, stack)
+        blobs = await _open_blobs(settings, room, room.tasks_folded, stack)
         view = await open_audit(building, settings, trust, room, stack)
         key = key or new_api_key(room.owner.uid)
 
@@ -252,16 +251,10 @@ async def _open_workers(
     return workers
 
 
-async def _tasks_folded(room: Mailroom) -> None:
-    for stream in ("INBOX", "TASKS"):
-        last = await room.admin.last_sequence(stream)
-        await room.fold.reached(stream, last, FOLD_DEADLINE)
-
-
 async def _fail_at_work(room: Mailroom, tasks: TaskOffice, worker: str, why: str) -> None:
     """End what a worker was at when it was ended for a limit, once all that it said of it is folded."""
     try:
-        await _tasks_folded(room)
+        await room.tasks_folded()
         await tasks.fail_at_work(worker, why)
     except PostroomError as error:
         log.error("what %s was at is still open: %s", worker, error)
