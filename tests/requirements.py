@@ -558,6 +558,9 @@ _LISTED: dict[str, dict[str, str]] = {
         "http-port-chosen": "A chosen port that is taken is an error; a default one means any free one.",
         "http-shutdown-ends": "A stopped listener ends and frees its port.",
         "client-send-repeats-once": "A repeated send carries the same key.",
+        "client-outcome-uncertain":
+            "A request that may be stored ends as uncertain, and names the key to repeat it with.",
+        "client-deadline-kept": "A command ends when its time is over, whatever it is told to try again.",
         "client-server-found-again": "A post room that moved is found again.",
         "client-stream-resumes": "After a loss a stream goes on behind the last record, with no duplicates.",
         "task-delegate-stored": "A delegated task is on disk when the API answers, whether its worker runs or not.",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +108,30 @@ def test_a_skill_that_nobody_has_ends_with_4(postroom: Run, standin: Standin):
     ended = postroom("delegate", "--skill", "fly", "go")
     assert ended.status == 4
     assert ended.err.startswith("postroom: no agent has the skill 'fly'\n")
+
+
+@pytest.mark.requirement("client-outcome-uncertain")
+@pytest.mark.parametrize("words", [["delegate", "@bob", "go"], ["send", "@bob", "hi"]])
+def test_a_request_that_was_read_by_a_post_room_that_died_ends_with_9_and_names_its_key(
+    standin: Standin, tmp_path: Path, words: list[str]
+):
+    died = threading.Event()
+
+    def read_and_die() -> None:
+        connection, _ = dying.accept()
+        connection.recv(65536)
+        dying.close()
+        connection.close()
+        died.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as dying:
+        standin.announce(tmp_path, url=f"http://127.0.0.1:{dying.getsockname()[1]}")
+        threading.Thread(target=read_and_die, daemon=True).start()
+        ended = spawned([*words, "--key", "k7", "--state", str(tmp_path)])
+        assert died.wait(LIMIT)
+    assert (ended.status, ended.out) == (9, "")
+    assert "whether it was done is not known" in ended.err
+    assert ended.err.endswith("  try: the same again with --key k7, which never does it twice\n")
 
 
 # ── waiting for the end ──────────────────────────────────────────────────────────────────────────

@@ -117,7 +117,7 @@ def watch(ref: str, timeout: float | None, as_json: bool) -> int:
     if it was canceled, 13 if it was rejected. Ctrl-C ends the watching, not the task. With --json each change
     is one line of JSON.
     """
-    with connect() as client:
+    with connect() as client, client.transport.within(timeout):
         return follow(client, client.task(ref), timeout=timeout, as_json=as_json)
 
 
