@@ -115,6 +115,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "cli-task-outcome-status": "The exit status tells how a task ended, or that it goes on.",
         "cli-task-json-lines": "With `--json` each change of a task is one line of JSON.",
         "cli-task-answered": "`task answer` answers the question of a task.",
+        "cli-task-progress": "`task list` says what each agent said last, and how long it has been at its task.",
+        "cli-status-fits": "No line of `status` is wider than the terminal, and a weak wall is always shown.",
         "cli-status-attention": "`status` shows first which tasks wait for the person, then what each worker does.",
         "task-kill-ends-once":
             "Whatever is killed in mid-task, the task ends once, and the person sees every attempt.",

@@ -85,7 +85,7 @@ def list_(everything: bool, worker: str, wanted: str | None, limit: int, as_json
         print_json({"tasks": found})
     elif found:
         now = time.time()
-        print_table(HEAD, [row(task, now) for task in found], cut=("DETAIL", "TASK"))
+        print_table(HEAD, [row(task, now) for task in found], cut=("LAST", "TASK"))
     else:
         click.echo("no open tasks (all: postroom task list --all)" if open_only else "no tasks")
 
