@@ -124,6 +124,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "cli-task-outcome-status": "The exit status tells how a task ended, or that it goes on.",
         "cli-task-json-lines": "With `--json` each change of a task is one line of JSON.",
         "cli-task-answered": "`task answer` answers the question of a task.",
+        "cli-task-progress": "`task list` says what each agent said last, and how long it has been at its task.",
+        "cli-status-fits": "No line of `status` is wider than the terminal, and a weak wall is always shown.",
         "cli-status-attention": "`status` shows first which tasks wait for the person, then what each worker does.",
         "task-kill-ends-once":
             "Whatever is killed in mid-task, the task ends once, and the person sees every attempt.",
@@ -584,6 +586,9 @@ _LISTED: dict[str, dict[str, str]] = {
         "http-host-without-port": "A Host without the port that its scheme has anyway is served.",
         "http-shutdown-ends": "A stopped listener ends and frees its port.",
         "client-send-repeats-once": "A repeated send carries the same key.",
+        "client-outcome-uncertain":
+            "A request that may be stored ends as uncertain, and names the key to repeat it with.",
+        "client-deadline-kept": "A command ends when its time is over, whatever it is told to try again.",
         "client-server-found-again": "A post room that moved is found again.",
         "client-stream-resumes": "After a loss a stream goes on behind the last record, with no duplicates.",
         "task-delegate-stored": "A delegated task is on disk when the API answers, whether its worker runs or not.",

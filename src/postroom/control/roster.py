@@ -18,9 +18,9 @@ from postroom.errors import BusDisconnected, NotFound, PeerError
 from postroom.protocol.presence import OVER, Presence, WorkerState
 from postroom.protocol.text import one_line
 from postroom.store.agents import Agent
-from postroom.store.tasks import TaskHead
 from postroom.store.workers import REVOKED, STOPPED, WorkerRecord
 from postroom.tasks.office import TaskOffice
+from postroom.tasks.views import TaskView
 
 START_UP = 20.0
 """Seconds that a worker has for its first word before its state is unknown and no longer `starting`."""
@@ -29,14 +29,14 @@ COUNTING = 2.0
 """Seconds for asking the bus what waits in all inboxes: while it is away everything else is shown without."""
 
 MAX_TEXT = 200
-"""Characters that are shown of what a worker was asked for."""
+"""Characters that are shown of what a worker was asked for, and of what it last said about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """What the workers are at, and how many open tasks each has; by uid."""
 
-    current: Mapping[str, TaskHead]
+    current: Mapping[str, TaskView]
     counts: Mapping[str, int]
 
 
@@ -143,11 +143,18 @@ class Roster:
             return None
 
 
-def _at_work(task: TaskHead | None) -> dict[str, Any] | None:
+def _at_work(task: TaskView | None) -> dict[str, Any] | None:
     if task is None:
         return None
-    text = one_line(task.text, MAX_TEXT)
-    return {"id": task.id, "state": task.state, "text": text, "attempt": task.attempt}
+    return {
+        "id": task.id,
+        "state": task.state,
+        "text": one_line(task.text, MAX_TEXT),
+        "attempt": task.attempt,
+        "status_text": one_line(task.status_text, MAX_TEXT),
+        "started_at": task.started_at,
+        "updated_at": task.updated_at,
+    }
 
 
 def state_of(
