@@ -253,6 +253,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "bus-streams-hardened": "Rollup, TTL, schedules, counters and batches are off.",
         "bus-inbox-bounded-per-pair": "One sender who fills an inbox does not stop others.",
         "mail-full-typed": "A full inbox is a typed refusal to the sender.",
+        "retention-keeps-pace": "One run of the retention deletes all that is over, however much it is.",
         "mail-retention-covered": "Only final records that a verified copy covers are deleted from the log.",
     },
     "docs/architecture.md#envelope": {
@@ -386,6 +387,8 @@ _LISTED: dict[str, dict[str, str]] = {
             "Who sends too fast is slowed down and told of, and loses nothing; it breaks no rule by that.",
         "gateway-turns": "However a worker cuts what it says into pieces, the others get their turn in between.",
         "gateway-nats-strangers-spelling": "No spelling of a stranger's message ends a worker's connection.",
+        "gateway-nats-records-slowed":
+            "Who stores more records a second than can be folded is slowed down, and those of others are folded.",
         "gateway-nats-stored-bounded": "What a worker may store in an hour is bounded, and it is told.",
         "gateway-nats-audit-first": "Each frame is recorded before it passes; what cannot be recorded does not pass.",
     },
