@@ -659,7 +659,10 @@ _LISTED: dict[str, dict[str, str]] = {
         "core-stream-beats": "Beats tell a silent agent from a dead server.",
     },
     "docs/binding.md#limits": {
-        "core-busy-told": "A call too many is refused at once, while reads and cancels get through.",
+        "core-busy-told": "A call too many waits a moment and is refused, while reads and cancels get through.",
+        "core-burst-answered": "A burst of calls of a quick agent is answered; our client calls a busy one again.",
+        "core-callers-share": "One caller leaves places, and places to wait, to others.",
+        "core-standing-apart": "Streams whose reader stands still keep no other call out.",
         "core-deadline-kept": "A call past its deadline is not begun, or is cancelled and answered.",
         "core-drain-answers": "A server that ends finishes what runs, or answers it with an error.",
         "core-reconnect-survived": "Server and caller go on after a restart of the NATS server.",
