@@ -679,6 +679,9 @@ _LISTED: dict[str, dict[str, str]] = {
         "connection-memory-bounded": "Slow readers, full servers and outages cost bounded memory.",
         "connection-outage-survived": "An outage loses no subscription, and nothing published in it.",
     },
+    "docs/binding.md#quick-start": {
+        "binding-page-runs": "The page's programs run as they stand, and its errors are imported as it says.",
+    },
     "docs/binding.md#when-it-does-not-work": {
         "binding-wrong-subject": "A server refuses a subject on which it would serve nothing.",
         "binding-may-not-subscribe": "A server that may not subscribe says so at its start.",
