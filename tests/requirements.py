@@ -694,7 +694,10 @@ _LISTED: dict[str, dict[str, str]] = {
         "core-stream-beats": "Beats tell a silent agent from a dead server.",
     },
     "docs/binding.md#limits": {
-        "core-busy-told": "A call too many is refused at once, while reads and cancels get through.",
+        "core-busy-told": "A call too many waits a moment and is refused, while reads and cancels get through.",
+        "core-burst-answered": "A burst of calls of a quick agent is answered; our client calls a busy one again.",
+        "core-callers-share": "One caller leaves places, and places to wait, to others.",
+        "core-standing-apart": "Streams whose reader stands still keep no other call out.",
         "core-deadline-kept": "A call past its deadline is not begun, or is cancelled and answered.",
         "core-drain-answers": "A server that ends finishes what runs, or answers it with an error.",
         "core-reconnect-survived": "Server and caller go on after a restart of the NATS server.",
@@ -710,6 +713,9 @@ _LISTED: dict[str, dict[str, str]] = {
         "connection-order-kept": "Messages come in order, each once, however the bytes are cut.",
         "connection-memory-bounded": "Slow readers, full servers and outages cost bounded memory.",
         "connection-outage-survived": "An outage loses no subscription, and nothing published in it.",
+    },
+    "docs/binding.md#quick-start": {
+        "binding-page-runs": "The page's programs run as they stand, and its errors are imported as it says.",
     },
     "docs/binding.md#when-it-does-not-work": {
         "binding-wrong-subject": "A server refuses a subject on which it would serve nothing.",
