@@ -58,6 +58,9 @@ OVER = mail_retention.OVER | task_retention.OVER
 FOLD_DEADLINE = 60.0
 """Seconds for folding, at the start, what the log holds beyond SQL."""
 
+TASKS_DEADLINE = 4.0
+"""Seconds that an answer about tasks waits for what is in the log now; who asks waits a little longer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mailroom:
@@ -87,8 +90,24 @@ class Mailroom:
     space: Callable[[], None]
     crew: Crew
 
+    async def tasks_folded(self) -> None:
+        """Return when all that is said of tasks up to now is folded.
+
+        Raises:
+            TimeoutError: one of them took longer than `TASKS_DEADLINE`.
+        """
+        for stream in ("INBOX", "TASKS"):
+            last = await self.admin.last_sequence(stream)
+            await self.fold.reached(stream, last, TASKS_DEADLINE)
+
     async def sweep(self) -> None:
         """End what waits for an agent that was retired: messages to it, tasks that it had taken."""
+        try:
+            await (
+                self.tasks_folded()
+            )  # or a task that it has just taken would look like one that nobody took
+        except TimeoutError:
+            log.warning("what a retired agent said last is not folded in time")
         await self.clerk.sweep()
         await self.task_clerk.end_hopeless()
 

@@ -202,7 +202,11 @@ class _PostRoom:
         log.warning("nats-server was started again, pid %d", server.pid)
         if self._certificate is not None and self._endpoints.encrypted:
             server.reload()  # the certificate may have changed while it started
-        self._announce()
+        try:
+            self._announce()
+        except StateUnwritable as error:
+            # The server's process id is old there, and nobody needs it to reach the post room.
+            log.warning("%s", error)
 
     async def _open_house(
         self, front: Front, urls: tuple[str, ...], trust: Trust, host: BusHost
