@@ -16,13 +16,13 @@ from postroom.gateway.credentials import BoundCredential
 from postroom.protocol.egress import AllowList
 from postroom.protocol.template import PARAMETER, Template
 from postroom.sandbox import python_home
-from postroom.sandbox.arguments import HOME, PATHS
+from postroom.sandbox.arguments import PATHS
 
 AGENT_FOLDER = "/opt/agent"
 """Where a template's files appear."""
 
-_INSIDE = (PATHS.workspace, PATHS.state, PATHS.tmp, HOME)
-"""Folders that are the sandbox's own: what will be in them is not known here."""
+_INSIDE = (PATHS.workspace, PATHS.state)
+"""Folders that are the worker's own and outlive its starts: what will be in them is not known here."""
 
 
 def search_path(python: str) -> str:
