@@ -467,6 +467,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "sidecar-kill-survived": "A kill of the sidecar loses nothing and doubles nothing.",
         "sidecar-outage-survived": "What an agent sends while the bus is away is stored when it is back.",
         "sidecar-handing-noted": "A message that was handed over comes again as redelivered, whatever was killed.",
+        "sidecar-unconfirmed-told": "Sender and status are told of a message not confirmed in time; the next follows.",
+        "sidecar-unconfirmed-kept": "What is not confirmed comes again at each start, and is never dead for that.",
         "sidecar-journal-survives": "Confirmed messages are known to the next start.",
         "sidecar-stop-drained": "SIGTERM tells the agent, and its last words count.",
         "sidecar-config-removed": "The configuration is gone before the agent runs.",

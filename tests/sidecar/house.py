@@ -196,6 +196,11 @@ class House:
         """Wait until the worker has reported this state."""
         await self.tap.until(lambda: state in self.states())
 
+    def stays(self, message_id: str) -> list[str]:
+        """Why a message stays delivered, each time that its sender was told."""
+        found = [Receipt.decode(m.payload) for m in self.tap.of("receipts")]
+        return [r.reason for r in found if r.message_id == message_id and r.reason]
+
     async def seen(self, *message_ids: str) -> None:
         """Wait until the worker has reported these as seen."""
         await self.tap.until(lambda: all("seen" in self.receipts(i) for i in message_ids))

@@ -266,7 +266,8 @@ async def _drain(sidecar: Sidecar, pulls: list[Subscription], agent: asyncio.Tas
     await asyncio.wait({agent})
     await sidecar.engine.settled(SETTLE_TIMEOUT)
     await closing
-    await sidecar.inbox.settled(SETTLE_TIMEOUT)
+    await sidecar.inbox.stopped()
+    await sidecar.inbox.settling.done(SETTLE_TIMEOUT)
     if not ended:
         sidecar.status.fixed(WorkerState.STOPPED)
     await sidecar.status.publish()
