@@ -100,6 +100,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "task-stop-keeps-answered": "Stopping a worker fails no task, be it answered or not reached.",
         "task-removal-told-once": "Who asked a worker that is removed is told one end of each request.",
         "task-answer-first-wins": "Of two answers to one question the one that was stored first is taken.",
+        "task-messages-passed": "Tasks do not wait behind messages that are not confirmed.",
         "task-one-runner": "Of two runners of one task only one can write its records; the other stops.",
         "task-cancel-interrupts": "Canceling a task interrupts the agent that works on it.",
         "task-answer-resumes": "Answering a question resumes the same task.",

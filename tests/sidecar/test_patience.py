@@ -8,8 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from postroom.a2a.messages import text_of
+from postroom.protocol import subjects
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.streams import MAX_DELIVER
+from postroom.protocol.tasks import TaskState
 from tests.sidecar.house import PATIENCE, House
 
 pytestmark = pytest.mark.anyio
@@ -84,7 +86,9 @@ async def test_what_is_not_confirmed_comes_again_however_often_the_worker_is_sto
                 await home.tap.until(lambda sent=sent: all(map(home.stays, sent)))
             await until(lambda number=number: len(handed(home)) >= 2 * (number + 1))
 
-    assert handed(home) == ["a False", "b False", *["a True", "b True"] * (starts - 1)]
+    assert handed(home)[:2] == ["a False", "b False"]
+    for start in range(1, starts):
+        assert sorted(handed(home)[2 * start : 2 * start + 2]) == ["a True", "b True"]
     assert [home.stays(message) for message in sent] == [["not confirmed for 1 s"]] * 2
     (home.folder / "listens").touch()
     async with home.sidecar(DEAF, agent=SOON):
@@ -106,7 +110,7 @@ async def test_what_is_not_confirmed_comes_again_when_the_sidecar_is_killed(home
     async with home.sidecar(DEAF, agent=SOON):
         await home.seen(*sent)
         await home.all_acked()
-        assert handed(home)[3:] == ["a True", "b True", "c True"]
+        assert sorted(handed(home)[3:]) == ["a True", "b True", "c True"]
 
 
 @pytest.mark.requirement("sidecar-poison-isolated")
@@ -126,6 +130,32 @@ async def test_a_message_that_is_lost_with_its_agent_too_often_is_refused(home: 
 
     assert handed(home).count("poison") == MAX_DELIVER
     await home.pending("INBOX", (0, 1))
+
+
+@pytest.mark.requirement("task-messages-passed")
+async def test_tasks_behind_a_message_that_is_not_confirmed_are_done_in_their_order(
+    home: House,
+) -> None:
+    agent = """
+    for line in lines():
+        if line["type"] == "task":
+            say(type="complete", text=line["text"])
+    """
+    async with home.sidecar(agent, agent={"patience": 0}):
+        held = await home.write("held")
+        await home.tap.until(lambda: home.receipts(held))
+        await home.write("waits")
+        asked = [await home.request(f"task {number}") for number in range(3)]
+        await home.pending("INBOX", (4, 1))
+
+        for task in (asked[2], asked[0]):
+            await home.requested(task)
+
+        done = [await home.task(task, TaskState.COMPLETED) for task in asked]
+        assert [record.attempt for record in done] == [1, 1, 1]
+        begun = [m.subject for m in home.tap.of("tasks") if m.subject.endswith(".submitted")]
+        assert begun == [subjects.task(home.worker, task, "submitted") for task in asked]
+        await home.pending("INBOX", (4, 1))
 
 
 @pytest.mark.requirement("sidecar-unconfirmed-told")

@@ -173,7 +173,7 @@ def compose(
         announcer=Announcer(wire, own, config.card),
         engine=engine,
         ledger=ledger,
-        priority=Priority(engine, delegations),
+        priority=Priority(engine, delegations, ledger),
     )
 
 

@@ -351,7 +351,7 @@ class Inbox:
             await self._return(held, int(suspect and held.waited), lost=suspect)
 
     async def stopped(self) -> None:
-        """Nothing is pulled any more: give back what the agent held when it was stopped on purpose, in its order."""
+        """Nothing is pulled any more, so it would not come again at once: give back what the agent held at its stop."""
         for held in self._left:
             await self._return(held, 0 if held.waited else -1, lost=False)
 

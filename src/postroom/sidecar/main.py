@@ -201,6 +201,7 @@ class Worker:
         for stream, handler in sidecar.handlers(self._config.agent.feed).items():
             if stream == "INBOX":
                 await _recover(sidecar)
+                sidecar.priority.recovered.set()
             pulls.append(await bus.consume(stream, bus.uid, handler, batch=BATCHES[stream]))
 
     def _renewer(self, bus: NatsBus) -> Callable[[str, float], Awaitable[None]]:
