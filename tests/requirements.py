@@ -470,6 +470,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "sidecar-handing-noted": "A message that was handed over comes again as redelivered, whatever was killed.",
         "sidecar-unconfirmed-told": "Sender and status are told of a message not confirmed in time; the next follows.",
         "sidecar-unconfirmed-kept": "What is not confirmed comes again at each start, and is never dead for that.",
+        "sidecar-keys-certain": "What is sent while several messages are held passes for nothing that was sent before.",
         "sidecar-journal-survives": "Confirmed messages are known to the next start.",
         "sidecar-stop-drained": "SIGTERM tells the agent, and its last words count.",
         "sidecar-config-removed": "The configuration is gone before the agent runs.",
