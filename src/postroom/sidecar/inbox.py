@@ -282,10 +282,11 @@ class Inbox:
     def _note_loss(self, held: Held, more: int) -> int:
         """Count `more` runs that ended with a message; how many that are now."""
         message_id, sender = held.message.id, held.message.sender.uid
-        note = self._journal.note(message_id, sender) or Note()
-        note = Note(max(0, note.losses + more), held.waited)
+        before = self._journal.note(message_id, sender) or Note()
+        note = Note(max(0, before.losses + more), held.waited)
         try:
-            self._journal.keep(message_id, sender, note)
+            if note != before:
+                self._journal.keep(message_id, sender, note)
         except StateUnwritable as error:
             _log.warning("what became of %s could not be noted: %s", message_id, error)
         return note.losses
