@@ -113,6 +113,14 @@ _LISTED: dict[str, dict[str, str]] = {
         "cli-delegate-accepted": "`delegate` prints the task's id when it is on disk, and says who has it.",
         "cli-delegate-result-piped": "`delegate --wait` shows progress beside, and the result alone on the output.",
         "cli-task-outcome-status": "The exit status tells how a task ended, or that it goes on.",
+        "cli-delegate-question":
+            "Who waits for a task is told its question: a person answers it there, a script ends with 9.",
+        "cli-delegate-trouble":
+            "Who waits for a task is told that its worker has failed, or that the bus or the post room is away.",
+        "cli-watch-everything": "`watch` shows all that happens, a line each, also across an end of the post room.",
+        "cli-status-watched": "`status --watch` shows the status anew when something has happened.",
+        "cli-logs-as-printed": "`logs` shows what the agent printed as it printed it.",
+        "cli-logs-followed": "`logs --follow` goes on across restarts and rotations.",
         "cli-task-json-lines": "With `--json` each change of a task is one line of JSON.",
         "cli-task-answered": "`task answer` answers the question of a task.",
         "cli-task-progress": "`task list` says what each agent said last, and how long it has been at its task.",

@@ -176,7 +176,6 @@ def test_waiting_shows_the_progress_beside_and_the_result_alone_on_the_output(
         "attempt 2: the agent was lost",
         "working: again",
         "@bob asks: Which branch?",
-        "    answer it: postroom task answer ab12cd34 TEXT",
         "working",
         "completed: found two",
     ]
@@ -240,7 +239,11 @@ def test_in_json_each_change_is_a_line_between_the_task_at_first_and_at_last(
     events = [change(8, "working", NASTY), change(9, "completed")]
     played(standin, last, *events)
     ended = postroom("delegate", "@bob", "go", "--wait", "--json")
-    assert [json.loads(line) for line in ended.out.splitlines()] == [task(), *events, last]
+    assert [json.loads(line) for line in ended.out.splitlines()] == [
+        {"type": "task", **task()},
+        *({"type": "update", **event} for event in events),
+        {"type": "result", **last},
+    ]
     assert ended.out.isascii()
     assert (ended.status, ended.err) == (0, "")
 

@@ -153,6 +153,12 @@ def chat(
     return _newest(connection, found, limit)
 
 
+def to_past(connection: Connection, recipient: str, after: int, limit: int) -> list[MessageRow]:
+    """The first messages to `recipient` past sequence `after`, oldest first."""
+    found = select(*COLUMNS).where(messages.c.recipient == recipient, messages.c.seq > after)
+    return rows(connection, found.order_by(messages.c.seq).limit(page(limit)))
+
+
 def requeues(connection: Connection, ids: Iterable[str]) -> dict[tuple[str, str], str]:
     """(sender, dead message) to the message that repeats it, for dead messages with those `ids`."""
     found = (

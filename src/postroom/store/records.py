@@ -120,6 +120,12 @@ def project_posts(
     return all_of(connection, PostRow, newest)[::-1]
 
 
+def posts_past(connection: Connection, after: int, limit: int) -> list[PostRow]:
+    """The first posts of all projects past sequence `after`, oldest first."""
+    found = select(*_POST).where(posts.c.seq > after).order_by(posts.c.seq)
+    return all_of(connection, PostRow, found.limit(page(limit)))
+
+
 def insert_dead_letter(connection: Connection, row: DeadLetterRow) -> bool:
     """Store a dead letter; False, and nothing happens, if that delivery has one."""
     done = connection.execute(insert(deadletters).values(**asdict(row)).on_conflict_do_nothing())

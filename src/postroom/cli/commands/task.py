@@ -190,7 +190,7 @@ def _print(task: Task, events: list[TaskEvent], now: float) -> None:
     if task["detail"] and not (task["final"] or is_question(task["state"])):
         click.echo(one_line(task["detail"], 300))
     click.echo(block("    | ", task["text"]))
-    updates = Updates(task, now)
+    updates = Updates(task["worker"], now)
     for event in events:
         click.echo(updates.line(event))
     for artifact in task.get("artifacts", []):

@@ -13,7 +13,7 @@ from postroom.protocol.tasks import INTERRUPTED, TaskState
 from postroom.protocol.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.records import Artifact, Current, Task, TaskEvent
+    from postroom.client.records import Artifact, Current, Party, Task, TaskEvent
 
 SHORT = 8
 """Digits of a task's id that people are shown; the server finds the one that is meant."""
@@ -119,21 +119,26 @@ class Updates:
     """Says the changes of one task, oldest first; it remembers which attempt they belong to.
 
     Args:
-        task: whose changes they are.
+        worker: who runs the task.
         now: the present, in seconds since the epoch.
     """
 
-    def __init__(self, task: Task, now: float) -> None:
-        self._asker = address(task["worker"])
+    def __init__(self, worker: Party, now: float) -> None:
+        self._asker = address(worker)
         self._now = now
         self._attempt = 1
 
     def line(self, event: TaskEvent) -> str:
         """One change; a text of several lines is set in under it."""
-        label, text = self._parts(event)
+        label, colour, text = self.parts(event)
         when = click.style(clock(event["at"], self._now), dim=True)
-        shown = click.style(label, fg=colour_of(event["state"]))
+        shown = click.style(label, fg=colour)
         return block(f"{when} {shown}: ", text) if text.strip() else f"{when} {shown}"
+
+    def parts(self, event: TaskEvent) -> tuple[str, str | None, str]:
+        """What has changed in a few words, their colour, and what was said."""
+        label, text = self._parts(event)
+        return label, colour_of(event["state"]), text
 
     def _parts(self, event: TaskEvent) -> tuple[str, str]:
         state, piece = one_line(event["state"], 40), event["artifact"]

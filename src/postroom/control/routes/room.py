@@ -9,10 +9,9 @@ from fastapi import APIRouter
 
 from postroom import __version__
 from postroom.control.context import Context
+from postroom.control.outages import BUS_AWAY
 
 ALERTS_SHOWN = 10
-
-BUS_AWAY = "the bus does not answer"
 
 
 def router(context: Context) -> APIRouter:
