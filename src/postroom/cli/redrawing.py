@@ -92,9 +92,8 @@ def _replace(lines: list[str]) -> None:
     if len(lines) > height:
         more = len(lines) - height + 1
         lines = [*lines[: height - 1], f"... and {more} lines more"]
-    sys.stdout.write(HOME)
-    for line in lines:
-        click.echo(line, nl=False)  # without colours where nobody wants them
-        sys.stdout.write(f"{CLEAR_LINE}\n")
-    sys.stdout.write(CLEAR_REST)
+    if click.get_current_context().color is False:
+        lines = [click.unstyle(line) for line in lines]
+    text = "".join(f"{line}{CLEAR_LINE}\n" for line in lines)
+    sys.stdout.write(f"{HOME}{text}{CLEAR_REST}")  # at once, so that nothing flickers
     sys.stdout.flush()
