@@ -573,6 +573,10 @@ _LISTED: dict[str, dict[str, str]] = {
         "client-deadline-kept": "A command ends when its time is over, whatever it is told to try again.",
         "client-server-found-again": "A post room that moved is found again.",
         "client-stream-resumes": "After a loss a stream goes on behind the last record, with no duplicates.",
+        "task-stream-trouble":
+            "Who follows a task is told what keeps it: a worker that failed, a bus that is away, and their end.",
+        "api-events-everything":
+            "All that happens is one stream of events, which a reader that comes back goes on with.",
         "task-delegate-stored": "A delegated task is on disk when the API answers, whether its worker runs or not.",
         "task-skill-chosen": "A task for a skill goes to who has it: online first, then who has the least to do.",
         "task-key-once": "The same key is the same task, also where a skill chooses the worker.",
