@@ -286,6 +286,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "mail-malformed-dead": "Junk is recorded as dead or ignored and never stops the fold.",
         "mail-poison-passed": "A record that no rule foresaw is reported and passed over.",
         "mail-person-seen": "A person marks a message as seen.",
+        "mail-id-prefix": "The beginning of an id names its message, or is refused with those that begin so.",
         "mail-send-readable": "A sent message can be read at once.",
         "mail-post-readable": "A post can be read at once.",
     },

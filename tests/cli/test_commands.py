@@ -258,8 +258,8 @@ def test_dead_letters_are_listed_shown_sent_again_and_dropped(postroom: Run, sta
     standin.answer("POST /v1/deadletters/d1/requeue", {"id": "m9"})
     standin.answer("DELETE /v1/deadletters/d1", None, 204)
     head, row = postroom("deadletters", "list").out.splitlines()
-    assert head.split()[:4] == ["ID", "FROM", "TO", "REASON"]
-    assert row.split()[:5] == ["d1", "@alice", "@bob", "expired", "3"]
+    assert head.split()[:5] == ["ID", "MESSAGE", "FROM", "TO", "REASON"]
+    assert row.split()[:6] == ["d1", "m1", "@alice", "@bob", "expired", "3"]
     assert "\x1b" not in row
     shown = postroom("deadletters", "show", "d1").out.splitlines()
     assert shown[0] == "@alice to @bob, message m1"

@@ -16,7 +16,7 @@ CANCEL_TIMEOUT = 15.0
 class TaskCalls(Calls):
     """Tasks of the agents, as their operator.
 
-    A `ref` is a task's id or its beginning, of 6 hex digits or more.
+    A `ref` is a task's id or its beginning, of 4 hex digits or more.
     """
 
     def delegate(

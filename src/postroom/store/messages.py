@@ -79,6 +79,12 @@ def message_by_id(connection: Connection, message_id: str) -> MessageRow | None:
     return first_of(connection, MessageRow, found)
 
 
+def ids_by_prefix(connection: Connection, prefix: str, limit: int) -> list[str]:
+    """The first ids of messages that begin with `prefix`, which is hexadecimal."""
+    found = select(messages.c.id).where(messages.c.id >= prefix, messages.c.id < prefix + "g")
+    return list(connection.scalars(found.distinct().order_by(messages.c.id).limit(page(limit))))
+
+
 def message_at(connection: Connection, seq: int) -> MessageRow | None:
     """The message folded from that record of INBOX."""
     return first_of(connection, MessageRow, _AT, at=seq)

@@ -137,6 +137,13 @@ def dead_letter(connection: Connection, letter: int) -> DeadLetterRow | None:
     return first_of(connection, DeadLetterRow, select(*_DEAD).where(deadletters.c.id == letter))
 
 
+def dead_letters_of(connection: Connection, prefix: str, limit: int) -> list[DeadLetterRow]:
+    """The first dead letters that were not dropped and whose message's id begins with `prefix`, hexadecimal."""
+    found = select(*_DEAD).where(deadletters.c.dropped_at.is_(None))
+    found = found.where(deadletters.c.message_id >= prefix, deadletters.c.message_id < prefix + "g")
+    return all_of(connection, DeadLetterRow, found.order_by(deadletters.c.id).limit(page(limit)))
+
+
 def dead_letter_of(connection: Connection, origin: str) -> DeadLetterRow | None:
     """The dead letter of that delivery."""
     return first_of(connection, DeadLetterRow, select(*_DEAD).where(deadletters.c.origin == origin))

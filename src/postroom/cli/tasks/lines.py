@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from postroom.client.records import Artifact, Current, Party, Task, TaskEvent
 
 SHORT = 8
-"""Digits of a task's id that people are shown; the server finds the one that is meant."""
+"""Digits of the id of a task or a message that people are shown; the server finds the one that is meant."""
 
 PIECE = 100
 """Characters of an artifact's piece that its line shows; the whole of it is the result."""
@@ -33,9 +33,9 @@ COLOURS: dict[str, str] = {
 }
 
 
-def short(task_id: str) -> str:
-    """The beginning of a task's id that people are shown."""
-    return one_line(task_id)[:SHORT]
+def short(id_: str) -> str:
+    """The beginning of the id of a task or a message, as people are shown it."""
+    return one_line(id_)[:SHORT]
 
 
 def colour_of(state: str) -> str | None:
