@@ -28,6 +28,9 @@ CHUNK = 64 * 1024
 LOGGED = 2000
 """Characters of one line of output that go to the log."""
 
+LAST_WORDS = 8
+"""Lines of its standard error that are kept of an agent that ends."""
+
 _log = get_logger(__name__)
 
 
@@ -44,6 +47,7 @@ class Session:
         self._dropped = 0
         self.ended = asyncio.Event()
         self.how_ended = ""
+        self.last_words: deque[str] = deque(maxlen=LAST_WORDS)
 
     async def hand_over(self, incoming: Incoming | IncomingTask | Mapping[str, Any]) -> bool:
         """Write a message, a task or a record, and wait until the agent has read its input empty.
@@ -103,6 +107,15 @@ class Session:
             await self.process.input.write(line)
         return True
 
+    async def taken(self) -> None:
+        """Wait until the agent has read all that it was told.
+
+        Raises:
+            BrokenPipeError: it will not.
+        """
+        async with self._writing:
+            await self.process.input.drained()
+
     def over(self, how: str) -> None:
         """Everything that the agent has said was acted on; nothing more comes."""
         self.how_ended = how
@@ -133,13 +146,18 @@ class Session:
             await self._act_on(line, act)
 
     async def read_stderr(self) -> None:
-        """Log what the agent prints to its standard error."""
+        """Log what the agent prints to its standard error, and keep its last lines."""
         reader = LineReader()
         while data := await self.process.stderr.read(CHUNK):
             for line in reader.feed(data):
-                log_output("stderr", line.prefix if isinstance(line, Overlong) else line)
+                self._keep(line)
         for line in reader.finish():
-            log_output("stderr", line if isinstance(line, str) else line.prefix)
+            self._keep(line)
+
+    def _keep(self, line: str | Overlong) -> None:
+        text = line.prefix if isinstance(line, Overlong) else line
+        log_output("stderr", text)
+        self.last_words.append(text)
 
     async def _act_on(self, line: str | Overlong, act: Callable[[Action], Awaitable[None]]) -> None:
         if isinstance(line, Overlong):

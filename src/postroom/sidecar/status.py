@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from postroom.errors import PostroomError
 from postroom.observe import get_logger
 from postroom.protocol import subjects
-from postroom.protocol.presence import BEAT_INTERVAL, Presence, WorkerState
+from postroom.protocol.presence import BEAT_INTERVAL, Presence, WorkerState, last_words
 from postroom.protocol.text import one_line
 from postroom.sidecar.wire import Wire
 
@@ -45,18 +45,20 @@ class Status:
         self._started_at = now()
         self._fixed: WorkerState | None = WorkerState.STARTING
         self._detail = ""
+        self._stderr: tuple[str, ...] = ()
         self._said = WorkerState.IDLE
         self._stalled = ""
         self._changed = asyncio.Event()
         self.sandbox = ""
 
     def running(self) -> None:
-        """The agent runs: from now on its work decides the state."""
-        self._said, self._stalled = WorkerState.IDLE, ""
+        """The agent has started: from now on its work decides the state."""
+        self._said, self._stderr = WorkerState.IDLE, ()
         self._set(None, "")
 
-    def fixed(self, state: WorkerState, detail: str = "") -> None:
-        """The agent does not run; `state` says why."""
+    def fixed(self, state: WorkerState, detail: str = "", stderr: Iterable[str] = ()) -> None:
+        """The agent does not run; `state` says why, `stderr` has the lines that it printed last."""
+        self._stalled, self._stderr = "", last_words(stderr)
         self._set(state, detail)
 
     def said(self, state: str, detail: str) -> None:
@@ -84,6 +86,7 @@ class Status:
             detail=self._stalled if self._fixed is None and self._stalled else self._detail,
             sandbox=self.sandbox,
             waiting=self._waiting(),
+            stderr=self._stderr,
         )
 
     async def run(self) -> None:
