@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -57,7 +57,7 @@ def spawn(room: PostRoom, nick: str) -> None:
 
 
 @contextmanager
-def live(room: PostRoom, *words: str) -> Iterator[subprocess.Popen[str]]:
+def live(room: PostRoom, *words: str) -> Generator[subprocess.Popen[str]]:
     process = room.popen(*words, stderr=subprocess.STDOUT)
     try:
         yield process
