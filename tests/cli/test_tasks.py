@@ -310,7 +310,7 @@ def test_open_tasks_are_listed_newest_first_in_one_line_each(postroom: Run, stan
     asks = task(id="cd" * 16, state="input-required", seq=9, text=NASTY, detail="Which\x1b?")
     standin.answer("GET /v1/tasks", {"tasks": [asks, task()]})
     head, first, second = postroom("task", "list").out.splitlines()
-    assert head.split() == ["ID", "STATE", "WORKER", "FROM", "UPDATED", "TIME", "TASK", "LAST"]
+    assert head.split() == ["ID", "STATE", "WORKER", "FROM", "TIME", "TASK", "LAST"]
     assert first.split()[:4] == ["cdcdcdcd", "input-required", "@bob", "@alice"]
     assert first.endswith("[31mred reversed bob 12:00 forged  Which?")
     assert second.split()[:2] == ["ab12cd34", "submitted"]

@@ -168,7 +168,9 @@ def _workers(workers: list[Worker], now: float, width: int | None, *, wide: bool
         for worker in ordered
     ]
     head = (*HEAD, *walls, *(PLUMBING if wide else ()))
-    return table(head, rows, cut=("LAST", "NICK"), width=width)
+    return table(
+        head, rows, cut=("LAST", "SANDBOX", "NICK") if walls else ("LAST", "NICK"), width=width
+    )
 
 
 def _urgency(worker: Worker) -> tuple[int, str]:
@@ -206,7 +208,7 @@ def _row(worker: Worker, now: float) -> list[Cell]:
 def _wall(worker: Worker, *, wide: bool) -> Cell:
     wall = worker["sandbox"]
     level = str(wall.get("level", "")) or "unknown"
-    text = f"{wall.get('provider', '')}: {level}" if wide else level
+    text = f"{level} ({wall.get('provider', '')})" if wide else level
     return Cell(text, "red" if level in WEAK else None, bold=level in WEAK)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.output import Cell, address, ago, block, clock, span
+from postroom.cli.output import Cell, address, block, clock, span
 from postroom.protocol.blobs import PREFIX, SHA256
 from postroom.protocol.tasks import INTERRUPTED, TaskState
 from postroom.protocol.text import one_line
@@ -21,7 +21,7 @@ SHORT = 8
 PIECE = 100
 """Characters of an artifact's piece that its line shows; the whole of it is the result."""
 
-HEAD = ("ID", "STATE", "WORKER", "FROM", "UPDATED", "TIME", "TASK", "LAST")
+HEAD = ("ID", "STATE", "WORKER", "FROM", "TIME", "TASK", "LAST")
 
 COLOURS: dict[str, str] = {
     TaskState.WORKING: "green",
@@ -99,7 +99,6 @@ def row(task: Task, now: float) -> list[Cell]:
         Cell(state, colour_of(state), bold=is_question(state), dim=state == TaskState.CANCELED),
         Cell(address(task["worker"])),
         Cell(address(task["requester"])),
-        Cell(ago(task["updated_at"], now)),
         Cell(run_time(task, now, task["updated_at"] if task["final"] else None)),
         Cell(task["text"]),
         Cell(_last(task)),
