@@ -123,6 +123,14 @@ _LISTED: dict[str, dict[str, str]] = {
         "cli-delegate-accepted": "`delegate` prints the task's id when it is on disk, and says who has it.",
         "cli-delegate-result-piped": "`delegate --wait` shows progress beside, and the result alone on the output.",
         "cli-task-outcome-status": "The exit status tells how a task ended, or that it goes on.",
+        "cli-delegate-question":
+            "Who waits for a task is told its question: a person answers it there, a script ends with 9.",
+        "cli-delegate-trouble":
+            "Who waits for a task is told that its worker has failed, or that the bus or the post room is away.",
+        "cli-watch-everything": "`watch` shows all that happens, a line each, also across an end of the post room.",
+        "cli-status-watched": "`status --watch` shows the status anew when something has happened.",
+        "cli-logs-as-printed": "`logs` shows what the agent printed as it printed it.",
+        "cli-logs-followed": "`logs --follow` goes on across restarts and rotations.",
         "cli-task-json-lines": "With `--json` each change of a task is one line of JSON.",
         "cli-task-answered": "`task answer` answers the question of a task.",
         "cli-task-progress": "`task list` says what each agent said last, and how long it has been at its task.",
@@ -294,6 +302,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "mail-malformed-dead": "Junk is recorded as dead or ignored and never stops the fold.",
         "mail-poison-passed": "A record that no rule foresaw is reported and passed over.",
         "mail-person-seen": "A person marks a message as seen.",
+        "mail-id-prefix": "The beginning of an id names its message, or is refused with those that begin so.",
         "mail-send-readable": "A sent message can be read at once.",
         "mail-post-readable": "A post can be read at once.",
     },
@@ -605,6 +614,10 @@ _LISTED: dict[str, dict[str, str]] = {
         "client-deadline-kept": "A command ends when its time is over, whatever it is told to try again.",
         "client-server-found-again": "A post room that moved is found again.",
         "client-stream-resumes": "After a loss a stream goes on behind the last record, with no duplicates.",
+        "task-stream-trouble":
+            "Who follows a task is told what keeps it: a worker that failed, a bus that is away, and their end.",
+        "api-events-everything":
+            "All that happens is one stream of events, which a reader that comes back goes on with.",
         "task-delegate-stored": "A delegated task is on disk when the API answers, whether its worker runs or not.",
         "task-skill-chosen": "A task for a skill goes to who has it: online first, then who has the least to do.",
         "task-key-once": "The same key is the same task, also where a skill chooses the worker.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,7 +25,7 @@ from postroom.client.records import (
     Status,
     Worker,
 )
-from postroom.client.stream import EventStream
+from postroom.client.stream import FOR_EVER, EventStream
 from postroom.client.tasks import TaskCalls
 from postroom.client.transport import Transport
 from postroom.errors import PostroomError
@@ -282,6 +282,15 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
     def follow_chat(self, ref: str, *, after: int = 0) -> EventStream:
         """What comes between the operator and an agent after the stream sequence `after`."""
         return EventStream(self.transport, {"chat": name_of(ref)}, after=str(after))
+
+    def follow_everything(self, *, away: Callable[[bool], None] = lambda _: None) -> EventStream:
+        """What happens from now on: `task`, `update`, `mail` (to the operator), `post`, `alert` and `worker`.
+
+        It waits for a post room that has ended; `away` is told when it has gone and when it is back.
+        """
+        return EventStream(
+            self.transport, {}, after="", path="/v1/events", retry=FOR_EVER, away=away
+        )
 
     # ── dead letters ─────────────────────────────────────────────────────────────────────────────
 
