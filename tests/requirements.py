@@ -474,8 +474,15 @@ _LISTED: dict[str, dict[str, str]] = {
     "docs/architecture.md#agent-lines": {
         "worker-feed-heard": "A worker whose template asks for it hears the posts of its project.",
         "sidecar-text-harmless": "Text cannot forge a second message or control sequences for a text agent.",
-        "sidecar-text-answers-matched": "An answer of a text agent goes to the question that it is about.",
-        "sidecar-text-completes": "The next line of a text agent is the result of its task.",
+        "sidecar-text-unit":
+            "A request to a text agent is one unit, and no answer of it can be that to another.",
+        "sidecar-text-completes": "What a text agent prints up to its end is the result of its task.",
+        "sidecar-text-fails": "A text agent that ends with an error fails its task with its last words.",
+        "sidecar-text-question": "A text agent that asked is run again with all that was said.",
+        "sidecar-text-run-told": "A run of a text agent is told whom and what it is about.",
+        "sidecar-command-found": "`postroom-agent` is found whatever PATH a template sets.",
+        "sidecar-strange-lines-told": "Lines of an agent's that cannot be read are counted in its status.",
+        "sidecar-log-indented": "The log keeps the indentation of what an agent prints.",
         "sidecar-lines-survive": "No line of an agent's can be an exception in its sidecar.",
         "sidecar-sample-works": "The agent that the documentation shows does its tasks.",
     },

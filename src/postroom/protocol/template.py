@@ -78,7 +78,7 @@ class Template:
         project: id, "" for none.
         command: program and arguments of the agent; runs in the workspace.
         adapter: how the agent speaks on its stdin and stdout.
-        confirm: what counts as "the agent has it": `explicit` (it says so) or `read` (it read its stdin).
+        confirm: what counts as "the agent has it": `explicit` (it says so, or its run ends well) or `read`.
         feed: the agent is shown the posts of its project, too.
         env: environment of the agent, beside what the sandbox sets.
         files: names of files next to the template; they appear read-only in `/opt/agent`.
@@ -226,7 +226,6 @@ def _build(document: dict[str, Any]) -> Template:
     if not station["command"][0] or not all(map(_is_passable, station["command"])):
         raise InvalidTemplate("workstation.command cannot be started: an empty name or a NUL")
     adapter = _choice(station.get("adapter", "jsonl"), ADAPTERS, "workstation.adapter")
-    default_confirm = "explicit" if adapter == "jsonl" else "read"
     project = worker.get("project", "")
     egress = tuple(overrides.get("egress", ()))
     AllowList.parse(egress)
@@ -236,9 +235,7 @@ def _build(document: dict[str, Any]) -> Template:
         description=worker.get("description", ""),
         command=tuple(station["command"]),
         adapter=adapter,
-        confirm=_choice(
-            station.get("confirm", default_confirm), CONFIRMATIONS, "workstation.confirm"
-        ),
+        confirm=_choice(station.get("confirm", "explicit"), CONFIRMATIONS, "workstation.confirm"),
         feed=station.get("feed", False),
         env=_environment(station.get("env", {}), egress),
         files=tuple(_file_name(name) for name in station.get("files", ())),

@@ -31,7 +31,7 @@ from postroom.protocol.receipts import Reason, State
 from postroom.protocol.streams import redelivery_delay
 from postroom.protocol.times import format_time
 from postroom.sidecar.adapters import Incoming, Sender
-from postroom.sidecar.agent import Agent, AgentGone
+from postroom.sidecar.agent import AgentGone, Runs
 from postroom.sidecar.directory import Directory
 from postroom.sidecar.journal import Journal
 from postroom.sidecar.keys import Derivation
@@ -83,7 +83,7 @@ class Inbox:
 
     def __init__(
         self,
-        agent: Agent,
+        agent: Runs,
         directory: Directory,
         receipts: Receipts,
         journal: Journal,

@@ -17,6 +17,8 @@ SHORTEST_INTERVAL = 0.1
 """Seconds between two records: an agent that changes its state in a loop must not flood the bus."""
 
 DETAIL_LIMIT = 200
+STRANGE_LIMIT = 60
+"""Characters of a line that cannot be read, in the detail."""
 
 _log = get_logger(__name__)
 
@@ -47,12 +49,14 @@ class Status:
         self._detail = ""
         self._said = WorkerState.IDLE
         self._stalled = ""
+        self._unreadable, self._strange = 0, ""
         self._changed = asyncio.Event()
         self.sandbox = ""
 
     def running(self) -> None:
         """The agent runs: from now on its work decides the state."""
         self._said, self._stalled = WorkerState.IDLE, ""
+        self._unreadable, self._strange = 0, ""
         self._set(None, "")
 
     def fixed(self, state: WorkerState, detail: str = "") -> None:
@@ -71,6 +75,14 @@ class Status:
             self._stalled = detail
             self.touch()
 
+    def unreadable(self, line: str, why: str) -> None:
+        """The agent printed a line that its adapter cannot read; `why` says what it is, like `no JSON`."""
+        self._unreadable += 1
+        lines = "1 line that is" if self._unreadable == 1 else f"{self._unreadable} lines that are"
+        self._strange = f"printed {lines} {why}; last: {one_line(line, STRANGE_LIMIT)}"
+        if self._unreadable.bit_count() == 1:
+            self.touch()  # the others are told by the next beat: a program may print thousands
+
     def touch(self) -> None:
         """Something that the record shows has changed."""
         self._changed.set()
@@ -81,7 +93,7 @@ class Status:
             state=self._state(),
             at=self._now(),
             started_at=self._started_at,
-            detail=self._stalled if self._fixed is None and self._stalled else self._detail,
+            detail=self._shown(),
             sandbox=self.sandbox,
             waiting=self._waiting(),
         )
@@ -104,6 +116,12 @@ class Status:
             await self._wire.publish(self._subject, self.presence().encode(), timeout=BEAT_INTERVAL)
         except PostroomError as error:
             _log.info("a presence record was not published: %s", error)
+
+    def _shown(self) -> str:
+        if self._fixed is not None:
+            return self._detail
+        said = self._stalled or self._detail
+        return one_line("; ".join(filter(None, (said, self._strange))), DETAIL_LIMIT)
 
     def _state(self) -> WorkerState:
         if self._fixed is not None:
