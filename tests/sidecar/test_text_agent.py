@@ -298,3 +298,12 @@ async def test_postroom_agent_is_found_whatever_path_the_template_sets(
     agent = text("/bin/sh", "-c", words, env={"PATH": path})
     async with home.sidecar("", agent=agent):
         assert await result(home, await home.request("x")) == [f"@reader {home.worker}"]
+
+
+@pytest.mark.requirement("sidecar-command-names-itself")
+async def test_what_an_agent_is_told_to_try_is_a_command_that_it_has(home: House) -> None:
+    async with home.sidecar("", agent=text("postroom-agent", "send", "@nobody", "hello")):
+        failed = await home.task(await home.request("x"), TaskState.FAILED)
+
+    told = "exit code 4: postroom-agent: no agent @nobody (postroom-agent agents lists all)"
+    assert status_text(failed.task) == told

@@ -124,7 +124,12 @@ class Delegations:
         """
         request = TaskRequest(action.skill, action.stream)
         draft = Draft(
-            worker.uid, action.text, expects_reply=True, context=action.context, request=request
+            worker.uid,
+            action.text,
+            expects_reply=True,
+            context=action.context,
+            request=request,
+            named=action.named,
         )
         sent = await self._outgoing.message(draft, key)
         task = task_id(worker.uid, self._own, sent)

@@ -221,7 +221,7 @@ class Operations:
             NotFound: the agent asked for no such task.
             Conflict: it waits for nothing.
         """
-        return await self._ledger.answer(action.task, action.text)
+        return await self._ledger.answer(action.task, action.text, action.named)
 
     async def task(self, task_id: str, *, wait: bool, timeout: float) -> dict[str, Any]:
         """A task that this worker runs or asked for; with `wait` when it has ended or asks, at most `timeout` s.

@@ -217,6 +217,7 @@ class Delegate:
         context: A2A context that it belongs to, "" for a new one.
         ref: echoed in the answer and in every update.
         quiet: somebody else follows it, and the agent's program is told of its end alone.
+        named: the `messageId` that an A2A client gave the request, "" for none.
     """
 
     to: str
@@ -227,6 +228,7 @@ class Delegate:
     context: str = ""
     ref: Any = field(default=None, hash=False)
     quiet: bool = False
+    named: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,11 +242,12 @@ class CancelTask:
 
 @dataclass(frozen=True, slots=True)
 class AnswerTask:
-    """Answer what a task that this agent asked for wants to know."""
+    """Answer what a task that this agent asked for wants to know; `named` as in `Delegate`."""
 
     task: str
     text: str
     ref: Any = field(default=None, hash=False)
+    named: str = ""
 
 
 @dataclass(frozen=True, slots=True)
