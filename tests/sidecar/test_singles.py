@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -31,18 +31,18 @@ class Host:
     def __init__(self) -> None:
         self.said: list[Action] = []
 
-    async def act(self, _: Run, action: Action) -> None:
+    async def act(self, session: Run, action: Action) -> None:
         self.said.append(action)
 
     async def gone(self) -> None:
         pass
 
-    async def give_back(self, _: str) -> None:
-        raise AssertionError("nothing was held")
+    async def give_back(self, message_id: str) -> None:
+        raise AssertionError(f"{message_id} was not held")
 
 
 @asynccontextmanager
-async def running(host: Host, *command: str) -> AsyncIterator[Singles]:
+async def running(host: Host, *command: str) -> AsyncGenerator[Singles]:
     log = Log()
     status, alerts = Status(log, OWN, lambda: 0), Alerts(log, OWN)
     config, env = AgentConfig(command), {"PATH": os.environ["PATH"]}
