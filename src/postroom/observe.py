@@ -28,10 +28,17 @@ def to_stderr(level: str = "warning") -> None:
 def to_file(path: Path, level: str = "info") -> None:
     """Log to `path`, rotated at 10 MiB, three old ones kept."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handler = logging.handlers.RotatingFileHandler(
-        path, maxBytes=MAX_LOG_BYTES, backupCount=KEPT_LOGS, encoding="utf-8"
-    )
+    handler = _LogFile(path, maxBytes=MAX_LOG_BYTES, backupCount=KEPT_LOGS, encoding="utf-8")
     _install(handler, level)
+
+
+class _LogFile(logging.handlers.RotatingFileHandler):
+    """A log that costs its lines and nothing else while its disk is full."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the name is logging's)
+        """Say nothing of a line that could not be written: each would be a traceback in another file."""
+        if not isinstance(sys.exception(), OSError):
+            super().handleError(record)
 
 
 def _install(handler: logging.Handler, level: str) -> None:

@@ -13,7 +13,7 @@ from postroom.bus import supervisor
 from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.server_config import ServerConfig
 from postroom.bus.supervisor import Supervisor, restart_delay
-from postroom.errors import PortTaken, ServerFailed
+from postroom.errors import PortTaken, ServerFailed, StateUnwritable
 from postroom.identity.trust import Trust
 from tests.bus.embedding import PATIENCE, greeting, make_config
 
@@ -113,6 +113,57 @@ async def test_a_restart_that_keeps_failing_is_reported_for_its_own_reason(
 
     with socket.create_server((config.host, server.port)), pytest.raises(PortTaken):
         await asyncio.wait_for(watching.run(), PATIENCE)
+
+
+@pytest.mark.requirement("disk-full-server-waits")
+async def test_a_server_is_not_started_while_its_disk_is_full(
+    config: ServerConfig, monkeypatch: pytest.MonkeyPatch
+):
+    full, looked = True, asyncio.Event()
+
+    def space(_folder: Path) -> None:
+        if full:
+            looked.set()
+            raise StateUnwritable("full")
+
+    monkeypatch.setattr(supervisor, "INTERVAL", 0.001)
+    restarted: asyncio.Queue[EmbeddedServer] = asyncio.Queue()
+    watching = Supervisor(config, restarted.put, space)
+    first = await watching.start()
+    run = asyncio.create_task(watching.run())
+    first.kill()
+    for _ in range(supervisor.MAX_CRASHES + 1):
+        looked.clear()
+        await asyncio.wait_for(looked.wait(), PATIENCE)
+    assert restarted.empty()
+
+    full = False
+    second = await asyncio.wait_for(restarted.get(), PATIENCE)
+    await watching.stop()
+    await asyncio.wait_for(run, PATIENCE)
+
+    assert second.url == first.url
+
+
+@pytest.mark.requirement("disk-full-server-waits")
+async def test_starts_that_fail_for_want_of_space_are_no_crashes(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+):
+    """A disk that fills again between the look at it and the start."""
+    start, failures = EmbeddedServer.start, supervisor.MAX_CRASHES + 1
+
+    async def refused(config: ServerConfig) -> EmbeddedServer:
+        nonlocal failures
+        failures -= 1
+        if failures < 0:
+            return await start(config)
+        raise StateUnwritable("cannot write to x: No space left on device")
+
+    monkeypatch.setattr(supervisor, "INTERVAL", 0.001)
+    monkeypatch.setattr(EmbeddedServer, "start", refused)
+    watched.crash()
+
+    assert (await watched.next()).running
 
 
 async def test_a_stop_ends_the_server_and_its_supervision(watched: Watched):

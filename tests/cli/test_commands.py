@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run, spawned
-from tests.client.standin import BOB, Standin, from_bob, mail, post, problem, status, worker
+from tests.client.standin import BOB, Standin, from_bob, mail, post, problem, worker
 
 NASTY = "\x1b[31mred\x07 \u202ereversed\nbob 12:00 forged"
 
@@ -26,45 +26,6 @@ def dead(**changes: object) -> dict[str, object]:
         "subject": "worker.x.inbox.y",
         "requeued_as": None,
     } | changes
-
-
-# ── status ───────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_status_lists_first_what_needs_attention(postroom: Run, standin: Standin):
-    standin._answers.clear()
-    workers = [
-        worker("idler"),
-        worker("halted", state="stopped", desired="stopped"),
-        worker("stuck", state="stalled"),
-        worker("broken", state="failed", detail="exit code 1"),
-    ]
-    standin.answer(
-        "GET /v1/status",
-        status(*workers, deadletters=2, inbox=3, alerts=[{"text": "help", "from": BOB}] * 2),
-    )
-    lines = postroom("status").out.splitlines()
-    assert "you are @alice" in lines[0]
-    assert lines[1] == "alert: @bob: help (2 times)"
-    assert lines[2] == "unread messages to you: 3 (postroom inbox)"
-    assert lines[3] == "dead letters: 2 (postroom deadletters list)"
-    assert [line.split()[0] for line in lines[5:]] == ["@broken", "@stuck", "@idler", "@halted"]
-    assert lines[5].endswith("exit code 1")
-
-
-@pytest.mark.parametrize(
-    "last_seen, shown", [(None, "unknown"), (1e12, "0 s ago"), (0.0, " d ago")]
-)
-def test_status_says_when_a_worker_was_seen(
-    postroom: Run, standin: Standin, last_seen: float | None, shown: str
-):
-    standin._answers.clear()
-    standin.answer("GET /v1/status", status(worker(last_seen=last_seen)))
-    assert shown in postroom("status").out
-
-
-def test_status_in_json_is_what_the_server_said(postroom: Run, standin: Standin):
-    assert json.loads(postroom("status", "--json").out) == status()
 
 
 # ── agents ───────────────────────────────────────────────────────────────────────────────────────

@@ -42,13 +42,15 @@ def child_environment() -> dict[str, str]:
 def test_up_detached_returns_when_it_is_ready_and_down_when_it_is_gone(
     postroom: Run, room: object, tmp_path: Path
 ):
-    ended = postroom("up", "--detach", "--port", "0", "--nats-port=5", "--memory", "--sandbox", "x")
+    ended = postroom(
+        "up", "--detach", "--port", "0", "--nats-port=5", "--memory", "--sandbox", "none"
+    )
     said = json.loads((tmp_path / "server.json").read_text())
     assert ended.out == f"post room is up at {said['url']} (pid {said['pid']})\n"
     settings = json.loads((tmp_path / "room.json").read_text())
     assert settings["state"] == str(tmp_path)
     assert (settings["http_port"], settings["nats_port"]) == (0, 5)
-    assert (settings["memory"], settings["sandbox"]) == (True, "x")
+    assert (settings["memory"], settings["sandbox"]) == (True, "none")
     assert postroom("status").status == 0
     assert os.getsid(said["pid"]) == said["pid"]
     again = postroom("up", "--detach")

@@ -31,6 +31,7 @@ from postroom.bus.port import Delivery
 from postroom.control.accounts import Accounts
 from postroom.control.api import build_api
 from postroom.control.audit.view import AuditView
+from postroom.control.changed import Changed
 from postroom.control.context import Context
 from postroom.control.crew import Crew
 from postroom.control.dispatch import Dispatch
@@ -379,7 +380,7 @@ def _context(
         dispatch=dispatch,
         gate=Gate(digest(KEY), room.database),
         workers=cards.as_workers,
-        roster=Roster(cards.as_workers, cards.presence, rig.admin, office),
+        roster=Roster(cards.as_workers, cards.presence, rig.admin, office, Changed()),
         pages=pages,
         rotation=cast("Rotation", None),
         keys=rig.trust.key_list,

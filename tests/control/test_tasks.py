@@ -71,7 +71,7 @@ async def test_the_detail_says_how_a_task_stands(tmp_path: Path):
         async def detail(view: dict[str, Any]) -> str:
             return (await room.get(f"/{view['id']}"))["detail"]
 
-        assert await detail(one) == "@alice has not taken it yet"
+        assert await detail(one) == "queued for @alice"
         await alice.take(one["id"])
         await alice.take(two["id"])
         assert [await detail(one), await detail(two)] == ["next", "waits behind 1 other"]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from postroom.client.http import Client
 from postroom.errors import PostroomError, StateUnwritable
-from tests.e2e.conftest import EXAMPLES, PostRoom, until
+from tests.e2e.conftest import EXAMPLES, PostRoom, gone, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -55,9 +57,54 @@ def _sent(client: Client, text: str) -> bool:
     return True
 
 
+def _words(room: PostRoom, *words: str) -> tuple[int, str]:
+    """What a command ends with and says is wrong."""
+    done = subprocess.run(
+        room.command(*words), env=room.env, capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stderr
+
+
 def _broken(room: PostRoom) -> bool:
     """Whether nats-server has given a stream up."""
     return "critical write error" in (room.state / "nats" / "nats-server.log").read_text()
+
+
+@pytest.mark.requirement("disk-full-start-told")
+@pytest.mark.parametrize("words", [("up",), ("up", "--detach")])
+def test_a_start_on_a_full_disk_and_on_a_tiny_one_says_so(
+    room: PostRoom, disk: Path, words: tuple[str, ...]
+) -> None:
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes((24 - 2) * 1024 * 1024))  # of which a post room could be made
+    room.run(*words, status=10)
+    assert f"the disk of {room.state} is full" in room.stderr
+    assert "--state DIR" in room.stderr
+    ballast.unlink()
+
+    room.up()
+    room.run("down")
+    _fill(ballast)
+    room.run(*words, status=10)
+    assert f"the disk of {room.state} is full" in room.stderr
+    assert "Traceback" not in room.stderr
+
+    _fill(room.state / "ballast")
+    (room.state / "lock").unlink()  # so not even that can be made
+    room.run(*words, status=10)
+    assert "Traceback" not in room.stderr
+
+
+@pytest.mark.requirement("disk-full-start-told")
+def test_a_start_on_a_disk_that_is_nearly_full_is_taken_with_a_note(
+    room: PostRoom, disk: Path
+) -> None:
+    (disk / "ballast").write_bytes(bytes(24 * 1024 * 1024 - 4 * 1024 * 1024 - 64 * 1024))
+
+    room.up()
+
+    assert "note: the disk of" in room.stderr
+    assert "refuses every message" in room.stderr
 
 
 @pytest.mark.requirement("disk-full-refused")
@@ -82,3 +129,44 @@ def test_a_full_disk_is_told_and_what_was_accepted_is_answered_later(
         accepted.append(client.send("@echo", "afterwards", key="afterwards")["id"])
         states = [client.wait(message, "answered", 60.0)["state"] for message in accepted]
     assert states == ["answered"] * len(accepted)
+
+
+@pytest.mark.requirement("disk-full-contained", "disk-full-server-waits")
+def test_a_full_disk_ends_neither_worker_nor_post_room_whoever_is_started_again(
+    room: PostRoom, disk: Path
+) -> None:
+    room.up()
+    for nick in ("one", "two"):
+        room.run("spawn", str(EXAMPLES / "echo.toml"), "--name", nick)
+        room.await_state(nick, "idle")
+    before, pids = room.server, [room.worker(nick)["pid"] for nick in ("one", "two")]
+    _fill(disk / "ballast")
+
+    status, said = _words(room, "restart", "one")
+    assert (status, "is full" in said, "try: free space" in said) == (10, True, True)
+
+    os.kill(before["nats_pid"], signal.SIGKILL)
+    until(lambda: room.json("status")["bus"] == "the bus does not answer: the disk is full")
+    with httpx2.Client(
+        base_url=before["url"], headers={"Authorization": f"Bearer {before['token']}"}, timeout=60
+    ) as api:
+        for path, body in (
+            ("/v1/workers/two/restart", None),
+            ("/v1/messages", {"to": "@two", "text": "hi"}),
+            ("/v1/orgs", {"name": "acme"}),
+        ):
+            refused = api.post(path, json=body)
+            assert refused.status_code == 503, path
+            assert refused.json()["code"] == "state-unwritable"
+    assert [room.worker(nick)["pid"] for nick in ("one", "two")] == pids
+    assert not any(gone(pid) for pid in pids)
+
+    (disk / "ballast").unlink()
+
+    until(lambda: _words(room, "restart", "one")[0] == 0)
+    for nick in ("one", "two"):
+        assert "hi" in room.run("send", f"@{nick}", "hi", "--wait", "answered")
+    assert room.server["pid"] == before["pid"]
+    assert room.server["nats_pid"] != before["nats_pid"]
+    for log in ("control.log", "up.log"):
+        assert "Traceback" not in (room.state / "logs" / log).read_text()

@@ -44,6 +44,14 @@ async def test_a_failed_write_is_reported_and_the_reading_goes_on(
     assert reader.at_eof()
 
 
+async def test_a_full_disk_fails_no_end_of_a_program(tmp_path: Path):
+    reader = asyncio.StreamReader()
+    reader.feed_data(b"its last words")
+    reader.feed_eof()
+
+    assert "No space left" in await drain(reader, OutputLog(Path("/dev/full")))
+
+
 def test_the_tail_of_a_log_is_its_last_bytes(tmp_path: Path):
     (tmp_path / "log").write_bytes(b"a" * 100 + b"end")
 

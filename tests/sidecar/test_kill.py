@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from postroom.a2a.messages import text_of
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.streams import MAX_DELIVER
-from tests.sidecar.house import House, end, house
+from tests.sidecar.house import PATIENCE, House, end, house
 
 pytestmark = pytest.mark.anyio
 
@@ -22,6 +23,7 @@ for message in messages():
 """
 
 MESSAGES = 24
+ROUNDS = 4
 
 
 @pytest.mark.requirement("sidecar-kill-survived")
@@ -80,6 +82,50 @@ async def test_what_is_sent_while_the_bus_is_away_is_stored_when_it_is_back(tmp_
         # Not by the tap: it may come back later than the sidecar.
         await home.all_acked()
         assert sorted(await stored(home, "INBOX")) == ["during", "the outage"]
+
+
+@pytest.mark.requirement("sidecar-handing-noted")
+async def test_what_is_handed_over_just_before_everything_is_killed_comes_again_flagged_and_has_one_effect(
+    tmp_path: Path,
+):
+    """The server writes late what it has delivered; so it forgets that when it is killed in that moment."""
+    agent = """
+    for message in messages():
+        open("handed", "a").write(f"{message['text']} {message['redelivered']}\\n")
+        say(type="send", to="@alice", text="about " + message["text"])
+        say(type="post", text="did " + message["text"])
+        if message["redelivered"]:
+            say(type="seen", id=message["id"])
+    """
+    async with house(tmp_path, memory=False) as home:
+        config = home.config(agent)
+        names = [f"m{n}" for n in range(ROUNDS)]
+        sidecar = await home.start(config)
+        try:
+            for name in names:
+                sent = await home.write(name)
+                await home.tap.until(lambda name=name: f"did {name}" in home.posts())
+                sidecar.kill()
+                await home.rig.stop(kill=True)
+                await sidecar.wait()
+                await home.rig.start()
+                sidecar = await home.start(config)
+                await confirmed(home, sent)
+        finally:
+            await end(sidecar)
+
+        handed = (home.folder / "handed").read_text().splitlines()
+        assert handed == [f"{name} {again}" for name in names for again in (False, True)]
+        assert await stored(home, "FEED") == [f"did {name}" for name in names]
+        assert await stored(home, "INBOX") == [f"about {name}" for name in names]
+
+
+async def confirmed(home: House, message: str) -> None:
+    """Wait until the worker's journal says so; the tap may come back later than the sidecar."""
+    journal = home.folder / "state" / "confirmed"
+    async with asyncio.timeout(PATIENCE):
+        while f"{message} {home.alice.uid}\n" not in journal.read_text():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 async def stored(home: House, stream: str) -> list[str]:

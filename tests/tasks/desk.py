@@ -20,6 +20,7 @@ from postroom.mail.clerk import Clerk
 from postroom.protocol import priority
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.priority import Update
+from postroom.protocol.receipts import Receipt, State
 from postroom.protocol.tasks import TaskState, chain_headers, task_id
 from postroom.store import records, tasks
 from postroom.store.database import Database
@@ -129,6 +130,16 @@ class TaskDesk(Desk):
             async for m in self.admin.replay("PRIORITY", subjects=(subject,))
         ]
         return [each for each in found if isinstance(each, Update)]
+
+    async def ends(self, to: str, message: str) -> list[State]:
+        """The ends of that message of `to` that the post office told, oldest first."""
+        subject = f"worker.{to}.receipts.postroom"
+        found = [
+            Receipt.decode(m.payload)
+            async for m in self.admin.replay("RECEIPTS", subjects=(subject,))
+        ]
+        ends = (State.ANSWERED, State.DEAD)
+        return [each.state for each in found if each.message_id == message and each.state in ends]
 
     async def alerts(self) -> list[AlertRow]:
         return await self.database.read(lambda c: records.recent_alerts(c, 100))

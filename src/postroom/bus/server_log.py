@@ -33,14 +33,11 @@ def _tail(path: Path) -> list[str]:
         return []
 
 
+NO_SPACE = ("no space left on device", "disk quota exceeded")
+"""What the server and the system say of a full disk, in lower case."""
+
 # What the server says when its folder is at fault.
-_UNWRITABLE = (
-    "no space left on device",
-    "permission denied",
-    "read-only file system",
-    "not a directory",
-    "disk quota exceeded",
-)
+_UNWRITABLE = (*NO_SPACE, "permission denied", "read-only file system", "not a directory")
 
 
 def explain_end(config: ServerConfig, pid: int, status: int) -> EnvironmentFault:

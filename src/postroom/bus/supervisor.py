@@ -1,4 +1,7 @@
-"""Keeping the embedded server up: a crash is followed by a start on the same port, until there are too many."""
+"""Keeping the embedded server up: a crash is followed by a start on the same port, until there are too many.
+
+While its disk is full it is not started, and no end counts as a crash: it waits for space.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,16 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from postroom.bus.address import BusAddress
+from postroom.bus.disk import INTERVAL, check_space
 from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.server_config import ServerConfig
-from postroom.bus.server_log import last_lines
+from postroom.bus.server_log import NO_SPACE, last_lines
 from postroom.bus.system import SystemConnection
-from postroom.errors import EnvironmentFault, ServerFailed
+from postroom.errors import EnvironmentFault, ServerFailed, StateUnwritable
+from postroom.observe import get_logger
 
 MAX_CRASHES = 5
 """Crashes within `CRASH_WINDOW` that are borne; one more is reported."""
@@ -24,6 +30,8 @@ CRASH_WINDOW = 60.0
 
 FIRST_DELAY = 0.1
 LONGEST_DELAY = 5.0
+
+log = get_logger(__name__)
 
 OnRestart = Callable[[EmbeddedServer], Awaitable[None]]
 
@@ -39,6 +47,11 @@ def restart_delay(crashes: int, chance: float) -> float:
     return step * (0.5 + chance / 2)
 
 
+def _for_space(reason: EnvironmentFault) -> bool:
+    """Whether it ended for want of space; there may be some by now."""
+    return any(words in str(reason).lower() for words in NO_SPACE)
+
+
 class Supervisor:
     """One server that is started again when it crashes.
 
@@ -48,11 +61,18 @@ class Supervisor:
     Args:
         config: of the server; a port of 0 is chosen once and kept over restarts.
         on_restart: awaited with the new server after each restart.
+        space: raises `StateUnwritable` while the disk of a folder is full.
     """
 
-    def __init__(self, config: ServerConfig, on_restart: OnRestart | None = None) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        on_restart: OnRestart | None = None,
+        space: Callable[[Path], None] = check_space,
+    ) -> None:
         self._config = config
         self._on_restart = on_restart
+        self._space = space
         self._server: EmbeddedServer | None = None
         self._stopping = asyncio.Event()
         self._crashes: deque[float] = deque(maxlen=MAX_CRASHES + 1)
@@ -181,7 +201,7 @@ class Supervisor:
 
     async def _bring_back(self, reason: EnvironmentFault) -> None:
         """Start it again; a start that fails counts as one more crash, for its own reason."""
-        while not await self._stopped_within(self._bear(reason)):
+        while not await self._stopped_before_start(reason):
             try:
                 self._server = await EmbeddedServer.start(self._config)
             except EnvironmentFault as error:
@@ -191,6 +211,26 @@ class Supervisor:
             if self._on_restart is not None and not self._stopping.is_set():
                 await self._on_restart(self._server)
             return
+
+    async def _stopped_before_start(self, reason: EnvironmentFault) -> bool:
+        """Wait until it may be started again; True if it is to stop instead."""
+        if not self._full() and not _for_space(reason):
+            return await self._stopped_within(self._bear(reason))
+        log.error("nats-server is down and its disk is full: it is started when there is space")
+        while not await self._stopped_within(INTERVAL):
+            if not self._full():
+                log.warning("there is space again: nats-server is started")
+                return False
+        return True
+
+    def _full(self) -> bool:
+        if self._config.memory:
+            return False
+        try:
+            self._space(self._config.folder)
+        except StateUnwritable:
+            return True
+        return False
 
     def _bear(self, reason: EnvironmentFault) -> float:
         """Seconds to wait before the next start, or `reason` raised when it was one crash too many."""

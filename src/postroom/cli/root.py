@@ -40,6 +40,7 @@ SUMMARIES = {
     "deadletters": "See and treat messages that could not be delivered.",
     "audit": "Show what passed the gateway, and what it refused.",
     "logs": "Show what a worker printed.",
+    "config": "Show and change settings.",
     "tls": "Make, renew and show certificates.",
     "nats": "Run on a NATS of your own.",
     "admin": "Repair what belongs to a post room that is down.",

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from postroom.client.transport import Query, Transport
+from postroom.client.transport import PERHAPS_DONE, Query, Transport
 from postroom.errors import InvalidInput
 from postroom.protocol.ids import check_name
 
@@ -71,9 +71,21 @@ class Calls:
             "POST", path, json=body, repeatable=repeatable, patience=patience
         )
 
+    def _post_keyed(self, path: str, body: dict[str, Any]) -> Any:
+        """`_post` of a body with an idempotency key, which an error names if the request may be stored.
+
+        Raises:
+            RequestTimeout, BusDisconnected: perhaps it is stored (`PERHAPS_DONE`).
+        """
+        try:
+            return self._post(path, body, repeatable=True)
+        except PERHAPS_DONE as error:
+            error.remedy = f"the same again with --key {body['key']}, which never does it twice"
+            raise
+
     def _wait(self, path: str, milestone: str, timeout: float) -> Any:
         """What `path` answers when it has come to `milestone`, or with `timed_out` after `timeout` seconds."""
-        deadline = self._clock() + timeout
+        deadline = self._clock() + min(timeout, self.transport.left())
         while True:
             slice_ = max(0.0, min(POLL, deadline - self._clock()))
             query = {"wait": milestone, "timeout": round(slice_, 3)}

@@ -209,7 +209,7 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         """
         body: dict[str, Any] = {"to": to, "text": text, "expects_reply": expects_reply}
         body |= {"key": key or new_key()} | given(reply_to=reply_to, expires_in=expires_in)
-        return self._post("/v1/messages", body, repeatable=True)
+        return self._post_keyed("/v1/messages", body)
 
     def message(self, message_id: str) -> Mail:
         """One message with its receipt."""
@@ -245,7 +245,7 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
     def post(self, project: str, text: str, *, key: str = "") -> Post:
         """Publish in a project's feed; `key` as in `send`."""
         body = {"text": text, "key": key or new_key()}
-        return self._post(f"/v1/projects/{name_of(project)}/posts", body, repeatable=True)
+        return self._post_keyed(f"/v1/projects/{name_of(project)}/posts", body)
 
     def follow_project(self, project: str, *, after: int = 0) -> EventStream:
         """What comes in a project's feed after the stream sequence `after`."""

@@ -33,7 +33,7 @@ class TaskCalls(Calls):
         """
         body = {"text": text, "key": key or new_key()}
         body |= given(to=to, skill=skill, context=context)
-        return self._post("/v1/tasks", body, repeatable=True)
+        return self._post_keyed("/v1/tasks", body)
 
     def tasks(
         self,

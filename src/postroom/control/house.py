@@ -21,6 +21,7 @@ from postroom.control.announcements import Announcements
 from postroom.control.api import build_api
 from postroom.control.audit.opening import open_audit
 from postroom.control.building import Building, open_building
+from postroom.control.changed import Changed
 from postroom.control.context import Context
 from postroom.control.dispatch import Dispatch
 from postroom.control.doors import OrgGateway
@@ -37,7 +38,7 @@ from postroom.control.seat import EdgeSeat
 from postroom.control.services import AgentServices
 from postroom.control.starting import Starter
 from postroom.control.statefile import Announcement
-from postroom.control.taskverbs import FOLD_DEADLINE, TaskVerbs
+from postroom.control.taskverbs import TaskVerbs
 from postroom.control.workers import Workers
 from postroom.control.yellowpages import YellowPages
 from postroom.errors import PostroomError, ServerFailed
@@ -127,14 +128,13 @@ class House:
             running=workers.running,
             hindrance=partial(_hindrance, workers, presence),
         )
-        workers.limited = partial(_fail_at_work, room, tasks)
+        workers.tell_limits(partial(_fail_at_work, room, tasks))
         dispatch = Dispatch(tasks, requests, room.directory, pages)
-        folded = partial(_tasks_folded, room)
-        verbs = TaskVerbs(tasks, room.database, workers, folded, dispatch.choose)
+        verbs = TaskVerbs(tasks, room.database, workers, room.tasks_folded, dispatch.choose)
         services = AgentServices(room, issuer, pages, verbs)
         await services.open()
         stack.push_async_callback(services.close)
-        blobs = await _open_blobs(settings, room, folded, stack)
+        blobs = await _open_blobs(settings, room, room.tasks_folded, stack)
         view = await open_audit(building, settings, trust, room, stack)
         key = key or new_api_key(room.owner.uid)
 
@@ -145,7 +145,7 @@ class House:
                 dispatch=dispatch,
                 gate=Gate(digest(key), room.database),
                 workers=workers,
-                roster=Roster(workers, presence, room.admin, tasks),
+                roster=Roster(workers, presence, room.admin, tasks, changed),
                 pages=pages,
                 rotation=rotation,
                 keys=trust.key_list,
@@ -201,17 +201,6 @@ def open_orgs(
     return Orgs(building.settings, trust, building.front, default, open_house, delete, announcement)
 
 
-class Changed:
-    """Passes on that a worker has changed; there are workers before there is somebody to tell."""
-
-    def __init__(self) -> None:
-        self.tell: Callable[[], None] = lambda: None
-
-    def __call__(self) -> None:
-        """Something has changed."""
-        self.tell()
-
-
 async def _delete_log(host: BusHost, core: Credential) -> None:
     """Delete all streams of the organisation whose user of core this is: without its accounts nobody could."""
     connection = await system_connection(host.address, core)
@@ -256,21 +245,16 @@ async def _open_workers(
         alert=partial(_alert, room.bus),
         tasks=room.crew.group,
         changed=changed,
+        space=room.space,
     )
     stack.push_async_callback(workers.close)
     return workers
 
 
-async def _tasks_folded(room: Mailroom) -> None:
-    for stream in ("INBOX", "TASKS"):
-        last = await room.admin.last_sequence(stream)
-        await room.fold.reached(stream, last, FOLD_DEADLINE)
-
-
 async def _fail_at_work(room: Mailroom, tasks: TaskOffice, worker: str, why: str) -> None:
     """End what a worker was at when it was ended for a limit, once all that it said of it is folded."""
     try:
-        await _tasks_folded(room)
+        await room.tasks_folded()
         await tasks.fail_at_work(worker, why)
     except PostroomError as error:
         log.error("what %s was at is still open: %s", worker, error)
@@ -298,4 +282,4 @@ async def _alert(bus: NatsBus, kind: str, text: str) -> None:
 
 def _hindrance(workers: Workers, presence: PresenceBoard, uid: str) -> str:
     run, said = workers.run_of(uid), presence.of(uid)
-    return hindrance(*state_of(RUNNING, run, said, time.time()))
+    return hindrance(*state_of(RUNNING, run, said, time.time(), workers.failure(uid)))

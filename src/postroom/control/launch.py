@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import errno
 import hashlib
 import json
 import os
@@ -95,7 +96,17 @@ class WorkerFolders:
             for name, content in files.items():
                 (self.agent / name).write_bytes(content)
         except OSError as error:
-            raise StateUnwritable(f"cannot write {error.filename}: {error.strerror}") from error
+            raise unwritable(error) from error
+
+
+def unwritable(error: OSError) -> StateUnwritable:
+    """The error for a file of a worker that cannot be made or written."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return StateUnwritable(
+            f"the disk is full: cannot write {error.filename or 'to it'}",
+            remedy="free space, then do it again",
+        )
+    return StateUnwritable(f"cannot write {error.filename}: {error.strerror}")
 
 
 def decode_files(template: Template, files: Mapping[str, str]) -> dict[str, bytes]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from postroom.bus.port import BusAdmin, Message, MessageBusProvider, Subscription
 from postroom.errors import ProtocolViolation
 from postroom.observe import get_logger
-from postroom.protocol.presence import Presence
+from postroom.protocol.presence import ONLINE, Presence
 from postroom.protocol.streams import BY_NAME
 
 log = get_logger(__name__)
@@ -40,6 +40,7 @@ class PresenceBoard:
         self._clock = clock
         self._changed = heard
         self._last: dict[str, Presence] = {}
+        self._ran: dict[str, float] = {}
         self._subscription: Subscription | None = None
 
     async def open(self) -> None:
@@ -64,13 +65,24 @@ class PresenceBoard:
         before = self._last.get(message.sender_uid)
         if before is None or said.at >= before.at:
             self._last[message.sender_uid] = said
-            if before is None or said.state is not before.state:
+            if said.state in ONLINE:
+                self._ran[message.sender_uid] = said.at
+            if before is None or _differs(said, before):
                 self._changed()
 
     def of(self, uid: str) -> Presence | None:
         """The last thing that worker `uid` said of itself, however old; None if nothing is known."""
         return self._last.get(uid)
 
+    def ran_at(self, uid: str) -> float:
+        """When worker `uid` said last that its agent runs, seconds since the epoch; 0 if it never did."""
+        return self._ran.get(uid, 0.0)
+
     def forget(self, uid: str) -> None:
         """Drop what a retired worker said."""
         self._last.pop(uid, None)
+        self._ran.pop(uid, None)
+
+
+def _differs(said: Presence, before: Presence) -> bool:
+    return said.state is not before.state or said.started_at != before.started_at

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from postroom.errors import Conflict, InvalidInput, NotFound, PostroomError, http_status, problem
+from postroom.errors import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    PostroomError,
+    StateUnwritable,
+    http_status,
+    problem,
+)
 from postroom.observe import get_logger
 
 log = get_logger(__name__)
@@ -52,5 +62,7 @@ async def _http(_: Request, error: HTTPException) -> JSONResponse:
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return _document(StateUnwritable("the disk is full", remedy="free space, then do it again"))
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return _document(PostroomError("an internal error; the control plane's log has it"))

@@ -23,14 +23,11 @@ from postroom.control.run import Run
 from postroom.errors import PostroomError
 from postroom.identity.cardkey import CardKey
 from postroom.observe import get_logger
-from postroom.protocol.presence import BEAT_INTERVAL, WorkerState
+from postroom.protocol.presence import BEAT_INTERVAL, ONLINE
 from postroom.protocol.streams import CARD_REFRESH, CARDS_BUCKET, card_key
 from postroom.store.workers import RUNNING
 
 log = get_logger(__name__)
-
-ONLINE = frozenset({WorkerState.IDLE, WorkerState.WORKING, WorkerState.STALLED})
-"""States in which a worker takes what is sent to it."""
 
 SHORTEST_INTERVAL = 1.0
 """Seconds between two writes of one card: a worker that changes its mind in a loop must not flood the disk."""

@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from postroom.bus.port import BusAdmin
+from postroom.control.changed import Changed
 from postroom.control.presence import FRESH, PresenceBoard
 from postroom.control.run import Run
 from postroom.control.workers import Workers
 from postroom.errors import BusDisconnected, NotFound, PeerError
-from postroom.protocol.presence import Presence, WorkerState
+from postroom.protocol.presence import OVER, Presence, WorkerState
 from postroom.protocol.text import one_line
 from postroom.store.agents import Agent
-from postroom.store.tasks import TaskHead
 from postroom.store.workers import REVOKED, STOPPED, WorkerRecord
 from postroom.tasks.office import TaskOffice
+from postroom.tasks.views import TaskView
 
 START_UP = 20.0
 """Seconds that a worker has for its first word before its state is unknown and no longer `starting`."""
@@ -27,14 +29,14 @@ COUNTING = 2.0
 """Seconds for asking the bus what waits in all inboxes: while it is away everything else is shown without."""
 
 MAX_TEXT = 200
-"""Characters that are shown of what a worker was asked for."""
+"""Characters that are shown of what a worker was asked for, and of what it last said about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """What the workers are at, and how many open tasks each has; by uid."""
 
-    current: Mapping[str, TaskHead]
+    current: Mapping[str, TaskView]
     counts: Mapping[str, int]
 
 
@@ -46,15 +48,22 @@ class Roster:
         presence: what they said of themselves.
         admin: how much waits in their inboxes.
         tasks: what they are at.
+        changed: that one has changed.
     """
 
     def __init__(
-        self, workers: Workers, presence: PresenceBoard, admin: BusAdmin, tasks: TaskOffice
+        self,
+        workers: Workers,
+        presence: PresenceBoard,
+        admin: BusAdmin,
+        tasks: TaskOffice,
+        changed: Changed,
     ) -> None:
         self._workers = workers
         self._presence = presence
         self._admin = admin
         self._tasks = tasks
+        self._changed = changed
 
     async def all(self) -> list[dict[str, Any]]:
         """Every worker, oldest first; shape in docs/api.md, Worker."""
@@ -74,6 +83,28 @@ class Roster:
         end = asyncio.get_running_loop().time() + COUNTING
         return await self._view(*await self._workers.record(ref), await self._load(), end)
 
+    async def begun(self, uid: str, timeout: float) -> bool | None:
+        """Whether the agent of worker `uid` has started, None if that is not known after `timeout` seconds.
+
+        False means that it has ended, also if it is tried again just now.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while (begun := self._begun(uid)) is None:
+                    await self._changed.wait()
+                return begun
+        said = self._presence.of(uid)
+        return False if said is not None and said.stderr else None
+
+    def _begun(self, uid: str) -> bool | None:
+        run, said = self._workers.run_of(uid), self._presence.of(uid)
+        if run is None:
+            return False
+        if self._presence.ran_at(uid) >= run.started_at:
+            return True
+        over = said is not None and said.at >= run.started_at and said.state in OVER
+        return False if over or not run.running else None
+
     async def _load(self) -> Load:
         return Load(await self._tasks.current(), await self._tasks.open_counts())
 
@@ -82,7 +113,8 @@ class Roster:
     ) -> dict[str, Any]:
         run = self._workers.run_of(agent.uid)
         said = self._presence.of(agent.uid)
-        state, detail = state_of(record.desired, run, said, time.time(), record.exceeded)
+        why = self._workers.failure(agent.uid) or record.exceeded
+        state, detail = state_of(record.desired, run, said, time.time(), why)
         running = run is not None and run.running
         level = run.handle.level.value if run is not None and running else record.level
         return {
@@ -92,6 +124,7 @@ class Roster:
             "desired": record.desired,
             "state": state.value,
             "detail": detail,
+            "stderr": list(said.stderr) if said and said.state is state else [],
             "sandbox": {"provider": record.sandbox, "level": level},
             "unenforced": list(run.unenforced) if run is not None and running else [],
             "last_seen": said.at if said else None,
@@ -110,15 +143,22 @@ class Roster:
             return None
 
 
-def _at_work(task: TaskHead | None) -> dict[str, Any] | None:
+def _at_work(task: TaskView | None) -> dict[str, Any] | None:
     if task is None:
         return None
-    text = one_line(task.text, MAX_TEXT)
-    return {"id": task.id, "state": task.state, "text": text, "attempt": task.attempt}
+    return {
+        "id": task.id,
+        "state": task.state,
+        "text": one_line(task.text, MAX_TEXT),
+        "attempt": task.attempt,
+        "status_text": one_line(task.status_text, MAX_TEXT),
+        "started_at": task.started_at,
+        "updated_at": task.updated_at,
+    }
 
 
 def state_of(
-    desired: str, run: Run | None, said: Presence | None, now: float, exceeded: str = ""
+    desired: str, run: Run | None, said: Presence | None, now: float, why: str = ""
 ) -> tuple[WorkerState, str]:
     """State and detail of a worker.
 
@@ -127,13 +167,13 @@ def state_of(
         run: its last start in this process.
         said: its last status message.
         now: seconds since the epoch.
-        exceeded: the limit that it was ended for before this process, "" for none.
+        why: why there is no start: the limit that it was ended for before this process, or what failed; "" for neither.
     """
     if desired == REVOKED and (run is None or not run.running):
         return WorkerState.STOPPED, "revoked"
     if run is None:
-        if exceeded and desired != STOPPED:
-            return WorkerState.FAILED, exceeded
+        if why and desired != STOPPED:
+            return WorkerState.FAILED, why
         return (
             (WorkerState.STOPPED, "")
             if desired == STOPPED

@@ -11,7 +11,7 @@ from postroom.a2a.cards import Card
 from postroom.bus.port import BusAdmin
 from postroom.control.isolation import Demand
 from postroom.control.issuer import Issuer
-from postroom.control.launch import Passport, WorkerFolders, card_of, compose
+from postroom.control.launch import Passport, WorkerFolders, card_of, compose, unwritable
 from postroom.control.run import Run
 from postroom.gateway.port import DoorSpec, GatewayProvider
 from postroom.identity.tokens import digest, new_token
@@ -126,7 +126,10 @@ class Starter:
             time.time() - (record.begun_at or record.created_at),
             self._settings.stop_grace,
         )
-        handle = await self._guard.start(provider, spec, elapsed=gone, grace=grace)
+        try:
+            handle = await self._guard.start(provider, spec, elapsed=gone, grace=grace)
+        except OSError as error:
+            raise unwritable(error) from error
         if handle.unenforced:
             log.warning("worker %s: not enforced here: %s", agent.uid, ", ".join(handle.unenforced))
         return Run(

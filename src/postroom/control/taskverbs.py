@@ -32,9 +32,6 @@ MAX_LIST = 200
 CHANGES_PAGE = 100
 """Changes in one answer to `tasks.changes`."""
 
-FOLD_DEADLINE = 4.0
-"""Seconds that an answer waits for what is in the log now; who asks waits a little longer."""
-
 CANCEL_WAIT = 2.0
 """Seconds that a cancel waits for the end; who asked hears of it in any case."""
 

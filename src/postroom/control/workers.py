@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,28 +15,23 @@ from postroom.bus.port import BusAdmin
 from postroom.control.isolation import Demand, demand, level_of
 from postroom.control.issuer import Issuer
 from postroom.control.launch import SpawnRequest, WorkerFolders, decode_files
-from postroom.control.run import Run, exceeded, how
+from postroom.control.run import Run
+from postroom.control.runs import Alert, Runs
 from postroom.control.starting import Starter
-from postroom.errors import AlreadyRunning, EnvironmentFault, NotFound, PostroomError
+from postroom.errors import AlreadyRunning, NotFound
 from postroom.gateway.port import GatewayProvider
 from postroom.identity.tokens import digest, new_token
 from postroom.mail.directory import Directory
-from postroom.observe import get_logger
 from postroom.protocol.ids import check_name
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS
 from postroom.protocol.template import Template, parse_template
-from postroom.sandbox.port import ExitStatus, Level
+from postroom.sandbox.port import Level
 from postroom.sandbox.select import Chosen, stated_level
 from postroom.settings import DEFAULT_PROJECT, Settings
 from postroom.store import workers as worker_rows
 from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord
-
-log = get_logger(__name__)
-
-Alert = Callable[[str, str], Awaitable[None]]
-"""Raise an alert: kind, text."""
 
 
 class Workers:
@@ -51,8 +46,9 @@ class Workers:
         gateway: their doors.
         starter: starts them.
         alert: where unexpected ends are reported.
-        tasks: where the watchers live; one that dies ends the post room, it is not forgotten.
+        tasks: where the watchers live.
         changed: told when a worker has started or ended.
+        space: raises `StateUnwritable` while the disk is full.
     """
 
     def __init__(
@@ -68,6 +64,7 @@ class Workers:
         alert: Alert,
         tasks: asyncio.TaskGroup,
         changed: Callable[[], None],
+        space: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._database = database
@@ -76,13 +73,12 @@ class Workers:
         self._issuer = issuer
         self._gateway = gateway
         self._starter = starter
-        self._alert = alert
-        self._tasks = tasks
-        self._changed = changed
-        self.limited: Alert | None = None
-        """Told when a worker was ended for a limit: uid, the limit in words. Set by whoever has to act on it."""
-        self._runs: dict[str, Run] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._space = space
+        self._runs = Runs(database, gateway, alert, tasks, changed, settings.stop_grace)
+
+    def tell_limits(self, limited: Alert) -> None:
+        """From now on `limited` is told when a worker was ended for a limit: uid, the limit in words."""
+        self._runs.limited = limited
 
     def run_of(self, uid: str) -> Run | None:
         """The last start of worker `uid` in this process, None if there was none."""
@@ -92,6 +88,10 @@ class Workers:
         """Whether worker `uid` was started and has not ended, as far as is known."""
         run = self._runs.get(uid)
         return run is not None and run.running
+
+    def failure(self, uid: str) -> str:
+        """Why worker `uid` could not be started in this process, "" if it could or nobody tried."""
+        return self._runs.failure(uid)
 
     def lives(self, uid: str, run: str) -> bool:
         """Whether `run` is the start of worker `uid` that has not ended."""
@@ -145,7 +145,9 @@ class Workers:
             NameTaken: another agent has the nick.
             Forbidden: the template, and nobody else, wants a weaker wall than is demanded.
             SandboxUnavailable: no such wall can be had here; nothing was made.
+            StateUnwritable: the disk is full; nothing was made.
         """
+        self._space()
         template = parse_template(request.template, request.values)
         files = decode_files(template, request.files)
         demanded = demand(
@@ -181,7 +183,7 @@ class Workers:
             also=lambda c, agent: worker_rows.add_worker(c, record_of(agent)),
         )
         try:
-            async with self._lock(agent.uid):
+            async with self._runs.lock(agent.uid):
                 await self._start(agent, record_of(agent), template, chosen, files)
         except BaseException:
             await self._undo_spawn(agent)
@@ -209,20 +211,20 @@ class Workers:
             The agent, and the folder with its workspace, which stays.
         """
         agent, _ = await self.record(ref)
-        async with self._lock(agent.uid):
-            await self._end(agent.uid)
+        async with self._runs.lock(agent.uid):
+            await self._runs.end(agent.uid)
             await self._issuer.withdraw(agent.uid)
             await self._forget(agent.uid)
-            self._runs.pop(agent.uid, None)
+            self._runs.forget(agent.uid)
         return agent, WorkerFolders.of(self._settings, agent.uid).root
 
     async def stop(self, ref: str) -> Agent:
         """End a worker; its address, inbox and workspace stay."""
         agent, record = await self.record(ref)
-        async with self._lock(agent.uid):
+        async with self._runs.lock(agent.uid):
             if record.desired != REVOKED:
                 await self._database.write(lambda c: worker_rows.set_desired(c, agent.uid, STOPPED))
-            await self._end(agent.uid)
+            await self._runs.end(agent.uid)
             await self._issuer.withdraw(agent.uid)
         return agent
 
@@ -264,21 +266,31 @@ class Workers:
         await self._gateway.close_door(uid)
 
     async def _end_revoked(self, uid: str) -> None:
-        async with self._lock(uid):
+        async with self._runs.lock(uid):
             # A start that was under way has made a credential since, and may have been meant to run.
             await self._shut_out(uid)
             await self._issuer.withdraw(uid)
-            await self._end(uid)
+            await self._runs.end(uid)
 
     async def restart(self, ref: str) -> Agent:
-        """End a worker if it runs, and start it with a new credential and token."""
+        """End a worker if it runs, and start it with a new credential and token.
+
+        Raises:
+            StateUnwritable: the disk is full; nothing was changed.
+            PostroomError: it could not be started; it is shown as failed.
+        """
         agent, record = await self.record(ref)
-        async with self._lock(agent.uid):
-            await self._end(agent.uid)
-            now = time.time()
-            await self._database.write(lambda c: worker_rows.set_desired(c, agent.uid, RUNNING))
-            await self._database.write(lambda c: worker_rows.set_begun(c, agent.uid, now))
-            await self._start_again(agent, replace(record, begun_at=now, exceeded=""))
+        self._space()
+        async with self._runs.lock(agent.uid):
+            try:
+                await self._runs.end(agent.uid)
+                now = time.time()
+                await self._database.write(lambda c: worker_rows.set_desired(c, agent.uid, RUNNING))
+                await self._database.write(lambda c: worker_rows.set_begun(c, agent.uid, now))
+                await self._start_again(agent, replace(record, begun_at=now, exceeded=""))
+            except Exception as error:
+                await self._runs.fail(agent, error)
+                raise
         return agent
 
     async def restore(self) -> None:
@@ -291,19 +303,16 @@ class Workers:
             if record.desired != RUNNING or record.exceeded:
                 continue
             try:
-                async with self._lock(agent.uid):
+                async with self._runs.lock(agent.uid):
                     await self._start_again(agent, record)
-            except PostroomError as error:
-                await self._alert("worker-not-started", f"@{agent.nick} was not started: {error}")
+            except Exception as error:  # noqa: BLE001 (`fail` tells it)
+                await self._runs.fail(agent, error)
 
     async def close(self) -> None:
         """End every sandbox; what they should do stays as it was."""
-        await asyncio.gather(*(self._end(uid) for uid in list(self._runs)))
+        await self._runs.close()
 
     # Inner parts; the caller holds the worker's lock.
-
-    def _lock(self, uid: str) -> asyncio.Lock:
-        return self._locks.setdefault(uid, asyncio.Lock())
 
     async def _start_again(self, agent: Agent, record: WorkerRecord) -> None:
         template = parse_template(record.template, record.overrides)
@@ -326,46 +335,4 @@ class Workers:
         present = self._runs.get(agent.uid)
         if present is not None and present.running:
             raise AlreadyRunning(f"@{agent.nick} runs already")
-        run = await self._starter.start(agent, record, template, chosen, files)
-        self._runs[agent.uid] = run
-        self._changed()
-        self._tasks.create_task(self._watch(agent, run), name=f"watch {agent.uid}")
-
-    async def _watch(self, agent: Agent, run: Run) -> None:
-        try:
-            run.ended = await run.handle.wait()
-            run.exceeded = "" if run.stopping else exceeded(run.ended, run.limits)
-            run.detail = run.exceeded or how(run.ended)
-        except EnvironmentFault as error:
-            run.ended = ExitStatus(1)
-            run.detail = str(error)
-        self._changed()
-        if run.exceeded:
-            await self._note_limit(agent, run)
-        elif not run.stopping:
-            log.warning("worker %s ended: %s", agent.uid, run.detail)
-            await self._alert(
-                "worker-ended", f"@{agent.nick} ended: {run.detail}; postroom restart {agent.nick}"
-            )
-
-    async def _note_limit(self, agent: Agent, run: Run) -> None:
-        log.warning("worker %s was ended: %s", agent.uid, run.exceeded)
-        async with self._lock(agent.uid):
-            if self._runs.get(agent.uid) is not run:
-                return  # a person has started it again
-            await self._database.write(
-                lambda c: worker_rows.set_exceeded(c, agent.uid, run.exceeded)
-            )
-            if self.limited is not None:
-                await self.limited(agent.uid, run.exceeded)
-        again = f"postroom restart {agent.nick}"
-        await self._alert("worker-limit", f"@{agent.nick} was ended: {run.exceeded}; {again}")
-
-    async def _end(self, uid: str) -> None:
-        run = self._runs.get(uid)
-        if run is not None and run.running:
-            run.stopping = True
-            run.ended = await run.handle.stop(self._settings.stop_grace)
-            run.detail = "stopped"
-            self._changed()
-        await self._gateway.close_door(uid)
+        self._runs.begin(agent, await self._starter.start(agent, record, template, chosen, files))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
@@ -15,6 +17,12 @@ BEAT_INTERVAL = 5.0
 
 OUT_OF_MEMORY = 87
 """Exit code of a sidecar that got no more memory: the one thing that it cannot say any more."""
+
+LAST_WORDS = 8
+"""Lines that are shown of what an agent printed before its end."""
+
+LINE_LIMIT = 200
+"""Characters of each."""
 
 MAX_WAITING = 1_000_000
 """A worker that claims more unconfirmed messages than this does not count messages."""
@@ -33,6 +41,13 @@ class WorkerState(StrEnum):
     UNKNOWN = "unknown"
 
 
+ONLINE = frozenset({WorkerState.IDLE, WorkerState.WORKING, WorkerState.STALLED})
+"""States of an agent that runs and takes what is sent to it."""
+
+OVER = frozenset({WorkerState.FAILED, WorkerState.EXITED, WorkerState.STOPPED})
+"""States of an agent that has ended and is not started again by itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Presence:
     """One status message.
@@ -44,6 +59,7 @@ class Presence:
         waiting: messages handed over and not yet confirmed by the agent.
         at: when, seconds since the epoch.
         started_at: when the sidecar started.
+        stderr: the last lines that an agent printed to its standard error before it ended; none while it runs.
     """
 
     state: WorkerState
@@ -52,6 +68,7 @@ class Presence:
     detail: str = ""
     sandbox: str = ""
     waiting: int = 0
+    stderr: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
         """The payload."""
@@ -76,6 +93,24 @@ class Presence:
                 detail=one_line(str(record.get("detail", "")), 200),
                 sandbox=one_line(str(record.get("sandbox", "")), 20),
                 waiting=waiting,
+                stderr=_lines(record.get("stderr")),
             )
         except (ValueError, KeyError, RecursionError) as error:
             raise ProtocolViolation(f"not a presence record: {error}") from error
+
+
+def _lines(said: object) -> tuple[str, ...]:
+    if not isinstance(said, list):
+        return ()
+    return last_words(line for line in said if isinstance(line, str))
+
+
+def last_words(lines: Iterable[str]) -> tuple[str, ...]:
+    """The last of `lines` with their indentation, harmless for terminals."""
+    kept = deque(lines, maxlen=LAST_WORDS)
+    return tuple(_indented(line) for line in kept)
+
+
+def _indented(line: str) -> str:
+    text = one_line(line, LINE_LIMIT)
+    return " " * min(len(line) - len(line.lstrip(" ")), LINE_LIMIT) + text

@@ -7,9 +7,11 @@ often (looks take at most a twentieth of the time), so a limit can be overshot b
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 
+from postroom.errors import EnvironmentFault, leaves
 from postroom.sandbox import cgroups, usage
 from postroom.sandbox.cgroups import Group, Groups
 from postroom.sandbox.kept import runtime_folder
@@ -192,9 +194,13 @@ class Guarded:
             if self._group is not None and self._group.out_of_memory:
                 self._exceeded = self._exceeded or memory_exceeded(self._limits.memory)
             return replace(ended, exceeded=self._exceeded)
-        except BaseException:
+        except BaseException as error:
             self._handle.kill()  # no sandbox goes on without its limits
-            raise
+            if not isinstance(error, BaseExceptionGroup):
+                raise
+            await asyncio.wait({end})
+            why = ", ".join(str(leaf) for leaf in leaves(error))
+            raise EnvironmentFault(f"its limits can no longer be kept: {why}") from error
         finally:
             if self._group is not None:
                 await self._group.remove()
@@ -222,8 +228,10 @@ class Guarded:
         loop = asyncio.get_running_loop()
         while True:
             begun = loop.time()
-            if await asyncio.to_thread(usage.disk, self._folders, limit) > limit:
-                return self._end_for(f"disk limit of {_mib(limit)} exceeded")
+            used = await asyncio.to_thread(usage.disk, self._folders, limit)
+            if used > limit:
+                why = "" if used < math.inf else ": its folders cannot be counted"
+                return self._end_for(f"disk limit of {_mib(limit)} exceeded{why}")
             await self._guard.pause(loop.time() - begun)
 
     async def _look_at_group(self, group: Group) -> None:

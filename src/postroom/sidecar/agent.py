@@ -2,17 +2,21 @@
 
 It is restarted with growing pauses, and given up after a number of restarts in a row in which it confirmed no
 message. An exit code 0 is its own wish and final.
+
+It counts as started when it has said something, when it has read what it was told and lives on for a moment, or
+when it just lives on: until then its worker is `starting`, and who spawned it waits.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from postroom.observe import get_logger
 from postroom.protocol.presence import WorkerState
-from postroom.sidecar.adapters import Action, make_adapter
+from postroom.sidecar.adapters import Action, Malformed, Output, make_adapter
 from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.config import AgentConfig
 from postroom.sidecar.process import AgentProcess, Exit
@@ -20,6 +24,12 @@ from postroom.sidecar.session import Run, Session
 from postroom.sidecar.status import Status
 from postroom.sidecar.stopping import attend
 from postroom.sidecar.wire import backoff
+
+LIVES = 1.0
+"""Seconds after which an agent that neither reads nor says anything counts as started."""
+
+BREATH = 0.25
+"""The same after it has read its first line: what that line breaks breaks at once."""
 
 NOT_EXECUTABLE = 127
 """Exit code that shells use for a program that cannot be started."""
@@ -106,6 +116,7 @@ class Agent:
         self._status = status
         self._alerts = alerts
         self._restarts = 0
+        self._last_words: Sequence[str] = ()
         self._session: Session | None = None
         self._changed = asyncio.Condition()
         self._over = False
@@ -149,7 +160,9 @@ class Agent:
                 if self._stop.is_set() or await self._final(ended):
                     break
                 self._restarts += 1
-                self._status.fixed(WorkerState.STARTING, f"restarted after {ended.detail}")
+                self._status.fixed(
+                    WorkerState.STARTING, f"restarted after {ended.detail}", self._last_words
+                )
                 await self._pause()
         finally:
             self._over = True
@@ -158,12 +171,12 @@ class Agent:
     async def _final(self, ended: Exit) -> bool:
         """Whether there is no further run; says so to people."""
         if ended == Exit(0):
-            self._status.fixed(WorkerState.EXITED, ended.detail)
+            self._status.fixed(WorkerState.EXITED, ended.detail, self._last_words)
             return True
         _log.warning("the agent ended: %s", ended.detail)
         if self._restarts < self._config.restart_limit:
             return False
-        self._status.fixed(WorkerState.FAILED, ended.detail)
+        self._status.fixed(WorkerState.FAILED, ended.detail, self._last_words)
         text = f"the agent ended {self._restarts + 1} times in a row, last with {ended.detail}"
         await self._alerts.send("agent-failed", text)
         return True
@@ -173,10 +186,18 @@ class Agent:
             process = await AgentProcess.start(self._config.command, self._env, self._cwd)
         except (OSError, ValueError) as error:  # a word of the command may not be encodable
             _log.error("the agent cannot be started: %s", error)
+            self._last_words = [str(error)]
             return Exit(NOT_EXECUTABLE)
         session = Session(process, make_adapter(self._config.adapter), self._status)
 
+        started = asyncio.Event()
+
         async def act(action: Action) -> None:
+            if not isinstance(action, (Malformed, Output)) and not started.is_set():
+                started.set()
+                self._status.running()
+                # Now: it may have said all that it has to say, and end before the next beat.
+                await self._status.publish()
             await host.act(session, action)
 
         async def withdraw() -> None:
@@ -185,19 +206,39 @@ class Agent:
             await self._publish(None)
 
         async with asyncio.TaskGroup() as tasks:
-            writer = tasks.create_task(self._write(session))
+            writer = tasks.create_task(self._write(session, started))
             ended = await attend(session, act, self._stop, grace, withdraw)
+        self._last_words = list(session.last_words)
         await host.gone()
         return ended
 
-    async def _write(self, session: Session) -> None:
+    async def _write(self, session: Session, started: asyncio.Event) -> None:
         try:
-            await session.say(self._hello)
+            told = await session.say(self._hello)
         except BrokenPipeError:
             _log.warning("the agent closed its input at once")
-        self._status.running()
+            told = False
         await self._publish(session)
-        await session.write_queued()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._settle(session, started, told))
+            await session.write_queued()
+
+    async def _settle(self, session: Session, started: asyncio.Event, told: bool) -> None:
+        """Wait until the agent, which does not end, counts as started."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LIVES):
+                if told:
+                    with suppress(BrokenPipeError):
+                        await session.taken()
+                        await asyncio.sleep(BREATH)
+                        return self._settled(started)
+                await started.wait()
+        return self._settled(started)
+
+    def _settled(self, started: asyncio.Event) -> None:
+        if not started.is_set():
+            started.set()
+            self._status.running()
 
     async def _publish(self, session: Session | None) -> None:
         async with self._changed:

@@ -29,8 +29,8 @@ CHUNK = 64 * 1024
 LOGGED = 2000
 """Characters of one line of output that go to the log."""
 
-COMPLAINT = 20
-"""Lines of the standard error that are kept to say why the program ended."""
+LAST_WORDS = 20
+"""Lines of its standard error that are kept of an agent that ends."""
 
 _log = get_logger(__name__)
 
@@ -88,12 +88,7 @@ class Session:
         self.ended = asyncio.Event()
         self.how_ended = ""
         self.told_to_end = False
-        self._complaint: deque[str] = deque(maxlen=COMPLAINT)
-
-    @property
-    def complaint(self) -> str:
-        """The last lines of its standard error."""
-        return "\n".join(self._complaint)
+        self.last_words: deque[str] = deque(maxlen=LAST_WORDS)
 
     async def hand_over(self, incoming: Handed) -> bool:
         """Write a message, a task or a record, and wait until the agent has read its input empty.
@@ -153,6 +148,15 @@ class Session:
             await self.process.input.write(line)
         return True
 
+    async def taken(self) -> None:
+        """Wait until the agent has read all that it was told.
+
+        Raises:
+            BrokenPipeError: it will not.
+        """
+        async with self._writing:
+            await self.process.input.drained()
+
     def send_signal(self, number: signal.Signals) -> None:
         """See `Run`."""
         self.told_to_end = True
@@ -191,17 +195,18 @@ class Session:
             await self._act_on(line, act)
 
     async def read_stderr(self) -> None:
-        """Log what the agent prints to its standard error."""
+        """Log what the agent prints to its standard error, and keep its last lines."""
         reader = LineReader()
         while data := await self.process.stderr.read(CHUNK):
-            self._complain(reader.feed(data))
-        self._complain(reader.finish())
+            for line in reader.feed(data):
+                self._keep(line)
+        for line in reader.finish():
+            self._keep(line)
 
-    def _complain(self, lines: list[str | Overlong]) -> None:
-        for line in lines:
-            text = line.prefix if isinstance(line, Overlong) else line
-            self._complaint.append(text[:LOGGED])
-            log_output("stderr", text)
+    def _keep(self, line: str | Overlong) -> None:
+        text = line.prefix if isinstance(line, Overlong) else line
+        log_output("stderr", text)
+        self.last_words.append(text[:LOGGED])
 
     async def _act_on(self, line: str | Overlong, act: Callable[[Action], Awaitable[None]]) -> None:
         if isinstance(line, Overlong):

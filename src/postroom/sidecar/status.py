@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from postroom.errors import PostroomError
 from postroom.observe import get_logger
 from postroom.protocol import subjects
-from postroom.protocol.presence import BEAT_INTERVAL, Presence, WorkerState
+from postroom.protocol.presence import BEAT_INTERVAL, Presence, WorkerState, last_words
 from postroom.protocol.text import one_line
 from postroom.sidecar.wire import Wire
 
@@ -47,6 +47,7 @@ class Status:
         self._started_at = now()
         self._fixed: WorkerState | None = WorkerState.STARTING
         self._detail = ""
+        self._stderr: tuple[str, ...] = ()
         self._said = WorkerState.IDLE
         self._stalled = ""
         self._unreadable, self._strange = 0, ""
@@ -54,13 +55,14 @@ class Status:
         self.sandbox = ""
 
     def running(self) -> None:
-        """The agent runs: from now on its work decides the state."""
-        self._said, self._stalled = WorkerState.IDLE, ""
-        self._unreadable, self._strange = 0, ""
+        """The agent has started: from now on its work decides the state."""
+        self._said, self._stderr = WorkerState.IDLE, ()
         self._set(None, "")
 
-    def fixed(self, state: WorkerState, detail: str = "") -> None:
-        """The agent does not run; `state` says why."""
+    def fixed(self, state: WorkerState, detail: str = "", stderr: Iterable[str] = ()) -> None:
+        """The agent does not run; `state` says why, `stderr` has the lines that it printed last."""
+        self._stalled, self._stderr = "", last_words(stderr)
+        self._unreadable, self._strange = 0, ""
         self._set(state, detail)
 
     def said(self, state: str, detail: str) -> None:
@@ -96,6 +98,7 @@ class Status:
             detail=self._shown(),
             sandbox=self.sandbox,
             waiting=self._waiting(),
+            stderr=self._stderr,
         )
 
     async def run(self) -> None:

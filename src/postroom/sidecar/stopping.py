@@ -56,7 +56,7 @@ async def attend(
                 task.cancel()
     finally:
         process.close()
-    final = End(ended.code, ended.signal, session.told_to_end, session.complaint)
+    final = End(ended.code, ended.signal, session.told_to_end, "\n".join(session.last_words))
     for action in session.adapter.finish(final):
         await act(action)
     session.over(ended.detail)

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Select, and_, bindparam, exists, false, func,
 
 from postroom.protocol.receipts import State
 from postroom.store.messages import COLUMNS, MessageRow, rows
-from postroom.store.schema import agents, alerts, messages
+from postroom.store.schema import a2a_tasks, agents, alerts, messages
 
 BATCH = 256
 """Messages that one question returns at most (at least a batch of the fold); the next one finds the rest."""
@@ -23,10 +23,19 @@ _LIVE = (
     .where(and_(agents.c.uid == messages.c.recipient, agents.c.retired_at.is_(None)))
     .correlate(messages)
 )
+# The request of a task that was taken: the end of the task is its end.
+_TAKEN = (
+    exists()
+    .where(and_(a2a_tasks.c.requested_seq == messages.c.seq, a2a_tasks.c.seq > 0))
+    .correlate(messages)
+)
 _PAST = messages.c.seq > bindparam("after")
 _SEQS = bindparam("seqs", expanding=True)
 _UNADDRESSABLE = (
-    select(*COLUMNS, _KNOWN).where(_OPEN, ~_LIVE, _PAST).order_by(messages.c.seq).limit(BATCH)
+    select(*COLUMNS, _KNOWN)
+    .where(_OPEN, ~_LIVE, ~_TAKEN, _PAST)
+    .order_by(messages.c.seq)
+    .limit(BATCH)
 )
 _UNADDRESSABLE_AMONG = _UNADDRESSABLE.where(messages.c.seq.in_(_SEQS))
 
@@ -55,6 +64,8 @@ def unaddressable(
     connection: Connection, seqs: Iterable[int] | None = None, *, after: int = 0
 ) -> list[tuple[MessageRow, bool]]:
     """Open messages whose recipient is unknown or retired, each with whether it is known (so: retired).
+
+    The request of a task that was taken is none: it ends with its task.
 
     Args:
         connection: to read from.

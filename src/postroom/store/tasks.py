@@ -126,6 +126,7 @@ _EVENT = [a2a_task_events.c[field.name] for field in fields(TaskEventRow)]
 _OPEN = a2a_tasks.c.final == false()
 _UNTAKEN = and_(_OPEN, a2a_tasks.c.seq == literal_column("0"))
 
+_WORKING = TaskState.WORKING.value
 _INTERRUPTED = sorted(state.value for state in INTERRUPTED)
 
 _PAST = a2a_tasks.c.requested_seq > bindparam("after")
@@ -295,16 +296,25 @@ def counts(connection: Connection) -> dict[str, int]:
 
 def current(connection: Connection) -> dict[str, TaskHead]:
     """What each worker is at: the task that it works on, else the oldest that waits for somebody."""
-    working = a2a_tasks.c.state == TaskState.WORKING.value
+    working = a2a_tasks.c.state == _WORKING
     turn = func.row_number().over(
         partition_by=a2a_tasks.c.worker,
         order_by=(case((working, 0), else_=1), a2a_tasks.c.requested_seq),
     )
-    states = [TaskState.WORKING.value, *_INTERRUPTED]
+    states = [_WORKING, *_INTERRUPTED]
     ranked = select(a2a_tasks.c.id, turn.label("turn")).where(_OPEN, a2a_tasks.c.state.in_(states))
     first = ranked.subquery()
     found = select(*_HEAD).join(first, first.c.id == a2a_tasks.c.id).where(first.c.turn == 1)
     return {task.worker: task for task in all_of(connection, TaskHead, found)}
+
+
+def begun(connection: Connection, tasks: Collection[str]) -> dict[str, float]:
+    """When somebody began to work on each of those tasks; one that nobody has begun is left out."""
+    of_it = and_(a2a_task_events.c.task == a2a_tasks.c.id, a2a_task_events.c.state == _WORKING)
+    first = select(a2a_task_events.c.at).where(of_it).order_by(a2a_task_events.c.seq).limit(1)
+    found = select(a2a_tasks.c.id, first.correlate(a2a_tasks).scalar_subquery())
+    rows = connection.execute(found.where(a2a_tasks.c.id.in_(tasks)))
+    return {task: at for task, at in rows if at is not None}
 
 
 def interrupted(connection: Connection) -> list[TaskHead]:

@@ -35,7 +35,7 @@ from postroom.store import agents
 from postroom.store import tasks as store
 from postroom.store.agents import Agent
 from postroom.store.database import Connection, Database
-from postroom.store.tasks import TaskHead, TaskRow
+from postroom.store.tasks import TaskRow
 from postroom.tasks import views
 from postroom.tasks.chain import Chain, ended
 from postroom.tasks.requests import Requests
@@ -208,9 +208,14 @@ class TaskOffice:
         """How many open tasks each worker has that has any."""
         return await self._database.read(store.counts)
 
-    async def current(self) -> dict[str, TaskHead]:
+    async def current(self) -> dict[str, TaskView]:
         """What each worker is at: the task that it works on, else the oldest that waits for an answer."""
-        return await self._database.read(store.current)
+
+        def find(connection: Connection) -> list[TaskView]:
+            heads = list(store.current(connection).values())
+            return views.listed(connection, heads, self.hindrance)
+
+        return {view.worker.uid: view for view in await self._database.read(find)}
 
     # ── cancel and answer ───────────────────────────────────────────────────────────────────────────────
 

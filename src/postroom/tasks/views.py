@@ -38,6 +38,7 @@ class TaskView:
         detail: how it stands, on one line.
         text: what was asked for.
         status_text: what the worker said with the present state.
+        started_at: when its worker began with it, None before that.
         artifacts: `{"id", "name", "text", "files"?}` each; None where they are left out.
         timed_out: it was waited for in vain.
     """
@@ -58,6 +59,7 @@ class TaskView:
     created_at: float
     updated_at: float
     status_text: str
+    started_at: float | None = None
     artifacts: Sequence[Mapping[str, Any]] | None = None
     timed_out: bool = False
 
@@ -80,6 +82,7 @@ class TaskView:
             "created_at": self.created_at,
             "updated_at": self.updated_at,
             "status_text": self.status_text,
+            "started_at": self.started_at,
         }
         if self.artifacts is not None:
             document["artifacts"] = [dict(artifact) for artifact in self.artifacts]
@@ -147,8 +150,11 @@ def listed(
 ) -> list[TaskView]:
     """The tasks as lists show them, in their order, without artifacts."""
     known = parties(connection, (uid for head in heads for uid in (head.worker, head.requester)))
-    ahead = _ahead(connection, heads)
-    return [_view(head, known, _detail(head, known, ahead, hindrance)) for head in heads]
+    ahead, begun = _ahead(connection, heads), store.begun(connection, [head.id for head in heads])
+    return [
+        _view(head, known, _detail(head, known, ahead, hindrance), begun.get(head.id))
+        for head in heads
+    ]
 
 
 def whole(connection: Connection, row: TaskRow, hindrance: Hindrance) -> TaskView:
@@ -156,7 +162,7 @@ def whole(connection: Connection, row: TaskRow, hindrance: Hindrance) -> TaskVie
     known = parties(connection, (row.worker, row.requester))
     detail = _detail(row, known, _ahead(connection, [row]), hindrance)
     task = json.loads(row.snapshot)
-    view = _view(row, known, detail)
+    view = _view(row, known, detail, store.begun(connection, [row.id]).get(row.id))
     artifacts = artifacts_of(task)
     _add_sizes(connection, artifacts, row.worker)
     return replace(view, status_text=status_text(task), artifacts=artifacts)
@@ -176,7 +182,7 @@ def events(rows: Sequence[TaskEventRow], task: TaskRow) -> list[TaskEvent]:
     return [_event(row, task) for row in rows]
 
 
-def _view(head: TaskHead, known: dict[str, Party], detail: str) -> TaskView:
+def _view(head: TaskHead, known: dict[str, Party], detail: str, begun: float | None) -> TaskView:
     return TaskView(
         seq=head.seq,
         requested=head.requested_seq,
@@ -194,6 +200,7 @@ def _view(head: TaskHead, known: dict[str, Party], detail: str) -> TaskView:
         created_at=head.created_at,
         updated_at=head.updated_at,
         status_text=head.said,
+        started_at=begun,
     )
 
 
@@ -220,7 +227,7 @@ def _detail(
     if why := hindrance(head.worker):
         return one_line(f"@{nick} {why}: it waits", MAX_DETAIL)
     if not head.seq:
-        return f"@{nick} has not taken it yet"
+        return f"queued for @{nick}"
     if state is TaskState.WORKING:
         return f"attempt {head.attempt}" if head.attempt > 1 else ""
     others = ahead[head.id]

@@ -15,6 +15,7 @@ from postroom.a2a.nats.durable.client import DurableCaller
 from postroom.a2a.nats.durable.responses import Responses
 from postroom.a2a.nats.durable.streams import namespace_of
 from postroom.a2a.nats.mailbox import Mailbox
+from postroom.a2a.nats.sharing import shared
 from postroom.a2a.nats.subjects import SENDER_TOKEN, subject_of
 from postroom.a2a.nats.transport import TIMEOUT, NatsA2ATransport
 from postroom.a2a.translation import V03, V10
@@ -38,8 +39,7 @@ def register(
 ) -> ClientFactory:
     """Teach a client factory every form of this binding, over `connection`.
 
-    Clients share what receives their answers, which ends with the connection; closing a client leaves the
-    connection open.
+    Clients of one connection share what receives their answers; closing a client leaves the connection open.
 
     Args:
         factory: to teach, or the configuration to make one with; its list of bindings gets ours at its end.
@@ -61,25 +61,27 @@ def register(
     offered.extend(label for label in labels.ALL if label not in offered)
     if isinstance(factory, ClientConfig):
         factory = ClientFactory(config)
-    mailboxes: dict[str, Mailbox] = {}
-    responses: dict[str, Responses] = {}
+    common = shared(connection)
+
+    def mailbox(prefix: str = "") -> Mailbox:
+        if prefix not in common.mailboxes:
+            common.mailboxes[prefix] = Mailbox(connection, prefix=prefix)
+        return common.mailboxes[prefix]
 
     def core(card: types.AgentCard, subject: str) -> Caller:
         own = _sender(card, sender)
         prefix = reply_prefix(subject, own)
-        mailbox = mailboxes.get(prefix)
-        if mailbox is None:
-            mailbox = mailboxes[prefix] = Mailbox(connection, prefix=prefix)
-        return CoreCaller(connection, subject, mailbox=mailbox, sender=own)
+        return CoreCaller(connection, subject, mailbox=mailbox(prefix), sender=own)
 
     def stored(_: types.AgentCard, subject: str) -> Caller:
         if durable is not None:
             return durable(subject)
         namespace = namespace_of(subject)
-        shared = responses.get(namespace)
-        if shared is None:
-            shared = responses[namespace] = Responses(connection, namespace=namespace)
-        return DurableCaller(connection, subject, responses=shared)
+        if namespace not in common.responses:
+            common.responses[namespace] = Responses(
+                connection, namespace=namespace, mailbox=mailbox()
+            )
+        return DurableCaller(connection, subject, responses=common.responses[namespace])
 
     for label in labels.ALL:
         make = core if label in {labels.CORE, labels.CORE_BINARY} else stored

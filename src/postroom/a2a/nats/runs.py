@@ -7,6 +7,7 @@ import time
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from postroom.a2a.nats.deadlines import EXCEEDED
 from postroom.a2a.nats.frames import (
     encode_complete,
     encode_error,
@@ -205,4 +206,4 @@ def ending() -> RpcError:
 
 
 def _late(when: str) -> RpcError:
-    return RpcError(Code.INTERNAL_ERROR, f"deadline exceeded: it passed {when}")
+    return RpcError(Code.INTERNAL_ERROR, f"{EXCEEDED}: it passed {when}")

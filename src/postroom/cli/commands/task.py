@@ -85,7 +85,7 @@ def list_(everything: bool, worker: str, wanted: str | None, limit: int, as_json
         print_json({"tasks": found})
     elif found:
         now = time.time()
-        print_table(HEAD, [row(task, now) for task in found], cut=("DETAIL", "TASK"))
+        print_table(HEAD, [row(task, now) for task in found], cut=("LAST", "TASK"))
     else:
         click.echo("no open tasks (all: postroom task list --all)" if open_only else "no tasks")
 
@@ -117,7 +117,7 @@ def watch(ref: str, timeout: float | None, as_json: bool) -> int:
     if it was canceled, 13 if it was rejected. Ctrl-C ends the watching, not the task. With --json each change
     is one line of JSON.
     """
-    with connect() as client:
+    with connect() as client, client.transport.within(timeout):
         return follow(client, client.task(ref), timeout=timeout, as_json=as_json)
 
 

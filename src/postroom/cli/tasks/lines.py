@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.output import Cell, address, ago, block, clock
+from postroom.cli.output import Cell, address, ago, block, clock, span
 from postroom.protocol.blobs import PREFIX, SHA256
 from postroom.protocol.tasks import INTERRUPTED, TaskState
 from postroom.protocol.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.records import Artifact, Task, TaskEvent
+    from postroom.client.records import Artifact, Current, Task, TaskEvent
 
 SHORT = 8
 """Digits of a task's id that people are shown; the server finds the one that is meant."""
@@ -21,7 +21,7 @@ SHORT = 8
 PIECE = 100
 """Characters of an artifact's piece that its line shows; the whole of it is the result."""
 
-HEAD = ("ID", "STATE", "WORKER", "FROM", "UPDATED", "TASK", "DETAIL")
+HEAD = ("ID", "STATE", "WORKER", "FROM", "UPDATED", "TIME", "TASK", "LAST")
 
 COLOURS: dict[str, str] = {
     TaskState.WORKING: "green",
@@ -85,6 +85,12 @@ def file_lines(artifact: Artifact) -> list[str]:
     return lines
 
 
+def run_time(task: Task | Current, now: float, until: float | None = None) -> str:
+    """How long its worker has been at a task, or was; "" before it began."""
+    began = task.get("started_at")
+    return "" if began is None else span((until or now) - began)
+
+
 def row(task: Task, now: float) -> list[Cell]:
     """A task in a table under `HEAD`."""
     state = task["state"]
@@ -94,9 +100,19 @@ def row(task: Task, now: float) -> list[Cell]:
         Cell(address(task["worker"])),
         Cell(address(task["requester"])),
         Cell(ago(task["updated_at"], now)),
-        Cell(one_line(task["text"], 40)),
-        Cell(one_line(task["detail"], 60)),
+        Cell(run_time(task, now, task["updated_at"] if task["final"] else None)),
+        Cell(task["text"]),
+        Cell(_last(task)),
     ]
+
+
+def _last(task: Task) -> str:
+    """What its worker said last, and what keeps it."""
+    said = one_line(task["status_text"])
+    detail = one_line(task["detail"])
+    if task["final"] or not said or said.startswith(detail.removesuffix("…")):
+        return detail or said
+    return f"{detail}; {said}" if detail else said
 
 
 class Updates:

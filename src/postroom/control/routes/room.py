@@ -9,6 +9,8 @@ from fastapi import APIRouter
 
 from postroom import __version__
 from postroom.control.context import Context
+from postroom.control.mailroom import Mailroom
+from postroom.errors import StateUnwritable
 
 ALERTS_SHOWN = 10
 
@@ -35,7 +37,7 @@ def router(context: Context) -> APIRouter:
             ),
             "attention": [task.as_json() for task in await context.tasks.attention()],
             "audit": context.audit.trouble,
-            "bus": "" if context.room.bus.statistics().connected else BUS_AWAY,
+            "bus": _bus(context.room),
             "alerts": [alarm.as_json() for alarm in await context.room.office.alerts(ALERTS_SHOWN)],
         }
 
@@ -45,3 +47,13 @@ def router(context: Context) -> APIRouter:
         return {"ending": True}
 
     return routes
+
+
+def _bus(room: Mailroom) -> str:
+    if room.bus.statistics().connected:
+        return ""
+    try:
+        room.space()
+    except StateUnwritable:
+        return f"{BUS_AWAY}: the disk is full"
+    return BUS_AWAY
