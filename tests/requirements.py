@@ -253,6 +253,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "bus-streams-hardened": "Rollup, TTL, schedules, counters and batches are off.",
         "bus-inbox-bounded-per-pair": "One sender who fills an inbox does not stop others.",
         "mail-full-typed": "A full inbox is a typed refusal to the sender.",
+        "retention-keeps-pace": "One run of the retention deletes all that is over, however much it is.",
         "mail-retention-covered": "Only final records that a verified copy covers are deleted from the log.",
     },
     "docs/architecture.md#envelope": {
@@ -386,6 +387,8 @@ _LISTED: dict[str, dict[str, str]] = {
             "Who sends too fast is slowed down and told of, and loses nothing; it breaks no rule by that.",
         "gateway-turns": "However a worker cuts what it says into pieces, the others get their turn in between.",
         "gateway-nats-strangers-spelling": "No spelling of a stranger's message ends a worker's connection.",
+        "gateway-nats-records-slowed":
+            "Who stores more records a second than can be folded is slowed down, and those of others are folded.",
         "gateway-nats-stored-bounded": "What a worker may store in an hour is bounded, and it is told.",
         "gateway-nats-audit-first": "Each frame is recorded before it passes; what cannot be recorded does not pass.",
     },
@@ -703,7 +706,10 @@ _LISTED: dict[str, dict[str, str]] = {
         "core-stream-beats": "Beats tell a silent agent from a dead server.",
     },
     "docs/binding.md#limits": {
-        "core-busy-told": "A call too many is refused at once, while reads and cancels get through.",
+        "core-busy-told": "A call too many waits a moment and is refused, while reads and cancels get through.",
+        "core-burst-answered": "A burst of calls of a quick agent is answered; our client calls a busy one again.",
+        "core-callers-share": "One caller leaves places, and places to wait, to others.",
+        "core-standing-apart": "Streams whose reader stands still keep no other call out.",
         "core-deadline-kept": "A call past its deadline is not begun, or is cancelled and answered.",
         "core-drain-answers": "A server that ends finishes what runs, or answers it with an error.",
         "core-reconnect-survived": "Server and caller go on after a restart of the NATS server.",
@@ -719,6 +725,9 @@ _LISTED: dict[str, dict[str, str]] = {
         "connection-order-kept": "Messages come in order, each once, however the bytes are cut.",
         "connection-memory-bounded": "Slow readers, full servers and outages cost bounded memory.",
         "connection-outage-survived": "An outage loses no subscription, and nothing published in it.",
+    },
+    "docs/binding.md#quick-start": {
+        "binding-page-runs": "The page's programs run as they stand, and its errors are imported as it says.",
     },
     "docs/binding.md#when-it-does-not-work": {
         "binding-wrong-subject": "A server refuses a subject on which it would serve nothing.",
