@@ -406,6 +406,7 @@ def _answers(found: House):
             if ref in (f"@{nick}", uid):
                 record = {"uid": uid, "nick": nick, "kind": "worker", "org": "default"}
                 return json.dumps(record).encode()
-        return json.dumps({"error": problem(UnknownRecipient(f"no agent {ref}"))}).encode()
+        unknown = UnknownRecipient(f"no agent {ref}", remedy="postroom agents lists all")
+        return json.dumps({"error": problem(unknown)}).encode()
 
     return answer

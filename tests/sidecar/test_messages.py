@@ -85,42 +85,6 @@ async def test_delivered_is_reported_when_the_agent_has_read_and_seen_only_when_
         assert home.receipts(second) == ["delivered"]
 
 
-@pytest.mark.requirement("sidecar-text-answers-matched")
-async def test_an_answer_of_a_text_agent_goes_to_the_question_it_is_about(home: House):
-    agent = """
-    import time
-    for line in sys.stdin:
-        time.sleep(0.05)  # thinks, while more comes in
-        print(line.split()[1], flush=True)
-    """
-    async with home.sidecar(agent, agent={"adapter": "text", "confirm": "read"}):
-        asked = {await home.write(f"n{n}", expects_reply=True): f"n{n}" for n in range(5)}
-        await home.tap.until(lambda: len(home.to_alice()) == len(asked))
-
-        assert {e.reply_to: text_of(e.message) for e in home.to_alice()} == asked
-
-
-async def test_a_text_agent_reads_lines_and_each_line_it_prints_answers_the_last_message(
-    home: House,
-):
-    agent = """
-    print("ready", flush=True)
-    for line in sys.stdin:
-        print("got " + line, end="", flush=True)
-    """
-    async with home.sidecar(agent, agent={"adapter": "text", "confirm": "read"}):
-        await home.tap.until(lambda: home.posts() == ["ready"])
-        asked = await home.write("one\x1b[2J\ntwo")
-
-        await home.tap.until(lambda: len(home.to_alice()) == 2)
-        assert [text_of(e.message) for e in home.to_alice()] == [
-            "got alice: one[2J",
-            "got     two",
-        ]
-        assert {e.reply_to for e in home.to_alice()} == {asked}
-        await home.seen(asked)
-
-
 async def test_an_expired_message_is_acknowledged_and_not_handed_over(home: House):
     await home.write("late", expires_at=time.time() - 1)
     async with home.sidecar(ECHO):

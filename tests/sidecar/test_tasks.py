@@ -150,25 +150,6 @@ async def test_an_agent_that_does_not_stop_is_killed_and_works_on_the_next_task(
         await home.task(following, TaskState.COMPLETED)
 
 
-async def test_a_text_program_is_interrupted_by_a_signal(home: House) -> None:
-    program = """
-    def told(number, frame):
-        print("interrupted", flush=True)
-        sys.exit(0)
-    signal.signal(signal.SIGINT, told)
-    for line in sys.stdin:
-        time.sleep(60)
-    """
-    async with home.sidecar(program, agent={"adapter": "text"}):
-        task = await home.request("for ever")
-        await home.task(task, TaskState.WORKING)
-
-        await home.overtake(Cancel(task))
-
-        await home.tap.until(lambda: len(home.tap.of("tasks")) >= 3)
-        assert (await home.ledger.states(task))[-1] in ("canceled", "completed")
-
-
 @pytest.mark.requirement("task-answer-resumes")
 async def test_a_question_is_answered_to_the_same_program(home: House) -> None:
     program = """

@@ -35,6 +35,9 @@ CHANGES_PAGE = 100
 CANCEL_WAIT = 2.0
 """Seconds that a cancel waits for the end; who asked hears of it in any case."""
 
+MAX_ID = 256
+"""Characters of the `messageId` that an A2A client gives an answer."""
+
 MAX_ANSWER = 900 * 1024
 """Bytes of an answer: a message of the bus has 1 MiB."""
 
@@ -194,7 +197,8 @@ class TaskVerbs:
     async def answer(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
         """Give a task that the asker asked for what it waits for."""
         row = await self._requested(asker, asked)
-        view = await self._office.answer(row.id, asker, _text(asked, "text"))
+        named = one_line(_text(asked, "named"), MAX_ID)
+        view = await self._office.answer(row.id, asker, _text(asked, "text"), named)
         return {"view": _fitting(view.as_json(), MAX_ANSWER)}
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────

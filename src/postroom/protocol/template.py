@@ -85,7 +85,7 @@ class Template:
         project: id, "" for none.
         command: program and arguments of the agent; runs in the workspace.
         adapter: how the agent speaks on its stdin and stdout.
-        confirm: what counts as "the agent has it": `explicit` (it says so) or `read` (it read its stdin).
+        confirm: what counts as "the agent has it": `explicit` (it says so, or its run ends well) or `read`.
         patience: seconds for which a message that was handed over keeps further ones waiting, 0 for no limit.
         feed: the agent is shown the posts of its project, too.
         env: environment of the agent, beside what the sandbox sets.
@@ -256,7 +256,6 @@ def _build(document: dict[str, Any]) -> Template:
     if not station["command"][0] or not all(map(_is_passable, station["command"])):
         raise InvalidTemplate("workstation.command cannot be started: an empty name or a NUL")
     adapter = _choice(station.get("adapter", "jsonl"), ADAPTERS, "workstation.adapter")
-    default_confirm = "explicit" if adapter == "jsonl" else "read"
     project = worker.get("project", "")
     egress = tuple(overrides.get("egress", ()))
     AllowList.parse(egress)
@@ -266,9 +265,7 @@ def _build(document: dict[str, Any]) -> Template:
         description=worker.get("description", ""),
         command=tuple(station["command"]),
         adapter=adapter,
-        confirm=_choice(
-            station.get("confirm", default_confirm), CONFIRMATIONS, "workstation.confirm"
-        ),
+        confirm=_choice(station.get("confirm", "explicit"), CONFIRMATIONS, "workstation.confirm"),
         patience=station.get("patience", PATIENCE),
         feed=station.get("feed", False),
         env=_environment(station.get("env", {}), egress),

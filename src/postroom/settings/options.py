@@ -267,6 +267,10 @@ INSIDE = MappingProxyType(
         "POSTROOM_NICK": "the worker's nick, without `@`",
         "POSTROOM_PROJECT": "its project, without `#`",
         "POSTROOM_EGRESS": "base URL of the way out, where the template has a rule",
+        "POSTROOM_FROM": "adapter `text`: who asks, as `@nick`",
+        "POSTROOM_TASK": "adapter `text`: id of the task that the run is about; empty for a message",
+        "POSTROOM_ATTEMPT": "adapter `text`: 1 the first time that the task is begun; empty for a message",
+        "POSTROOM_MESSAGE": "adapter `text`: id of the message that the run is about; empty for a task",
         "POSTROOM_SIDECAR_CONFIG": "for the sidecar alone: where its configuration is; no agent sees it",
     }
 )

@@ -36,12 +36,12 @@ from postroom.protocol.streams import MAX_DELIVER, redelivery_delay
 from postroom.protocol.template import PATIENCE
 from postroom.protocol.times import format_time
 from postroom.sidecar.adapters import Incoming, Sender
-from postroom.sidecar.agent import Agent, AgentGone
+from postroom.sidecar.agent import AgentGone, Runs
 from postroom.sidecar.directory import Directory
 from postroom.sidecar.journal import Journal, Note
 from postroom.sidecar.keys import Derivation
 from postroom.sidecar.receipts import Receipts
-from postroom.sidecar.session import Session
+from postroom.sidecar.session import Run
 from postroom.sidecar.settling import Settling
 from postroom.sidecar.window import Window
 
@@ -90,7 +90,7 @@ class Inbox:
 
     def __init__(
         self,
-        agent: Agent,
+        agent: Runs,
         directory: Directory,
         receipts: Receipts,
         journal: Journal,
@@ -226,7 +226,7 @@ class Inbox:
         if not waited:
             self._start(self._wait_for(held))
 
-    async def _ready(self, envelope: Envelope, sender: str, note: Note) -> Session | None:
+    async def _ready(self, envelope: Envelope, sender: str, note: Note) -> Run | None:
         """The run that the message is to be handed to, when that is noted; None if its time is over.
 
         Raises:

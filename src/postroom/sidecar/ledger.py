@@ -144,14 +144,14 @@ class Ledger:
         answer = await self._ask("tasks.cancel", {"task": task_id, "reason": reason})
         return dict(answer["view"])
 
-    async def answer(self, task_id: str, text: str) -> dict[str, Any]:
-        """Answer the question of a task that this worker asked for; returns its view.
+    async def answer(self, task_id: str, text: str, named: str = "") -> dict[str, Any]:
+        """Answer the question of a task that this worker asked for; returns its view. `named` is its `messageId`.
 
         Raises:
             NotFound: it asked for no such task.
             Conflict: it waits for nothing.
         """
-        answer = await self._ask("tasks.answer", {"task": task_id, "text": text})
+        answer = await self._ask("tasks.answer", {"task": task_id, "text": text, "named": named})
         return dict(answer["view"])
 
     async def _ask(self, verb: str, question: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import Receipt, State, may_set
 from postroom.protocol.times import format_time
 from postroom.sidecar.adapters import Incoming
-from postroom.sidecar.agent import Agent, AgentGone
+from postroom.sidecar.agent import AgentGone, Runs
 from postroom.sidecar.directory import Directory
 from postroom.sidecar.outgoing import Outgoing
 
@@ -30,7 +30,7 @@ _log = get_logger(__name__)
 class Notices:
     """Hands receipts and posts to the agent of one worker."""
 
-    def __init__(self, agent: Agent, directory: Directory, outgoing: Outgoing, own: str) -> None:
+    def __init__(self, agent: Runs, directory: Directory, outgoing: Outgoing, own: str) -> None:
         self._agent = agent
         self._directory = directory
         self._outgoing = outgoing

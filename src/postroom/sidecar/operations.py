@@ -45,7 +45,7 @@ from postroom.sidecar.keys import Derivation, Key, own_key, random_key
 from postroom.sidecar.ledger import Ledger
 from postroom.sidecar.outgoing import Draft, Outgoing
 from postroom.sidecar.program import ProgramExecutor
-from postroom.sidecar.session import Session, log_output
+from postroom.sidecar.session import Run, log_output
 from postroom.sidecar.status import Status
 
 MANY = 20
@@ -221,7 +221,7 @@ class Operations:
             NotFound: the agent asked for no such task.
             Conflict: it waits for nothing.
         """
-        return await self._ledger.answer(action.task, action.text)
+        return await self._ledger.answer(action.task, action.text, action.named)
 
     async def task(self, task_id: str, *, wait: bool, timeout: float) -> dict[str, Any]:
         """A task that this worker runs or asked for; with `wait` when it has ended or asks, at most `timeout` s.
@@ -290,7 +290,7 @@ class Operations:
 
     # ── host of the agent's runs ────────────────────────────────────────────────────────────────────
 
-    async def act(self, session: Session, action: Action) -> None:
+    async def act(self, session: Run, action: Action) -> None:
         """Carry out one action and tell the agent how it went.
 
         An agent whose every line is refused is read more slowly: one that answers each error with another line that
@@ -314,7 +314,11 @@ class Operations:
         """The agent's run has ended."""
         await self._inbox.gone()
 
-    async def _perform(self, session: Session, action: Action) -> Mapping[str, Any] | None:
+    async def give_back(self, message_id: str) -> None:
+        """Whoever was to handle the message has failed."""
+        await self._inbox.give_back(message_id)
+
+    async def _perform(self, session: Run, action: Action) -> Mapping[str, Any] | None:
         match action:
             case Send():
                 return _receipt(action, await self.send(action))
@@ -340,6 +344,8 @@ class Operations:
                 self._status.said(action.state, action.detail)
             case Output():
                 log_output("stdout", action.text)
+                if action.unreadable:
+                    self._status.unreadable(action.text, action.unreadable)
             case Malformed():
                 raise InvalidInput(action.detail)
             case _:

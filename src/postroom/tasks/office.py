@@ -255,8 +255,8 @@ class TaskOffice:
             raise RequestTimeout("the task is changed all the time", remedy="cancel it again")
         return await self.wait(row.id, timeout)
 
-    async def answer(self, ref: str, by: str, text: str) -> TaskView:
-        """Give a task what it waits for; on return the answer is in the log, on disk.
+    async def answer(self, ref: str, by: str, text: str, named: str = "") -> TaskView:
+        """Give a task what it waits for; on return the answer is in the log, on disk. `named` is its `messageId`.
 
         Raises:
             NotFound: there is no such task.
@@ -273,7 +273,8 @@ class TaskOffice:
                 f"the task is {row.state}: it waits for no answer",
                 remedy=f"postroom task show {row.id[:8]}",
             )
-        said = text_message(self._new_id(), text, role=ROLE_USER, context_id=row.context_id)
+        new = named or self._new_id()
+        said = text_message(new, text, role=ROLE_USER, context_id=row.context_id)
         message = {**said, "taskId": row.id}
         self._check_answer(row, message)
         told = priority.encode(Input(row.id, message))
