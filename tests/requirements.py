@@ -308,6 +308,7 @@ _LISTED: dict[str, dict[str, str]] = {
     },
     "docs/architecture.md#dead-letters": {
         "mail-deadletter-moved": "A delivery that failed for good becomes a dead letter with reason and attempts.",
+        "mail-deadletter-shared": "Who fills the dead letters fills its own share, and all letters can be dropped.",
         "mail-deadletter-once": "One failed delivery gives one letter, whatever crashes in between.",
         "mail-deadletter-own-consumer": "An agent cannot declare dead what was sent to another.",
         "mail-advisories-kept": "An agent that floods with refusals or alerts pushes out its own only.",

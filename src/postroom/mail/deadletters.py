@@ -14,7 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider
-from postroom.errors import MessageTooLarge, NotFound, PostroomError, ProtocolViolation
+from postroom.errors import (
+    MessageTooLarge,
+    NotFound,
+    PostroomError,
+    ProtocolViolation,
+    StreamFull,
+)
 from postroom.folding.fold import consumer
 from postroom.mail import projection
 from postroom.mail.clerk import Clerk
@@ -166,7 +172,11 @@ class DeadLetterMover:
         if row is not None and row.final and not _is_ours_to_keep(row):
             return True
         if await self._database.read(lambda c: records.dead_letter_of(c, advisory.origin)) is None:
-            await self._store(advisory, message)
+            try:
+                await self._store(advisory, message)
+            except StreamFull as error:
+                # Its sender is told all the same; others' letters must not wait for room that it has used up.
+                log.warning("a dead letter is not kept: %s", error)
         if row is not None and not row.final:
             await self._clerk.report(row, State.DEAD, advisory.reason)
         return True

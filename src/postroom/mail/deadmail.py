@@ -123,7 +123,9 @@ class DeadMail:
         """
         row = await self._row(letter)
         headers = {projection.DEAD_DROPPED: str(row.id)}
-        await self._bus.publish(subjects.deadletter(row.subject), b"", metadata=headers)
+        # Not beside the letter, where as many may lie as may.
+        subject = subjects.deadletter(f"dropped.{row.id}")
+        await self._bus.publish(subject, b"", metadata=headers)
 
         def read_again(connection: Connection) -> bool:
             found = records.dead_letter(connection, letter)

@@ -78,6 +78,9 @@ _GIB = 1024 * _MIB
 INBOX_PER_PAIR = 10_000
 """Messages that one sender may have waiting in one recipient's inbox."""
 
+LETTERS_PER_PAIR = 256
+"""Dead letters of one sender's messages to one recipient: who refuses what it sends itself fills a quarter at most."""
+
 _SMALL = 8 * 1024
 """Bytes of a record that has a line of text at most."""
 
@@ -115,7 +118,14 @@ STREAMS: tuple[StreamSpec, ...] = (
     ),
     # The copy of the audit log; the files are the log. The control plane alone reaches it.
     StreamSpec("AUDIT", ("audit.*",), max_bytes=1 * _GIB, max_age=30 * 86400.0),
-    StreamSpec("DEADLETTER", ("system.deadletter.>",), max_bytes=1 * _GIB, discard_new=True),
+    StreamSpec(
+        "DEADLETTER",
+        ("system.deadletter.>",),
+        max_bytes=1 * _GIB,
+        discard_new=True,
+        max_per_subject=LETTERS_PER_PAIR,
+        max_per_subject_refuses=True,
+    ),
     StreamSpec(
         "ADVISORIES",
         (
