@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
-from collections.abc import AsyncGenerator
+import time
 from contextlib import aclosing
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from postroom.a2a.nats.headers import Flow
 from postroom.a2a.nats.outlet import BURST
 from tests.a2a.nats.agent import SUBJECT, TIMEOUT, Scene, scene
 from tests.a2a.nats.rawpeer import RawClient, compact, wire
@@ -24,14 +27,6 @@ IMPATIENT = "max_payload: 65536\nmax_pending: 262144\nwrite_deadline: 100ms\n"
 """Settings of a NATS server that soon cuts off who does not read."""
 
 
-@pytest.fixture
-async def s(tmp_path: Path) -> AsyncGenerator[Scene]:
-    config = tmp_path / "nats.conf"
-    config.write_text(IMPATIENT)
-    async with scene(tmp_path, config=config) as running:
-        yield running
-
-
 async def answered(s: Scene) -> None:
     """Others are answered, and nothing of who left runs on."""
     async with asyncio.timeout(TIMEOUT):
@@ -41,8 +36,10 @@ async def answered(s: Scene) -> None:
 
 
 @pytest.mark.requirement("core-stream-left")
-async def test_a_peer_without_a_window_that_leaves_its_streams_early_makes_no_server_deaf(s: Scene):
-    async with wire(s.url) as peer:
+async def test_a_peer_without_a_window_that_leaves_its_streams_early_makes_no_server_deaf(
+    tmp_path: Path,
+):
+    async with scene(tmp_path) as s, wire(s.url) as peer:
         client = RawClient(peer, SUBJECT)
         for frames in (1, 2, 4, 8, 16, 32, BURST) * 3:
             async with aclosing(client.stream("stream", LARGE)) as events:
@@ -52,19 +49,49 @@ async def test_a_peer_without_a_window_that_leaves_its_streams_early_makes_no_se
 
 
 @pytest.mark.requirement("core-stream-left")
-async def test_a_peer_that_stands_still_and_is_cut_off_makes_no_server_deaf(s: Scene):
-    place = urlsplit(s.url)
-    for _ in range(3):
-        with socket.socket() as peer:
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            peer.connect((place.hostname, place.port))
-            call = {"jsonrpc": "2.0", "method": "stream", "params": LARGE, "id": 1}
-            payload = compact({"protocol": "a2a-nats/1", "request": call})
-            peer.sendall(
-                b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n'
-                b"SUB _INBOX.still 1\r\n"
-                b"PUB %s _INBOX.still %d\r\n%s\r\n" % (SUBJECT.encode(), len(payload), payload)
-            )
+async def test_a_peer_that_stands_still_and_is_cut_off_makes_no_server_deaf(tmp_path: Path):
+    config = tmp_path / "nats.conf"
+    config.write_text(IMPATIENT)
+    async with scene(tmp_path, config=config) as s:
+        place = urlsplit(s.url)
+        for _ in range(3):
+            with socket.socket() as peer:
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                peer.connect((place.hostname, place.port))
+                peer.sendall(still())
+                await asyncio.wait_for(s.agent.closed.wait(), TIMEOUT)
+                s.agent.closed.clear()
+                await answered(s)
+
+
+def still() -> bytes:
+    """What a peer sends that calls a stream and reads nothing."""
+    call = {"jsonrpc": "2.0", "method": "stream", "params": LARGE, "id": 1}
+    payload = compact({"protocol": "a2a-nats/1", "request": call})
+    options = compact({"verbose": False, "headers": True, "no_responders": True})
+    size = len(payload)
+    return b"CONNECT %s\r\nSUB _INBOX.still 1\r\nPUB %s _INBOX.still %d\r\n%s\r\n" % (
+        options,
+        SUBJECT.encode(),
+        size,
+        payload,
+    )
+
+
+@pytest.mark.requirement("core-deadline-kept")
+async def test_a_deadline_ends_a_stream_also_where_the_nats_server_takes_nothing(tmp_path: Path):
+    async with scene(tmp_path, flow=Flow(window=0, beat=0)) as s:
+        await s.call("get")
+        (ports,) = tmp_path.glob("*.ports")
+        server = int(ports.stem.rpartition("_")[2])
+        request = s.ask("stream", {"count": 500, "bytes": 900_000}, deadline=time.time() + 0.5)
+        events = s.caller.stream(request, timeout=TIMEOUT)
+        await anext(events)
+        os.kill(server, signal.SIGSTOP)
+        try:
             await asyncio.wait_for(s.agent.closed.wait(), TIMEOUT)
-            s.agent.closed.clear()
-            await answered(s)
+        finally:
+            os.kill(server, signal.SIGCONT)
+        last = [event async for event in events][-1]
+        assert last.error is not None
+        assert "deadline exceeded" in last.error.message

@@ -191,6 +191,8 @@ class Run:
             async for result in results:
                 response = encode_result(call.id, result, binary=call.binary)
                 await outlet.send(encode_stream_frame(response, binary=call.binary))
+                if self.task is not None and self.task.cancelling():
+                    raise asyncio.CancelledError  # nats-py swallowed it, waiting for room
 
     def _stands(self, stands: bool) -> None:
         self._site.standing(self, stands)

@@ -45,8 +45,11 @@ class Shared:
 
 
 def shared(connection: Connection) -> Shared:
-    """What the callers of `connection` share. It lies with the connection, and so goes with it."""
-    kept = vars(connection)
+    """What the callers of `connection` share. It lies with the connection, and so goes with it.
+
+    A connection that takes no attributes has its callers share nothing.
+    """
+    kept: dict[str, Any] = getattr(connection, "__dict__", {})
     if _NAME not in kept:
         kept[_NAME] = together = Shared()
         for name in _ENDS:
