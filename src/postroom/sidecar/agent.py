@@ -118,6 +118,11 @@ class Agent:
         """Ask for the end: `run` returns after the agent had its time to end by itself."""
         self._stop.set()
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the end was asked for."""
+        return self._stop.is_set()
+
     async def stopping(self) -> None:
         """Wait until the end was asked for."""
         await self._stop.wait()

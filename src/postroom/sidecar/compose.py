@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,12 @@ def compose(
     engine: TaskEngine
     env = agent_environment(config, os.environ, port, outside)
     work = WorkRoutes(workstation(config, env))
-    status = Status(wire, own, lambda: len(inbox.held) + len(engine.executions))
+    status = Status(
+        wire,
+        own,
+        lambda: len(inbox.held) + len(engine.executions),
+        lambda: inbox.unconfirmed(),  # noqa: PLW0108 (the inbox is made last)
+    )
     agent = Agent(
         agent_config,
         env=env,
@@ -141,6 +147,7 @@ def compose(
         nick=config.nick,
         accept=engine.accept,
         confirm_on_read=agent_config.confirm == "read",
+        patience=agent_config.patience or inf,
         changed=status.touch,
     )
     outgoing = Outgoing(
@@ -166,7 +173,7 @@ def compose(
         announcer=Announcer(wire, own, config.card),
         engine=engine,
         ledger=ledger,
-        priority=Priority(engine, delegations),
+        priority=Priority(engine, delegations, ledger),
     )
 
 

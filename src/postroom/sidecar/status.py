@@ -27,7 +27,8 @@ class Status:
     Args:
         wire: the bus.
         own: uid of the worker.
-        waiting: how many messages the agent holds unconfirmed.
+        waiting: how many messages and tasks the agent holds.
+        unconfirmed: which messages were given up waiting for, and how many of `waiting` those are.
         now: seconds since the epoch.
     """
 
@@ -36,11 +37,13 @@ class Status:
         wire: Wire,
         own: str,
         waiting: Callable[[], int],
+        unconfirmed: Callable[[], tuple[str, int]] = lambda: ("", 0),
         now: Callable[[], float] = time.time,
     ) -> None:
         self._wire = wire
         self._subject = subjects.status(own)
         self._waiting = waiting
+        self._unconfirmed = unconfirmed
         self._now = now
         self._started_at = now()
         self._fixed: WorkerState | None = WorkerState.STARTING
@@ -79,11 +82,12 @@ class Status:
 
     def presence(self) -> Presence:
         """The record as of now."""
+        hindered = self._stalled or self._unconfirmed()[0]
         return Presence(
             state=self._state(),
             at=self._now(),
             started_at=self._started_at,
-            detail=self._stalled if self._fixed is None and self._stalled else self._detail,
+            detail=hindered if self._fixed is None and hindered else self._detail,
             sandbox=self.sandbox,
             waiting=self._waiting(),
             stderr=self._stderr,
@@ -113,7 +117,7 @@ class Status:
             return self._fixed
         if self._stalled:
             return WorkerState.STALLED
-        if self._waiting():
+        if self._waiting() > self._unconfirmed()[1]:
             return WorkerState.WORKING
         return self._said
 

@@ -180,6 +180,8 @@ _BEHIND = (
 )
 _BEHIND_AMONG = _BEHIND.where(a2a_tasks.c.id.in_(bindparam("ids", expanding=True)))
 
+_UNTAKEN_AMONG = select(a2a_tasks.c.worker, a2a_tasks.c.id).where(_UNTAKEN, _AMONG)
+
 
 def insert_task(connection: Connection, row: TaskRow) -> bool:
     """Store a new task; False, and nothing happens, if there is one of that id or request."""
@@ -274,12 +276,21 @@ def list_tasks(
 
 
 def open_tasks(
-    connection: Connection, worker: str, after: int = 0, limit: int = 500
+    connection: Connection, worker: str, after: int = 0, limit: int = 500, *, taken: bool = True
 ) -> list[TaskHead]:
-    """The tasks that a worker has taken and not ended, in the order they were requested, past INBOX `after`."""
-    found = select(*_HEAD).where(_OPEN, a2a_tasks.c.worker == worker, a2a_tasks.c.seq > 0)
+    """The tasks that a worker has taken and not ended, in the order they were requested, past INBOX `after`; without
+    `taken` those that it was asked for and has not taken.
+    """
+    whose = and_(a2a_tasks.c.worker == worker, a2a_tasks.c.seq > 0 if taken else _UNTAKEN)
+    found = select(*_HEAD).where(_OPEN, whose)
     found = found.where(a2a_tasks.c.requested_seq > after).order_by(a2a_tasks.c.requested_seq)
     return all_of(connection, TaskHead, found.limit(page(limit)))
+
+
+def untaken(connection: Connection, seqs: Collection[int]) -> dict[str, str]:
+    """Each worker that has not taken a task which is requested by the records of INBOX at `seqs`, with one of those."""
+    found = connection.execute(_UNTAKEN_AMONG, {"seqs": list(seqs)})
+    return {row.worker: row.id for row in found}
 
 
 def queue(connection: Connection, worker: str, limit: int = 500) -> list[tuple[int, str]]:
