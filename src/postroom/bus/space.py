@@ -17,7 +17,7 @@ def check_space(folder: Path, reserve: int = RESERVE) -> None:
     """Whether something may be written to `folder`.
 
     Raises:
-        StateUnwritable: less than `reserve` bytes are free.
+        StateUnwritable: less than `reserve` bytes are free, or there is no such folder.
     """
     if _free(folder) < reserve:
         raise StateUnwritable(
@@ -30,7 +30,7 @@ def check_room(folder: Path) -> None:
     """Whether a post room in `folder` could accept anything.
 
     Raises:
-        StateUnwritable: it would refuse each message.
+        StateUnwritable: it would refuse each message, or there is no such folder.
     """
     free = _free(folder)
     if free < RESERVE:
@@ -42,5 +42,8 @@ def check_room(folder: Path) -> None:
 
 
 def _free(folder: Path) -> int:
-    found = os.statvfs(folder)
+    try:
+        found = os.statvfs(folder)
+    except OSError as error:
+        raise StateUnwritable(f"cannot look at the disk of {folder}: {error.strerror}") from error
     return found.f_bavail * found.f_frsize

@@ -86,7 +86,8 @@ def _unnamed(
     said = f"the certificate does not stand for {', '.join(missing)}, this machine's address"
     if keeper.local:
         hosts = " ".join(f"--host {name}" for name in (*known, *missing))
-        yield f"{said}; try: {command(settings.state, f'tls init --force {hosts}')}, and give clients the new ca.pem"
+        down, init = (command(settings.state, do) for do in ("down", f"tls init --force {hosts}"))
+        yield f"{said}; try: {down}, then {init}, and give clients the new ca.pem"
     elif not known:
         yield f"{said}, and for no other name of it; try: a certificate that does"
 

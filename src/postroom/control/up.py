@@ -65,6 +65,7 @@ def run(settings: Settings) -> int:
     sys.dont_write_bytecode = True  # others may share the installation: see `compiled`
     prepare(settings)
     lock = StateLock.acquire(settings)
+    withdraw(settings)  # what one that was killed has left; its number may be another's by now
     try:
         if not settings.memory:
             check_room(settings.state)
