@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from postroom.bus import space
 from postroom.cli import detach
+from postroom.errors import StateUnwritable
 from tests.cli.conftest import LIMIT, SOURCE, Run, command, environment, spawned
 
 ROOM = str(Path(__file__).parent / "room")
@@ -107,6 +109,19 @@ def test_why_a_detached_start_failed_is_told_here(
     assert ended.status == status
     assert message in ended.err
     assert "older" not in ended.err
+
+
+@pytest.mark.requirement("disk-full-start-told")
+def test_a_start_that_could_not_say_why_it_failed_since_the_disk_ran_full_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    log = tmp_path / "up.log"
+    log.touch()
+    assert "exit status 120" in str(detach._failure(120, log, 0))
+    monkeypatch.setattr(space, "RESERVE", 1 << 80)
+
+    with pytest.raises(StateUnwritable, match="is full"):
+        detach._failure(120, log, 0)
 
 
 def test_a_start_that_hangs_is_ended_and_told(

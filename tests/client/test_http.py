@@ -13,8 +13,9 @@ from postroom import errors
 from postroom.client.calls import name_of
 from postroom.client.http import Client
 from postroom.client.locate import Server, locate
-from postroom.client.retry import Again, RetryPolicy
+from postroom.client.retry import Again
 from postroom.client.transport import Transport
+from postroom.protocol.retry import RetryPolicy
 from tests.client.conftest import Pauses
 from tests.client.standin import TOKEN, Standin, mail, post, problem, status, worker
 

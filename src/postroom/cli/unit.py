@@ -97,9 +97,8 @@ def _launchd(command: Sequence[str], state: Path) -> str:
   Runs a post room at login. Save it as
     ~/Library/LaunchAgents/{LABEL}.plist
   then
-    mkdir -p "$HOME/Library/LaunchAgents" and the folder of StandardOutPath
     launchctl bootstrap gui/$(id -u) ~/Library/LaunchAgents/{LABEL}.plist
-  and to end it
+  (the folder of StandardOutPath has to be there), and to end it
     launchctl bootout gui/$(id -u)/{LABEL}
   No variable of your shell is set there: keep settings with `postroom config set`.
 -->

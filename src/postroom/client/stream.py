@@ -19,7 +19,6 @@ from typing import Any
 
 import httpx2
 
-from postroom.client.retry import RetryPolicy
 from postroom.client.transport import Query, Transport
 from postroom.errors import (
     BusDisconnected,
@@ -30,6 +29,7 @@ from postroom.errors import (
     ProtocolViolation,
     Unauthorized,
 )
+from postroom.protocol.retry import RetryPolicy
 
 SILENCE = 45.0
 """Seconds without a byte after which a connection counts as lost; the server comments every 15 s."""

@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 
 from postroom.client.locate import Server
-from postroom.client.retry import Again, RetryPolicy
+from postroom.client.retry import Again
 from postroom.errors import (
     BusDisconnected,
     NotRunning,
@@ -28,6 +28,7 @@ from postroom.errors import (
     from_problem,
 )
 from postroom.protocol.ids import check_name
+from postroom.protocol.retry import RetryPolicy
 from postroom.tls import client_context
 
 CONNECT_TIMEOUT = 5.0

@@ -30,6 +30,7 @@ from postroom.control.issuer import Issuer
 from postroom.control.mailroom import Mailroom, open_mailroom, system_connection
 from postroom.control.orgs import Orgs
 from postroom.control.outages import watch_bus
+from postroom.control.preparing import Preparing
 from postroom.control.presence import PresenceBoard
 from postroom.control.principals import Gate
 from postroom.control.registry import Registry
@@ -244,6 +245,9 @@ async def _open_workers(
         admin=room.admin,
         issuer=issuer,
         gateway=gateway,
+        preparing=Preparing(
+            settings, starter, partial(building.credentials.of, room.directory.org)
+        ),
         starter=starter,
         alert=partial(_alert, room.bus),
         tasks=room.crew.group,

@@ -138,6 +138,7 @@ class Roster:
             "uid": agent.uid,
             "nick": agent.nick,
             "project": record.project,
+            "template": record.origin.get("path", ""),
             "desired": record.desired,
             "state": state.value,
             "detail": detail,

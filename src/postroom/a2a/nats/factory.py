@@ -15,11 +15,13 @@ from postroom.a2a.nats.durable.client import DurableCaller
 from postroom.a2a.nats.durable.responses import Responses
 from postroom.a2a.nats.durable.streams import namespace_of
 from postroom.a2a.nats.mailbox import Mailbox
+from postroom.a2a.nats.patient import RETRY, PatientCaller
 from postroom.a2a.nats.sharing import shared
 from postroom.a2a.nats.subjects import SENDER_TOKEN, subject_of
 from postroom.a2a.nats.transport import TIMEOUT, NatsA2ATransport
 from postroom.a2a.translation import V03, V10
 from postroom.errors import InvalidInput
+from postroom.protocol.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from postroom.a2a.nats.connection import Connection
@@ -36,6 +38,7 @@ def register(
     compatible: bool = False,
     content: LargeContent | None = None,
     durable: Callable[[str], Caller] | None = None,
+    retry: RetryPolicy = RETRY,
 ) -> ClientFactory:
     """Teach a client factory every form of this binding, over `connection`.
 
@@ -50,6 +53,7 @@ def register(
         compatible: take from a URL also what is no subject to publish to, as the wire `a2a-nats/1` does.
         content: fetches large content that agents send by reference; None not to ask for that.
         durable: makes the caller of a request subject; None for `DurableCaller` with its defaults.
+        retry: how often a call is made again, within its time, that found the server busy.
 
     Returns:
         The factory.
@@ -97,7 +101,7 @@ def register(
             binary = label in {labels.CORE_BINARY, labels.DURABLE_BINARY}
             legacy = not binary and _is_legacy(card, label, url)
             return NatsA2ATransport(
-                make(card, subject_of(url, compatible=compatible)),
+                PatientCaller(make(card, subject_of(url, compatible=compatible)), retry),
                 card,
                 dialect=V03 if legacy else V10,
                 binary=binary,

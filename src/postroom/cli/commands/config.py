@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from postroom.cli.completion import settings
 from postroom.cli.options import json_option, state_folder, state_option
 from postroom.cli.output import Cell, print_json, print_table
 from postroom.errors import EnvironmentFault, InvalidInput, NotFound, NotRunning, StateUnwritable
@@ -56,7 +57,7 @@ def list_(as_json: bool) -> None:
 
 
 @command.command("get", short_help="Print the value of one setting.")
-@click.argument("key")
+@click.argument("key", shell_complete=settings)
 @json_option
 @state_option(org=False)
 def get(key: str, as_json: bool) -> None:
@@ -73,7 +74,7 @@ def get(key: str, as_json: bool) -> None:
 
 
 @command.command("set", short_help="Choose a value for one setting.")
-@click.argument("key")
+@click.argument("key", shell_complete=settings)
 @click.argument("value", required=False)
 @user_option
 @json_option
@@ -105,7 +106,7 @@ def set_(key: str, value: str | None, user: bool, as_json: bool) -> None:
 
 
 @command.command("unset", short_help="Forget what was chosen for one setting.")
-@click.argument("key")
+@click.argument("key", shell_complete=settings)
 @user_option
 @json_option
 @state_option(org=False)
