@@ -58,6 +58,7 @@ async def test_a_worker_is_told_which_of_its_tasks_it_may_take_over(tmp_path: Pa
         await alice.start()
         await alice.take(tasks[3])
         after_a_start = await alice.ask("open", run=alice.run)
+        not_taken = await alice.ask("open", run=alice.run, untaken=True)
 
         def free(answer: dict[str, Any]) -> list[tuple[str, bool]]:
             return [(each["id"], each["free"]) for each in answer["tasks"]]
@@ -65,12 +66,14 @@ async def test_a_worker_is_told_which_of_its_tasks_it_may_take_over(tmp_path: Pa
         assert free(while_it_lives) == [(tasks[0], False), (tasks[2], True)]
         assert free(when_it_is_gone) == [(tasks[0], True), (tasks[2], True)]
         assert free(after_a_start) == [(tasks[n], True) for n in (0, 2, 3)]
+        assert [each["id"] for each in not_taken["tasks"]] == [tasks[4]]
         assert after_a_start["more"] is False
         row = await room.row(tasks[0])
         assert after_a_start["tasks"][0] == {
             "id": tasks[0],
             "request": row.request,
             "requester": room.owner.uid,
+            "skill": "",
             "requested": row.requested_seq,
             "sequence": row.seq,
             "state": "working",
