@@ -42,8 +42,8 @@ The tree says whose fault it is, so that a caller can decide without reading tex
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 
 class PostroomError(Exception):
@@ -52,14 +52,16 @@ class PostroomError(Exception):
     Args:
         message: one sentence that says what is wrong, in the user's words.
         remedy: what the user can do about it, or "" where nothing is known.
+        details: what stands behind it, for who wants to know more.
     """
 
     code: ClassVar[str] = "error"
 
-    def __init__(self, message: str, *, remedy: str = "") -> None:
+    def __init__(self, message: str, *, remedy: str = "", details: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+        self.details = tuple(details)
 
     def __str__(self) -> str:
         """The message and, where there is one, the remedy, on one line."""
@@ -332,13 +334,13 @@ def leaves(failure: BaseException) -> Iterator[BaseException]:
         yield failure
 
 
-def problem(error: PostroomError) -> dict[str, str | int]:
+def problem(error: PostroomError) -> dict[str, Any]:
     """`error` as a problem document (RFC 9457, section 3).
 
-    Shape: `{"type": "urn:postroom:error:<code>", "title", "status", "detail", "code", "remedy"?}`.
+    Shape: `{"type": "urn:postroom:error:<code>", "title", "status", "detail", "code", "remedy"?, "details"?}`.
     """
     title = (type(error).__doc__ or "").strip().splitlines()[0]
-    document: dict[str, str | int] = {
+    document: dict[str, Any] = {
         "type": f"urn:postroom:error:{error.code}",
         "title": title,
         "status": http_status(error),
@@ -347,6 +349,8 @@ def problem(error: PostroomError) -> dict[str, str | int]:
     }
     if error.remedy:
         document["remedy"] = error.remedy
+    if error.details:
+        document["details"] = list(error.details)
     return document
 
 
@@ -359,4 +363,6 @@ def from_problem(document: dict[str, object], status: int) -> PostroomError:
     if cls is None:
         cls = CallerError if 400 <= status < 500 else PostroomError
     detail = str(document.get("detail") or document.get("title") or f"HTTP status {status}")
-    return cls(detail, remedy=str(document.get("remedy") or ""))
+    said = document.get("details")
+    details = [line for line in said if isinstance(line, str)] if isinstance(said, list) else []
+    return cls(detail, remedy=str(document.get("remedy") or ""), details=details)

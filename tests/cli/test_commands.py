@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from postroom.errors import SandboxUnavailable
+from postroom.errors import problem as problem_of
 from tests.cli.conftest import Run, spawned
 from tests.client.standin import BOB, Standin, from_bob, mail, post, problem, worker
 
@@ -69,7 +71,10 @@ def test_agents_asks_for_a_skill(postroom: Run, standin: Standin):
 
 def write_template(folder: Path) -> Path:
     path = folder / "reader.toml"
-    path.write_text('[worker]\nname = "reader"\n[workstation]\nfiles = ["reader.py"]\n')
+    path.write_text(
+        '[worker]\nname = "reader"\n[workstation]\nfiles = ["reader.py"]\ncommand = ["sh"]\n'
+        '[overrides]\na = ""\nd = ""\n'
+    )
     (folder / "reader.py").write_text("print()\n")
     return path
 
@@ -99,11 +104,62 @@ def test_a_template_that_is_wrong_starts_nothing(postroom: Run, tmp_path: Path):
     assert not (tmp_path / "starting").exists()
 
 
-@pytest.mark.parametrize("verb, done", [("stop", "stopped"), ("restart", "restarted")])
-def test_a_worker_is_stopped_and_restarted(postroom: Run, standin: Standin, verb: str, done: str):
-    standin.answer(f"POST /v1/workers/bob/{verb}", worker())
-    assert postroom(verb, "@bob").out == f"{done} @bob\n"
-    assert json.loads(postroom(verb, "bob", "--json").out) == worker()
+def test_a_worker_is_stopped(postroom: Run, standin: Standin):
+    standin.answer("POST /v1/workers/bob/stop", worker())
+    assert postroom("stop", "@bob").out == "stopped @bob\n"
+    assert json.loads(postroom("stop", "bob", "--json").out) == worker()
+
+
+def test_a_worker_is_restarted_with_its_template_as_it_is_now(
+    postroom: Run, standin: Standin, tmp_path: Path
+):
+    path = write_template(tmp_path)
+    standin.answer("GET /v1/workers/bob", worker(template=str(path)))
+    standin.answer("POST /v1/workers/bob/restart", worker(changed=[f"file {NASTY}"]))
+    assert postroom("restart", "@bob").out == (
+        "restarted @bob, sandbox bubblewrap: enforced; "
+        "reader.toml changed: file [31mred reversed bob 12:00 forged\n"
+    )
+    assert standin.requests[-1].body["template"] == path.read_text()
+    assert set(standin.requests[-1].body["files"]) == {"reader.py"}
+
+
+def test_a_worker_is_restarted_with_the_template_that_it_has(postroom: Run, standin: Standin):
+    standin.answer("POST /v1/workers/bob/restart", worker())
+    said = postroom("restart", "@bob", "--same", "--detach").out
+    assert said == "restarted @bob, sandbox bubblewrap: enforced\n"
+    assert standin.requests[-1].body is None
+
+
+@pytest.mark.requirement("cli-text-harmless")
+def test_the_last_words_of_an_agent_are_harmless(postroom: Run, standin: Standin):
+    failed = worker(state="failed", detail=NASTY, started=False, stderr=[f"    {NASTY}"])
+    standin.answer("POST /v1/workers/bob/restart", failed)
+    ended = postroom("restart", "@bob", "--same")
+    assert ended.status == 1
+    assert ended.err.splitlines()[:2] == [
+        "    |     [31mred reversed bob 12:00 forged",
+        "postroom: @bob ended at once: [31mred reversed bob 12:00 forged",
+    ]
+
+
+def test_an_agent_that_is_still_starting_is_no_failure(postroom: Run, standin: Standin):
+    standin.answer("POST /v1/workers/bob/restart", worker(started=None))
+    ended = postroom("restart", "@bob", "--same")
+    assert (ended.status, ended.err) == (0, "@bob is still starting: postroom status\n")
+
+
+@pytest.mark.parametrize("words", [(), ("--verbose",)])
+def test_a_sandbox_that_cannot_be_had_fits_a_screen(
+    postroom: Run, standin: Standin, tmp_path: Path, words: tuple[str, ...]
+):
+    refused = SandboxUnavailable(
+        "this machine has no enforced sandbox", remedy="ask", details=["bubblewrap: no"]
+    )
+    standin.answer("POST /v1/workers", problem_of(refused), 503)
+    ended = postroom("spawn", str(write_template(tmp_path)), *words)
+    assert ended.status == 10
+    assert ("bubblewrap: no\n" in ended.err) is bool(words)
 
 
 # ── send ─────────────────────────────────────────────────────────────────────────────────────────
@@ -258,8 +314,8 @@ def test_dead_letters_are_listed_shown_sent_again_and_dropped(postroom: Run, sta
     standin.answer("POST /v1/deadletters/d1/requeue", {"id": "m9"})
     standin.answer("DELETE /v1/deadletters/d1", None, 204)
     head, row = postroom("deadletters", "list").out.splitlines()
-    assert head.split()[:4] == ["ID", "FROM", "TO", "REASON"]
-    assert row.split()[:5] == ["d1", "@alice", "@bob", "expired", "3"]
+    assert head.split()[:5] == ["ID", "MESSAGE", "FROM", "TO", "REASON"]
+    assert row.split()[:6] == ["d1", "m1", "@alice", "@bob", "expired", "3"]
     assert "\x1b" not in row
     shown = postroom("deadletters", "show", "d1").out.splitlines()
     assert shown[0] == "@alice to @bob, message m1"
@@ -281,25 +337,3 @@ def test_a_dead_letter_that_is_not_there_ends_with_4(postroom: Run, standin: Sta
     standin.answer("GET /v1/deadletters/d2", problem("not-found", "no dead letter d2"), 404)
     ended = postroom("deadletters", "show", "d2")
     assert (ended.status, ended.err) == (4, "postroom: no dead letter d2\n")
-
-
-# ── logs ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_logs_are_the_last_lines_made_harmless(postroom: Run, standin: Standin, tmp_path: Path):
-    folder = tmp_path / "workers" / BOB["uid"]
-    folder.mkdir(parents=True)
-    (folder / "log").write_bytes(b"one\ntwo\x1b[2J\n\xffthree")
-    standin.answer("GET /v1/workers/bob", worker())
-    assert postroom("logs", "@bob", "-l", "2").out == "two[2J\n\ufffdthree\n"
-    assert postroom("logs", BOB["uid"], "-l", "1").out == "\ufffdthree\n"
-
-
-def test_a_link_in_place_of_a_log_is_not_followed(postroom: Run, tmp_path: Path):
-    folder = tmp_path / "workers" / BOB["uid"]
-    folder.mkdir(parents=True)
-    (tmp_path / "secret").write_text("secret")
-    (folder / "log").symlink_to(tmp_path / "secret")
-    ended = postroom("logs", BOB["uid"])
-    assert ended.status == 4
-    assert "secret" not in ended.out

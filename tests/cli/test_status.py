@@ -107,7 +107,7 @@ def test_the_plumbing_is_shown_when_it_is_asked_for(postroom: Run, standin: Stan
     assert head.split()[5:] == ["SANDBOX", "PROJECT", "OPEN", "UNREAD", "SEEN"]
     for row, (_, shown) in zip(rows, ago, strict=True):
         assert row.endswith(shown)
-        assert "bubblewrap: enforced  #main    0     5  " in row
+        assert "enforced (bubblewrap)  #main    0     5  " in row
 
 
 @pytest.mark.requirement("cli-status-fits")

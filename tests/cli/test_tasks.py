@@ -176,7 +176,6 @@ def test_waiting_shows_the_progress_beside_and_the_result_alone_on_the_output(
         "attempt 2: the agent was lost",
         "working: again",
         "@bob asks: Which branch?",
-        "    answer it: postroom task answer ab12cd34 TEXT",
         "working",
         "completed: found two",
     ]
@@ -240,7 +239,11 @@ def test_in_json_each_change_is_a_line_between_the_task_at_first_and_at_last(
     events = [change(8, "working", NASTY), change(9, "completed")]
     played(standin, last, *events)
     ended = postroom("delegate", "@bob", "go", "--wait", "--json")
-    assert [json.loads(line) for line in ended.out.splitlines()] == [task(), *events, last]
+    assert [json.loads(line) for line in ended.out.splitlines()] == [
+        {"type": "task", **task()},
+        *({"type": "update", **event} for event in events),
+        {"type": "result", **last},
+    ]
     assert ended.out.isascii()
     assert (ended.status, ended.err) == (0, "")
 
@@ -307,7 +310,7 @@ def test_open_tasks_are_listed_newest_first_in_one_line_each(postroom: Run, stan
     asks = task(id="cd" * 16, state="input-required", seq=9, text=NASTY, detail="Which\x1b?")
     standin.answer("GET /v1/tasks", {"tasks": [asks, task()]})
     head, first, second = postroom("task", "list").out.splitlines()
-    assert head.split() == ["ID", "STATE", "WORKER", "FROM", "UPDATED", "TIME", "TASK", "LAST"]
+    assert head.split() == ["ID", "STATE", "WORKER", "FROM", "TIME", "TASK", "LAST"]
     assert first.split()[:4] == ["cdcdcdcd", "input-required", "@bob", "@alice"]
     assert first.endswith("[31mred reversed bob 12:00 forged  Which?")
     assert second.split()[:2] == ["ab12cd34", "submitted"]

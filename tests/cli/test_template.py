@@ -102,14 +102,30 @@ def test_only_what_looks_like_a_relative_path_becomes_absolute(
 ):
     monkeypatch.chdir(tmp_path)
     expected = value.format(cwd=tmp_path.resolve(), parent=tmp_path.resolve().parent)
-    assert overrides((f"key={given}",)) == {"key": expected}
+    assert overrides((f"key={given}",), "") == {"key": expected}
 
 
 @pytest.mark.parametrize("setting", ["key", "=value", " =x", ""])
 def test_a_setting_without_key_or_value_is_refused(setting: str):
     with pytest.raises(InvalidInput):
-        overrides((setting,))
+        overrides((setting,), "")
 
 
 def test_the_last_value_of_a_key_counts():
-    assert overrides(("a=1", "a=2")) == {"a": "2"}
+    assert overrides(("a=1", "a=2"), "") == {"a": "2"}
+
+
+@pytest.mark.requirement("cli-set-folder-found")
+def test_a_folder_here_is_meant_where_the_template_reads_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "src").mkdir()
+    monkeypatch.chdir(tmp_path)
+    text = '[compute]\nread_only = ["{folder}"]\n'
+
+    assert overrides(("folder=src", "skill=src", "folder2=src"), text) == {
+        "folder": str(tmp_path.resolve() / "src"),
+        "skill": "src",
+        "folder2": "src",
+    }
+    assert overrides(("folder=absent",), text) == {"folder": "absent"}

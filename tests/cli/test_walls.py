@@ -34,7 +34,7 @@ def test_a_wall_that_is_not_enforced_is_red(
     cell = status._wall(walled(provider, level), wide=True)  # ty: ignore[invalid-argument-type]
 
     assert (RED in said[0]) is red
-    assert (cell.text, cell.colour == "red") == (f"{provider}: {level}", red)
+    assert (cell.text, cell.colour == "red") == (f"{level} ({provider})", red)
 
 
 def test_spawn_says_which_isolation_is_accepted(postroom: Run, standin: Standin, tmp_path: Path):

@@ -165,7 +165,7 @@ def test_an_agent_that_exits_1_is_shown_as_failed_and_its_mail_waits(room: PostR
         '"echo"', '"quitter"'
     )
     text = text.replace('adapter = "text"', 'adapter = "jsonl"')
-    room.run("spawn", room.template(text, "quitter"))
+    room.run("spawn", room.template(text, "quitter"), status=1)
 
     worker = room.await_state("quitter", "failed")
     mail = room.json("send", "@quitter", "hello?")

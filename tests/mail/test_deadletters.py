@@ -58,7 +58,7 @@ async def dead_letter(desk: Desk) -> tuple[Worker, Mail, DeadLetter]:
     return bob, dead, letter
 
 
-@pytest.mark.requirement("mail-deadletter-moved")
+@pytest.mark.requirement("mail-deadletter-moved", "mail-id-prefix")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_terminated_message_is_dead_with_the_reason_and_a_letter(
     tmp_path: Path, backend: str
@@ -68,6 +68,11 @@ async def test_a_terminated_message_is_dead_with_the_reason_and_a_letter(
         assert dead.state is State.DEAD
         assert "cannot read this" in dead.reason
         assert (letter.message_id, letter.text, letter.attempts) == (dead.id, "hello", 1)
+        for ref in (str(letter.id), dead.id, dead.id[:4]):
+            assert await desk.dead.find(ref) == letter.id
+        for none in ("999999", dead.id[:3], "f" * 31, "letter", "9" * 30, "³"):
+            with pytest.raises(NotFound):
+                await desk.dead.find(none)
         assert dead.attempts == 1
 
 

@@ -298,3 +298,23 @@ def test_any_value_of_a_parameter_gives_texts_that_a_process_can_be_started_with
     for text in (*parsed.command, *parsed.env.values(), *parsed.read_only, parsed.description):
         text.encode()
     assert "\0" not in "".join((*parsed.command, *parsed.env.values(), *parsed.read_only))
+
+
+@pytest.mark.parametrize(
+    "line, meant",
+    [
+        ("command = 'python3 \"a b.py\"'", 'command = ["python3", "a b.py"]'),
+        ("command = 'an open \"quote'", 'command = ["an open \\"quote"]'),
+    ],
+)
+def test_a_command_that_is_one_text_is_shown_as_a_list(line: str, meant: str):
+    text = SMALLEST.replace('command = ["python3", "reader.py"]', line)
+    with pytest.raises(InvalidTemplate) as caught:
+        parse_template(text)
+    assert caught.value.remedy == meant
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_empty_template_is_called_so(text: str):
+    with pytest.raises(InvalidTemplate, match="the template is empty"):
+        parse_template(text)

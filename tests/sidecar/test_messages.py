@@ -147,7 +147,9 @@ async def test_errors_of_the_agent_come_back_with_its_reference_and_change_nothi
         }
 
 
-async def test_the_agent_is_told_when_its_message_is_dead_by_those_who_may_say_so(home: House):
+async def test_the_agent_is_told_when_its_message_is_dead_or_unconfirmed_by_those_who_may_say_so(
+    home: House,
+):
     agent = """
     say(type="send", to="@alice", text="x", ref="mine")
     for line in lines():
@@ -160,13 +162,20 @@ async def test_the_agent_is_told_when_its_message_is_dead_by_those_who_may_say_s
         mallory = await home.rig.agent()
         lie = Receipt(sent.id, mallory.uid, State.ANSWERED, 1.0)
         await mallory.publish(subjects.receipts(home.worker, mallory.uid), lie.encode())
+        stays = "not confirmed for 60 s"
+        for reason in ("", stays):
+            delivered = Receipt(sent.id, home.alice.uid, State.DELIVERED, 1.5, reason)
+            subject = subjects.receipts(home.worker, home.alice.uid)
+            await home.alice.publish(subject, delivered.encode())
         dead = Receipt(sent.id, home.alice.uid, State.DEAD, 2.0, "refused")
         subject = subjects.receipts(home.worker, CONTROL_PLANE)
         await home.rig.core.publish(subject, dead.encode())
 
-        posts = await home.tap.until(lambda: len(home.posts()) == 2 and home.posts())
-        told = json.loads(posts[1])
-        assert told == {"type": "receipt", "id": sent.id, "state": "dead", "reason": "refused"}
+        posts = await home.tap.until(lambda: len(home.posts()) == 3 and home.posts())
+        assert [json.loads(post) for post in posts[1:]] == [
+            {"type": "receipt", "id": sent.id, "state": "delivered", "reason": stays},
+            {"type": "receipt", "id": sent.id, "state": "dead", "reason": "refused"},
+        ]
 
 
 async def test_posts_of_others_are_handed_over_only_to_an_agent_that_wants_the_feed(home: House):

@@ -66,7 +66,7 @@ class Engine:
 async def running(engine: Engine) -> AsyncGenerator[Priority]:
     fake: Any = engine
     unused: Any = None
-    lane = Priority(fake, unused)
+    lane = Priority(fake, unused, unused)
     life = asyncio.create_task(lane.run())
     await asyncio.sleep(0)
     try:

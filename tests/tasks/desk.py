@@ -19,7 +19,7 @@ from postroom.mail import projection
 from postroom.mail.clerk import Clerk
 from postroom.protocol import priority
 from postroom.protocol.envelope import TaskRequest
-from postroom.protocol.priority import Update
+from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Receipt, State
 from postroom.protocol.tasks import TaskState, chain_headers, task_id
 from postroom.store import records, tasks
@@ -121,6 +121,15 @@ class TaskDesk(Desk):
                 # The server gives no other sign that a delivery was acknowledged, which comes last.
                 while await self.admin.pending(stream, DURABLE) != (0, 0):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
+
+    async def overtaking(self, worker: str) -> list[str]:
+        """The tasks that `worker` was told of as lying behind messages."""
+        subject = f"worker.{worker}.priority.postroom"
+        found = [
+            priority.decode(m.payload)
+            async for m in self.admin.replay("PRIORITY", subjects=(subject,))
+        ]
+        return [each.task for each in found if isinstance(each, Requested)]
 
     async def updates(self, to: str) -> list[Update]:
         """What `to` was told, oldest first."""

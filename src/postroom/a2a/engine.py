@@ -106,6 +106,7 @@ class TaskEngine:
         self._now = now
         self._backlog = Backlog()
         self._executions: dict[str, Execution] = {}
+        self._accepting = asyncio.Lock()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -150,6 +151,10 @@ class TaskEngine:
         Raises:
             PostroomError: it is not known whether it is stored; give the request again.
         """
+        async with self._accepting:  # the same request may come by two ways at once
+            await self._accept(ask)
+
+    async def _accept(self, ask: Ask) -> None:
         new = task_id(self._worker, ask.requester, ask.request)
         if new in self._executions or new in self._backlog:
             return

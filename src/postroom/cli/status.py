@@ -134,9 +134,7 @@ def cut_line(line: str, width: int) -> str:
 
 def _alerts(alerts: list[Any], now: float, width: int | None) -> list[str]:
     # An open question stands above, an answered one needs nobody.
-    told = [
-        alert for alert in alerts if not (isinstance(alert, dict) and alert.get("kind") == QUESTION)
-    ]
+    told = [alert for alert in alerts if alert.get("kind") != QUESTION]
     counted = Counter(_alert(alert, now) for alert in told)
     return [
         _labelled("alert", f"{text} ({times} times)" if times > 1 else text, width)
@@ -144,14 +142,17 @@ def _alerts(alerts: list[Any], now: float, width: int | None) -> list[str]:
     ]
 
 
+def alert_parts(alert: Any) -> tuple[str, str]:
+    """Whom an alert is about, "" for the post room, and what it says."""
+    about = address(alert["from"]) if alert.get("from") else ""
+    return about, one_line(str(alert["text"]), 300)
+
+
 def _alert(alert: Any, now: float) -> str:
     """An alert on one line: when, about whom, what."""
-    if not isinstance(alert, dict):
-        return one_line(str(alert), 300)
     when = f"{clock(alert['at'], now)} " if alert.get("at") else ""
-    raiser = f"{address(alert['from'])}: " if alert.get("from") else ""
-    text = next((alert[key] for key in ("text", "detail", "message") if alert.get(key)), alert)
-    return when + raiser + one_line(str(text), 300)
+    about, text = alert_parts(alert)
+    return f"{when}{about}: {text}" if about else when + text
 
 
 def _workers(workers: list[Worker], now: float, width: int | None, *, wide: bool) -> list[str]:
@@ -167,7 +168,9 @@ def _workers(workers: list[Worker], now: float, width: int | None, *, wide: bool
         for worker in ordered
     ]
     head = (*HEAD, *walls, *(PLUMBING if wide else ()))
-    return table(head, rows, cut=("LAST", "NICK"), width=width)
+    return table(
+        head, rows, cut=("LAST", "SANDBOX", "NICK") if walls else ("LAST", "NICK"), width=width
+    )
 
 
 def _urgency(worker: Worker) -> tuple[int, str]:
@@ -205,7 +208,7 @@ def _row(worker: Worker, now: float) -> list[Cell]:
 def _wall(worker: Worker, *, wide: bool) -> Cell:
     wall = worker["sandbox"]
     level = str(wall.get("level", "")) or "unknown"
-    text = f"{wall.get('provider', '')}: {level}" if wide else level
+    text = f"{level} ({wall.get('provider', '')})" if wide else level
     return Cell(text, "red" if level in WEAK else None, bold=level in WEAK)
 
 

@@ -1,16 +1,21 @@
 """Reads a worker template and the files that it names, before anything is sent.
 
-What the keys mean is the control plane's business; here is only what must be read on this side.
+The control plane checks it again. Here it is checked so that a mistake starts no post room.
 """
 
 from __future__ import annotations
 
 import stat
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.errors import InvalidInput, InvalidTemplate
+from postroom.protocol.template import PARAMETER, Template, parse_template
+
+WALLS = ("", "auto", "bubblewrap", "netns", "landlock", "none")
+"""Sandboxes whose programs are this machine's."""
 
 MAX_TEMPLATE = 256 * 1024
 MAX_FILES = 8 * 1024 * 1024
@@ -85,29 +90,57 @@ def _read_bytes(path: Path, name: str, limit: int) -> bytes:
     return content
 
 
-def overrides(settings: tuple[str, ...]) -> dict[str, str]:
-    """The values of `--set KEY=VALUE` options; the last one of a key counts.
+def check(bundle: Bundle, values: Mapping[str, str], sandbox: str) -> Template:
+    """The template; refuse what could not be started, as far as that is known before there is a post room.
+
+    Raises:
+        InvalidTemplate: with what to do.
+    """
+    template = parse_template(bundle.text, values)
+    wall = sandbox or template.sandbox
+    if wall in WALLS:
+        from postroom.control.judging import judge_program
+        from postroom.sandbox.arguments import SHOWN
+
+        judge_program(template, SHOWN, all_shown=wall == "none")
+    return template
+
+
+def overrides(settings: tuple[str, ...], text: str) -> dict[str, str]:
+    """The values of `--set KEY=VALUE` options for the template `text`; the last one of a key counts.
 
     A value that begins with `@` is a path and becomes absolute, and so does one that begins with `./` or
-    `../`, or is `.` or `..`; every other value is text and stays as it is (`@@` begins a text with `@`).
+    `../`, or is `.` or `..`, or stands for a folder to read; every other value is text and stays as it is
+    (`@@` begins a text with `@`).
 
     Raises:
         InvalidInput: one has no key or no `=`.
     """
     values: dict[str, str] = {}
+    folders = _folders(text)
     for setting in settings:
         key, separator, value = setting.partition("=")
         if not separator or not key.strip():
             raise InvalidInput(f"--set {setting!r} is not KEY=VALUE")
-        values[key.strip()] = _value(value)
+        values[key.strip()] = _value(value, folder=key.strip() in folders)
     return values
 
 
-def _value(value: str) -> str:
+def _folders(text: str) -> set[str]:
+    """The parameters that `compute.read_only` begins with."""
+    named = tomllib.loads(text).get("compute", {})
+    listed = named.get("read_only", ()) if isinstance(named, dict) else ()
+    words = [word for word in listed if isinstance(word, str)] if isinstance(listed, list) else []
+    return {found[1] for word in words if (found := PARAMETER.match(word)) is not None}
+
+
+def _value(value: str, *, folder: bool) -> str:
     if value.startswith("@@"):
         return value[1:]
     if value.startswith("@"):
         return str(Path(value[1:]).resolve())
     if value in (".", "..") or value.startswith(("./", "../")):
+        return str(Path(value).resolve())
+    if folder and value and Path(value).is_dir():
         return str(Path(value).resolve())
     return value

@@ -15,7 +15,7 @@ from postroom.protocol.ids import check_name
 POLL = 25.0
 """Seconds that one waiting call may last; longer waits are several calls, so that a lost server shows."""
 
-TASK_REF = re.compile(r"[0-9a-f]{6,32}")
+TASK_REF = re.compile(r"[0-9a-f]{4,32}")
 """A task's id, or so much of its beginning that the server can find the one that is meant."""
 
 
@@ -41,7 +41,7 @@ def task_ref(ref: str) -> str:
     """
     if TASK_REF.fullmatch(ref) is None:
         raise InvalidInput(
-            f"{ref!r} is no id of a task: 6 to 32 of the digits 0-9 and a-f",
+            f"{ref!r} is no id of a task: 4 to 32 of the digits 0-9 and a-f",
             remedy="postroom task list",
         )
     return ref

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,6 +15,7 @@ from postroom.client.credentials import CredentialCalls
 from postroom.client.locate import Server, locate
 from postroom.client.records import (
     Dead,
+    Leftover,
     Listed,
     Mail,
     Milestone,
@@ -24,7 +25,7 @@ from postroom.client.records import (
     Status,
     Worker,
 )
-from postroom.client.stream import EventStream
+from postroom.client.stream import FOR_EVER, EventStream
 from postroom.client.tasks import TaskCalls
 from postroom.client.transport import Transport
 from postroom.errors import PostroomError
@@ -130,31 +131,58 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         overrides: Mapping[str, str] | None = None,
         sandbox: str = "",
         isolation: str = "",
+        path: str = "",
+        wait: float = 0.0,
     ) -> Worker:
         """Start a worker from a template's text and the files that it names.
 
-        `isolation` is the least level of a wall that is accepted: `enforced`, `partial` or `none`.
+        `isolation` is the least level of a wall that is accepted: `enforced`, `partial` or `none`. `path` is where
+        the template was read. With `wait`, so many seconds, `started` in the answer says whether the agent has
+        started, or is None if that was not known in time.
         """
-        encoded = {key: base64.b64encode(data).decode() for key, data in (files or {}).items()}
         body: dict[str, Any] = {
             "template": template,
-            "files": encoded,
+            "files": _encoded(files),
             "set": dict(overrides or {}),
         }
-        body |= given(name=name, project=project, sandbox=sandbox, isolation=isolation)
+        body |= given(name=name, project=project, sandbox=sandbox, isolation=isolation, path=path)
+        body |= {"wait": wait} if wait else {}
         return self.transport.call("POST", "/v1/workers", json=body, patience=60.0)
 
     def stop(self, ref: str) -> Worker:
         """Stop a worker; stopping a stopped one changes nothing."""
         return self._post(f"/v1/workers/{name_of(ref)}/stop", repeatable=True)
 
-    def remove(self, ref: str) -> Removed:
-        """End a worker and take its address away for ever."""
-        return self.transport.call("DELETE", f"/v1/workers/{name_of(ref)}")
+    def remove(self, ref: str, *, purge: bool = False) -> Removed:
+        """End a worker and take its address away for ever; with `purge` its files, too."""
+        path = f"/v1/workers/{name_of(ref)}"
+        return self.transport.call("DELETE", path, params={"purge": "true"} if purge else None)
 
-    def restart(self, ref: str) -> Worker:
-        """Stop and start a worker."""
-        return self._post(f"/v1/workers/{name_of(ref)}/restart")
+    def leftovers(self) -> list[Leftover]:
+        """What is on disk of removed workers."""
+        return self._get("/v1/leftovers")["leftovers"]
+
+    def prune(self) -> list[Leftover]:
+        """Delete what is on disk of removed workers; returns what it was."""
+        return self.transport.call("DELETE", "/v1/leftovers", patience=60.0)["leftovers"]
+
+    def restart(
+        self,
+        ref: str,
+        template: str = "",
+        *,
+        files: Mapping[str, bytes] | None = None,
+        wait: float = 0.0,
+    ) -> Worker:
+        """Stop and start a worker, with a new template and its files if one is given.
+
+        `changed` in the answer names what is new; `wait` as for `spawn`.
+        """
+        body: dict[str, Any] = {"wait": wait} if wait else {}
+        if template:
+            body |= {"template": template, "files": _encoded(files)}
+        path = f"/v1/workers/{name_of(ref)}/restart"
+        return self.transport.call("POST", path, json=body or None, patience=60.0)
 
     def revoke(self, ref: str) -> Worker:
         """Void every credential of a worker, cut its connections and end it; `restart` gives it a new identity."""
@@ -255,6 +283,15 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         """What comes between the operator and an agent after the stream sequence `after`."""
         return EventStream(self.transport, {"chat": name_of(ref)}, after=str(after))
 
+    def follow_everything(self, *, away: Callable[[bool], None] = lambda _: None) -> EventStream:
+        """What happens from now on: `task`, `update`, `mail` (to the operator), `post`, `alert` and `worker`.
+
+        It waits for a post room that has ended; `away` is told when it has gone and when it is back.
+        """
+        return EventStream(
+            self.transport, {}, after="", path="/v1/events", retry=FOR_EVER, away=away
+        )
+
     # ── dead letters ─────────────────────────────────────────────────────────────────────────────
 
     def deadletters(self) -> list[Dead]:
@@ -272,3 +309,7 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
     def drop(self, dead_id: str) -> None:
         """Forget a dead letter."""
         self.transport.call("DELETE", f"/v1/deadletters/{check_message_id(dead_id)}")
+
+
+def _encoded(files: Mapping[str, bytes] | None) -> dict[str, str]:
+    return {key: base64.b64encode(data).decode() for key, data in (files or {}).items()}

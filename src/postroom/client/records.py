@@ -225,14 +225,27 @@ class Worker(TypedDict):
     task: NotRequired[Current | None]
     open_tasks: NotRequired[int]
     unenforced: NotRequired[list[str]]
+    stderr: NotRequired[list[str]]
+    started: NotRequired[bool | None]
+    changed: NotRequired[list[str]]
 
 
 class Removed(TypedDict):
-    """A worker that is gone; `folder` still holds its workspace."""
+    """A worker that is gone; unless it was `purged`, `folder` still holds its workspace."""
 
     uid: str
     nick: str
     folder: str
+    purged: NotRequired[bool]
+
+
+class Leftover(TypedDict):
+    """What is on disk of a removed worker; `nick` "" if nobody knows it any more."""
+
+    uid: str
+    nick: str
+    folder: str
+    bytes: int | None
 
 
 class Status(TypedDict):

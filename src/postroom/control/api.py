@@ -53,6 +53,7 @@ def build_api(context: Context) -> FastAPI:
     )
     for part in routers:
         app.include_router(part.router(context), prefix="/v1", dependencies=only_operator)
+    app.include_router(workers.leftovers_router(context), prefix="/v1", dependencies=only_operator)
     if context.orgs is not None:
         app.include_router(orgs.router(context.orgs), prefix="/v1", dependencies=only_operator)
         app.include_router(orgs.absent_router(context.orgs), dependencies=only_operator)

@@ -20,16 +20,30 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class SpawnBody(Body):
-    """`POST /v1/workers`."""
+Wait = Annotated[float, Field(ge=0, le=30)]
+"""Seconds that the agent has to start, 0 for who does not want to know."""
 
-    template: Text
+
+class SpawnBody(Body):
+    """`POST /v1/workers`; `path` is where the template was read."""
+
+    template: str
     files: dict[str, str] = {}
     name: Name = ""
     project: Name = ""
     sandbox: Name = ""
     isolation: Name = ""
     set: dict[str, str] = {}
+    path: Annotated[str, Field(max_length=4096)] = ""
+    wait: Wait = 0.0
+
+
+class RestartBody(Body):
+    """`POST /v1/workers/{ref}/restart`; without a template it is the one that the worker has."""
+
+    template: str = ""
+    files: dict[str, str] = {}
+    wait: Wait = 0.0
 
 
 class RotateBody(Body):

@@ -29,6 +29,8 @@ from postroom.control.front import Front
 from postroom.control.issuer import Issuer
 from postroom.control.mailroom import Mailroom, open_mailroom, system_connection
 from postroom.control.orgs import Orgs
+from postroom.control.outages import watch_bus
+from postroom.control.preparing import Preparing
 from postroom.control.presence import PresenceBoard
 from postroom.control.principals import Gate
 from postroom.control.registry import Registry
@@ -43,6 +45,7 @@ from postroom.control.workers import Workers
 from postroom.control.yellowpages import YellowPages
 from postroom.errors import PostroomError, ServerFailed
 from postroom.folding.alerts import Alert, raise_alert
+from postroom.folding.changes import Change, Changes
 from postroom.identity.credential import Credential
 from postroom.identity.push import delete_accounts
 from postroom.identity.tokens import digest, new_api_key
@@ -110,11 +113,12 @@ class House:
         registry = Registry(
             room.bus, room.admin, presence, workers, trust.card_key, room.directory.org
         )
-        changed.tell = registry.wake
+        changed.tell = partial(_worker_changed, room.changes, registry)
         edge = await EdgeSeat.open(trust, building.host, stack)
         announcements = Announcements(edge.bus, workers, changed, partial(_alert, room.bus))
         await announcements.open()
         stack.push_async_callback(announcements.close)
+        room.crew.start(watch_bus(room.bus, room.changes), "outages")
         rotation = Rotation(trust, building.host, accounts, edge.renew)
         room.crew.start(registry.run(), "registry")
         pages = YellowPages(room.directory, workers, registry)
@@ -241,6 +245,9 @@ async def _open_workers(
         admin=room.admin,
         issuer=issuer,
         gateway=gateway,
+        preparing=Preparing(
+            settings, starter, partial(building.credentials.of, room.directory.org)
+        ),
         starter=starter,
         alert=partial(_alert, room.bus),
         tasks=room.crew.group,
@@ -278,6 +285,11 @@ async def _alert(bus: NatsBus, kind: str, text: str) -> None:
         await raise_alert(bus, Alert(text, kind))
     except PostroomError as error:
         log.error("an alert could not be raised: %s: %s", text, error)
+
+
+def _worker_changed(changes: Changes, registry: Registry) -> None:
+    registry.wake()
+    changes.publish([Change("worker", 0)])
 
 
 def _hindrance(workers: Workers, presence: PresenceBoard, uid: str) -> str:

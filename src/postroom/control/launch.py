@@ -7,13 +7,13 @@ import binascii
 import errno
 import hashlib
 import json
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from postroom.a2a.cards import Card, build_card
+from postroom.control.judging import AGENT_FOLDER, search_path
 from postroom.errors import InvalidTemplate, StateUnwritable
 from postroom.identity.credential import Credential
 from postroom.protocol.template import MAX_FILES_BYTES, Template
@@ -22,9 +22,6 @@ from postroom.sandbox.selftest import Canaries
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord
-
-AGENT_FOLDER = "/opt/agent"
-"""Where a template's files appear."""
 
 SECRET_FILE = "sidecar.json"
 MIB = 1024 * 1024
@@ -36,6 +33,7 @@ class SpawnRequest:
 
     Attributes:
         isolation: the least level of a wall that they accept, "" for what the post room demands.
+        path: of the template, where the person has it; "" if that is not known.
     """
 
     template: str
@@ -45,6 +43,13 @@ class SpawnRequest:
     project: str = ""
     sandbox: str = ""
     isolation: str = ""
+    path: str = ""
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """What a restart with a new template has to know of it."""
+        said = {"path": self.path, "name": self.nick, "project": self.project}
+        return said | {"sandbox": self.sandbox, "isolation": self.isolation}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,9 @@ class WorkerFolders:
         try:
             for folder in (self.workspace, self.state, self.agent):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for former in self.agent.iterdir():
+                if former.name not in files:
+                    former.unlink()
             for name, content in files.items():
                 (self.agent / name).write_bytes(content)
         except OSError as error:
@@ -184,7 +192,8 @@ def compose(
                 remedy="name one that exists, in the template or, for a parameter of it, by --set NAME=PATH",
             )
         _refuse_own(Path(folder), (folders.post_room, gateway_socket.parent))
-        mounts.append(Mount(Path(folder), folder))
+        if not _is_shown(Path(folder), provider.shown):
+            mounts.append(Mount(Path(folder), folder))
     draft = SandboxSpec(
         argv=(),
         env={},
@@ -227,6 +236,18 @@ def limits_of(template: Template) -> Limits:
     )
 
 
+def _is_shown(folder: Path, shown: Collection[str]) -> bool:
+    """Whether the sandbox shows it anyway; a link in there leads to what it does not show."""
+    if not any(folder.is_relative_to(place) for place in shown):
+        return False
+    real = folder.resolve()
+    if any(real.is_relative_to(Path(place).resolve()) for place in shown):
+        return True
+    raise InvalidTemplate(
+        f"compute.read_only names {folder}, a link to {real}", remedy=f"name {real} instead"
+    )
+
+
 def _refuse_own(folder: Path, private: tuple[Path, ...]) -> None:
     """Keep the state folder and the doors out: with the keys in there a worker could be anyone."""
     real = folder.resolve()
@@ -239,11 +260,8 @@ def _refuse_own(folder: Path, private: tuple[Path, ...]) -> None:
 
 
 def _environment(paths: SandboxPaths) -> dict[str, str]:
-    programs = ["/usr/local/bin", "/usr/bin", "/bin"]
-    if (folder := Path(paths.python).parent).is_absolute():
-        programs.insert(0, str(folder))
     return {
-        "PATH": os.pathsep.join(programs),
+        "PATH": search_path(paths.python),
         "HOME": paths.home,
         "TMPDIR": paths.tmp,
         "LANG": "C.UTF-8",
@@ -296,6 +314,7 @@ def sidecar_config(
             "cwd": paths.workspace,
             "adapter": template.adapter,
             "confirm": template.confirm,
+            "patience": template.patience,
             "feed": template.feed,
             "restart_limit": template.restart_limit,
         },

@@ -74,6 +74,24 @@ class Roster:
             for agent, record in await self._workers.records()
         ]
 
+    async def states(self) -> dict[str, dict[str, str]]:
+        """State and detail of every worker by uid, with its nick; the bus is not asked."""
+        found = {}
+        for agent, record in await self._workers.records():
+            state, detail = self._state(agent.uid, record)
+            found[agent.uid] = {
+                "uid": agent.uid,
+                "nick": agent.nick,
+                "state": state.value,
+                "detail": detail if state is WorkerState.FAILED else "",
+            }
+        return found
+
+    def _state(self, uid: str, record: WorkerRecord) -> tuple[WorkerState, str]:
+        run, said = self._workers.run_of(uid), self._presence.of(uid)
+        why = self._workers.failure(uid) or record.exceeded
+        return state_of(record.desired, run, said, time.time(), why)
+
     async def one(self, ref: str) -> dict[str, Any]:
         """One worker.
 
@@ -113,14 +131,14 @@ class Roster:
     ) -> dict[str, Any]:
         run = self._workers.run_of(agent.uid)
         said = self._presence.of(agent.uid)
-        why = self._workers.failure(agent.uid) or record.exceeded
-        state, detail = state_of(record.desired, run, said, time.time(), why)
+        state, detail = self._state(agent.uid, record)
         running = run is not None and run.running
         level = run.handle.level.value if run is not None and running else record.level
         return {
             "uid": agent.uid,
             "nick": agent.nick,
             "project": record.project,
+            "template": record.origin.get("path", ""),
             "desired": record.desired,
             "state": state.value,
             "detail": detail,

@@ -99,11 +99,19 @@ class TaskVerbs:
         }
 
     async def open(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """The tasks that a worker has taken and not ended, as far as the log goes now."""
+        """The tasks that a worker has taken and not ended, as far as the log goes now; with `untaken` those that it was
+        asked for and has not taken.
+        """
         run, after = _text(asked, "run"), _number(asked, "after", 0)
         await self._fresh()
         found = await self._database.read(
-            partial(store.open_tasks, worker=asker, after=after, limit=OPEN_PAGE)
+            partial(
+                store.open_tasks,
+                worker=asker,
+                after=after,
+                limit=OPEN_PAGE,
+                taken=asked.get("untaken") is not True,
+            )
         )
         return {
             "tasks": [_lease(head) | {"free": self._free(head, run)} for head in found],
@@ -235,6 +243,7 @@ def _lease(head: TaskHead) -> dict[str, Any]:
         "id": head.id,
         "request": head.request,
         "requester": head.requester,
+        "skill": head.skill,
         "requested": head.requested_seq,
         "sequence": head.seq,
         "state": head.state,

@@ -12,9 +12,10 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from postroom.bus.port import BusAdmin
-from postroom.control.isolation import Demand, demand, level_of
 from postroom.control.issuer import Issuer
-from postroom.control.launch import SpawnRequest, WorkerFolders, decode_files
+from postroom.control.launch import SpawnRequest, WorkerFolders
+from postroom.control.leftovers import Leftover, delete, folders, measured
+from postroom.control.preparing import Prepared, Preparing
 from postroom.control.run import Run
 from postroom.control.runs import Alert, Runs
 from postroom.control.starting import Starter
@@ -24,9 +25,7 @@ from postroom.identity.tokens import digest, new_token
 from postroom.mail.directory import Directory
 from postroom.protocol.ids import check_name
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS
-from postroom.protocol.template import Template, parse_template
-from postroom.sandbox.port import Level
-from postroom.sandbox.select import Chosen, stated_level
+from postroom.protocol.template import parse_template
 from postroom.settings import DEFAULT_PROJECT, Settings
 from postroom.store import workers as worker_rows
 from postroom.store.agents import Agent
@@ -44,6 +43,7 @@ class Workers:
         admin: has their consumers.
         issuer: revokes their credentials.
         gateway: their doors.
+        preparing: checks what they are started from.
         starter: starts them.
         alert: where unexpected ends are reported.
         tasks: where the watchers live.
@@ -60,6 +60,7 @@ class Workers:
         admin: BusAdmin,
         issuer: Issuer,
         gateway: GatewayProvider,
+        preparing: Preparing,
         starter: Starter,
         alert: Alert,
         tasks: asyncio.TaskGroup,
@@ -72,6 +73,7 @@ class Workers:
         self._admin = admin
         self._issuer = issuer
         self._gateway = gateway
+        self._preparing = preparing
         self._starter = starter
         self._space = space
         self._runs = Runs(database, gateway, alert, tasks, changed, settings.stop_grace)
@@ -148,16 +150,14 @@ class Workers:
             StateUnwritable: the disk is full; nothing was made.
         """
         self._space()
-        template = parse_template(request.template, request.values)
-        files = decode_files(template, request.files)
-        demanded = demand(
-            template,
+        prepared = await self._preparing.prepare(
+            request.template,
+            request.files,
+            request.values,
             sandbox=request.sandbox,
             isolation=request.isolation,
-            default_sandbox=self._settings.sandbox,
-            default=self._settings.isolation,
         )
-        chosen = await self._starter.choose(demanded)
+        template, chosen = prepared.template, prepared.chosen
         project = check_name(request.project or template.project or DEFAULT_PROJECT, "project")
 
         def record_of(agent: Agent) -> WorkerRecord:
@@ -173,6 +173,7 @@ class Workers:
                 files=dict(request.files),
                 overrides=dict(request.values),
                 begun_at=time.time(),
+                origin=request.origin,
             )
 
         # At once: an agent without its record would have a name and mail, and could never be started.
@@ -184,7 +185,7 @@ class Workers:
         )
         try:
             async with self._runs.lock(agent.uid):
-                await self._start(agent, record_of(agent), template, chosen, files)
+                await self._start(agent, record_of(agent), prepared)
         except BaseException:
             await self._undo_spawn(agent)
             raise
@@ -204,11 +205,19 @@ class Workers:
         for stream in AGENT_CONSUMER_STREAMS:
             await self._admin.delete_consumer(stream, uid)
 
-    async def remove(self, ref: str) -> tuple[Agent, Path]:
+    async def remove(self, ref: str, *, purge: bool = False) -> tuple[Agent, Path]:
         """End a worker and take its address away for ever; its nick is free again.
 
+        Args:
+            ref: nick or uid.
+            purge: delete its folder, too.
+
         Returns:
-            The agent, and the folder with its workspace, which stays.
+            The agent, and the folder with its workspace, which stays unless it is purged.
+
+        Raises:
+            NotFound: there is no such worker.
+            StateUnwritable: its folder cannot be deleted; it is removed all the same.
         """
         agent, _ = await self.record(ref)
         async with self._runs.lock(agent.uid):
@@ -216,7 +225,29 @@ class Workers:
             await self._issuer.withdraw(agent.uid)
             await self._forget(agent.uid)
             self._runs.forget(agent.uid)
-        return agent, WorkerFolders.of(self._settings, agent.uid).root
+        folder = WorkerFolders.of(self._settings, agent.uid).root
+        if purge:
+            await asyncio.to_thread(delete, folder)
+        return agent, folder
+
+    async def left(self) -> list[tuple[Leftover, str]]:
+        """What is on disk of removed workers, each with the nick that it had, "" for none known."""
+        # In this order: a worker that is spawned meanwhile has its record before its folder.
+        found = await asyncio.to_thread(folders, self._settings.workers)
+        kept = {record.uid for record in await self._database.read(worker_rows.all_workers)}
+        nicks = {agent.uid: agent.nick for agent in await self._directory.all(retired=True)}
+        return [
+            (await asyncio.to_thread(measured, folder), nicks.get(folder.name, ""))
+            for folder in found
+            if folder.name not in kept
+        ]
+
+    async def prune(self) -> list[tuple[Leftover, str]]:
+        """Delete what is on disk of removed workers; returns what it was."""
+        found = await self.left()
+        for left, _ in found:
+            await asyncio.to_thread(delete, left.folder)
+        return found
 
     async def stop(self, ref: str) -> Agent:
         """End a worker; its address, inbox and workspace stay."""
@@ -272,26 +303,49 @@ class Workers:
             await self._issuer.withdraw(uid)
             await self._runs.end(uid)
 
-    async def restart(self, ref: str) -> Agent:
+    async def restart(
+        self, ref: str, template: str = "", files: Mapping[str, str] | None = None
+    ) -> tuple[Agent, tuple[str, ...]]:
         """End a worker if it runs, and start it with a new credential and token.
+
+        Args:
+            ref: nick or uid.
+            template: text of a new template; "" for the one that it has.
+            files: that the new template names, in base64.
+
+        Returns:
+            The worker, and what is new in its template and files.
 
         Raises:
             StateUnwritable: the disk is full; nothing was changed.
+            CallerError: the new template cannot be taken; nothing was changed.
             PostroomError: it could not be started; it is shown as failed.
         """
         agent, record = await self.record(ref)
         self._space()
+        renewal = None
+        if template:
+            renewal = await self._preparing.renew(agent, record, template, files or {})
+            record = renewal.record
         async with self._runs.lock(agent.uid):
             try:
                 await self._runs.end(agent.uid)
-                now = time.time()
-                await self._database.write(lambda c: worker_rows.set_desired(c, agent.uid, RUNNING))
-                await self._database.write(lambda c: worker_rows.set_begun(c, agent.uid, now))
-                await self._start_again(agent, replace(record, begun_at=now, exceeded=""))
+                await self._note_restart(record)
+                prepared = renewal.prepared if renewal else await self._preparing.again(record)
+                again = replace(record, begun_at=time.time(), exceeded="")
+                await self._start(agent, again, prepared)
             except Exception as error:
                 await self._runs.fail(agent, error)
                 raise
-        return agent
+        return agent, renewal.changed if renewal else ()
+
+    async def _note_restart(self, record: WorkerRecord) -> None:
+        def note(connection: Connection) -> None:
+            worker_rows.set_desired(connection, record.uid, RUNNING)
+            worker_rows.set_begun(connection, record.uid, time.time())
+            worker_rows.set_template(connection, record)
+
+        await self._database.write(note)
 
     async def restore(self) -> None:
         """Start what ran when the last process of this post room ended; a failure is an alert, not the end.
@@ -304,7 +358,7 @@ class Workers:
                 continue
             try:
                 async with self._runs.lock(agent.uid):
-                    await self._start_again(agent, record)
+                    await self._start(agent, record, await self._preparing.again(record))
             except Exception as error:  # noqa: BLE001 (`fail` tells it)
                 await self._runs.fail(agent, error)
 
@@ -314,25 +368,13 @@ class Workers:
 
     # Inner parts; the caller holds the worker's lock.
 
-    async def _start_again(self, agent: Agent, record: WorkerRecord) -> None:
-        template = parse_template(record.template, record.overrides)
-        # Never weaker than when a person spawned it.
-        least = level_of(record.level) if record.level else stated_level(record.sandbox)
-        chosen = await self._starter.choose(Demand(record.sandbox, least or Level.ENFORCED))
-        if record.level != chosen.capability.level:
-            level = chosen.capability.level.value
-            await self._database.write(lambda c: worker_rows.set_level(c, agent.uid, level))
-        await self._start(agent, record, template, chosen, decode_files(template, record.files))
-
-    async def _start(
-        self,
-        agent: Agent,
-        record: WorkerRecord,
-        template: Template,
-        chosen: Chosen,
-        files: Mapping[str, bytes],
-    ) -> None:
+    async def _start(self, agent: Agent, record: WorkerRecord, prepared: Prepared) -> None:
         present = self._runs.get(agent.uid)
         if present is not None and present.running:
             raise AlreadyRunning(f"@{agent.nick} runs already")
-        self._runs.begin(agent, await self._starter.start(agent, record, template, chosen, files))
+        chosen = prepared.chosen
+        if record.level != chosen.capability.level:
+            level = chosen.capability.level.value
+            await self._database.write(lambda c: worker_rows.set_level(c, agent.uid, level))
+        run = await self._starter.start(agent, record, prepared.template, chosen, prepared.files)
+        self._runs.begin(agent, run)

@@ -21,7 +21,7 @@ from postroom.mail.clerk import Clerk
 from postroom.observe import get_logger
 from postroom.protocol import priority, subjects
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.protocol.priority import Update
+from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Reason, State
 from postroom.protocol.records import read_record
 from postroom.protocol.streams import ACK_WAIT
@@ -156,11 +156,9 @@ class DeadLetterMover:
                 "%s refused a delivery that it never had: %s", advisory.consumer, advisory.origin
             )
             return True
-        if advisory.stream == "PRIORITY" and _is_update(message):
-            # News of a task that its requester did not take: the task itself says what it said.
-            log.warning(
-                "%s did not take an update of a task: %s", advisory.consumer, advisory.reason
-            )
+        if advisory.stream == "PRIORITY" and _is_news(message):
+            # News of a task that somebody did not take: the task itself says what it said.
+            log.warning("%s did not take news of a task: %s", advisory.consumer, advisory.reason)
             return True
         row, folded = await self._database.read(lambda c: _known(c, advisory))
         if row is None and advisory.stream == "INBOX":
@@ -220,13 +218,13 @@ def _is_of_consumer(advisory: Advisory, message: Message) -> bool:
     return len(tokens) == 4 and tokens[1] == advisory.consumer
 
 
-def _is_update(message: Message) -> bool:
-    """Whether it is an update of a task from the control plane; from anyone else it is a stranger's record."""
+def _is_news(message: Message) -> bool:
+    """Whether it is news of a task from the control plane; from anyone else it is a stranger's record."""
     try:
         record = priority.decode(message.payload)
     except ProtocolViolation:
         return False
-    return isinstance(record, Update) and message.sender_uid == CONTROL_PLANE
+    return isinstance(record, Update | Requested) and message.sender_uid == CONTROL_PLANE
 
 
 def _known(connection: Connection, advisory: Advisory) -> tuple[MessageRow | None, bool]:

@@ -20,7 +20,11 @@ BEAT_INTERVAL = 3.0
 """Seconds between in-progress beats of a delivery that is being worked on."""
 
 MAX_DELIVER = 3
-"""Deliveries of one message before it is a dead letter."""
+"""Deliveries of one message before it is a dead letter; of one to an agent, losses with the agent that held it."""
+
+INBOX_DELIVERIES = 1000
+"""Deliveries of one message to an agent before the server gives it up. The server also counts what was given back on
+purpose, at each stop of the worker; what was lost the sidecar counts, and refuses at `MAX_DELIVER`."""
 
 REDELIVERY_DELAYS = (1.0, 5.0)
 """Seconds to wait after the first and the second refused delivery."""
@@ -187,7 +191,13 @@ def agent_consumer(stream: str, uid: str, projects: tuple[str, ...] = ()) -> Con
         "FEED": subjects.feed_filters(projects),
     }[stream]
     # A newcomer is not flooded with a feed's past: it asks for history when it wants it.
-    return ConsumerSpec(stream, uid, tuple(filters), start_new=stream == "FEED")
+    return ConsumerSpec(
+        stream,
+        uid,
+        tuple(filters),
+        max_deliver=INBOX_DELIVERIES if stream == "INBOX" else MAX_DELIVER,
+        start_new=stream == "FEED",
+    )
 
 
 def redelivery_delay(attempt: int) -> float:

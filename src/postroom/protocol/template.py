@@ -1,7 +1,7 @@
 """Worker templates: what the TOML may say, checked key by key (docs/architecture.md, Templates).
 
 [worker]       name, project, description
-[workstation]  command, adapter, confirm, feed, env, files, mcps, skills
+[workstation]  command, adapter, confirm, patience, feed, env, files, mcps, skills
 [compute]      sandbox, isolation, read_only, memory_mb, processes, cpu_percent, disk_mb, wall_seconds
 [sidecar]      restart_limit, auto_approve
 [overrides]    egress, credentials; else parameters with their defaults: `{parameter}` is replaced in the other
@@ -10,9 +10,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import PurePosixPath
@@ -35,7 +38,10 @@ MAX_NUMBER = 2**31 - 1
 EGRESS_PLACE = "${POSTROOM_EGRESS}"
 """Stands in `workstation.env` for the address inside the sandbox by which the outside is reached."""
 
-_PARAMETER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+PATIENCE = 60
+"""Seconds that a message which was handed over may stay unconfirmed before others are told."""
+
+PARAMETER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 _OVERRIDES = frozenset({"egress", "credentials"})
@@ -48,6 +54,7 @@ _SHAPE: dict[str, dict[str, type] | None] = {
         "command": list,
         "adapter": str,
         "confirm": str,
+        "patience": int,
         "feed": bool,
         "env": dict,
         "files": list,
@@ -79,6 +86,7 @@ class Template:
         command: program and arguments of the agent; runs in the workspace.
         adapter: how the agent speaks on its stdin and stdout.
         confirm: what counts as "the agent has it": `explicit` (it says so, or its run ends well) or `read`.
+        patience: seconds for which a message that was handed over keeps further ones waiting, 0 for no limit.
         feed: the agent is shown the posts of its project, too.
         env: environment of the agent, beside what the sandbox sets.
         files: names of files next to the template; they appear read-only in `/opt/agent`.
@@ -100,6 +108,7 @@ class Template:
     description: str = ""
     adapter: str = "jsonl"
     confirm: str = "explicit"
+    patience: int = PATIENCE
     feed: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
@@ -127,6 +136,8 @@ def parse_template(text: str, values: Mapping[str, str] | None = None) -> Templa
         InvalidTemplate: bad TOML, an unknown table or key, a wrong type, a value out of range, or a value for a
             parameter that the template does not declare. The message names the place.
     """
+    if not text.strip():
+        raise InvalidTemplate("the template is empty", remedy="docs/agents.md shows one")
     try:
         if len(text.encode()) > MAX_TEMPLATE_BYTES:
             raise InvalidTemplate(f"the template is over {MAX_TEMPLATE_BYTES} bytes")
@@ -137,6 +148,15 @@ def parse_template(text: str, values: Mapping[str, str] | None = None) -> Templa
     _check_shape(document)
     filled = _fill(document, _parameters(document, values or {}))
     return _build(filled)
+
+
+def declared(text: str) -> frozenset[str]:
+    """The parameters that a template declares; none for a text that is no template."""
+    try:
+        overrides = tomllib.loads(text).get("overrides", {})
+    except (ValueError, RecursionError):
+        return frozenset()
+    return frozenset(overrides) - _OVERRIDES if isinstance(overrides, dict) else frozenset()
 
 
 def _check_shape(document: dict[str, Any]) -> None:
@@ -175,7 +195,17 @@ def _expect(value: object, kind: type, where: str) -> None:
     if fits and isinstance(value, int):
         fits = 0 <= value <= MAX_NUMBER
     if not fits:
-        raise InvalidTemplate(f"{where} must be {_TYPE_NAMES[kind]}")
+        remedy = _as_list(value, where) if kind is list and isinstance(value, str) else ""
+        raise InvalidTemplate(f"{where} must be {_TYPE_NAMES[kind]}", remedy=remedy)
+
+
+def _as_list(text: str, where: str) -> str:
+    """How a text is written that was meant as a list."""
+    words = [text]
+    if where == "workstation.command":
+        with suppress(ValueError):  # a quote without its end
+            words = shlex.split(text)
+    return f"{where.rpartition('.')[2]} = {json.dumps(words, ensure_ascii=False)}"
 
 
 def _did_you_mean(word: str, known: Mapping[str, object]) -> str:
@@ -206,7 +236,7 @@ def _is_passable(text: str) -> bool:
 
 def _fill(value: Any, parameters: Mapping[str, str]) -> Any:
     if isinstance(value, str):
-        return _PARAMETER.sub(lambda found: parameters.get(found[1], found[0]), value)
+        return PARAMETER.sub(lambda found: parameters.get(found[1], found[0]), value)
     if isinstance(value, list):
         return [_fill(item, parameters) for item in value]
     if isinstance(value, dict):
@@ -236,6 +266,7 @@ def _build(document: dict[str, Any]) -> Template:
         command=tuple(station["command"]),
         adapter=adapter,
         confirm=_choice(station.get("confirm", "explicit"), CONFIRMATIONS, "workstation.confirm"),
+        patience=station.get("patience", PATIENCE),
         feed=station.get("feed", False),
         env=_environment(station.get("env", {}), egress),
         files=tuple(_file_name(name) for name in station.get("files", ())),

@@ -42,6 +42,9 @@ ETC = (
 )
 """What programs need of the host's /etc. No resolv.conf: there is no DNS to ask."""
 
+SHOWN = ("/usr", *SYSTEM_FOLDERS, *ETC)
+"""What every program sees of the host at its own path, without asking."""
+
 OWN_ETC: Mapping[str, bytes] = {
     "/etc/passwd": f"worker:x:{UID}:{UID}::{HOME}:/bin/sh\n".encode(),
     "/etc/group": f"worker:x:{UID}:\n".encode(),

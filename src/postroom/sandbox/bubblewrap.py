@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from postroom.errors import PostroomError, SandboxUnavailable
 from postroom.sandbox import binary, faults, kernel, policy, python_home, seccomp
-from postroom.sandbox.arguments import OWN_ETC, PATHS, Wall, options, system_links
+from postroom.sandbox.arguments import OWN_ETC, PATHS, SHOWN, Wall, options, system_links
 from postroom.sandbox.bubblewrap_handle import BubblewrapHandle
 from postroom.sandbox.cgroups import entering
 from postroom.sandbox.limits import limited
@@ -41,6 +41,7 @@ class BubblewrapProvider:
     name = NAME
     states = Level.ENFORCED
     holes: frozenset[str] = frozenset()
+    shown = SHOWN
     own_network = True
     """Whether bubblewrap makes the network namespace, or is started in one."""
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from postroom.errors import PostroomError, SandboxUnavailable
 from postroom.sandbox import confine, kernel, policy, python_home, seccomp
-from postroom.sandbox.arguments import ETC, SYSTEM_FOLDERS
+from postroom.sandbox.arguments import SHOWN
 from postroom.sandbox.kept import (
     KeptHandle,
     kept_paths,
@@ -43,7 +43,7 @@ PORTS = 4
 LOWEST_PORT, HIGHEST_PORT = 15_000, 32_000
 """Below the ports that the kernel gives out itself, so that none of those is taken or reached."""
 
-READABLE = ("/usr", *SYSTEM_FOLDERS, *ETC, "/proc")
+READABLE = (*SHOWN, "/proc")
 """Of the system. /proc, since programs look themselves up there; of other processes it shows what `ps` does."""
 READABLE_ETC = ("/etc/passwd", "/etc/group", "/etc/hosts", "/etc/nsswitch.conf")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -58,6 +58,7 @@ class LandlockProvider:
 
     name = NAME
     states = Level.PARTIAL
+    shown = SHOWN
 
     def __init__(self) -> None:
         closed = os.geteuid() != 0 or kernel.may_mount()

@@ -7,6 +7,7 @@ wall, but the program can read and reach whatever the user can.
 from __future__ import annotations
 
 from postroom.sandbox import policy
+from postroom.sandbox.arguments import SHOWN
 from postroom.sandbox.kept import KeptHandle, kept_paths, make_runtime, start_kept
 from postroom.sandbox.limits import limited
 from postroom.sandbox.port import Capability, Level, SandboxPaths, SandboxSpec
@@ -21,6 +22,7 @@ class PlainProvider:
     name = NAME
     states = Level.NONE
     holes = frozenset(KINDS)
+    shown = SHOWN  # it sees all, but a template that runs here is to run behind a wall, too
 
     async def probe(self) -> Capability:
         """Level `none`, always."""

@@ -248,6 +248,11 @@ class SandboxProvider(Protocol):
         """
         ...
 
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Folders of the host that every program sees at their own path, without a mount."""
+        ...
+
     async def probe(self) -> Capability:
         """Find out what this provider can do here, by starting a real sandbox.
 

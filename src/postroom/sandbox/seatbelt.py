@@ -43,6 +43,7 @@ class SeatbeltProvider:
     name = NAME
     states = Level.PARTIAL
     holes = frozenset({"tcp", "fastopen", "file"})
+    shown = READABLE
 
     def __init__(self) -> None:
         self._proven = Level.NONE

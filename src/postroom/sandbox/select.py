@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.errors import InvalidInput, SandboxUnavailable
+from postroom.observe import get_logger
 from postroom.sandbox import bubblewrap, landlock, netns, opensandbox, plain, seatbelt
 from postroom.sandbox.opensandbox.remote import Remote
 from postroom.sandbox.port import Capability, Level, SandboxProvider
+
+log = get_logger(__name__)
 
 AUTO = "auto"
 """Stands for the strongest provider that holds here. Never for `none`."""
@@ -115,13 +118,15 @@ async def _strongest(binary: Path | None, at_least: Level) -> Chosen:
             continue
         return found
     best = next((c for c in refused if c.level is not Level.NONE), None)
-    instead = (
-        f"accept a weaker wall: --isolation {best.level}" if best else "--sandbox none, for no wall"
-    )
+    instead = f"--isolation {best.level}" if best else "--sandbox none"
+    details = [f"{c.provider} ({c.level}): {c.detail}" for c in refused]
+    details += [f"to have {c.provider}: {c.remedy}" for c in refused if c.remedy]
+    log.warning("no sandbox: %s", "; ".join(details))
+    wanted = "sandbox" if at_least is Level.NONE else f"{at_least} sandbox"
     raise SandboxUnavailable(
-        f"no sandbox here is {at_least if at_least is not Level.NONE else 'a wall'}: "
-        + "; ".join(f"{c.provider} ({c.level}): {c.detail}" for c in refused),
-        remedy=f"{refused[0].remedy}; or, if the worker may do all that this allows, {instead}",
+        f"this machine has no {wanted}",
+        remedy=f"--verbose says how to get one; {instead} does with {'less' if best else 'none'}",
+        details=details,
     )
 
 

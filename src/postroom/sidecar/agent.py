@@ -62,6 +62,11 @@ class Runs(Protocol):
         """The run that can be told something beside its messages, if there is one."""
         ...
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the end was asked for."""
+        ...
+
     async def running(self) -> Run:
         """Wait for a run that can be handed something.
 
@@ -147,6 +152,11 @@ class Agent:
     def stop(self) -> None:
         """Ask for the end: `run` returns after the agent had its time to end by itself."""
         self._stop.set()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the end was asked for."""
+        return self._stop.is_set()
 
     async def stopping(self) -> None:
         """Wait until the end was asked for."""

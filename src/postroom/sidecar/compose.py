@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,12 @@ def compose(
     engine: TaskEngine
     env = agent_environment(config, os.environ, port, outside)
     work = WorkRoutes(workstation(config, env))
-    status = Status(wire, own, lambda: len(inbox.held) + len(engine.executions))
+    status = Status(
+        wire,
+        own,
+        lambda: len(inbox.held) + len(engine.executions),
+        lambda: inbox.unconfirmed(),  # noqa: PLW0108 (the inbox is made last)
+    )
     agent = _agent(config, env, _hello(config, port), status, alerts)
     ledger = Ledger(wire, own, config.run)
     changes = Changes()
@@ -142,6 +148,7 @@ def compose(
         nick=config.nick,
         accept=engine.accept,
         confirm_on_read=agent_config.confirm == "read",
+        patience=agent_config.patience or inf,
         changed=status.touch,
     )
     outgoing = Outgoing(
@@ -167,7 +174,7 @@ def compose(
         announcer=Announcer(wire, own, config.card),
         engine=engine,
         ledger=ledger,
-        priority=Priority(engine, delegations),
+        priority=Priority(engine, delegations, ledger),
     )
 
 

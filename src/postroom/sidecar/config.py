@@ -16,6 +16,7 @@ from typing import Any
 
 from postroom.errors import InvalidInput
 from postroom.protocol.ids import check_name, check_uid
+from postroom.protocol.template import PATIENCE
 from postroom.sidecar.execd import ExecdAddress
 
 ENVIRONMENT = "POSTROOM_SIDECAR_CONFIG"
@@ -38,6 +39,7 @@ class AgentConfig:
         cwd: working folder, "" for the workspace.
         adapter: `jsonl` or `text`.
         confirm: `explicit` (it says that it has seen a message, or its run ends well) or `read` (it has read it).
+        patience: seconds for which a message that is not confirmed keeps further ones waiting, 0 for no limit.
         restart_limit: restarts in a row without a confirmed message before it counts as failed.
         feed: whether posts of its projects are handed to it.
     """
@@ -47,6 +49,7 @@ class AgentConfig:
     cwd: str = ""
     adapter: str = "jsonl"
     confirm: str = "explicit"
+    patience: float = PATIENCE
     restart_limit: int = 3
     feed: bool = False
 
@@ -77,6 +80,7 @@ class AgentConfig:
             cwd=str(record.get("cwd") or ""),
             adapter=adapter,
             confirm=confirm,
+            patience=float(record.get("patience", PATIENCE)),
             restart_limit=int(record.get("restart_limit", 3)),
             feed=record.get("feed") is True,
         )

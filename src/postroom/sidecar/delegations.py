@@ -135,7 +135,7 @@ class Delegations:
         task = task_id(worker.uid, self._own, sent)
         known = self._remember(task)
         known.ref, known.quiet = action.ref, action.quiet
-        return Delegated(sent, task, worker, again=key.repeatable)
+        return Delegated(sent, task, worker, again=key.again)
 
     async def tell(self, update: Update) -> None:
         """Hand news to the agent; returns when it has read them. Old news are left out.

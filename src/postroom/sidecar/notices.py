@@ -21,7 +21,8 @@ from postroom.sidecar.directory import Directory
 from postroom.sidecar.outgoing import Outgoing
 
 TOLD = frozenset({State.ANSWERED, State.DEAD})
-"""States of its own messages that the agent is told: the ones after which nothing comes."""
+"""States of its own messages that the agent is told: the ones after which nothing comes. Of another it is told only if
+there is a reason why a message stays there."""
 
 _log = get_logger(__name__)
 
@@ -36,7 +37,7 @@ class Notices:
         self._own = own
 
     async def take_receipt(self, delivery: Delivery) -> None:
-        """Tell the agent if one of its messages was answered or is dead."""
+        """Tell the agent if one of its messages was answered, is dead, or stays unconfirmed."""
         try:
             receipt = Receipt.decode(delivery.message.payload)
         except ProtocolViolation as error:
@@ -44,7 +45,8 @@ class Notices:
             await delivery.ack()
             return
         session = self._agent.session
-        if receipt.state in TOLD and session and self._believed(delivery, receipt):
+        tells = receipt.state in TOLD or receipt.reason
+        if tells and session and self._believed(delivery, receipt):
             record = {"type": "receipt", "id": receipt.message_id, "state": receipt.state.value}
             session.tell(record | ({"reason": receipt.reason} if receipt.reason else {}))
         await delivery.ack()

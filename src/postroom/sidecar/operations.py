@@ -41,7 +41,7 @@ from postroom.sidecar.adapters import (
 from postroom.sidecar.delegations import Delegations
 from postroom.sidecar.directory import Directory
 from postroom.sidecar.inbox import Inbox
-from postroom.sidecar.keys import Key, own_key, random_key
+from postroom.sidecar.keys import Derivation, Key, own_key, random_key
 from postroom.sidecar.ledger import Ledger
 from postroom.sidecar.outgoing import Draft, Outgoing
 from postroom.sidecar.program import ProgramExecutor
@@ -355,9 +355,19 @@ class Operations:
     def _key(self, kind: str, given: str, recipient: str, text: str) -> Key:
         if given:
             return own_key(kind, given)
-        current = self._inbox.current()
-        derivation = current.derivation if current else self._program.derivation()
+        derivation = self._derivation()
         return derivation.key(kind, recipient, text) if derivation else random_key()
+
+    def _derivation(self) -> Derivation | None:
+        """The keys of the message or task that the agent is certainly at; None if that may be one of several.
+
+        A key of the wrong one could make what is said of another look as if it had been sent.
+        """
+        held = self._inbox.held
+        if task := self._program.derivation():
+            # A message that was given up waiting for is no sign that the agent is at it.
+            held = [each for each in held if not each.waited]
+        return held[0].derivation if len(held) == 1 else None if held else task
 
 
 def _artifact(action: Artifact) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""What overtakes the inbox: cancel and answers for own tasks, and news of tasks that were asked of others."""
+"""What overtakes the inbox: cancel and answers for own tasks, requests that lie behind messages, and news of tasks that
+were asked of others.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,11 @@ from postroom.errors import (
 from postroom.observe import get_logger
 from postroom.protocol import priority
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.protocol.priority import Cancel, Input, Update
+from postroom.protocol.priority import Cancel, Input, Requested, Update
 from postroom.protocol.receipts import Reason
 from postroom.protocol.streams import redelivery_delay
 from postroom.sidecar.delegations import Delegations
+from postroom.sidecar.ledger import Ledger
 from postroom.sidecar.program import ANSWERED_BY
 from postroom.sidecar.wire import backoff
 
@@ -40,9 +43,13 @@ class Priority:
     counts.
     """
 
-    def __init__(self, engine: TaskEngine, delegations: Delegations) -> None:
+    def __init__(self, engine: TaskEngine, delegations: Delegations, ledger: Ledger) -> None:
         self._engine = engine
         self._delegations = delegations
+        self._ledger = ledger
+        self._requests = asyncio.Lock()
+        self.recovered = asyncio.Event()
+        """Set when it is known what an earlier start has left: that comes before what is only asked for."""
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -67,6 +74,8 @@ class Priority:
                 signed = {**message, "metadata": {**_metadata(message), ANSWERED_BY: by}}
                 turn = self._turns.setdefault(task, asyncio.Lock())
                 self._start(delivery, self._answer(task, by, signed, turn))
+            case Requested() if by == CONTROL_PLANE:
+                self._start(delivery, self._take_requests())
             case Update() if by == CONTROL_PLANE:
                 self._start(delivery, self._delegations.tell(record))
             case _:
@@ -87,6 +96,12 @@ class Priority:
                     await asyncio.sleep(backoff(attempt))
                 else:
                     return
+
+    async def _take_requests(self) -> None:
+        """Take what lies behind messages that are not confirmed; the inbox brings it again, which has no effect."""
+        await self.recovered.wait()
+        async with self._requests:
+            await self._ledger.requested(self._engine.accept)
 
     def _start(self, delivery: Delivery, work: Awaitable[None]) -> None:
         if self._tasks is None:

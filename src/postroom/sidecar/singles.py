@@ -112,6 +112,11 @@ class Singles:
         """See `agent.Runs`."""
         self._stop.set()
 
+    @property
+    def stopped(self) -> bool:
+        """See `agent.Runs`."""
+        return self._stop.is_set()
+
     async def stopping(self) -> None:
         """See `agent.Runs`."""
         await self._stop.wait()

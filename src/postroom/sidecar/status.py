@@ -29,7 +29,8 @@ class Status:
     Args:
         wire: the bus.
         own: uid of the worker.
-        waiting: how many messages the agent holds unconfirmed.
+        waiting: how many messages and tasks the agent holds.
+        unconfirmed: which messages were given up waiting for, and how many of `waiting` those are.
         now: seconds since the epoch.
     """
 
@@ -38,11 +39,13 @@ class Status:
         wire: Wire,
         own: str,
         waiting: Callable[[], int],
+        unconfirmed: Callable[[], tuple[str, int]] = lambda: ("", 0),
         now: Callable[[], float] = time.time,
     ) -> None:
         self._wire = wire
         self._subject = subjects.status(own)
         self._waiting = waiting
+        self._unconfirmed = unconfirmed
         self._now = now
         self._started_at = now()
         self._fixed: WorkerState | None = WorkerState.STARTING
@@ -123,7 +126,7 @@ class Status:
     def _shown(self) -> str:
         if self._fixed is not None:
             return self._detail
-        said = self._stalled or self._detail
+        said = self._stalled or self._unconfirmed()[0] or self._detail
         return one_line("; ".join(filter(None, (said, self._strange))), DETAIL_LIMIT)
 
     def _state(self) -> WorkerState:
@@ -131,7 +134,7 @@ class Status:
             return self._fixed
         if self._stalled:
             return WorkerState.STALLED
-        if self._waiting():
+        if self._waiting() > self._unconfirmed()[1]:
             return WorkerState.WORKING
         return self._said
 

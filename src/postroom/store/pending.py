@@ -39,6 +39,14 @@ _UNADDRESSABLE = (
 )
 _UNADDRESSABLE_AMONG = _UNADDRESSABLE.where(messages.c.seq.in_(_SEQS))
 
+_UNSEEN = messages.c.state.in_((State.ACCEPTED.value, State.DELIVERED.value))
+_KEEPS_WAITING = (
+    select(messages.c.seq)
+    .outerjoin(a2a_tasks, a2a_tasks.c.requested_seq == messages.c.seq)
+    .where(_OPEN, _UNSEEN, messages.c.recipient == bindparam("to"), a2a_tasks.c.id.is_(None))
+    .limit(1)
+)
+
 _replies = messages.alias("replies")
 _ANSWERED = (
     select(*COLUMNS)
@@ -101,6 +109,11 @@ def answered(
     ]
 
 
+def keeps_waiting(connection: Connection, recipient: str) -> bool:
+    """Whether a message to `recipient` that asks for no task is not confirmed: what comes after it may wait for it."""
+    return connection.execute(_KEEPS_WAITING, {"to": recipient}).first() is not None
+
+
 def expired(connection: Connection, now: float) -> list[MessageRow]:
     """Open messages whose time is over, the earliest first."""
     due = and_(_OPEN, messages.c.expires_at > 0, messages.c.expires_at <= now)
@@ -149,11 +162,10 @@ def next_untaken(
 
 def recipients_waited_for(connection: Connection, before: float, limit: int) -> list[str]:
     """Uids of workers and external agents with a message from before `before` that they have not seen."""
-    states = (State.ACCEPTED.value, State.DELIVERED.value)
     found = (
         select(messages.c.recipient)
         .join(agents, agents.c.uid == messages.c.recipient)
-        .where(_OPEN, messages.c.state.in_(states), messages.c.stored_at < before)
+        .where(_OPEN, _UNSEEN, messages.c.stored_at < before)
         .where(agents.c.kind.in_(("worker", "external")))
         .group_by(messages.c.recipient)
         .order_by(func.random())  # more than `limit` of them share the turns

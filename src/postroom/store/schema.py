@@ -21,7 +21,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION = "0005"
+REVISION = "0006"
 """The migration that makes exactly these tables (a test compares them)."""
 
 metadata = MetaData(
@@ -72,6 +72,7 @@ workers = Table(
     Column("created_at", Float, nullable=False),
     Column("begun_at", Float, nullable=False, server_default=text("0")),
     Column("exceeded", Text, nullable=False, server_default=text("''")),
+    Column("origin", Text, nullable=False, server_default=text("'{}'")),  # JSON
 )
 
 memberships = Table(

@@ -27,6 +27,7 @@ class WorkerRecord:
         token_sha256: of the bearer token that opens its door, hexadecimal.
         begun_at: when a person started it last, seconds since the epoch; 0 for not known.
         exceeded: the limit that it was ended for since, for people, or "": then only a person starts it again.
+        origin: `path` of the template, and the `name`, `project`, `sandbox`, `isolation` that a person gave beside it.
     """
 
     uid: str
@@ -41,21 +42,25 @@ class WorkerRecord:
     overrides: dict[str, str] = field(default_factory=dict)
     begun_at: float = 0.0
     exceeded: str = ""
+    origin: dict[str, str] = field(default_factory=dict)
 
 
 _COLUMNS = [workers.c[item.name] for item in fields(WorkerRecord)]
 
 
+_DOCUMENTS = ("files", "overrides", "origin")
+
+
 def _record(row: RowMapping) -> WorkerRecord:
     values = dict(row)
-    values |= {name: json.loads(values[name]) for name in ("files", "overrides")}
+    values |= {name: json.loads(values[name]) for name in _DOCUMENTS}
     return WorkerRecord(**values)
 
 
 def add_worker(connection: Connection, worker: WorkerRecord) -> None:
     """Store a new worker; its agent must exist."""
     values = asdict(worker)
-    values |= {name: json.dumps(values[name]) for name in ("files", "overrides")}
+    values |= {name: json.dumps(values[name]) for name in _DOCUMENTS}
     connection.execute(insert(workers).values(**values))
 
 
@@ -82,6 +87,19 @@ def set_desired(connection: Connection, uid: str, desired: str) -> bool:
 def set_begun(connection: Connection, uid: str, at: float) -> bool:
     """Note that a person starts the worker, whatever it was ended for before; False if there is none."""
     changed = update(workers).where(workers.c.uid == uid).values(begun_at=at, exceeded="")
+    return connection.execute(changed).rowcount == 1
+
+
+def set_template(connection: Connection, worker: WorkerRecord) -> bool:
+    """Replace what the worker is started from and behind which wall; False if there is none."""
+    values = {
+        "template": worker.template,
+        "files": json.dumps(worker.files),
+        "overrides": json.dumps(worker.overrides),
+        "sandbox": worker.sandbox,
+        "level": worker.level,
+    }
+    changed = update(workers).where(workers.c.uid == worker.uid).values(**values)
     return connection.execute(changed).rowcount == 1
 
 

@@ -7,7 +7,6 @@ caller's rule.
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import time
 from collections.abc import Callable, Collection
@@ -29,6 +28,7 @@ from postroom.errors import (
 from postroom.folding.changes import Changes, of_task
 from postroom.protocol import priority, subjects
 from postroom.protocol.envelope import TaskRequest
+from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, only_one
 from postroom.protocol.priority import Cancel, Input
 from postroom.protocol.tasks import TASK_ID, TaskState
 from postroom.store import agents
@@ -48,8 +48,6 @@ PAGE = 50
 """Tasks or changes that a question returns where the caller names no limit."""
 
 CANCEL_TRIES = 5
-
-_PREFIX = re.compile(r"[0-9a-f]{6,31}")
 
 
 class TaskOffice:
@@ -116,7 +114,7 @@ class TaskOffice:
     # ── reading ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def find(self, ref: str) -> TaskRow:
-        """The task that an id, or six or more of its first digits, means.
+        """The task that an id, or four or more of its first digits, means.
 
         Raises:
             NotFound: none.
@@ -124,16 +122,16 @@ class TaskOffice:
         """
         if TASK_ID.fullmatch(ref):
             found = await self._row(ref)
-        elif _PREFIX.fullmatch(ref):
-            heads = await self._database.read(lambda c: store.tasks_by_prefix(c, ref))
-            if len(heads) > 1:
-                raise Conflict(f"several tasks begin with {ref}", remedy="give more of the id")
-            found = await self._row(heads[0].id) if heads else None
+        elif ID_PREFIX.fullmatch(ref):
+            limit = MAX_CANDIDATES + 1
+            heads = await self._database.read(lambda c: store.tasks_by_prefix(c, ref, limit))
+            one = only_one(ref, [head.id for head in heads], "tasks")
+            found = await self._row(one) if one else None
         else:
             found = None
         if found is None:
             raise NotFound(
-                f"there is no task {ref[:64]!r}", remedy="give its id, or 6 or more digits of it"
+                f"there is no task {ref[:64]!r}", remedy="give its id, or 4 or more digits of it"
             )
         return found
 

@@ -15,7 +15,7 @@ from postroom.a2a.tasks import answer_in, artifacts_of, status_text
 from postroom.protocol.blobs import MAX_NAMED, PREFIX
 from postroom.protocol.tasks import TaskState
 from postroom.protocol.text import one_line
-from postroom.store import blobs
+from postroom.store import blobs, progress
 from postroom.store import tasks as store
 from postroom.store.database import Connection
 from postroom.store.parties import Party, parties
@@ -150,7 +150,10 @@ def listed(
 ) -> list[TaskView]:
     """The tasks as lists show them, in their order, without artifacts."""
     known = parties(connection, (uid for head in heads for uid in (head.worker, head.requester)))
-    ahead, begun = _ahead(connection, heads), store.begun(connection, [head.id for head in heads])
+    ahead, begun = (
+        _ahead(connection, heads),
+        progress.begun(connection, [head.id for head in heads]),
+    )
     return [
         _view(head, known, _detail(head, known, ahead, hindrance), begun.get(head.id))
         for head in heads
@@ -162,7 +165,7 @@ def whole(connection: Connection, row: TaskRow, hindrance: Hindrance) -> TaskVie
     known = parties(connection, (row.worker, row.requester))
     detail = _detail(row, known, _ahead(connection, [row]), hindrance)
     task = json.loads(row.snapshot)
-    view = _view(row, known, detail, store.begun(connection, [row.id]).get(row.id))
+    view = _view(row, known, detail, progress.begun(connection, [row.id]).get(row.id))
     artifacts = artifacts_of(task)
     _add_sizes(connection, artifacts, row.worker)
     return replace(view, status_text=status_text(task), artifacts=artifacts)
@@ -180,6 +183,24 @@ def _add_sizes(connection: Connection, artifacts: list[dict[str, Any]], worker: 
 def events(rows: Sequence[TaskEventRow], task: TaskRow) -> list[TaskEvent]:
     """The changes of `task` as they are shown, in their order."""
     return [_event(row, task) for row in rows]
+
+
+def news(connection: Connection, rows: Sequence[TaskEventRow]) -> list[dict[str, Any]]:
+    """Changes of any tasks in their order, as those see them who follow all: with the parties and the request."""
+    heads = {
+        head.id: head for head in progress.heads_by_ids(connection, {row.task for row in rows})
+    }
+    known = parties(connection, (uid for h in heads.values() for uid in (h.worker, h.requester)))
+    return [
+        _event(row, head).as_json()
+        | {
+            "worker": known[head.worker].as_json(),
+            "requester": known[head.requester].as_json(),
+            "request_text": one_line(head.text, MAX_DETAIL),
+        }
+        for row in rows
+        if (head := heads.get(row.task)) is not None
+    ]
 
 
 def _view(head: TaskHead, known: dict[str, Party], detail: str, begun: float | None) -> TaskView:
@@ -225,7 +246,7 @@ def _detail(
         return one_line(head.said.partition("\n")[0] if head.final else head.said, MAX_DETAIL)
     nick = known[head.worker].nick or head.worker
     if why := hindrance(head.worker):
-        return one_line(f"@{nick} {why}: it waits", MAX_DETAIL)
+        return hindered(nick, why)
     if not head.seq:
         return f"queued for @{nick}"
     if state is TaskState.WORKING:
@@ -234,7 +255,12 @@ def _detail(
     return f"waits behind {others} other{'s' if others > 1 else ''}" if others else "next"
 
 
-def _event(row: TaskEventRow, task: TaskRow) -> TaskEvent:
+def hindered(nick: str, why: str) -> str:
+    """That a task waits for a worker that does nothing for it now."""
+    return one_line(f"@{nick} {why}: it waits", MAX_DETAIL)
+
+
+def _event(row: TaskEventRow, task: TaskHead) -> TaskEvent:
     event = json.loads(row.event) if row.event else {}
     kind, text, artifact = "task", "", None
     if isinstance(update := event.get("artifactUpdate"), dict):
@@ -244,7 +270,8 @@ def _event(row: TaskEventRow, task: TaskRow) -> TaskEvent:
         kind = "status"
         text = status_text(update)
     elif row.seq == task.seq:  # the task itself is the event
-        text = status_text(json.loads(task.snapshot))
+        whole = isinstance(task, TaskRow)
+        text = status_text(json.loads(task.snapshot)) if whole else task.said
     state = TaskState(row.state)
     said = answer_in(event)
     return TaskEvent(

@@ -11,16 +11,37 @@ from postroom.protocol.text import one_line
 
 @click.command("remove")
 @click.argument("nick")
+@click.option("--purge", is_flag=True, help="Delete its workspace and log, too.")
+@click.option("--yes", is_flag=True, help="Do not ask, also if it has open tasks.")
 @json_option
 @state_option()
-def command(nick: str, as_json: bool) -> None:
+def command(nick: str, purge: bool, yes: bool, as_json: bool) -> None:
     """Stop the worker NICK and give up its address: what waits for it is dead, its nick is free.
 
-    Its workspace stays on disk.
+    Its workspace stays on disk, until `postroom prune`.
     """
     with connect() as client:
-        removed = client.remove(nick)
+        if not yes:
+            _ask(nick, client.worker(nick).get("open_tasks", 0), purge=purge)
+        removed = client.remove(nick, purge=purge)
     if as_json:
         print_json(removed)
+    elif purge:
+        click.echo(f"removed @{one_line(removed['nick'])} with its files")
     else:
         click.echo(f"removed @{one_line(removed['nick'])}; its files stay in {removed['folder']}")
+
+
+def _ask(nick: str, open_tasks: int, *, purge: bool) -> None:
+    if not open_tasks:
+        return
+    from postroom.cli.asking import confirm
+
+    name = nick.removeprefix("@")
+    tasks = "1 open task" if open_tasks == 1 else f"{open_tasks} open tasks"
+    confirm(
+        f"@{name} has {tasks}, which will fail; remove it?",
+        f"@{name} has {tasks}, which would fail",
+        f"postroom remove {name}{' --purge' if purge else ''} --yes",
+        yes=False,
+    )

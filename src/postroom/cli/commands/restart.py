@@ -2,22 +2,66 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
 from postroom.protocol.text import one_line
 
+if TYPE_CHECKING:
+    from postroom.cli.template import Bundle
+    from postroom.client.records import Worker
+
 
 @click.command("restart")
 @click.argument("nick")
+@click.option("--same", is_flag=True, help="With the template and files that it has.")
+@click.option("--detach", "-d", is_flag=True, help="Do not wait until its agent has started.")
 @json_option
 @state_option()
-def command(nick: str, as_json: bool) -> None:
-    """Stop the worker NICK if it runs, and start it."""
+def command(nick: str, same: bool, detach: bool, as_json: bool) -> None:
+    """Stop the worker NICK if it runs, and start it with its template as it is now.
+
+    The template and its files are read where `spawn` read them. Its address, its inbox and its open tasks stay.
+    """
+    from postroom.cli.starting import WAIT, report, told
+
     with connect() as client:
-        worker = client.restart(nick)
+        path = "" if same else client.worker(nick).get("template", "")
+        bundle = _read(nick, path) if path else None
+        worker = client.restart(
+            nick,
+            bundle.text if bundle else "",
+            files=bundle.files if bundle else None,
+            wait=0.0 if detach else WAIT,
+        )
     if as_json:
         print_json(worker)
     else:
-        click.echo(f"restarted @{one_line(worker['nick'])}")
+        click.echo(f"restarted @{one_line(worker['nick'])}, {told(worker)}{_news(worker, path)}")
+    report(worker)
+
+
+def _read(nick: str, path: str) -> Bundle:
+    from pathlib import Path
+
+    from postroom.cli.template import read
+    from postroom.errors import InvalidTemplate
+
+    if not Path(path).exists():
+        name = nick.removeprefix("@")
+        raise InvalidTemplate(
+            f"the template of @{name} is gone: {path}",
+            remedy=f"for the one that it has: postroom restart {name} --same",
+        )
+    return read(Path(path))
+
+
+def _news(worker: Worker, path: str) -> str:
+    if not path:
+        return ""
+    name = one_line(path.rpartition("/")[2])
+    changed = ", ".join(one_line(word) for word in worker.get("changed", []))
+    return f"; {name} changed: {changed}" if changed else f"; {name} has not changed"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.options import connect, json_option, state_folder, state_option
+from postroom.cli.options import chosen_org, connect, json_option, state_folder, state_option
 from postroom.cli.output import print_json
 from postroom.protocol.template import LEVELS
 from postroom.protocol.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.records import Worker
+    from postroom.protocol.template import Template
 
 
 @click.command("spawn")
@@ -39,6 +42,10 @@ if TYPE_CHECKING:
     default=None,
     help="Accept a wall that is no stronger than this; without it one that is enforced is demanded.",
 )
+@click.option("--detach", "-d", is_flag=True, help="Do not wait until its agent has started.")
+@click.option(
+    "--verbose", "-v", is_flag=True, help="Say all that is known of a sandbox that cannot be had."
+)
 @json_option
 @state_option()
 def command(
@@ -48,18 +55,25 @@ def command(
     settings: tuple[str, ...],
     sandbox: str,
     isolation: str | None,
+    detach: bool,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Start a worker from the file TEMPLATE; starts a post room if none is running.
 
-    A --set value that begins with ./ or ../ becomes an absolute path, and so does what follows an @ (as
-    in --set folder=@src); every other value is taken as it stands.
-    """
-    from postroom.cli.template import overrides, read
+    It waits until the agent has started or ended, for 5 seconds at most.
 
-    bundle, values = read(template), overrides(settings)
-    _ensure_running()
-    with connect() as client:
+    A --set value that begins with ./ or ../ becomes an absolute path, and so does what follows an @ (as
+    in --set folder=@src), and a value of which the template makes a folder to read; every other value is
+    taken as it stands.
+    """
+    from postroom.cli.starting import WAIT, report
+    from postroom.cli.template import check, overrides, read
+
+    bundle = read(template)
+    values = overrides(settings, bundle.text)
+    _ensure_running(check(bundle, values, sandbox))
+    with connect() as client, _details(verbose):
         worker = client.spawn(
             bundle.text,
             files=bundle.files,
@@ -68,14 +82,30 @@ def command(
             overrides=values,
             sandbox=sandbox,
             isolation=isolation or "",
+            path=str(template.absolute()),
+            wait=0.0 if detach else WAIT,
         )
     if as_json:
         print_json(worker)
     else:
         _print(worker)
+    report(worker)
 
 
-def _ensure_running() -> None:
+@contextmanager
+def _details(verbose: bool) -> Generator[None]:
+    """Show what stands behind an error, to who wants to know."""
+    from postroom.errors import SandboxUnavailable
+
+    try:
+        yield
+    except SandboxUnavailable as error:
+        for line in error.details if verbose else ():
+            click.echo(one_line(line), err=True)
+        raise
+
+
+def _ensure_running(template: Template) -> None:
     from postroom.client.locate import locate
     from postroom.errors import NotRunning
 
@@ -85,20 +115,27 @@ def _ensure_running() -> None:
     except NotRunning:
         from postroom.cli.detach import ensure
 
+        _check_credentials(template, state)
         click.echo(f"no post room is running: starting one on {state} ...", err=True)
         server = ensure(state)
         click.echo(f"post room is up at {server.url} (end it with: postroom down)", err=True)
 
 
+def _check_credentials(template: Template, state: Path) -> None:
+    """While no post room runs its file is asked."""
+    if not template.credentials:
+        return
+    from postroom.control.judging import judge_credentials
+    from postroom.gateway.credentials import Credentials
+    from postroom.settings import DEFAULT_ORG, Settings
+
+    known = Credentials(Settings(state=state).credentials_file)
+    judge_credentials(template, known.of(chosen_org() or DEFAULT_ORG))
+
+
 def _print(worker: Worker) -> None:
-    wall = worker["sandbox"]
-    level = one_line(str(wall["level"]))
-    sandbox = f"{one_line(str(wall['provider']))}: {level}"
-    if level != LEVELS[0]:
-        sandbox = click.style(sandbox, fg="red", bold=True)
+    from postroom.cli.starting import told
+
     place = f" in #{one_line(worker['project'])}" if worker["project"] else ""
-    for limit in worker.get("unenforced", []):
-        click.echo(f"not enforced on this machine: compute.{one_line(limit)}", err=True)
-    click.echo(
-        f"spawned @{one_line(worker['nick'])} ({one_line(worker['uid'])}){place}, sandbox {sandbox}"
-    )
+    nick, uid = one_line(worker["nick"]), one_line(worker["uid"])
+    click.echo(f"spawned @{nick} ({uid}){place}, {told(worker)}")

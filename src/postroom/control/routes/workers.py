@@ -7,10 +7,11 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from postroom.control.bodies import EventsBody, SpawnBody
+from postroom.control.bodies import EventsBody, RestartBody, SpawnBody
 from postroom.control.context import Context
 from postroom.control.inward import fetch_card, fetch_far_card
 from postroom.control.launch import SpawnRequest
+from postroom.control.leftovers import Leftover
 from postroom.errors import Conflict, Forbidden
 from postroom.protocol import subjects
 
@@ -19,6 +20,12 @@ def router(context: Context) -> APIRouter:
     """The routes of the operator."""
     routes = APIRouter(prefix="/workers")
     workers, roster = context.workers, context.roster
+
+    async def begun(uid: str, wait: float) -> dict[str, Any]:
+        if not wait:
+            return await roster.one(uid)
+        started = await roster.begun(uid, wait)
+        return await roster.one(uid) | {"started": started}
 
     @routes.post("", status_code=201)
     async def spawn(body: SpawnBody) -> dict[str, Any]:
@@ -30,8 +37,9 @@ def router(context: Context) -> APIRouter:
             project=body.project.removeprefix("#"),
             sandbox=body.sandbox,
             isolation=body.isolation,
+            path=body.path,
         )
-        return await roster.one((await workers.spawn(request)).uid)
+        return await begun((await workers.spawn(request)).uid, body.wait)
 
     @routes.get("")
     async def listing() -> dict[str, Any]:
@@ -58,8 +66,10 @@ def router(context: Context) -> APIRouter:
         return await roster.one((await workers.stop(ref)).uid)
 
     @routes.post("/{ref}/restart")
-    async def restart(ref: str) -> dict[str, Any]:
-        return await roster.one((await workers.restart(ref)).uid)
+    async def restart(ref: str, body: RestartBody | None = None) -> dict[str, Any]:
+        asked = body or RestartBody()
+        agent, changed = await workers.restart(ref, asked.template, asked.files)
+        return await begun(agent.uid, asked.wait) | {"changed": list(changed)}
 
     @routes.post("/{ref}/revoke")
     async def revoke(ref: str) -> dict[str, Any]:
@@ -72,12 +82,38 @@ def router(context: Context) -> APIRouter:
         return {"workers": await roster.all()}
 
     @routes.delete("/{ref}")
-    async def remove(ref: str) -> dict[str, Any]:
-        agent, folder = await workers.remove(ref)
-        await context.room.sweep()  # what waits for it is dead now, and its senders hear so
-        return {"uid": agent.uid, "nick": agent.nick, "folder": str(folder)}
+    async def remove(ref: str, purge: bool = False) -> dict[str, Any]:
+        try:
+            agent, folder = await workers.remove(ref, purge=purge)
+        finally:
+            await context.room.sweep()  # what waits for it is dead now, and its senders hear so
+        return {"uid": agent.uid, "nick": agent.nick, "folder": str(folder), "purged": purge}
 
     return routes
+
+
+def leftovers_router(context: Context) -> APIRouter:
+    """The routes of what removed workers have left on disk."""
+    routes = APIRouter(prefix="/leftovers")
+
+    @routes.get("")
+    async def listing() -> dict[str, Any]:
+        return _shown(await context.workers.left())
+
+    @routes.delete("")
+    async def prune() -> dict[str, Any]:
+        return _shown(await context.workers.prune())
+
+    return routes
+
+
+def _shown(found: list[tuple[Leftover, str]]) -> dict[str, Any]:
+    return {
+        "leftovers": [
+            {"uid": left.uid, "nick": nick, "folder": str(left.folder), "bytes": left.size}
+            for left, nick in found
+        ]
+    }
 
 
 def events_router(context: Context) -> APIRouter:

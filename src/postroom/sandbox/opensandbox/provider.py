@@ -68,6 +68,7 @@ class OpenSandboxProvider:
         self._remote = remote
         self._proven = Level.NONE
         self.holes: frozenset[str] = frozenset()
+        self.shown: tuple[str, ...] = ()  # its folders are those of an image
 
     async def probe(self) -> Capability:
         """Start a real container and the self-test in it; remove what earlier lives have left."""

@@ -1,0 +1,48 @@
+"""What is said of a worker that was just started."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.errors import PostroomError
+from postroom.protocol.presence import last_words
+from postroom.protocol.template import LEVELS
+from postroom.protocol.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.client.records import Worker
+
+WAIT = 5.0
+"""Seconds that are waited for an agent to start or to die."""
+
+
+def told(worker: Worker) -> str:
+    """Its sandbox; in red if that is no wall, or not an enforced one."""
+    wall = worker["sandbox"]
+    provider, level = one_line(str(wall["provider"])), one_line(str(wall["level"]))
+    text = provider if provider == level else f"{provider}: {level}"
+    return "sandbox " + (text if level == LEVELS[0] else click.style(text, fg="red", bold=True))
+
+
+def report(worker: Worker) -> None:
+    """Say so if its agent has not started.
+
+    Raises:
+        PostroomError: it has ended.
+    """
+    nick = one_line(worker["nick"])
+    for limit in worker.get("unenforced", []):
+        click.echo(f"not enforced on this machine: compute.{one_line(limit)}", err=True)
+    started = worker.get("started", True)
+    if started is None:
+        click.echo(f"@{nick} is still starting: postroom status", err=True)
+    if started is not False:
+        return
+    for line in last_words(worker.get("stderr", [])):
+        click.echo(f"    | {line}", err=True)
+    raise PostroomError(
+        f"@{nick} ended at once: {one_line(worker['detail'])}",
+        remedy=f"postroom logs {nick} has more; when it is mended: postroom restart {nick}",
+    )

@@ -1,0 +1,161 @@
+"""A template judged against this machine, before anything is made of it: its program, its files, its keys.
+
+What cannot be known from here, such as a program in the workspace, is left to the start itself.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from postroom.errors import InvalidTemplate
+from postroom.gateway.credentials import BoundCredential
+from postroom.protocol.egress import AllowList
+from postroom.protocol.template import PARAMETER, Template
+from postroom.sandbox import python_home
+from postroom.sandbox.arguments import PATHS
+
+AGENT_FOLDER = "/opt/agent"
+"""Where a template's files appear."""
+
+_INSIDE = (PATHS.workspace, PATHS.state)
+"""Folders that are the worker's own and outlive its starts: what will be in them is not known here."""
+
+
+def search_path(python: str) -> str:
+    """Where programs are looked for in a sandbox whose interpreter is `python`."""
+    programs = ["/usr/local/bin", "/usr/bin", "/bin"]
+    if (folder := Path(python).parent).is_absolute():
+        programs.insert(0, str(folder))
+    return os.pathsep.join(programs)
+
+
+def judge_program(template: Template, shown: Sequence[str], *, all_shown: bool = False) -> None:
+    """Refuse a command that cannot be started, as far as that can be seen from here.
+
+    Args:
+        template: of the worker.
+        shown: folders of the machine that its sandbox shows without a mount.
+        all_shown: there is no wall: it sees the whole machine.
+
+    Raises:
+        InvalidTemplate: with what to do.
+    """
+    program = template.command[0]
+    _judge_files(template)
+    if "/" in program:
+        folder = os.path.normpath(program)
+        if program.startswith("/") and not any(_below(folder, inside) for inside in _INSIDE):
+            _judge_path(program, _View(template, shown, all_shown))
+        return
+    search = template.env.get("PATH", search_path(sys.executable))
+    folders = search.split(os.pathsep)
+    if any(not f.startswith("/") or any(_below(f, i) for i in _INSIDE) for f in folders):
+        return
+    view = _View(template, shown, all_shown)
+    if not any(view.shows(Path(f)) and _runs(Path(f) / program, view) for f in folders):
+        raise InvalidTemplate(
+            f"there is no program {program!r} in the sandbox, which looks in {search}",
+            remedy=_where_it_is(program),
+        )
+
+
+class _View:
+    """What a sandbox shows of the machine."""
+
+    def __init__(self, template: Template, shown: Sequence[str], all_shown: bool) -> None:
+        folders = [*map(Path, shown), *map(Path, template.read_only), *python_home.folders()]
+        self._folders = [name for folder in folders for name in (folder, folder.resolve())]
+        self._all = all_shown
+
+    def shows(self, path: Path) -> bool:
+        return self._all or any(path.is_relative_to(folder) for folder in self._folders)
+
+
+def _judge_files(template: Template) -> None:
+    for word in template.command:
+        # Beside other text braces are left alone: they may be a program's own.
+        if (place := PARAMETER.fullmatch(word)) is not None:
+            raise InvalidTemplate(
+                f"workstation.command names the parameter {word}, which the template does not declare",
+                remedy=f'declare it below [overrides], such as {place[1]} = "its default"',
+            )
+        name = word.removeprefix(f"{AGENT_FOLDER}/")
+        if name != word and name not in template.files:
+            raise InvalidTemplate(
+                f"workstation.command names {word}, and workstation.files has no {name!r}",
+                remedy=f'put it next to the template, and in it: files = ["{name}"]',
+            )
+    program = template.command[0]
+    if _below(program, AGENT_FOLDER):
+        raise InvalidTemplate(
+            f"{program} cannot be executed: a template's files are for reading",
+            remedy=f'begin with what runs it: command = ["python3", "{program}"]',
+        )
+
+
+def _judge_path(program: str, view: _View) -> None:
+    path = Path(program)
+    if not view.shows(path):
+        raise InvalidTemplate(
+            f"the program {program} is not in the sandbox",
+            remedy=f'show its folder below [compute]: read_only = ["{path.parent}"]',
+        )
+    if not path.exists():
+        raise InvalidTemplate(f"the program {program} does not exist")
+    if not _executable(path):
+        raise InvalidTemplate(f"{program} cannot be executed", remedy=f"chmod +x {program}")
+    if not view.shows(real := path.resolve()):
+        raise InvalidTemplate(
+            f"the program {program} leads to {real}, which is not in the sandbox",
+            remedy=f'show its folder below [compute]: read_only = ["{real.parent}"]',
+        )
+
+
+def _runs(path: Path, view: _View) -> bool:
+    return _executable(path) and view.shows(path.resolve())
+
+
+def _executable(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def _below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def _where_it_is(program: str) -> str:
+    found = shutil.which(program)
+    if found is None:
+        return "install it, or name it by its whole path"
+    folder = Path(found).resolve().parent
+    return f"name it by its path, {found}, and show {folder} by compute.read_only"
+
+
+def judge_credentials(template: Template, known: Sequence[BoundCredential]) -> None:
+    """Refuse a template that names a credential which is not there, or could never be used.
+
+    Args:
+        template: of the worker.
+        known: those of its organisation.
+
+    Raises:
+        InvalidTemplate: with what to do.
+    """
+    by_name, rules = {credential.name: credential for credential in known}, template.egress
+    for name in template.credentials:
+        bound = by_name.get(name)
+        if bound is None:
+            raise InvalidTemplate(
+                f"there is no credential {name!r}",
+                remedy=f"postroom credential add {name} --host HOST",
+            )
+        if not AllowList.parse(rules).reaches(bound.scheme, bound.host, bound.port):
+            url = bound.shown()["url"].rstrip("/")
+            raise InvalidTemplate(
+                f"the credential {name!r} is for {url}, which no rule of overrides.egress allows",
+                remedy=f'add it below [overrides]: egress = ["{url}"]',
+            )
