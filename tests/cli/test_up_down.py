@@ -18,6 +18,7 @@ from tests.cli.conftest import LIMIT, SOURCE, Run, command, environment, spawned
 
 ROOM = str(Path(__file__).parent / "room")
 ROOT = str(Path(__file__).parents[2])
+TEMPLATE = '[worker]\nname = "bob"\n[workstation]\ncommand = ["sh"]\n'
 
 
 @pytest.fixture
@@ -133,7 +134,7 @@ def test_spawn_starts_a_post_room_if_none_runs_and_says_so(
     postroom: Run, room: object, tmp_path: Path
 ):
     template = tmp_path / "t.toml"
-    template.write_text("")
+    template.write_text(TEMPLATE)
     ended = postroom("spawn", str(template))
     assert ended.status == 0
     assert ended.out.startswith("spawned @bob")
@@ -145,7 +146,7 @@ def test_spawn_starts_a_post_room_if_none_runs_and_says_so(
 @pytest.mark.requirement("cli-up-started-once")
 def test_two_spawns_at_once_start_one_post_room(room: object, tmp_path: Path):
     template = tmp_path / "t.toml"
-    template.write_text("")
+    template.write_text(TEMPLATE)
     environ = child_environment()
 
     def spawn(_: int) -> int:
@@ -163,7 +164,7 @@ def test_a_spawn_waits_for_a_post_room_that_is_starting_in_front(
     room("waits")
     os.mkfifo(tmp_path / "go")
     template = tmp_path / "t.toml"
-    template.write_text("")
+    template.write_text(TEMPLATE)
     words = ["--state", str(tmp_path)]
     front = subprocess.Popen(command("up", *words), env=child_environment())
     with (tmp_path / "go").open("w"):  # it has begun
