@@ -4,8 +4,11 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Two steps: what Postroom runs on, which is all that the demonstration needs, and the tools of its developers.
+BASE   := $(VENV)/.base
 STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
+INSTALL := $(BIN)/python tools/install.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -22,14 +25,17 @@ $(BIN)/pip:
 	  || { echo "Postroom needs Python 3.11 or newer; choose one with: make setup PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(STAMP): pyproject.toml requirements/build.txt requirements/base.txt requirements/dev.txt | $(BIN)/pip
-	@echo "installing what requirements/ pins; the first time this takes about a minute"
-	$(PIP) install --quiet --require-hashes -r requirements/build.txt -r requirements/dev.txt
-	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+$(BASE): pyproject.toml requirements/build.txt requirements/base.txt | $(BIN)/pip
+	@$(INSTALL) requirements/build.txt requirements/base.txt
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: setup ## run the demonstration; DIR=folder lets the workers read that folder
-	$(BIN)/python examples/demo.py $(if $(DIR),--folder "$(DIR)")
+$(STAMP): $(BASE) requirements/dev.txt
+	@$(INSTALL) requirements/dev.txt
+	@touch $@
+
+demo: $(BASE) ## run the demonstration; DIR=folder to review another folder, KEEP=1 to leave it running
+	@$(BIN)/python examples/demo.py $(if $(DIR),--folder "$(DIR)") $(if $(KEEP),--keep)
 
 lint: setup ## format check, ruff, types, import layers, docs/promises.md
 	$(BIN)/ruff format --check

@@ -1,7 +1,7 @@
 """The demonstration: a post room of its own, two sandboxed workers, one task, its findings live, one summary.
 
 `make demo` runs it; `make demo DIR=path` reviews another folder. Everything goes through the command line that a
-person would use; the state folder is thrown away at the end.
+person would use; the state folder is thrown away at the end, unless `make demo KEEP=1` leaves the post room running.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -94,13 +95,15 @@ class Room:
         return done.stdout
 
     @contextlib.contextmanager
-    def up(self) -> Generator[None]:
-        """Up on free ports; nothing of it is left afterwards, whatever happens."""
+    def up(self, *, keep: bool) -> Generator[None]:
+        """Up on free ports; down at the end, whatever happens, unless it went well and `keep` is set."""
+        went_well = False
         try:
             self.run("up", "--detach", "--port", "0", "--nats-port", "0")
             yield
+            went_well = True
         finally:
-            if (self.state / "server.json").exists():
+            if (self.state / "server.json").exists() and not (keep and went_well):
                 self._down()
 
     def _down(self) -> None:
@@ -161,6 +164,41 @@ def demonstrate(room: Room, folder: Path, sandbox: list[str]) -> tuple[dict[str,
     return task, room.ask("status")["workers"]
 
 
+@contextlib.contextmanager
+def scratch_folder(*, keep: bool) -> Generator[Path]:
+    """A folder for the state, removed at the end unless all went well and it is to be kept."""
+    folder = Path(tempfile.mkdtemp(prefix="postroom-demo-"))
+    went_well = False
+    try:
+        yield folder
+        went_well = True
+    finally:
+        if not (keep and went_well):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def tell_what_next(state: Path, folder: Path, *, keep: bool) -> None:
+    """Print the commands that a newcomer would type now."""
+    activate = Path(sys.prefix) / "bin" / "activate"
+    near = Path(os.path.relpath(activate))
+    print(f"\nnext:\n  . {activate if near.parts[0] == '..' else near}")
+    if keep:
+        print(f"  export POSTROOM_STATE={shlex.quote(str(state))}")
+        print("  postroom status")
+        print(f"  postroom delegate @reviewer {shlex.quote(f'Review {folder}')} --wait")
+        print("  postroom chat '#demo'")
+        print(
+            f"  postroom down; rm -r {shlex.quote(str(state.parent))}     # when you have seen enough"
+        )
+    else:
+        print("  postroom spawn examples/echo.toml")
+        print("  postroom send @echo 'are you there?' --wait answered")
+        print(
+            "  make demo KEEP=1     # the same again, and the post room stays for you to look around"
+        )
+    print('then: README.md, "Use it" and "Connect your own agent"')
+
+
 def main() -> int:
     """Run the demonstration; exit status 0 if the task was completed and the summary posted."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -170,6 +208,7 @@ def main() -> int:
     parser.add_argument(
         "--sandbox", default=os.environ.get("SANDBOX", ""), help="provider; default bubblewrap"
     )
+    parser.add_argument("--keep", action="store_true", help="leave the post room running")
     chosen = parser.parse_args()
     folder = chosen.folder.resolve()
     if not folder.is_dir():
@@ -179,15 +218,16 @@ def main() -> int:
     # So that everything is ended, too, by whoever ends this program.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # noqa: ARG005
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="postroom-demo-") as scratch:
-        room = Room(Path(scratch) / "state", started + DEADLINE)
-        with room.up():
+    with scratch_folder(keep=chosen.keep) as scratch:
+        room = Room(scratch / "state", started + DEADLINE)
+        with room.up(keep=chosen.keep):
             sandbox = ["--sandbox", chosen.sandbox] if chosen.sandbox else []
             task, workers = demonstrate(room, folder, sandbox)
     took = time.monotonic() - started
     levels = {worker["nick"]: worker["sandbox"]["level"] for worker in workers}
     walls = ", ".join(f"@{nick} {level}" for nick, level in sorted(levels.items()))
     print(f"demo: task {task['state']}, done in {took:.1f} s; sandbox level: {walls}")
+    tell_what_next(room.state, folder, keep=chosen.keep)
     return 0 if task["state"] == "completed" else 1
 
 

@@ -71,6 +71,12 @@ _LISTED: dict[str, dict[str, str]] = {
         "package-lock-current": "The pinned versions satisfy pyproject.toml, and base and dev pin the same ones.",
         "package-footprint-bounded": "The base install stays under 75 packages and 180 MB.",
     },
+    "CONTRIBUTING.md#documents": {
+        "docs-readme-runs": "Each command and file that README.md shows works as it stands, in the order of the page.",
+        "docs-agents-run": "Each command, template and program that docs/agents.md shows works as it stands.",
+        "docs-transcript-current": "The transcript of the demonstration in README.md is what it prints.",
+        "demo-kept-running": "`make demo KEEP=1` leaves the post room running and says how to go on and how to end it.",
+    },
     "docs/architecture.md#blobs": {
         "blob-kept-by-hash": "What is uploaded is kept once under its SHA-256, and is given back as it was.",
         "blob-hash-checked": "An upload with another hash than it names is refused, and nothing is left of it.",
@@ -97,6 +103,10 @@ _LISTED: dict[str, dict[str, str]] = {
         "task-queue-keeps-order": "A worker does its tasks in the order of their requests.",
         "task-attempts-visible": "A task whose runner is gone is begun again, and its records show every attempt.",
         "task-survives-restart": "A later start of a worker takes over what an earlier one has left.",
+        "task-stop-keeps-answered": "Stopping a worker fails no task, be it answered or not reached.",
+        "task-removal-told-once": "Who asked a worker that is removed is told one end of each request.",
+        "task-answer-first-wins": "Of two answers to one question the one that was stored first is taken.",
+        "task-messages-passed": "Tasks do not wait behind messages that are not confirmed.",
         "task-one-runner": "Of two runners of one task only one can write its records; the other stops.",
         "task-cancel-interrupts": "Canceling a task interrupts the agent that works on it.",
         "task-answer-resumes": "Answering a question resumes the same task.",
@@ -113,8 +123,18 @@ _LISTED: dict[str, dict[str, str]] = {
         "cli-delegate-accepted": "`delegate` prints the task's id when it is on disk, and says who has it.",
         "cli-delegate-result-piped": "`delegate --wait` shows progress beside, and the result alone on the output.",
         "cli-task-outcome-status": "The exit status tells how a task ended, or that it goes on.",
+        "cli-delegate-question":
+            "Who waits for a task is told its question: a person answers it there, a script ends with 9.",
+        "cli-delegate-trouble":
+            "Who waits for a task is told that its worker has failed, or that the bus or the post room is away.",
+        "cli-watch-everything": "`watch` shows all that happens, a line each, also across an end of the post room.",
+        "cli-status-watched": "`status --watch` shows the status anew when something has happened.",
+        "cli-logs-as-printed": "`logs` shows what the agent printed as it printed it.",
+        "cli-logs-followed": "`logs --follow` goes on across restarts and rotations.",
         "cli-task-json-lines": "With `--json` each change of a task is one line of JSON.",
         "cli-task-answered": "`task answer` answers the question of a task.",
+        "cli-task-progress": "`task list` says what each agent said last, and how long it has been at its task.",
+        "cli-status-fits": "No line of `status` is wider than the terminal, and a weak wall is always shown.",
         "cli-status-attention": "`status` shows first which tasks wait for the person, then what each worker does.",
         "task-kill-ends-once":
             "Whatever is killed in mid-task, the task ends once, and the person sees every attempt.",
@@ -187,6 +207,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "bus-consume-redelivered":
             "A record that was given back, or whose handler raised, comes again with the next attempt.",
         "bus-consume-survives-death": "Unacknowledged records come again after their consumer was killed.",
+        "bus-consume-aside": "A delivery that was set aside stays open and lets the next one come.",
         "bus-consume-beats": "Open deliveries are kept by beats.",
         "bus-consume-exhausted-advised": "A record given up after `max_deliver` leaves an advisory.",
         "bus-consume-terminated-advised": "A terminated record leaves an advisory with the reason.",
@@ -210,6 +231,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "bus-store-locked": "A second server on one store is refused and told the holder's pid.",
         "disk-full-refused": "A full disk is a typed refusal before anything is written.",
         "disk-full-heals": "When there is space again the log takes records again, without a person.",
+        "disk-full-start-told": "A start on a disk that has no room says so, and one that has little is warned of.",
         "disk-full-contained": "A restart on a full disk is refused and ends neither a worker nor the post room.",
         "disk-full-server-waits": "A server that a full disk ended is started when there is space, which is no crash.",
         "disk-full-log-silent": "A line that a full disk does not take makes no traceback.",
@@ -240,6 +262,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "bus-streams-hardened": "Rollup, TTL, schedules, counters and batches are off.",
         "bus-inbox-bounded-per-pair": "One sender who fills an inbox does not stop others.",
         "mail-full-typed": "A full inbox is a typed refusal to the sender.",
+        "retention-keeps-pace": "One run of the retention deletes all that is over, however much it is.",
         "mail-retention-covered": "Only final records that a verified copy covers are deleted from the log.",
     },
     "docs/architecture.md#envelope": {
@@ -279,11 +302,13 @@ _LISTED: dict[str, dict[str, str]] = {
         "mail-malformed-dead": "Junk is recorded as dead or ignored and never stops the fold.",
         "mail-poison-passed": "A record that no rule foresaw is reported and passed over.",
         "mail-person-seen": "A person marks a message as seen.",
+        "mail-id-prefix": "The beginning of an id names its message, or is refused with those that begin so.",
         "mail-send-readable": "A sent message can be read at once.",
         "mail-post-readable": "A post can be read at once.",
     },
     "docs/architecture.md#dead-letters": {
         "mail-deadletter-moved": "A delivery that failed for good becomes a dead letter with reason and attempts.",
+        "mail-deadletter-shared": "Who fills the dead letters fills its own share, and all letters can be dropped.",
         "mail-deadletter-once": "One failed delivery gives one letter, whatever crashes in between.",
         "mail-deadletter-own-consumer": "An agent cannot declare dead what was sent to another.",
         "mail-advisories-kept": "An agent that floods with refusals or alerts pushes out its own only.",
@@ -340,6 +365,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "attack-publish-refused":
             "No publish outside its rights gets an attacker anything, and each is in the audit log.",
         "attack-reply-refused": "No answer is asked for anywhere but in the asker's own inbox.",
+        "attack-reply-worthless":
+            "An answer that is sent to another's subject without the gateway is stored nowhere and believed by nobody.",
         "attack-subscribe-refused": "No subscription outside its rights hears anything.",
         "attack-headers-refused": "No header of a worker's is an order about what is not its own.",
         "attack-frames-refused": "A malformed frame ends its connection, and nothing behind it is read.",
@@ -371,6 +398,8 @@ _LISTED: dict[str, dict[str, str]] = {
             "Who sends too fast is slowed down and told of, and loses nothing; it breaks no rule by that.",
         "gateway-turns": "However a worker cuts what it says into pieces, the others get their turn in between.",
         "gateway-nats-strangers-spelling": "No spelling of a stranger's message ends a worker's connection.",
+        "gateway-nats-records-slowed":
+            "Who stores more records a second than can be folded is slowed down, and those of others are folded.",
         "gateway-nats-stored-bounded": "What a worker may store in an hour is bounded, and it is told.",
         "gateway-nats-audit-first": "Each frame is recorded before it passes; what cannot be recorded does not pass.",
     },
@@ -380,6 +409,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "limit-disk-of-folders": "A worker that fills its folders beyond its disk limit is ended.",
         "limit-time-ends": "A worker is ended when its time is over.",
         "limit-time-over-restarts": "A worker's time goes on while the post room is down.",
+        "limit-disk-not-hidden":
+            "Neither a folder's mode nor the length of its path hides from the disk limit what it holds.",
         "limit-final-state": "A limit that was exceeded is a final state and an alert that name it.",
         "limit-task-fails": "What a worker was at fails with the limit; what it had not begun waits.",
         "limit-started-by-person-only": "A worker over a limit is started again by a person only.",
@@ -389,6 +420,10 @@ _LISTED: dict[str, dict[str, str]] = {
     "docs/security.md#levels-of-a-wall": {
         "sandbox-attacks-refused":
             "The same attacks on network, processes, files and shared memory fail behind each wall.",
+        "sandbox-kernel-files-closed":
+            "What the kernel shows to root alone is closed behind each wall, or stated where it cannot be.",
+        "sandbox-no-namespaces":
+            "Behind each wall a program can make or enter no namespace, and threads and common programs run.",
         "sandbox-partial-stated":
             "A partial wall holds but for the holes that it states; any other one makes it no wall.",
         "isolation-asked-for": "A template cannot ask for a weaker wall than a person has allowed.",
@@ -401,7 +436,8 @@ _LISTED: dict[str, dict[str, str]] = {
     },
     "docs/architecture.md#the-two-walls": {
         "sandbox-canary-unreachable":
-            "From inside, no canary (TCP, UDP, sockets, files, processes, secrets, vsock, io_uring) can be reached.",
+            "From inside, no canary (TCP, UDP, sockets, files, processes, secrets, vsock, io_uring, the kernel, "
+            "namespaces) can be reached.",
         "sandbox-gateway-reachable": "The gateway socket can be reached from inside.",
         "inward-socket-itself":
             "The control plane follows no link in a worker's folder, and bounds and checks what it hears there.",
@@ -465,6 +501,10 @@ _LISTED: dict[str, dict[str, str]] = {
         "sidecar-output-backpressured": "A flood of output is held back and every post is stored.",
         "sidecar-kill-survived": "A kill of the sidecar loses nothing and doubles nothing.",
         "sidecar-outage-survived": "What an agent sends while the bus is away is stored when it is back.",
+        "sidecar-handing-noted": "A message that was handed over comes again as redelivered, whatever was killed.",
+        "sidecar-unconfirmed-told": "Sender and status are told of a message not confirmed in time; the next follows.",
+        "sidecar-unconfirmed-kept": "What is not confirmed comes again at each start, and is never dead for that.",
+        "sidecar-keys-certain": "What is sent while several messages are held passes for nothing that was sent before.",
         "sidecar-journal-survives": "Confirmed messages are known to the next start.",
         "sidecar-stop-drained": "SIGTERM tells the agent, and its last words count.",
         "sidecar-config-removed": "The configuration is gone before the agent runs.",
@@ -482,8 +522,15 @@ _LISTED: dict[str, dict[str, str]] = {
     "docs/architecture.md#agent-lines": {
         "worker-feed-heard": "A worker whose template asks for it hears the posts of its project.",
         "sidecar-text-harmless": "Text cannot forge a second message or control sequences for a text agent.",
-        "sidecar-text-answers-matched": "An answer of a text agent goes to the question that it is about.",
-        "sidecar-text-completes": "The next line of a text agent is the result of its task.",
+        "sidecar-text-unit":
+            "A request to a text agent is one unit, and no answer of it can be that to another.",
+        "sidecar-text-completes": "What a text agent prints up to its end is the result of its task.",
+        "sidecar-text-fails": "A text agent that ends with an error fails its task with its last words.",
+        "sidecar-text-question": "A text agent that asked is run again with all that was said.",
+        "sidecar-text-run-told": "A run of a text agent is told whom and what it is about.",
+        "sidecar-command-found": "`postroom-agent` is found whatever PATH a template sets.",
+        "sidecar-strange-lines-told": "Lines of an agent's that cannot be read are counted in its status.",
+        "sidecar-log-indented": "The log keeps the indentation of what an agent prints.",
         "sidecar-lines-survive": "No line of an agent's can be an exception in its sidecar.",
         "sidecar-sample-works": "The agent that the documentation shows does its tasks.",
     },
@@ -504,9 +551,14 @@ _LISTED: dict[str, dict[str, str]] = {
         "a2a-server-streams": "A stream of a task ends when the task ends or asks, a subscription when it ends.",
         "sidecar-api-local": "Only well-formed local requests are answered.",
         "sidecar-command-sends": "`postroom-agent` sends and prints the id.",
+        "sidecar-command-names-itself": "What an agent is told to try is a command that it has.",
         "sidecar-command-delegates": "`postroom-agent delegate --wait` prints the result of the task.",
         "a2a-server-speaks": "An A2A 1.0 client gives a worker a task at its port and has the result.",
         "a2a-server-card": "The worker's own server shows its card at both well-known paths.",
+        "a2a-server-card-cached": "A card has an ETag and an age, and is not sent again to who has it.",
+        "a2a-server-base-url": "A client that has the A2A endpoint as its base URL is served.",
+        "a2a-server-names": "Fields of a call are taken by their JSON names and by those of the proto.",
+        "a2a-server-message-id": "The history of a task shows the `messageId` that its client sent.",
         "a2a-server-local": "Web pages and other host names cannot use a worker's A2A server.",
         "a2a-server-socket": "The socket in the state folder has the A2A routes alone, for its owner.",
     },
@@ -566,11 +618,19 @@ _LISTED: dict[str, dict[str, str]] = {
         "http-livez-first": "`/livez` answers before the API is open.",
         "http-readyz-truthful": "`/readyz` says whether the API is open.",
         "http-starting-retry": "Before that, a request gets 503 with Retry-After.",
-        "http-port-chosen": "A chosen port that is taken is an error; a default one means any free one.",
+        "http-port-chosen": "A port that is named and taken is an error; where none is named any free one will do.",
+        "http-host-without-port": "A Host without the port that its scheme has anyway is served.",
         "http-shutdown-ends": "A stopped listener ends and frees its port.",
         "client-send-repeats-once": "A repeated send carries the same key.",
+        "client-outcome-uncertain":
+            "A request that may be stored ends as uncertain, and names the key to repeat it with.",
+        "client-deadline-kept": "A command ends when its time is over, whatever it is told to try again.",
         "client-server-found-again": "A post room that moved is found again.",
         "client-stream-resumes": "After a loss a stream goes on behind the last record, with no duplicates.",
+        "task-stream-trouble":
+            "Who follows a task is told what keeps it: a worker that failed, a bus that is away, and their end.",
+        "api-events-everything":
+            "All that happens is one stream of events, which a reader that comes back goes on with.",
         "task-delegate-stored": "A delegated task is on disk when the API answers, whether its worker runs or not.",
         "task-skill-chosen": "A task for a skill goes to who has it: online first, then who has the least to do.",
         "task-key-once": "The same key is the same task, also where a skill chooses the worker.",
@@ -578,6 +638,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "task-wait-wakes": "A wait for a task ends when the task does, and shows what was made.",
         "task-stream-ends": "A task's event stream tells each change once and ends after the last.",
         "task-shown-of-worker": "A worker is shown with the task that it is at and how many it has.",
+        "inward-others-served": "A worker that does not answer for its card delays no other request.",
         "inward-card-served": "The card that a worker serves itself is shown as it is, by a worker that runs.",
     },
     "RFC 9457 section 3": {
@@ -614,6 +675,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "binding-durable-answer-own": "A client gets only answers to its own calls, also when its id was used before.",
         "binding-durable-cost-constant": "A stored call costs its client one publish and one delivery, each time.",
         "binding-durable-storage-bounded": "What durable calls store has limits, and consumers of lost clients go.",
+        "binding-durable-clients-leave": "Clients that end, in whatever way, keep no other client out.",
         "binding-durable-poison-survived": "A request whose answer nobody stores is put apart; the server goes on.",
         "binding-durable-deputy-refused": "A request that names another place than one for answers is not performed.",
         "binding-durable-streams-shared": "Agents and makers share the streams, whoever made them.",
@@ -636,6 +698,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "translation-legacy-equal": "A2A 0.3 is translated as the SDK does it, save what is said to differ.",
         "translation-params-named": "What is wrong in parameters is refused with the member's name.",
         "operations-both-versions": "An SDK handler answers every operation in A2A 1.0, in 0.3 and in protobuf.",
+        "operations-push-by-task": "A client of A2A 0.3 reads a task's push setting without naming it.",
         "operations-version-refused": "A call that states another major version than its method's is refused.",
         "operations-context-told": "A handler is told service parameters, extensions, tenant, caller and task id.",
         "operations-stream-closed": "A stream that its consumer leaves is closed at the handler.",
@@ -651,6 +714,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "core-interop-bytes": "Calls of a TypeScript client are answered with the bytes of a TypeScript server.",
         "core-interop-methods": "A TypeScript peer and ours understand each other in every method, both ways.",
         "core-sdk-client": "The SDK's client calls an SDK handler in JSON, in protobuf, in A2A 1.0 and in 0.3.",
+        "core-timeout-one-error": "A call without an answer in time is `CallTimeoutError`, whoever notices first.",
         "core-sdk-errors": "A call that is not answered raises an error of the SDK's and of Postroom's at once.",
         "core-headers-harmless": "Headers that are none make neither a server nor a client deaf.",
         "core-no-deputy": "Neither a server nor a client publishes to what is the NATS server's own.",
@@ -663,10 +727,14 @@ _LISTED: dict[str, dict[str, str]] = {
         "core-stream-window": "A slow reader costs the server no memory, and loses its stream after a time.",
     },
     "docs/binding.md#extensions-in-headers": {
+        "core-stream-left": "Peers that leave a stream early or stand still make no server deaf.",
         "core-stream-beats": "Beats tell a silent agent from a dead server.",
     },
     "docs/binding.md#limits": {
-        "core-busy-told": "A call too many is refused at once, while reads and cancels get through.",
+        "core-busy-told": "A call too many waits a moment and is refused, while reads and cancels get through.",
+        "core-burst-answered": "A burst of calls of a quick agent is answered; our client calls a busy one again.",
+        "core-callers-share": "One caller leaves places, and places to wait, to others.",
+        "core-standing-apart": "Streams whose reader stands still keep no other call out.",
         "core-deadline-kept": "A call past its deadline is not begun, or is cancelled and answered.",
         "core-drain-answers": "A server that ends finishes what runs, or answers it with an error.",
         "core-reconnect-survived": "Server and caller go on after a restart of the NATS server.",
@@ -682,6 +750,9 @@ _LISTED: dict[str, dict[str, str]] = {
         "connection-order-kept": "Messages come in order, each once, however the bytes are cut.",
         "connection-memory-bounded": "Slow readers, full servers and outages cost bounded memory.",
         "connection-outage-survived": "An outage loses no subscription, and nothing published in it.",
+    },
+    "docs/binding.md#quick-start": {
+        "binding-page-runs": "The page's programs run as they stand, and its errors are imported as it says.",
     },
     "docs/binding.md#when-it-does-not-work": {
         "binding-wrong-subject": "A server refuses a subject on which it would serve nothing.",
@@ -785,7 +856,22 @@ _LISTED: dict[str, dict[str, str]] = {
         "gateway-strangers": "Who shows no worker's token there gets no answer and little time, and a flood of them "
         "keeps no worker out for longer than that.",
     },
+    "docs/operating.md#settings": {
+        "settings-one-table": "Every setting and every variable is in one table, which code and documents share.",
+        "settings-precedence": "A flag is before the environment, then the state folder's file, the user's, a default.",
+        "settings-refused": "An unknown setting and a value that cannot be are refused with what is known.",
+        "settings-edited-gently": "`config set` changes one value of a file and leaves every other line as it is.",
+        "settings-secret-hidden": "No secret among the settings is printed, or taken from where others can read it.",
+        "settings-survive-restart": "What `config set` chose holds for each later `up`, without any variable.",
+    },
+    "docs/operating.md#run-at-boot": {
+        "unit-systemd-runs": "The systemd unit is valid, and its command runs this post room until SIGTERM.",
+        "unit-launchd-valid": "The launchd job is a property list with the same command.",
+        "cli-down-whatever-http": "`down` ends the post room of its state folder, whatever its HTTP port says.",
+    },
     "docs/operating.md#running-on-your-own-nats": {
+        "bus-remembered": "`up` and `admin rebuild` refuse another bus than the log is on, and name the right one.",
+        "bus-addresses-may-change": "The same servers may be named by other addresses.",
         "nats-cluster-carries-all": "A post room runs on three servers of somebody else, each stream in three copies.",
         "nats-node-death-keeps-accepted": "When one of three servers dies nothing accepted is lost, and it goes on.",
         "nats-cluster-comes-back": "A post room lives on when all servers were killed and came back.",
@@ -827,6 +913,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "tls-authority-bound": "The local authority can vouch for the names that it was made for and no others.",
         "tls-external-checked": "A certificate that is expired, unfit, or whose key others can read is refused.",
         "tls-beyond-loopback": "Beyond loopback nothing starts without a fitting certificate.",
+        "tls-address-warned": "A start for other machines tells each address, and one that the certificate lacks.",
         "tls-always": "With POSTROOM_TLS=always loopback speaks TLS, too, under an authority that is made at need.",
         "tls-no-cleartext": "With TLS nothing between clients and servers can be read, not even a greeting.",
         "tls-client-verifies": "The client trusts the authority in server.json alone, and tells nothing to others.",

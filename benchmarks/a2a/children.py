@@ -98,11 +98,15 @@ class Child:
         return said[-1] if said else "its process ended"
 
 
-async def peer(python: Path, role: str, options: Options, folder: Path) -> Child:
+Runner = Sequence[str | Path]
+"""What a peer is started with: see `Environments.runner`."""
+
+
+async def peer(runner: Runner, role: str, options: Options, folder: Path) -> Child:
     """Start a server ("serve") or a client ("call")."""
     said = json.dumps(dataclasses.asdict(options))
     log = folder / f"{options.name or options.kind}-{role}.log"
-    return await Child.start((python, "-m", "benchmarks.a2a.peers", role, said), log)
+    return await Child.start((*runner, role, said), log)
 
 
 @asynccontextmanager
@@ -148,7 +152,7 @@ class Pair:
     async def start(
         cls,
         stack: AsyncExitStack,
-        python: Path,
+        runner: Runner,
         options: Options,
         folder: Path,
         bus: int | None = None,
@@ -158,10 +162,10 @@ class Pair:
         Raises:
             PeerFailed: one of them did not start.
         """
-        server = await peer(python, "serve", options, folder)
+        server = await peer(runner, "serve", options, folder)
         stack.push_async_callback(server.end)
         address = (await server.hear(START_TIMEOUT))["address"]
-        client = await peer(python, "call", dataclasses.replace(options, address=address), folder)
+        client = await peer(runner, "call", dataclasses.replace(options, address=address), folder)
         stack.push_async_callback(client.end)
         await client.hear(START_TIMEOUT)
         return cls(server, client, bus)
@@ -181,5 +185,5 @@ class Pair:
         return done, Cost(each[0], each[1], each[2] if self._bus else 0.0)
 
 
-INTERPRETER = Path(sys.executable)
-"""The project's own; enough for what needs no package of the environments."""
+OWN_RUNNER: Runner = (sys.executable, "-m", "benchmarks.a2a.peers")
+"""In the project's own environment; enough for what needs no package of the others."""

@@ -15,7 +15,7 @@ from benchmarks.report import Sheet
 
 NOTES = (
     "calls: per second, from the begin of the first to the end of the last; one client process makes all of a turn.",
-    "Servers and clients are processes of their own, all on uvloop.",
+    "Servers and clients are processes of their own, those in Python on uvloop.",
     "The agent answers at once with the text that it was sent; a Task is completed and has it as an artifact.",
     "stream: Task, working, artifact, completed.",
     "product: each with the handler and the client that it comes with.",
@@ -24,6 +24,7 @@ NOTES = (
     "bare: bytes built once, one kept-alive connection for each call under way; the answer is not parsed.",
     "floors: frames of the size of a JSON-RPC call, by nats-py alone.",
     "two publishes: acknowledged, one after the other, stored in a file: what a durable call and its answer store.",
+    "TypeScript: @a2a-js/sdk and @nats-io/transport-node on Node, ours, speaking the wire a2a-nats/1 (A2A 0.3).",
     "SLIM: slima2a with a node in a process of its own (bus), end-to-end encrypted; it asks for another SDK.",
     "Synadia agents speak another protocol: a prompt and chunks of text, no tasks; Message is one chunk, stream four.",
     "client, server, bus: µs of processor time per call; bus is nats-server. All share the cores.",

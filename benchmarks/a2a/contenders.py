@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.a2a.environment import MAIN, SLIM
+from benchmarks.a2a.environment import MAIN, NODE, SLIM
 
 FLOOR, OWN, SDK, TRIVIAL = (
     "floors",
@@ -13,6 +13,10 @@ FLOOR, OWN, SDK, TRIVIAL = (
     "transport against transport: the same trivial handler",
 )
 """Groups of the table, in its order."""
+
+
+TYPESCRIPT = "typescript"
+"""The kind that is no module of ours: a pair on Node that speaks our JSON wire, `a2a-nats/1`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class Contender:
     """One row of the table.
 
     Attributes:
-        kind: key of `peers.kinds.MODULES`.
+        kind: key of `peers.kinds.MODULES`, or `TYPESCRIPT`.
         handler: "trivial", "sdk", "ours", or "" where there is none.
         title: unique.
         group: one of those above.
@@ -72,12 +76,18 @@ class Contender:
     @property
     def environment(self) -> str:
         """Where it runs."""
+        if self.kind == TYPESCRIPT:
+            return NODE
         return SLIM if self.bus == "slim" else MAIN
 
 
 _UNARY = ("message", "task")
 _OURS = (("nats", "NATS"), ("nats-json", "NATS JSON"), ("nats-js", "NATS+JS"))
-_FAST = (("nats-fast", "NATS, own connection"), ("nats-js-fast", "NATS+JS, own connection"))
+_FAST = (
+    ("nats-fast", "NATS, own connection"),
+    ("nats-json-fast", "NATS JSON, own conn."),
+    ("nats-js-fast", "NATS+JS, own connection"),
+)
 _OFFICIAL = (("jsonrpc", "JSON-RPC", ""), ("rest", "REST", ""), ("grpc", "gRPC", "grpc"))
 
 CONTENDERS = (
@@ -88,6 +98,7 @@ CONTENDERS = (
     *(Contender(kind, "ours", f"{name}, ours", OWN, bus="nats") for kind, name in _OURS),
     *(Contender(kind, "sdk", f"{name}, SDK", OWN, part) for kind, name, part in _OFFICIAL),
     Contender("slim", "sdk", "SLIM, SDK", OWN, "slim", bus="slim"),
+    Contender(TYPESCRIPT, "sdk", "NATS JSON, TypeScript, SDK", OWN, "typescript", bus="nats"),
     Contender(
         "synadia",
         "",
@@ -112,4 +123,7 @@ CONTENDERS = (
     ),
     Contender("jsonrpc-bare", "trivial", "JSON-RPC bare client, trivial", TRIVIAL, works=_UNARY),
     Contender("slim", "trivial", "SLIM, trivial", TRIVIAL, "slim", bus="slim"),
+    Contender(
+        TYPESCRIPT, "trivial", "NATS JSON, TypeScript, trivial", TRIVIAL, "typescript", bus="nats"
+    ),
 )

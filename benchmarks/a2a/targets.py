@@ -23,6 +23,11 @@ _RATIOS = (
     ("transport, NATS/bare, 16", "nats-trivial", "jsonrpc-bare-trivial", _MESSAGE[16], RATE, ">= 2.5"),
     ("transport, NATS/bare, 64", "nats-trivial", "jsonrpc-bare-trivial", _MESSAGE[64], RATE, ">= 2.5"),
     ("transport, NATS/JSON-RPC, 64", "nats-trivial", "jsonrpc-trivial", _MESSAGE[64], RATE, ""),
+    *(
+        (f"{title} / TypeScript on Node, {each}", name, "typescript-trivial", _MESSAGE[each], RATE, "")
+        for title, name in (("own, NATS", "nats-fast-trivial"), ("own, NATS JSON", "nats-json-fast-trivial"))
+        for each in _MESSAGE
+    ),
     ("NATS trivial / raw request, 64", "nats-trivial", "raw-nats", _MESSAGE[64], RATE, ">= 0.3"),
     ("NATS+JS trivial / raw publishes, 1", "nats-js-trivial", "raw-jetstream", _MESSAGE[1], RATE, ">= 0.5"),
     ("NATS+JS trivial / raw publishes, 16", "nats-js-trivial", "raw-jetstream", _MESSAGE[16], RATE, ">= 0.5"),

@@ -23,7 +23,7 @@ from postroom.gateway.port import DoorSpec, Rates
 from postroom.identity.nkeys import KeyPair
 from postroom.identity.tokens import digest
 
-UNBOUND = Rates(messages=10**9, bytes=10**12, stored_bytes=10**15)
+UNBOUND = Rates(messages=10**9, bytes=10**12, stored_bytes=10**15, records=10**9)
 """Counted as ever, and never reached."""
 
 PROJECT = "main"

@@ -21,6 +21,7 @@ The tree says whose fault it is, so that a caller can decide without reading tex
     │   ├── ProtocolViolation
     │   ├── NoResponders
     │   ├── RequestTimeout
+    │   │   └── Uncertain
     │   └── StreamBroken
     ├── Refused                    a bound was reached: nothing was accepted, retry later
     │   ├── StreamFull
@@ -173,6 +174,12 @@ class RequestTimeout(PeerError):
     """No answer came within the deadline; whether it was acted on is unknown."""
 
     code = "request-timeout"
+
+
+class Uncertain(RequestTimeout):
+    """The connection broke after the request was sent; whether it was acted on is unknown."""
+
+    code = "uncertain"
 
 
 class StreamBroken(PeerError):

@@ -121,6 +121,7 @@ class Desk:
     engine: TaskEngine
     executor: Scripted
     alice: str
+    running: asyncio.Task[None] | None = None
 
     async def ask(self, text: str, **fields: Any) -> str:
         """Give the engine a request of alice's; returns the task's id."""
@@ -138,6 +139,12 @@ class Desk:
         self.log.asks[task] = ask
         await self.engine.accept(ask)
         return task
+
+    async def over(self) -> None:
+        """Wait until the engine works on nothing more, since its executor is gone."""
+        assert self.running is not None
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.wait({self.running})
 
     async def text(self, task: str) -> str:
         """What was said with the last state."""
@@ -174,6 +181,6 @@ async def running_desk(
         engine.recover(task, (await log.get(task)).record.state)
     desk = Desk(log, bus, engine, executor, alice or new_uid())
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(engine.run())
+        desk.running = group.create_task(engine.run())
         yield desk
-        running.cancel()
+        desk.running.cancel()

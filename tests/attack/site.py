@@ -34,7 +34,7 @@ from tests.gateway.nats.rig import House, Kept, Raw, Worker
 from tests.gateway.rig import soon
 from tests.identity.stage import LOBBY
 
-UNLIMITED = Rates(messages=0, bytes=0, stored_bytes=0, connections=0)
+UNLIMITED = Rates(messages=0, bytes=0, stored_bytes=0, records=0, connections=0)
 PROTOCOLS = ("nats", "http", "egress")
 
 

@@ -13,10 +13,12 @@ from postroom.gateway.nats import claims
 from postroom.gateway.port import Deadlines, Rates
 from postroom.identity.accounts import AGENT_SUBSCRIPTIONS
 from postroom.protocol import subjects
+from postroom.protocol.streams import stream_of
 from tests.attack.cases import MARK
 from tests.attack.site import Target, open_target
 from tests.attack.test_subjects import pub, say
 from tests.gateway.nats.rig import Raw
+from tests.rig import new_uid
 
 pytestmark = pytest.mark.anyio
 
@@ -50,6 +52,44 @@ async def test_who_sends_at_full_rate_is_slowed_down_told_of_and_never_cut_off(
         assert [kind for kind, _ in target.house.alerts] == [FLOOD]
         assert target.house.gateway.statistics().violations == 0
         assert [line for line in await raw.pinged() if line != b"PING"] == []
+
+
+@pytest.mark.requirement("gateway-nats-records-slowed")
+@pytest.mark.parametrize("kind", ["receipts", "inbox", "alerts", "tasks"])
+async def test_a_flood_of_records_is_held_back_while_what_others_store_is_folded(
+    tmp_path: Path, kind: str
+):
+    async with open_target(tmp_path, rates=Rates(records=50)) as target:
+        own, sent = target.me.uid, 1500
+        subject = {
+            "receipts": subjects.receipts(target.other.uid, own),
+            "inbox": subjects.inbox(
+                new_uid(), own
+            ),  # each is answered by a receipt of the post office
+            "alerts": subjects.alerts(own),
+            "tasks": f"worker.{own}.tasks.{'1' * 32}.working",
+        }[kind]
+        fold, stream = target.room.fold, stream_of(subject)
+        raw = await target.house.enter(target.me)
+        before = await target.room.rig.admin.last_sequence(stream)
+        await raw.send(pub(subject, body=b"{}") * sent)
+        async with asyncio.timeout(20):  # half a minute of flood is still to come
+            await target.house.until(lambda: bool(target.audit.of("PUB")))
+            mail = await target.other.bus.publish(
+                subjects.inbox(target.victim.uid, target.other.uid), b"x"
+            )
+            receipt = await target.other.bus.publish(
+                subjects.receipts(target.victim.uid, target.other.uid), b"{}"
+            )
+            assert mail is not None
+            assert receipt is not None
+            await fold.reached("INBOX", mail.sequence, 20)
+            await fold.reached("RECEIPTS", receipt.sequence, 20)
+            stored = await target.room.rig.admin.last_sequence(stream) - before
+
+        assert 0 < stored < sent
+        assert target.house.gateway.statistics().violations == 0
+        raw.close()
 
 
 @pytest.mark.requirement("attack-flood-slowed")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 
 import pytest
 
+from postroom.bus.port import Message
 from postroom.identity.credential import Credential
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE
@@ -221,6 +223,48 @@ async def test_the_server_refuses_every_publish_without_the_gateway_too(target: 
     assert told[target.victim.uid] == told[nobody]
     assert await target.heard() == []
     assert await target.state() == before
+
+
+@pytest.mark.requirement("attack-reply-worthless")
+async def test_an_answer_sent_to_anothers_subject_without_the_gateway_is_neither_stored_nor_believed(
+    target: Target,
+):
+    """The server carries it, since no right is about replies. What stops it is where it comes out, and who reads."""
+    own, victim, other = target.me.uid, target.victim.uid, target.other.uid
+    believed: list[str] = []
+
+    async def respond(message: Message) -> bytes:
+        believed.append(message.subject)
+        return b"{}"
+
+    async def take(message: Message) -> None:
+        believed.append(message.subject)
+
+    before = await target.state()
+    answered = (
+        (subjects.outbox(own), b"{}"),  # by JetStream
+        (subjects.ctl(own, "agents", "list"), b"{}"),  # by the control plane
+        (f"$JS.API.CONSUMER.MSG.NEXT.INBOX.{own}", b'{"batch":1,"no_wait":true}'),
+    )
+    places = [reply for _, reply in cases.replies(own, victim)]
+    async with AsyncExitStack() as stack:
+        for listening in (
+            await target.victim.bus.serve(subjects.rpc(victim, "*"), respond),
+            await target.victim.bus.subscribe("system.discovery.*", take),
+        ):
+            stack.push_async_callback(listening.close)
+        raw = await outsider(target)
+        await say(raw, [pub(s, reply, body) for reply in places for s, body in answered])
+        raw.close()
+        # What comes after them is served, so they were all read.
+        await target.other.bus.request(subjects.rpc(victim, other), b"{}")
+
+    after = await target.state()
+    carried = b"\n".join(await target.taps[-1].raw.pinged())  # in the agents' account
+    assert f"MSG {subjects.inbox(victim, victim)} ".encode() in carried
+    assert believed == [subjects.rpc(victim, other)]
+    after["OUTBOX"][0].pop(subjects.outbox(own))
+    assert after == before
 
 
 @pytest.mark.requirement("attack-server-refuses-alone")

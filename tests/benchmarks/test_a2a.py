@@ -13,8 +13,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from benchmarks.a2a import plot, table
-from benchmarks.a2a.children import INTERPRETER, Cost, Pair, PeerFailed, nats_server
-from benchmarks.a2a.contenders import CONTENDERS, Work
+from benchmarks.a2a.children import OWN_RUNNER, Cost, Pair, PeerFailed, nats_server
+from benchmarks.a2a.contenders import CONTENDERS, TYPESCRIPT, Work
 from benchmarks.a2a.findings import CLIENT, RATE, SERVER, Findings
 from benchmarks.a2a.peers.kinds import MODULES, Options
 from benchmarks.a2a.peers.load import LEAST, Order, Turn, turn
@@ -48,7 +48,7 @@ def result() -> dict[str, Any]:
 def test_every_contender_has_a_name_and_a_title_of_its_own_and_a_module() -> None:
     assert len(CONTENDERS) == len(BY_NAME)
     assert len(CONTENDERS) == len({contender.title for contender in CONTENDERS})
-    assert {contender.kind for contender in CONTENDERS} <= set(MODULES)
+    assert {contender.kind for contender in CONTENDERS} <= {*MODULES, TYPESCRIPT}
 
 
 def test_the_table_has_a_block_for_each_work_and_a_line_for_each_contender(
@@ -128,7 +128,7 @@ async def test_a_contender_does_its_works_in_processes_of_its_own(
     contender = BY_NAME[name]
     async with nats_server(tmp_path) as (bus, pid), AsyncExitStack() as stack:
         options = Options(contender.kind, contender.handler, bus, name=contender.name, uvloop=False)
-        pair = await Pair.start(stack, INTERPRETER, options, tmp_path, pid)
+        pair = await Pair.start(stack, OWN_RUNNER, options, tmp_path, pid)
         for work in contender.works:
             done, cost = await pair.turn(Order(work, 200, 2, 30.0, limit=4))
 
@@ -140,4 +140,4 @@ async def test_a_peer_that_cannot_start_says_why(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         options = Options("unknown", uvloop=False)
         with pytest.raises(PeerFailed, match="KeyError"):
-            await Pair.start(stack, INTERPRETER, options, tmp_path)
+            await Pair.start(stack, OWN_RUNNER, options, tmp_path)

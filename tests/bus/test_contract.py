@@ -455,6 +455,30 @@ async def test_a_record_handed_on_does_not_come_again_while_it_is_open(pair: Pai
     assert await pair.admin.pending("INBOX", pair.bob.uid) == (0, 0)
 
 
+@pytest.mark.requirement("bus-consume-aside")
+async def test_a_record_that_is_set_aside_stays_open_and_lets_the_next_one_come(pair: Pair):
+    taken, witness = Taken(), Taken()
+    bob = await pair.agent(pair.bob.uid, beat=0.1)
+    await pair.admin.ensure_consumer(impatient(pair.bob.uid, ack_wait=0.4))
+    await pair.admin.ensure_consumer(ConsumerSpec("INBOX", "witness", ack_wait=0.4))
+    for payload in (b"one", b"two", b"three"):
+        await inboxed(pair, payload)
+    await bob.consume("INBOX", pair.bob.uid, taken, batch=1)
+
+    aside = await taken.next()
+    aside.set_aside()
+    held = await taken.next()
+    await pair.core.consume("INBOX", "witness", witness)
+    while (await witness.next()).attempt == 1:
+        pass
+
+    assert (aside.message.payload, held.message.payload) == (b"one", b"two")
+    assert taken.count == 2
+    await held.ack()
+    assert (await taken.next()).message.payload == b"three"
+    await aside.ack()
+
+
 @pytest.mark.requirement("bus-consume-exhausted-advised")
 async def test_a_record_that_was_given_back_too_often_leaves_an_advisory(pair: Pair):
     advisories, taken = await watch_advisories(pair), Taken()

@@ -99,6 +99,8 @@ async def test_a_failing_handler_is_tried_again_with_growing_delays_and_then_giv
         at.append(timed.clock.now())
         raise ValueError("a bug")
 
+    few = replace(agent_consumer("INBOX", BOB), max_deliver=MAX_DELIVER)
+    await timed.admin.ensure_consumer(few)
     began = timed.clock.now()
     await timed.alice.publish(INBOX, b"")
     await timed.bob.consume("INBOX", BOB, fails)

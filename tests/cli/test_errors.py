@@ -132,7 +132,7 @@ def test_the_usual_state_folder_need_not_be_named(tmp_path: Path):
     [
         ("stop", "../../v1/shutdown"),
         ("task", "show", "../../v1/shutdown"),
-        ("task", "watch", "ab12c"),
+        ("task", "watch", "ab1"),
         ("task", "cancel", "AB12CD34"),
     ],
 )

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.cli.output import Cell, ago, block, columns, print_table
+from postroom.cli.output import Cell, ago, block, columns, print_table, table
 from postroom.cli.waiting import said_if_slow
+from tests.cli.terminal import ANSI
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,17 @@ from postroom.cli.waiting import said_if_slow
 )
 def test_times_are_said_in_their_largest_unit(seconds: int, text: str):
     assert ago(1000.0, 1000.0 + seconds) == text
+
+
+@given(
+    st.lists(st.lists(st.text(max_size=90), min_size=4, max_size=4), max_size=5),
+    st.integers(20, 120),
+)
+def test_a_table_is_never_wider_than_the_terminal(rows: list[list[str]], width: int):
+    head = ("NICK", "STATE", "TASK", "LAST")
+    cells = [[Cell(text) for text in row] for row in rows]
+    shown = table(head, cells, cut=("LAST", "NICK"), width=width)
+    assert all(columns(ANSI.sub("", line)) <= width for line in shown)
 
 
 @given(st.text())
@@ -48,7 +60,7 @@ def test_wide_letters_keep_the_columns_straight(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     "terminal, row",
     [
-        (True, "1  a long detail with many words  and a secon…\n"),
+        (True, "1  a long detail with many …  and a second one\n"),
         (False, "1  a long detail with many words  and a second one\n"),
     ],
 )

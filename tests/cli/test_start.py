@@ -129,6 +129,7 @@ def completions(*words: str, state: str = "") -> list[str]:
 def test_the_shell_completes_commands():
     assert completions("s") == ["status", "spawn", "stop", "send"]
     assert completions("task", "") == ["answer", "cancel", "list", "show", "watch"]
+    assert completions("config", "set", "http.") == ["http.port", "http.listen"]
 
 
 @pytest.mark.requirement("cli-completion-offered")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 
 from postroom.cli.root import INTERRUPTED
 from tests.cli.conftest import LIMIT, Ended, Run, command, environment, spawned
+from tests.cli.terminal import Terminal
 from tests.client.standin import (
     BOB,
     DEADLINE,
@@ -22,9 +26,7 @@ from tests.client.standin import (
     frame,
     piece,
     problem,
-    status,
     task,
-    worker,
 )
 
 NASTY = "\x1b[31mred\x07 \u202ereversed\nbob 12:00 forged"
@@ -108,6 +110,30 @@ def test_a_skill_that_nobody_has_ends_with_4(postroom: Run, standin: Standin):
     assert ended.err.startswith("postroom: no agent has the skill 'fly'\n")
 
 
+@pytest.mark.requirement("client-outcome-uncertain")
+@pytest.mark.parametrize("words", [["delegate", "@bob", "go"], ["send", "@bob", "hi"]])
+def test_a_request_that_was_read_by_a_post_room_that_died_ends_with_9_and_names_its_key(
+    standin: Standin, tmp_path: Path, words: list[str]
+):
+    died = threading.Event()
+
+    def read_and_die() -> None:
+        connection, _ = dying.accept()
+        connection.recv(65536)
+        dying.close()
+        connection.close()
+        died.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as dying:
+        standin.announce(tmp_path, url=f"http://127.0.0.1:{dying.getsockname()[1]}")
+        threading.Thread(target=read_and_die, daemon=True).start()
+        ended = spawned([*words, "--key", "k7", "--state", str(tmp_path)])
+        assert died.wait(LIMIT)
+    assert (ended.status, ended.out) == (9, "")
+    assert "whether it was done is not known" in ended.err
+    assert ended.err.endswith("  try: the same again with --key k7, which never does it twice\n")
+
+
 # ── waiting for the end ──────────────────────────────────────────────────────────────────────────
 
 
@@ -150,7 +176,6 @@ def test_waiting_shows_the_progress_beside_and_the_result_alone_on_the_output(
         "attempt 2: the agent was lost",
         "working: again",
         "@bob asks: Which branch?",
-        "    answer it: postroom task answer ab12cd34 TEXT",
         "working",
         "completed: found two",
     ]
@@ -214,7 +239,11 @@ def test_in_json_each_change_is_a_line_between_the_task_at_first_and_at_last(
     events = [change(8, "working", NASTY), change(9, "completed")]
     played(standin, last, *events)
     ended = postroom("delegate", "@bob", "go", "--wait", "--json")
-    assert [json.loads(line) for line in ended.out.splitlines()] == [task(), *events, last]
+    assert [json.loads(line) for line in ended.out.splitlines()] == [
+        {"type": "task", **task()},
+        *({"type": "update", **event} for event in events),
+        {"type": "result", **last},
+    ]
     assert ended.out.isascii()
     assert (ended.status, ended.err) == (0, "")
 
@@ -281,12 +310,39 @@ def test_open_tasks_are_listed_newest_first_in_one_line_each(postroom: Run, stan
     asks = task(id="cd" * 16, state="input-required", seq=9, text=NASTY, detail="Which\x1b?")
     standin.answer("GET /v1/tasks", {"tasks": [asks, task()]})
     head, first, second = postroom("task", "list").out.splitlines()
-    assert head.split() == ["ID", "STATE", "WORKER", "FROM", "UPDATED", "TASK", "DETAIL"]
+    assert head.split() == ["ID", "STATE", "WORKER", "FROM", "TIME", "TASK", "LAST"]
     assert first.split()[:4] == ["cdcdcdcd", "input-required", "@bob", "@alice"]
     assert first.endswith("[31mred reversed bob 12:00 forged  Which?")
     assert second.split()[:2] == ["ab12cd34", "submitted"]
     assert second.endswith("review it" + " " * 26 + "@bob is offline: it waits")
     assert standin.requests[-1].query == {"open": "1", "limit": "100"}
+
+
+@pytest.mark.requirement("cli-task-progress")
+def test_a_list_of_tasks_says_how_far_each_is_and_for_how_long(postroom: Run, standin: Standin):
+    running = task(
+        state="working", seq=9, detail="", status_text="step 8 of 20", started_at=time.time() - 130
+    )
+    done = task(state="completed", final=True, started_at=1000.0, updated_at=1061.0, detail="done")
+    standin.answer("GET /v1/tasks", {"tasks": [running, done]})
+    _, first, second = postroom("task", "list").out.splitlines()
+    assert first.endswith("2 min  review it  step 8 of 20")
+    assert second.endswith("1 min  review it  done")
+
+
+@pytest.mark.requirement("cli-status-fits")
+def test_a_list_of_tasks_fits_the_terminal_and_is_whole_in_a_pipe(
+    postroom: Run, standin: Standin, tmp_path: Path
+):
+    long = "review " + "all of it " * 20
+    many = task(worker=BOB | {"nick": "n" * 40}, text=long, detail=long)
+    standin.answer("GET /v1/tasks", {"tasks": [many] * 3})
+    assert postroom("task", "list").out.count(long.strip()) == 6
+    with Terminal("task", "list", "--state", str(tmp_path), columns=80) as terminal:
+        assert terminal.ended() == 0
+    lines = terminal.plain.splitlines()
+    assert len(lines) == 4
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize(
@@ -423,36 +479,3 @@ def test_an_answer_can_come_from_a_pipe(standin: Standin, tmp_path: Path, words:
     arguments = ["task", "answer", "ab12cd34", *words, "--state", str(tmp_path)]
     assert spawned(arguments, stdin="yes\n").status == 0
     assert standin.requests[-1].body == {"text": "yes"}
-
-
-# ── status ───────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.requirement("cli-status-attention")
-def test_status_shows_first_what_waits_for_the_person(postroom: Run, standin: Standin):
-    standin._answers.clear()
-    asks = task(state="input-required", seq=9, detail=NASTY)
-    told = {"kind": "input-required", "text": "@bob asks about task ab12cd34: red", "from": BOB}
-    standin.answer(
-        "GET /v1/status", status(worker(), attention=[asks], alerts=[told, {"text": "full"}])
-    )
-    lines = postroom("status").out.splitlines()
-    assert lines[1:5] == [
-        "needs you:",
-        "  ab12cd34 @bob asks: [31mred reversed bob 12:00 forged",
-        "    postroom task answer ab12cd34 TEXT",
-        "alert: full",
-    ]
-
-
-@pytest.mark.requirement("cli-status-attention")
-def test_status_shows_what_each_worker_works_on_and_how_much_waits(postroom: Run, standin: Standin):
-    standin._answers.clear()
-    now = {"id": TASK, "state": "working", "text": "review /srv/www and say", "attempt": 2}
-    standin.answer(
-        "GET /v1/status", status(worker("bob", task=now, open_tasks=3), worker("carl", task=None))
-    )
-    _, head, bob, carl = postroom("status").out.splitlines()
-    assert head.split()[:5] == ["NICK", "STATE", "TASK", "OPEN", "SANDBOX"]
-    assert 'working ab12cd34 (attempt 2) "review /srv/www and say"  3 ' in bob
-    assert carl.split()[:4] == ["@carl", "idle", "-", "0"]

@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from postroom.bus import space
 from postroom.cli import detach
+from postroom.errors import StateUnwritable
 from tests.cli.conftest import LIMIT, SOURCE, Run, command, environment, spawned
 
 ROOM = str(Path(__file__).parent / "room")
+TEMPLATE = '[worker]\nname = "bob"\n[workstation]\ncommand = ["true"]\n'
 ROOT = str(Path(__file__).parents[2])
 TEMPLATE = '[worker]\nname = "bob"\n[workstation]\ncommand = ["sh"]\n'
 
@@ -43,13 +46,15 @@ def child_environment() -> dict[str, str]:
 def test_up_detached_returns_when_it_is_ready_and_down_when_it_is_gone(
     postroom: Run, room: object, tmp_path: Path
 ):
-    ended = postroom("up", "--detach", "--port", "0", "--nats-port=5", "--memory", "--sandbox", "x")
+    ended = postroom(
+        "up", "--detach", "--port", "0", "--nats-port=5", "--memory", "--sandbox", "none"
+    )
     said = json.loads((tmp_path / "server.json").read_text())
     assert ended.out == f"post room is up at {said['url']} (pid {said['pid']})\n"
     settings = json.loads((tmp_path / "room.json").read_text())
     assert settings["state"] == str(tmp_path)
     assert (settings["http_port"], settings["nats_port"]) == (0, 5)
-    assert (settings["memory"], settings["sandbox"]) == (True, "x")
+    assert (settings["memory"], settings["sandbox"]) == (True, "none")
     assert postroom("status").status == 0
     assert os.getsid(said["pid"]) == said["pid"]
     again = postroom("up", "--detach")
@@ -106,6 +111,19 @@ def test_why_a_detached_start_failed_is_told_here(
     assert ended.status == status
     assert message in ended.err
     assert "older" not in ended.err
+
+
+@pytest.mark.requirement("disk-full-start-told")
+def test_a_start_that_could_not_say_why_it_failed_since_the_disk_ran_full_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    log = tmp_path / "up.log"
+    log.touch()
+    assert "exit status 120" in str(detach._failure(120, log, 0))
+    monkeypatch.setattr(space, "RESERVE", 1 << 80)
+
+    with pytest.raises(StateUnwritable, match="is full"):
+        detach._failure(120, log, 0)
 
 
 def test_a_start_that_hangs_is_ended_and_told(

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
-from postroom.cli.commands import spawn, status
+from postroom.cli import status
+from postroom.cli.commands import spawn
 from tests.cli.conftest import Run
 from tests.client.standin import Standin, worker
 
@@ -30,10 +31,10 @@ def test_a_wall_that_is_not_enforced_is_red(
     monkeypatch.setattr(click, "echo", lambda text="", **_: said.append(text))
 
     spawn._print(walled(provider, level))  # ty: ignore[invalid-argument-type]
-    cell = status._row(walled(provider, level), 0.0)[4]  # ty: ignore[invalid-argument-type]
+    cell = status._wall(walled(provider, level), wide=True)  # ty: ignore[invalid-argument-type]
 
     assert (RED in said[0]) is red
-    assert (cell.text, cell.colour == "red") == (f"{provider}: {level}", red)
+    assert (cell.text, cell.colour == "red") == (f"{level} ({provider})", red)
 
 
 def test_spawn_says_which_isolation_is_accepted(postroom: Run, standin: Standin, tmp_path: Path):

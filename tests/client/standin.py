@@ -18,7 +18,7 @@ TOKEN = "s3cret"
 ME = {"uid": "a" * 32, "nick": "alice", "kind": "human"}
 BOB = {"uid": "b" * 32, "nick": "bob", "kind": "worker"}
 DEADLINE = 20.0
-STREAM = re.compile(r"/v1/(stream|tasks/[0-9a-f]+/stream)")
+STREAM = re.compile(r"/v1/(stream|events|tasks/[0-9a-f]+/stream)")
 
 
 @dataclass

@@ -13,8 +13,9 @@ from postroom import errors
 from postroom.client.calls import name_of
 from postroom.client.http import Client
 from postroom.client.locate import Server, locate
-from postroom.client.retry import Again, RetryPolicy
+from postroom.client.retry import Again
 from postroom.client.transport import Transport
+from postroom.protocol.retry import RetryPolicy
 from tests.client.conftest import Pauses
 from tests.client.standin import TOKEN, Standin, mail, post, problem, status, worker
 
@@ -254,3 +255,76 @@ def test_delays_double_up_to_the_cap():
 )
 def test_the_rule_of_repetition(code: int, retry_after: bool, again: Again):
     assert Again.after(code, retry_after=retry_after) is again
+
+
+# ── what is not known ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("client-outcome-uncertain")
+def test_a_connection_that_breaks_and_is_then_refused_leaves_the_outcome_open_and_names_the_key(
+    standin: Standin, client: Client, pauses: Pauses
+):
+    standin.answer("POST /v1/tasks", cut=True)
+    pauses.then = standin.stop_listening
+    with pytest.raises(errors.Uncertain) as caught:
+        client.delegate("go", to="@bob", key="k7")
+    assert errors.exit_code(caught.value) == 9
+    assert "no post room answers" in caught.value.message
+    assert "--key k7" in caught.value.remedy
+
+
+@pytest.mark.requirement("client-outcome-uncertain")
+@pytest.mark.parametrize("first", [errors.RequestTimeout, errors.BusDisconnected])
+def test_what_the_bus_did_not_confirm_stays_open_when_the_post_room_ends(
+    standin: Standin, client: Client, pauses: Pauses, first: type[errors.PostroomError]
+):
+    headers = {"connection": "close", "retry-after": "1"}
+    told = first("the bus is silent")
+    standin.answer(
+        "POST /v1/messages", errors.problem(told), errors.http_status(told), headers=headers
+    )
+    pauses.then = standin.stop_listening
+    with pytest.raises(errors.Uncertain):
+        client.send("@bob", "hi")
+
+
+def test_what_never_reached_a_post_room_is_certain(standin: Standin, client: Client):
+    standin.stop_listening()
+    with pytest.raises(errors.NotRunning):
+        client.send("@bob", "hi")
+
+
+def test_a_read_that_was_cut_off_has_no_outcome(standin: Standin, client: Client, pauses: Pauses):
+    standin.answer("GET /v1/status", cut=True)
+    pauses.then = standin.stop_listening
+    with pytest.raises(errors.NotRunning):
+        client.status()
+
+
+@pytest.mark.requirement("client-deadline-kept")
+def test_no_attempt_begins_behind_the_end_of_the_time(
+    standin: Standin, client: Client, pauses: Pauses
+):
+    standin.answer("POST /v1/messages", problem("bus-disconnected", "the bus is away"), 503)
+    with client.transport.within(0.0), pytest.raises(errors.BusDisconnected) as caught:
+        client.send("@bob", "hi", key="k8")
+    assert (len(standin.requests), pauses) == (1, [])
+    assert "--key k8" in caught.value.remedy
+
+
+@pytest.mark.requirement("client-deadline-kept")
+def test_a_silent_post_room_is_not_waited_for_behind_the_end_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    from postroom.client import transport
+
+    monkeypatch.setattr(transport, "GRACE", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with (
+            Client(Transport(lambda: Server(url, 1, "t"))) as client,
+            client.transport.within(0.05),
+            pytest.raises(errors.RequestTimeout) as caught,
+        ):
+            client.delegate("go", to="@bob", key="k9")
+    assert "--key k9" in caught.value.remedy

@@ -55,7 +55,7 @@ class Site:
     """A front on a free port of the loopback address."""
 
     def __init__(self) -> None:
-        self.socket = bind("127.0.0.1", 0, default=0)
+        self.socket = bind("127.0.0.1", 0, usual=0)
         self.port: int = self.socket.getsockname()[1]
         self.host = f"127.0.0.1:{self.port}"
         self.front = Front(frozenset({self.host, f"localhost:{self.port}"}))

@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,7 +34,6 @@ from postroom.control.changed import Changed
 from postroom.control.context import Context
 from postroom.control.crew import Crew
 from postroom.control.dispatch import Dispatch
-from postroom.control.house import _tasks_folded
 from postroom.control.issuer import Issuer
 from postroom.control.mailroom import RULES, Mailroom
 from postroom.control.principals import Gate
@@ -300,12 +298,11 @@ async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
         )
         pages = YellowPages(room.directory, cards.as_workers, cards.registry)
         dispatch = Dispatch(office, requests, room.directory, pages)
-        folded = partial(_tasks_folded, room)
-        verbs = TaskVerbs(office, database, cards.as_workers, folded, dispatch.choose)
+        verbs = TaskVerbs(office, database, cards.as_workers, room.tasks_folded, dispatch.choose)
         issuer = Issuer(database, rig.trust, cast("Accounts", None), LIFETIME)
         services = AgentServices(room, issuer, pages, verbs)
         store = BlobFolder(folder / "blobs", largest=LARGEST_BLOB, most=ALL_BLOBS)
-        blobs = BlobOffice(database, store, folded)
+        blobs = BlobOffice(database, store, room.tasks_folded)
         await blobs.open()
         credentials = Credentials(folder / "credentials.json")
         audit = AuditLog(Settings(state=folder).audit_file)

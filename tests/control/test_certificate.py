@@ -232,7 +232,7 @@ async def test_a_new_certificate_is_shown_to_new_connections_and_open_ones_stay(
 ):
     alerts, kept = Alerts(), keeper(settings, Clock())
     kept.open()
-    listener = bind("127.0.0.1", 0, default=0)
+    listener = bind("127.0.0.1", 0, usual=0)
     port = listener.getsockname()[1]
     http = HttpListener(Front(frozenset({f"{HOST}:{port}"})), listener, kept.context)
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
@@ -300,7 +300,7 @@ async def test_a_client_without_tls_or_with_another_authority_is_told_nothing(
     kept.open()
     other = CertificateFolder(tmp_path / "other")
     other.init([HOST], days=90, now=time.time())
-    listener = bind("127.0.0.1", 0, default=0)
+    listener = bind("127.0.0.1", 0, usual=0)
     port = listener.getsockname()[1]
     http = HttpListener(Front(frozenset({f"{HOST}:{port}"})), listener, kept.context)
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
@@ -327,7 +327,7 @@ async def test_a_connection_whose_handshake_does_not_come_is_cut(
     monkeypatch.setattr(listen, "HANDSHAKE_TIMEOUT", 0.05)
     kept = keeper(settings, Clock())
     kept.open()
-    listener = bind("127.0.0.1", 0, default=0)
+    listener = bind("127.0.0.1", 0, usual=0)
     http = HttpListener(Front(frozenset()), listener, kept.context)
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
         tasks.create_task(http.serve())
@@ -340,4 +340,4 @@ async def test_a_connection_whose_handshake_does_not_come_is_cut(
 
 async def test_an_address_of_another_machine_is_named():
     with pytest.raises(InvalidInput, match="no address 192"):
-        bind("192.0.2.1", 0, default=0, tls=True)
+        bind("192.0.2.1", 0, usual=0, tls=True)

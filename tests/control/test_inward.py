@@ -145,6 +145,16 @@ async def test_a_server_that_says_nothing_is_given_up(tmp_path: Path):
         assert isinstance(await refusal(tmp_path, timeout=0.1), RequestTimeout)
 
 
+async def test_a_server_that_says_a_byte_at_a_time_is_given_up(tmp_path: Path):
+    async def dripping(writer: asyncio.StreamWriter) -> None:
+        for byte in whole(b"{" + b" " * 10_000):
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0.01)  # each comes in time, and all of them never
+
+    async with listening(tmp_path, dripping):
+        assert isinstance(await refusal(tmp_path, timeout=0.3), RequestTimeout)
+
+
 async def test_an_answer_without_end_is_cut(tmp_path: Path):
     sent = 0
 

@@ -22,19 +22,19 @@ UID, OTHER = "a" * 32, "b" * 32
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "10.0.0.1", "2001:db8::1"])
 async def test_an_address_that_others_can_reach_is_refused(host: str):
     with pytest.raises(InvalidInput, match="TLS"):
-        bind(host, 0, default=0)
+        bind(host, 0, usual=0)
 
 
 @pytest.mark.requirement("http-loopback-only")
 async def test_a_host_that_is_no_address_is_refused():
     with pytest.raises(InvalidInput):
-        bind("example.org", 0, default=0)
+        bind("example.org", 0, usual=0)
 
 
 async def test_a_port_that_is_free_is_the_one_that_was_asked_for():
-    with bind("127.0.0.1", 0, default=0) as first:
+    with bind("127.0.0.1", 0, usual=0) as first:
         port = first.getsockname()[1]
-    with bind("127.0.0.1", port, default=0) as again:
+    with bind("127.0.0.1", port, usual=0) as again:
         assert again.getsockname() == ("127.0.0.1", port)
 
 
@@ -45,21 +45,24 @@ def taken():
 
 
 @pytest.mark.requirement("http-port-chosen")
-async def test_a_chosen_port_that_is_taken_is_an_error(taken: int):
+@pytest.mark.parametrize("off", [0, 1])
+async def test_a_chosen_port_that_is_taken_is_an_error_be_it_the_usual_one_or_not(
+    taken: int, off: int
+):
     with pytest.raises(PortTaken, match=str(taken)):
-        bind("127.0.0.1", taken, default=taken + 1)
+        bind("127.0.0.1", taken, usual=taken + off)
 
 
 @pytest.mark.requirement("http-port-chosen")
-async def test_a_default_port_that_is_taken_means_any_free_one(taken: int):
-    with bind("127.0.0.1", taken, default=taken) as listener:
+async def test_where_none_is_chosen_a_usual_port_that_is_taken_means_any_free_one(taken: int):
+    with bind("127.0.0.1", None, usual=taken) as listener:
         assert listener.getsockname()[1] not in (0, taken)
 
 
 @pytest.mark.requirement("http-port-chosen")
 async def test_a_port_belongs_to_one_post_room_from_the_moment_it_is_bound():
-    with bind("127.0.0.1", 0, default=0) as first, pytest.raises(PortTaken):
-        bind("127.0.0.1", first.getsockname()[1], default=1).close()
+    with bind("127.0.0.1", 0, usual=0) as first, pytest.raises(PortTaken):
+        bind("127.0.0.1", first.getsockname()[1], usual=1).close()
 
 
 @pytest.mark.requirement("http-shutdown-ends")

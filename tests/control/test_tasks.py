@@ -71,7 +71,7 @@ async def test_the_detail_says_how_a_task_stands(tmp_path: Path):
         async def detail(view: dict[str, Any]) -> str:
             return (await room.get(f"/{view['id']}"))["detail"]
 
-        assert await detail(one) == "@alice has not taken it yet"
+        assert await detail(one) == "queued for @alice"
         await alice.take(one["id"])
         await alice.take(two["id"])
         assert [await detail(one), await detail(two)] == ["next", "waits behind 1 other"]
@@ -228,10 +228,12 @@ async def test_what_names_no_task_or_several_is_refused(tmp_path: Path):
         async def code(ref: str, path: str = "") -> str:
             return (await room.get(f"/{ref}{path}"))["code"]
 
-        unknown = ("f" * 32, "f" * 31, row.id[:5], "zzzzzzz", row.id.upper() + "x", row.id + "0")
+        unknown = ("f" * 32, "f" * 31, row.id[:3], "zzzzzzz", row.id.upper() + "x", row.id + "0")
         assert {await code(ref) for ref in unknown} == {"not-found"}
         assert {await code("f" * 32, path) for path in ("/events", "/stream")} == {"not-found"}
-        assert await code("abcdef") == "conflict"
+        refused = await room.get("/abcd")
+        assert refused["code"] == "conflict"
+        assert refused["detail"].endswith("begin with abcd: abcdef100000, abcdef200000")
         assert (await room.get("/abcdef2"))["id"] == alike[1].id
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -75,6 +76,35 @@ async def test_the_card_that_a_worker_serves_itself_is_shown(tmp_path: Path):
             "postroom restart alice",
         )
         assert (await room.api.get("/v1/workers/maria/agent-card.json")).status_code == 404
+
+
+@pytest.mark.requirement("inward-others-served")
+async def test_while_a_worker_keeps_the_post_room_waiting_for_its_card_others_are_served(
+    tmp_path: Path,
+):
+    asked = asyncio.Event()
+
+    async def silent(_: asyncio.StreamWriter) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    async with task_room(tmp_path) as room:
+        alice = await room.worker("alice")
+        await room.worker("bob")
+        async with listening(room.cards.workers.state_folder(alice.uid), silent):
+            waiting = [
+                asyncio.create_task(room.api.get("/v1/workers/@alice/agent-card.json"))
+                for _ in range(50)
+            ]
+            async with asyncio.timeout(20):
+                await asked.wait()
+                listed = await room.api.get("/v1/workers")
+                sent = await room.api.post("/v1/messages", json={"to": "@bob", "text": "hello"})
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert (listed.status_code, sent.status_code) == (200, 201)
 
 
 # ── events ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import DEADLINE, EXAMPLES
 from tests.e2e.processes import living
+from tools.transcript import outline, shorten, shown
 
 
 @pytest.mark.requirement("demo-task-completed")
@@ -18,10 +21,9 @@ from tests.e2e.processes import living
     "files, told",
     [
         ({}, "There is no Python file in"),
-        ({"one.py": "import this\n"}, "files: 1, lines: 1. Found missing docstrings: 1."),
         ({"a/bad.py": "def f(:\n", "b.py": ""}, "files: 2, lines: 1. Found syntax errors: 1."),
     ],
-    ids=["empty folder", "one file", "syntax error"],
+    ids=["empty folder", "syntax error"],
 )
 def test_the_demonstration_completes_its_task_on_any_folder_and_leaves_nothing(
     tmp_path: Path, files: dict[str, str], told: str
@@ -48,3 +50,34 @@ def test_the_demonstration_completes_its_task_on_any_folder_and_leaves_nothing(
     assert "demo: task completed" in done.stdout
     assert list(scratch.iterdir()) == []
     assert [process for process in living().values() if str(scratch) in process.command] == []
+
+
+@pytest.mark.requirement("demo-kept-running", "docs-transcript-current")
+@pytest.mark.timeout(120)
+def test_the_demonstration_is_kept_on_request_and_prints_what_the_readme_shows() -> None:
+    with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
+        env = {**os.environ, "TMPDIR": scratch, "NO_COLOR": "1"}
+        command = [sys.executable, str(EXAMPLES / "demo.py"), "--keep"]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=DEADLINE, check=False, env=env
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        try:
+            (state,) = re.findall(r"export POSTROOM_STATE=(\S+)", done.stdout)
+            assert "@reviewer" in ask(env, state, "status")
+        finally:
+            ask(env, next(Path(scratch).glob("*/state")), "down")
+
+        assert "postroom down; rm -r " in done.stdout
+        assert [process for process in living().values() if scratch in process.command] == []
+    printed, _, _ = shorten(done.stdout).partition("demo: task completed")
+    page, _, _ = shown().partition("$ postroom down")
+    assert outline(page) == outline(printed)
+
+
+def ask(env: dict[str, str], state: str | Path, *words: str) -> str:
+    """What a command prints."""
+    command = [sys.executable, "-m", "postroom", "--state", str(state), *words]
+    return subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, timeout=DEADLINE, check=True, env=env
+    ).stdout

@@ -78,6 +78,43 @@ def _broken(room: PostRoom, ballast: Path) -> bool:
     return False
 
 
+@pytest.mark.requirement("disk-full-start-told")
+@pytest.mark.parametrize("words", [("up",), ("up", "--detach")])
+def test_a_start_on_a_full_disk_and_on_a_tiny_one_says_so(
+    room: PostRoom, disk: Path, words: tuple[str, ...]
+) -> None:
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes((24 - 2) * 1024 * 1024))  # of which a post room could be made
+    room.run(*words, status=10)
+    assert f"the disk of {room.state} is full" in room.stderr
+    assert "--state DIR" in room.stderr
+    ballast.unlink()
+
+    room.up()
+    room.run("down")
+    _fill(ballast)
+    room.run(*words, status=10)
+    assert f"the disk of {room.state} is full" in room.stderr
+    assert "Traceback" not in room.stderr
+
+    _fill(room.state / "ballast")
+    (room.state / "lock").unlink()  # so not even that can be made
+    room.run(*words, status=10)
+    assert "Traceback" not in room.stderr
+
+
+@pytest.mark.requirement("disk-full-start-told")
+def test_a_start_on_a_disk_that_is_nearly_full_is_taken_with_a_note(
+    room: PostRoom, disk: Path
+) -> None:
+    (disk / "ballast").write_bytes(bytes(24 * 1024 * 1024 - 4 * 1024 * 1024 - 64 * 1024))
+
+    room.up()
+
+    assert "note: the disk of" in room.stderr
+    assert "refuses every message" in room.stderr
+
+
 @pytest.mark.requirement("disk-full-refused")
 @pytest.mark.requirement("disk-full-heals")
 def test_a_full_disk_is_told_and_what_was_accepted_is_answered_later(

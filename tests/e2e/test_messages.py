@@ -84,7 +84,7 @@ def test_what_is_typed_in_a_project_chat_is_in_its_history(room: PostRoom) -> No
 
 def test_what_is_wrong_with_a_request_is_said_in_words(room: PostRoom) -> None:
     room.run("up", "--detach", "--sandbox", "glass", status=2)
-    assert "there is no sandbox 'glass'" in room.stderr
+    assert "--sandbox is 'glass'" in room.stderr
     room.up()
 
     room.run("deadletters", "show", "letter", status=4)

@@ -133,6 +133,7 @@ def test_files_of_the_template_are_read_only_to_the_agent(
     program = "open('/opt/agent/agent.py', 'a')"
     text = ECHO.replace("[workstation]", '[workstation]\nfiles = ["agent.py"]')
     text = text.replace('["sed", "-u", "s/^/you said: /"]', '["python3", "/opt/agent/agent.py"]')
+    text = text.replace('adapter = "text"', 'adapter = "jsonl"')
 
     worker = spawn(
         api, text, name="writer", files={"agent.py": base64.b64encode(program.encode()).decode()}
@@ -163,6 +164,7 @@ def test_an_agent_that_exits_1_is_shown_as_failed_and_its_mail_waits(room: PostR
     text = ECHO.replace('["sed", "-u", "s/^/you said: /"]', '["false"]').replace(
         '"echo"', '"quitter"'
     )
+    text = text.replace('adapter = "text"', 'adapter = "jsonl"')
     room.run("spawn", room.template(text, "quitter"), status=1)
 
     worker = room.await_state("quitter", "failed")

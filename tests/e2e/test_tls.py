@@ -189,13 +189,20 @@ def test_beyond_loopback_it_starts_with_a_certificate_only(room: PostRoom) -> No
     room.run("up", "--detach", "--listen", "192.0.2.8", status=2)
     assert "does not stand for 192.0.2.8" in room.stderr
 
-    room.up("--listen", "0.0.0.0:0")
+    said = room.run("up", "-d", "--port=0", "--nats-port=0", "--listen", "0.0.0.0:0")
 
+    for url in room.server["listen"]:
+        assert f"  for others: {url}\n" in said
     assert room.server["url"].startswith("http://127.0.0.1:")
-    api, bus = room.server["listen"]
-    assert (api.split(":")[0], bus.split(":")[0]) == ("https", "tls")
+    listen = room.server["listen"]
+    assert {"https://192.0.2.7", "tls://192.0.2.7"} == {
+        url.rpartition(":")[0] for url in listen if "192.0.2.7" in url
+    }
     room.run("spawn", ECHO)
     assert "you said" in room.run("send", "@echo", "hello", "--wait", "answered")
+    room.run("restart", "echo")
+    room.run("down")
+    assert "eof_received" not in (room.state / "logs" / "up.log").read_text()
 
 
 @pytest.mark.requirement("tls-renewal-seamless")

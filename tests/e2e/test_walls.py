@@ -81,6 +81,14 @@ nats = ""
 """
 
 
+SLEEPER = """
+[worker]
+name = "echo"
+[workstation]
+command = ["sleep", "600"]
+"""
+
+
 @pytest.fixture(scope="module")
 def room() -> Iterator[PostRoom]:
     """One post room for all tests here; each uses names of its own."""
@@ -171,7 +179,7 @@ def test_a_killed_post_room_leaves_nothing_of_a_worker(wall: str, level: str) ->
         other.up()
         server = other.server
         try:
-            other.run("spawn", str(EXAMPLES / "echo.toml"), "--sandbox", wall)
+            other.run("spawn", other.template(SLEEPER, "echo"), "--sandbox", wall)
             other.await_state("echo", "idle")
             worker = other.worker("echo")
             inside = [worker["pid"], *(process.pid for process in below(worker["pid"]))]

@@ -71,6 +71,26 @@ def test_an_hour_brings_back_what_may_be_stored():
     assert not allowance.store(1)
 
 
+@pytest.mark.requirement("gateway-nats-records-slowed")
+def test_ten_seconds_worth_of_records_may_be_stored_at_once_and_what_is_more_waits():
+    clock = Clock()
+    allowance = Allowance(Rates(messages=0, bytes=0, stored_bytes=0, records=20), clock)
+
+    assert all(allowance.store(1) for _ in range(200))
+    assert allowance.debt() == 0
+    assert allowance.store(1)
+    assert allowance.debt() == pytest.approx(1 / 20)
+    clock.now += 1
+    assert allowance.debt() == 0
+
+
+def test_what_is_refused_is_no_record():
+    allowance = Allowance(Rates(messages=0, bytes=0, stored_bytes=10, records=1), Clock())
+
+    assert not any(allowance.store(11) for _ in range(100))
+    assert allowance.debt() == 0
+
+
 def _conduct(clock: Clock, most: int = 3) -> tuple[Conduct, list[str]]:
     told: list[str] = []
     cut = lambda: told.append("cut")  # noqa: E731

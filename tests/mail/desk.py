@@ -223,6 +223,9 @@ class GivenDelivery:
     async def in_progress(self) -> None:
         return
 
+    def set_aside(self) -> None:
+        return
+
     async def term(self, reason: str) -> None:
         self.outcome = "term"
 

@@ -18,7 +18,7 @@ from postroom.mail.views import DeadLetter, Mail
 from postroom.protocol import priority, subjects
 from postroom.protocol.priority import Input, Update
 from postroom.protocol.receipts import State
-from postroom.protocol.streams import ConsumerSpec
+from postroom.protocol.streams import BY_NAME, ConsumerSpec
 from postroom.protocol.tasks import TaskState
 from tests.mail.desk import (
     BACKENDS,
@@ -58,7 +58,7 @@ async def dead_letter(desk: Desk) -> tuple[Worker, Mail, DeadLetter]:
     return bob, dead, letter
 
 
-@pytest.mark.requirement("mail-deadletter-moved")
+@pytest.mark.requirement("mail-deadletter-moved", "mail-id-prefix")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_terminated_message_is_dead_with_the_reason_and_a_letter(
     tmp_path: Path, backend: str
@@ -68,6 +68,11 @@ async def test_a_terminated_message_is_dead_with_the_reason_and_a_letter(
         assert dead.state is State.DEAD
         assert "cannot read this" in dead.reason
         assert (letter.message_id, letter.text, letter.attempts) == (dead.id, "hello", 1)
+        for ref in (str(letter.id), dead.id, dead.id[:4]):
+            assert await desk.dead.find(ref) == letter.id
+        for none in ("999999", dead.id[:3], "f" * 31, "letter", "9" * 30, "³"):
+            with pytest.raises(NotFound):
+                await desk.dead.find(none)
         assert dead.attempts == 1
 
 
@@ -109,6 +114,38 @@ def advisory(desk: Desk, consumer: str, sequence: int) -> GivenDelivery:
     )
     subject = f"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.INBOX.{consumer}"
     return GivenDelivery(Message("", "", subject, payload.encode(), {}, 1.0, 1))
+
+
+@pytest.mark.requirement("mail-deadletter-shared")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_who_refuses_what_it_sends_itself_without_end_leaves_room_for_the_letters_of_others(
+    tmp_path: Path, backend: str
+):
+    async with running_desk(tmp_path, backend) as desk:
+        spec = BY_NAME["DEADLETTER"]
+        assert 0 < spec.max_per_subject * spec.max_message_bytes <= spec.max_bytes // 4
+        await desk.admin.ensure_stream(replace(spec, max_per_subject=2))
+        maria, bob, mallory = (
+            await desk.person(),
+            await desk.worker("bob"),
+            await desk.worker("mallory"),
+        )
+        own = [await mallory.send(mallory.uid, "again") for _ in range(4)]
+        sent = await desk.office.send(maria.uid, "@bob", "hello")
+        await desk.folded()
+        for number, message in enumerate(own, 1):
+            await desk.mover.handle(advisory(desk, mallory.uid, number))
+            assert (await desk.mail(message.id, State.DEAD)).state is State.DEAD
+        given = advisory(desk, bob.uid, sent.seq)
+        await desk.mover.handle(given)
+        await desk.folded()
+
+        kept = await desk.dead.all()
+        assert given.outcome == "ack"
+        assert [letter.message_id for letter in kept] == [sent.id, own[1].id, own[0].id]
+        for letter in kept:  # also those of who has as many as it may
+            await desk.dead.drop(letter.id)
+        assert await desk.dead.count() == 0
 
 
 @pytest.mark.requirement("mail-deadletter-once")

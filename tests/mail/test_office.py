@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from postroom.bus.port import MessageBusProvider, Stored
 from postroom.errors import (
+    Conflict,
     InvalidInput,
     MessageTooLarge,
     NotFound,
@@ -24,6 +26,8 @@ from postroom.protocol.envelope import MAX_ENVELOPE_BYTES
 from postroom.protocol.ids import message_id
 from postroom.protocol.receipts import State
 from postroom.protocol.streams import BY_NAME
+from postroom.store import messages
+from postroom.store.messages import MessageRow
 from tests.mail.desk import BACKENDS, SECONDS, Desk, running_desk
 
 pytestmark = pytest.mark.anyio
@@ -47,6 +51,33 @@ async def test_a_sent_message_can_be_read_at_once_and_is_accepted(desk: Desk):
         "maria",
     )
     assert sent.seq > 0
+
+
+@pytest.mark.requirement("mail-id-prefix")
+async def test_the_beginning_of_an_id_names_the_only_message_that_begins_so(desk: Desk):
+    maria = await desk.person()
+    await desk.worker("bob")
+    sent = await desk.office.send(maria.uid, "@bob", "hello", folded=False)
+    for digits in (4, 8, 31, 32):
+        assert await desk.office.find(sent.id[:digits]) == sent.id
+    for none in (sent.id[:3], "zz" + sent.id[:6], "f" * 31):
+        with pytest.raises(NotFound):
+            await desk.office.get(await desk.office.find(none))
+
+
+@pytest.mark.requirement("mail-id-prefix")
+async def test_a_beginning_that_several_messages_have_is_refused_with_their_names(desk: Desk):
+    maria, bob = await desk.person(), await desk.worker("bob")
+    for seq, twin in enumerate(("abcd1" + "0" * 27, "abcd2" + "0" * 27, "abcd20"), 900):
+        row = MessageRow(seq, twin, maria.uid, bob.uid, "x", "{}", 1.0, 1.0, 1.0)
+        await desk.database.write(partial(messages.insert_message, row=row))
+    with pytest.raises(Conflict) as caught:
+        await desk.office.find("abcd")
+    assert caught.value.message == (
+        "several messages begin with abcd: abcd10000000, abcd20, abcd20000000"
+    )
+    assert await desk.office.find("abcd1") == "abcd1" + "0" * 27
+    assert await desk.office.find("abcd20") == "abcd20"  # all of it is the id of one
 
 
 async def test_the_envelope_in_the_log_names_the_recipient_and_carries_the_message_id(desk: Desk):

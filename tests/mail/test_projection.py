@@ -180,6 +180,26 @@ def test_what_the_post_office_declares_dead_keeps_its_reason():
     assert (row.state, row.reason, row.final, row.updated_at) == ("dead", "expired", True, 2001.0)
 
 
+@pytest.mark.requirement("sidecar-unconfirmed-told")
+def test_why_a_message_stays_delivered_is_told_once_and_forgotten_when_it_is_seen():
+    first, again = "not confirmed for 60 s", "not confirmed for 61 s"
+    with Rows() as rows:
+
+        def after(*records: Record) -> tuple[str, str, int]:
+            changes = rows.fold(*records)
+            row = messages.message_at(rows.connection, 1)
+            assert row is not None
+            return row.state, row.reason, len(changes or [])
+
+        plain = receipt(1, "m", State.DELIVERED)
+        assert after(inbox(1, envelope("m")), plain)[:2] == ("delivered", "")
+        assert after(receipt(2, "m", State.DELIVERED, reason=first))[:2] == ("delivered", first)
+        assert after(receipt(3, "m", State.DELIVERED, reason=again))[:2] == ("delivered", first)
+        assert after(receipt(4, "m", State.DELIVERED))[:2] == ("delivered", first)
+        assert after(receipt(5, "m", State.SEEN))[:2] == ("seen", "")
+        assert after(receipt(6, "m", State.DELIVERED, reason=again))[:2] == ("seen", "")
+
+
 @pytest.mark.requirement("mail-states-forward")
 def test_of_two_final_states_the_first_in_the_log_stays():
     with Rows() as rows:

@@ -170,6 +170,27 @@ async def test_a_database_in_memory_is_not_shortened(tmp_path: Path):
             await Retention(desk.admin, memory, tmp_path, OVER).shorten()
 
 
+@pytest.mark.requirement("retention-keeps-pace")
+async def test_one_run_deletes_all_that_is_over_however_much_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("postroom.folding.retention.SCAN", 2)
+    async with running_desk(tmp_path) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        open_one = await desk.office.send(maria.uid, "@bob", "open")
+        for number in range(9):
+            done = await desk.office.send(maria.uid, "@bob", f"{number}", expects_reply=False)
+            await bob.receipt(done, State.SEEN)
+            await desk.office.wait(done.id, State.SEEN, SECONDS)
+        await desk.folded()
+
+        await retention(desk, tmp_path / "copy").shorten()
+
+        assert await left(desk, "INBOX") == [1]
+        assert await left(desk, "RECEIPTS") == []
+        assert open_one.state is State.ACCEPTED
+
+
 async def test_what_stays_open_at_the_front_does_not_hide_what_is_final_behind_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -181,7 +202,5 @@ async def test_what_stays_open_at_the_front_does_not_hide_what_is_final_behind_i
         await bob.receipt(done, State.SEEN)
         await desk.office.wait(done.id, State.SEEN, SECONDS)
         await desk.folded()
-        shortening = retention(desk, tmp_path / "copy")
-        await shortening.shorten()
-        await shortening.shorten()
+        await retention(desk, tmp_path / "copy").shorten()
         assert await left(desk, "INBOX") == [1]

@@ -34,10 +34,12 @@ def test_the_library_alone_carries_little_else_of_postroom() -> None:
     assert beside == {
         "postroom",
         "postroom.bus",
+        "postroom.bus.natspy",
         "postroom.bus.refusals",
         "postroom.errors",
         "postroom.observe",
         "postroom.protocol",
+        "postroom.protocol.retry",
         "postroom.protocol.text",
     }
 

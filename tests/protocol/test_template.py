@@ -81,11 +81,11 @@ def test_each_key_reaches_the_template():
     )
 
 
-@pytest.mark.parametrize("adapter, confirm", [("jsonl", "explicit"), ("text", "read")])
-def test_the_adapter_decides_the_default_confirmation(adapter: str, confirm: str):
-    parsed = parse_template(_smallest(workstation=f'adapter = "{adapter}"'))
-
-    assert parsed.confirm == confirm
+@pytest.mark.parametrize("adapter", ["jsonl", "text"])
+def test_a_message_is_done_when_the_agent_says_so_unless_the_template_says_otherwise(adapter: str):
+    assert parse_template(_smallest(workstation=f'adapter = "{adapter}"')).confirm == "explicit"
+    read = parse_template(_smallest(workstation=f'adapter = "{adapter}"\nconfirm = "read"'))
+    assert read.confirm == "read"
 
 
 @pytest.mark.requirement("template-override-declared")

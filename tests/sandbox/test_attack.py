@@ -10,6 +10,7 @@ import ctypes
 import errno
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.sandbox import plain
+from postroom.sandbox import kernel, plain
 from postroom.sandbox.port import SandboxProvider
 from tests.sandbox.providers import ALL, LANDLOCK, NETNS, WALLS
 from tests.sandbox.rig import Rig
@@ -191,6 +192,117 @@ through([("shared memory", attach), ("queue", queue)][:{1 if own_ipc else 2}]
         assert await rig.ask(provider, code) == []
     finally:
         libc.shmctl(segment, 0, None)
+
+
+@pytest.mark.requirement("sandbox-kernel-files-closed")
+@attacked
+async def test_what_the_kernel_shows_to_root_alone_cannot_be_read(
+    rig: Rig, provider: SandboxProvider
+):
+    """Nor what container runtimes hide from everybody, where a sandbox has a procfs of its own."""
+    hidden = [] if provider.name == "landlock" and os.geteuid() else list(kernel.HIDDEN)
+    code = f"""{ATTACK}
+import stat
+def read(path):
+    def attack():
+        if stat.S_ISDIR(os.stat(path).st_mode):
+            if not os.listdir(path):
+                raise OSError
+            return
+        with open(path, "rb") as file:
+            if not file.read(8):
+                raise OSError
+    return attack
+attacks = [("thread", read("/proc/2/maps"))] if os.path.exists("/proc/2/stat") and {provider.name == "landlock"} else []
+closed = [name for name in os.listdir("/proc") if not name.isdigit() and not os.lstat("/proc/" + name).st_mode & 4]
+through(attacks + [(name, read("/proc/" + name)) for name in sorted({{*closed, *{hidden!r}}})])
+"""
+    found = await rig.ask(provider, code)
+
+    _judge(provider, found, {"slabinfo", "vmallocinfo"} if os.geteuid() == 0 else set())
+
+
+@pytest.mark.requirement("sandbox-no-namespaces")
+@attacked
+async def test_no_namespace_can_be_made_or_entered(rig: Rig, provider: SandboxProvider):
+    clone, unshare = (56, 272) if os.uname().machine == "x86_64" else (220, 97)
+    code = f"""{ATTACK}
+def in_child(attack):
+    def forked():
+        child = os.fork()
+        if child == 0:
+            try:
+                attack()
+            except OSError:
+                os._exit(1)
+            os._exit(0)
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+            raise OSError
+    return forked
+def made(number, *arguments):
+    def attack():
+        child = libc.syscall(number, *arguments)
+        if child < 0:
+            raise OSError
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+    return in_child(attack)
+def enter():
+    descriptor = os.open("/proc/self/ns/user", os.O_RDONLY)
+    call({308 if clone == 56 else 268}, descriptor, 0)
+user, all = 0x10000000, 0x7E020000
+def become():
+    call({117 if os.uname().machine == "x86_64" else 147}, 12345, 12345, 12345)  # setresuid
+new = struct.pack("11Q", user, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, 0, 0, 0)
+through([
+    ("unshare", in_child(lambda: call({unshare}, user))),
+    ("unshare all", in_child(lambda: call({unshare}, all))),
+    ("clone", made({clone}, user | signal.SIGCHLD, 0, 0, 0, 0)),
+    ("clone3", made(435, new, len(new))), ("setns", in_child(enter)),
+    ("user", in_child(become)),
+])
+"""
+    found = await rig.ask(provider, code)
+
+    if os.geteuid() == 0:
+        _judge(provider, found, {"unshare", "clone", "clone3"})
+    elif provider.name != plain.NAME:
+        assert found == []
+
+
+PROGRAMS = {
+    "bash": "bash -c '(echo a; echo b) | while read x; do :; done & wait; echo $(cat <(echo hello))'",
+    "git": "git init -q r && git -C r -c user.name=a -c user.email=a@b commit -q --allow-empty -m x && git -C r gc -q",
+    "node": "node -e 'const c = require(`child_process`); new (require(`worker_threads`).Worker)(`1`, {eval: true});"
+    " c.execFileSync(`true`)'",
+}
+
+
+@pytest.mark.requirement("sandbox-no-namespaces")
+@walls
+async def test_threads_and_the_common_programs_run_as_they_did(rig: Rig, provider: SandboxProvider):
+    programs = {name: line for name, line in PROGRAMS.items() if shutil.which(name)}
+    code = f"""
+import concurrent.futures, subprocess
+with concurrent.futures.ThreadPoolExecutor(8) as pool:
+    assert sum(pool.map(lambda n: n, range(100))) == 4950
+failed = {{}}
+for name, line in {programs!r}.items():
+    done = subprocess.run(["/bin/bash", "-c", line], capture_output=True, text=True)
+    if done.returncode:
+        failed[name] = done.stderr
+say(failed)
+"""
+    env = {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": provider.paths(rig.draft()).home,
+        # Landlock refuses these files of /etc, and the programs do not take that for "there is none".
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "OPENSSL_CONF": "/dev/null",
+    }
+
+    assert await rig.ask(provider, code, env=env) == {}
 
 
 @walls

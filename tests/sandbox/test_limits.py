@@ -120,6 +120,39 @@ async def test_a_program_that_fills_the_disk_is_ended(
     assert await end_of(sandbox) == "disk limit of 8 MiB exceeded"
 
 
+HIDDEN_DEEP = """
+os.chdir(sys.argv[2])
+for level in range(30):
+    os.mkdir("d" * 200)
+    os.chdir("d" * 200)
+for number in range(100):
+    with open(str(number), "wb") as file:
+        file.write(b"x" * (1 << 20))
+signal.pause()
+"""
+
+
+@pytest.mark.requirement("limit-disk-not-hidden")
+async def test_what_lies_below_longer_paths_than_the_system_takes_is_counted(rig: Rig):
+    sandbox = await guarded(rig, BubblewrapProvider(), HIDDEN_DEEP, Limits(disk=8 * MIB))
+
+    assert await end_of(sandbox) == "disk limit of 8 MiB exceeded"
+
+
+@pytest.mark.requirement("limit-disk-not-hidden")
+async def test_folders_too_deep_to_be_counted_end_the_program_in_words(rig: Rig):
+    code = f"""
+os.chdir(sys.argv[2])
+for level in range({usage.DEEPEST + 1}):
+    os.mkdir("d")
+    os.chdir("d")
+signal.pause()
+"""
+    sandbox = await guarded(rig, BubblewrapProvider(), code, Limits(disk=8 * MIB))
+
+    assert await end_of(sandbox) == "disk limit of 8 MiB exceeded: its folders cannot be counted"
+
+
 @every_provider
 async def test_a_single_file_cannot_be_larger_than_the_limit(rig: Rig, provider: SandboxProvider):
     code = """

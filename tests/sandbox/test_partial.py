@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,6 +47,31 @@ async def test_every_hole_that_is_stated_is_there(provider: SandboxProvider):
         report = await self_test(provider, roost)
 
     assert report.reached_kinds == provider.holes
+
+
+@pytest.mark.requirement("sandbox-kernel-files-closed")
+@needs_landlock
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv"
+)
+def test_a_root_that_may_not_mount_states_that_the_files_of_the_kernel_are_open():
+    probe = """
+import asyncio
+from postroom.sandbox.landlock import LandlockProvider
+print(asyncio.run(LandlockProvider().probe()))
+"""
+    without = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+
+    done = subprocess.run(
+        [*without, sys.executable, "-c", probe],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+
+    assert "Level.PARTIAL" in done.stdout
+    assert "what the kernel shows to root alone" in done.stdout
 
 
 @pytest.mark.parametrize("provider", ALL)
@@ -178,7 +207,7 @@ async def test_a_sidecar_behind_a_partial_wall_accepts_the_stated_holes_only():
             "gateway": "",
         }
         canaries["sockets"] = [str(roost.folder / "other.sock")]
-        ways = ("socket", "vsock", "io_uring", "secret")
+        ways = ("socket", "vsock", "io_uring", "secret", "kernel", "namespace")
 
         assert not examine(canaries, "partial", ways).breached
         assert examine(canaries, "partial", ways[1:]).breached

@@ -76,6 +76,67 @@ print(asyncio.run(NetnsProvider().probe()))
     assert "run Postroom as root" in said
 
 
+SPLIT = """
+import asyncio, socket, sys, tempfile
+from pathlib import Path
+from postroom.sandbox.bubblewrap import BubblewrapProvider
+from postroom.sandbox.landlock import LandlockProvider
+from postroom.sandbox.limits import SCRIPT
+from postroom.sandbox.port import SandboxSpec
+
+CODE = '''
+import ctypes
+print("unshare", ctypes.CDLL(None).unshare(0x10000000))
+'''
+
+async def main(folder: Path, provider):
+    (folder / "workspace").mkdir()
+    with socket.socket(socket.AF_UNIX) as gateway:
+        gateway.bind(str(folder / "gateway.sock"))
+        spec = SandboxSpec(
+            (*SCRIPT, "-c", CODE), {}, "/", folder / "workspace", folder / "gateway.sock", folder / "log"
+        )
+        await (await provider.start(spec)).wait()
+    print((folder / "log").read_text())
+
+with tempfile.TemporaryDirectory() as folder:
+    bwrap = Path(sys.argv[1])
+    asyncio.run(main(Path(folder), BubblewrapProvider(bwrap) if bwrap.name == "bwrap" else LandlockProvider()))
+"""
+
+
+@pytest.mark.requirement("sandbox-no-namespaces")
+@pytest.mark.parametrize("wall", ["bubblewrap", pytest.param("landlock", marks=needs_landlock)])
+def test_a_plain_user_behind_a_wall_can_make_no_user_namespace(wall: str):
+    chosen = binary.candidates()[0] if wall == "bubblewrap" else "/landlock"
+
+    assert "unshare -1" in _run_as_plain_user(SPLIT, chosen)
+
+
+COUNT = """
+import os, sys, tempfile
+from pathlib import Path
+from postroom.sandbox import usage
+
+with tempfile.TemporaryDirectory() as folder:
+    inner = Path(folder, "outer", "inner")
+    inner.mkdir(parents=True)
+    (inner / "file").write_bytes(bytes(1 << 20))
+    inner.chmod(int(sys.argv[1], 8))
+    inner.parent.chmod(int(sys.argv[1], 8))
+    Path(folder).chmod(int(sys.argv[1], 8))
+    print("counted", usage.disk([Path(folder)], 1 << 30))
+"""
+
+
+@pytest.mark.requirement("limit-disk-not-hidden")
+@pytest.mark.parametrize("mode", ["000", "600", "100", "300"])
+def test_a_folder_without_the_right_to_read_it_is_counted_all_the_same(mode: str):
+    said = _run_as_plain_user(COUNT, mode)
+
+    assert int(said.partition("counted ")[2].split()[0]) >= 1 << 20
+
+
 LIMITED = """
 import asyncio, socket, sys, tempfile
 from pathlib import Path

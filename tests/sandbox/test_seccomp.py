@@ -62,6 +62,14 @@ def verdict(program: bytes, number: int, audit: int, *arguments: int) -> int:
         ("x86_64", X86, 427, 0, DENIED),
         ("x86_64", X86, 250, 0, DENIED),  # keyctl
         ("x86_64", X86, 0, 0, ALLOW),  # read
+        ("x86_64", X86, 272, 0x10000000, DENIED),  # unshare: a user namespace
+        ("x86_64", X86, 272, 0x40000000, DENIED),
+        ("x86_64", X86, 272, 0x200, ALLOW),  # its working folder
+        ("x86_64", X86, 56, 0x10000011, DENIED),  # clone
+        ("x86_64", X86, 56, 17, ALLOW),  # fork
+        ("x86_64", X86, 56, 0x3D0F00, ALLOW),  # a thread
+        ("x86_64", X86, 435, 0, seccomp.NO_SUCH_CALL),  # clone3
+        ("x86_64", X86, 308, 3, DENIED),  # setns
         ("x86_64", X86, 0x40000000 + 41, 1, DENIED),  # x32
         ("x86_64", 0x40000003, 41, 1, KILL_PROCESS),  # i386
         ("x86_64", ARM, 198, 1, KILL_PROCESS),
@@ -70,6 +78,11 @@ def verdict(program: bytes, number: int, audit: int, *arguments: int) -> int:
         ("aarch64", ARM, 199, 40, ODD_FAMILY),
         ("aarch64", ARM, 425, 0, DENIED),
         ("aarch64", ARM, 219, 0, DENIED),
+        ("aarch64", ARM, 97, 0x10000000, DENIED),
+        ("aarch64", ARM, 220, 0x10000011, DENIED),
+        ("aarch64", ARM, 220, 0x3D0F00, ALLOW),
+        ("aarch64", ARM, 435, 0, seccomp.NO_SUCH_CALL),
+        ("aarch64", ARM, 268, 3, DENIED),
         ("aarch64", ARM, 41, 40, ALLOW),  # pivot_root there; it needs a capability
         ("aarch64", X86, 41, 1, KILL_PROCESS),
         ("arm64", ARM, 198, 40, ODD_FAMILY),
@@ -106,7 +119,7 @@ def test_only_the_four_families_can_be_had(machine: str, first: int, which: int)
 @given(number=st.integers(0, 1000), first=LONG)
 def test_a_call_that_is_not_named_is_allowed(machine: str, number: int, first: int):
     arch = ARCHITECTURES[machine]
-    if number not in arch.refused + arch.makes_sockets:
+    if number not in (*arch.refused, *arch.makes_sockets, *arch.splits, seccomp.CLONE3):
         assert verdict(seccomp.program(machine), number, arch.audit, first) == ALLOW
 
 

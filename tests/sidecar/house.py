@@ -27,7 +27,7 @@ from postroom.protocol import priority, subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.presence import Presence, WorkerState
-from postroom.protocol.priority import PriorityRecord, Update
+from postroom.protocol.priority import PriorityRecord, Requested, Update
 from postroom.protocol.receipts import Receipt
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
 from postroom.protocol.tasks import TaskState, task_id
@@ -135,10 +135,14 @@ class House:
         subject = subjects.priority(self.worker, self.alice.uid)
         await self.rig.core.publish(subject, priority.encode(record))
 
-    async def news(self, update: Update) -> None:
+    async def news(self, update: Update | Requested) -> None:
         """News of a task from the control plane."""
         subject = subjects.priority(self.worker, CONTROL_PLANE)
         await self.rig.core.publish(subject, priority.encode(update))
+
+    async def requested(self, task: str) -> None:
+        """The control plane says that a request lies behind messages."""
+        await self.news(Requested(task))
 
     async def task(self, task: str, state: TaskState) -> TaskRecord:
         """Wait until a task of the worker's is in that state."""
@@ -195,6 +199,11 @@ class House:
     async def state(self, state: WorkerState) -> None:
         """Wait until the worker has reported this state."""
         await self.tap.until(lambda: state in self.states())
+
+    def stays(self, message_id: str) -> list[str]:
+        """Why a message stays delivered, each time that its sender was told."""
+        found = [Receipt.decode(m.payload) for m in self.tap.of("receipts")]
+        return [r.reason for r in found if r.message_id == message_id and r.reason]
 
     async def seen(self, *message_ids: str) -> None:
         """Wait until the worker has reported these as seen."""
@@ -397,6 +406,7 @@ def _answers(found: House):
             if ref in (f"@{nick}", uid):
                 record = {"uid": uid, "nick": nick, "kind": "worker", "org": "default"}
                 return json.dumps(record).encode()
-        return json.dumps({"error": problem(UnknownRecipient(f"no agent {ref}"))}).encode()
+        unknown = UnknownRecipient(f"no agent {ref}", remedy="postroom agents lists all")
+        return json.dumps({"error": problem(unknown)}).encode()
 
     return answer

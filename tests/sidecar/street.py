@@ -107,9 +107,10 @@ async def task_answer(found: House, asker: str, verb: str, asked: dict[str, Any]
         entries = []
         for number, task in enumerate(found.ledger.asks, start=1):
             stored = await found.ledger.get(task)
-            if stored.sequence and not stored.record.state.terminal:
-                state = stored.record.state.value
-                entries.append({"id": task, "requested": number, "state": state, "free": True})
+            taken = bool(stored.sequence)
+            if taken is not asked.get("untaken", False) and not stored.record.state.terminal:
+                entry = {"id": task, "requested": number, "state": stored.record.state.value}
+                entries.append(entry | {"free": True, "skill": found.ledger.asks[task].skill})
         return json.dumps({"tasks": entries, "more": False}).encode()
     if verb == "choose":
         found.chosen.append((asked["skill"], asked["key"]))
@@ -135,7 +136,6 @@ async def task_answer(found: House, asker: str, verb: str, asked: dict[str, Any]
     except NotFound as error:
         return json.dumps({"error": problem(error)}).encode()
     record = stored.record
-    state = record.state
     answer = {
         "task": record.task,
         "sequence": stored.sequence,

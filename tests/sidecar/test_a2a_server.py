@@ -39,12 +39,15 @@ from a2a.utils.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 from postroom.a2a.cards import build_card
 from postroom.errors import Forbidden, NotFound
 from postroom.protocol.template import Template
 from postroom.sidecar.a2a.asking import AskingOperations
 from postroom.sidecar.a2a.door import A2ADoor
+from postroom.sidecar.a2a.params import camel
 from postroom.sidecar.adapters import Artifact, AskInput, Complete, Delegate, Progress
 from postroom.sidecar.api import LocalApi
 from postroom.sidecar.httpd import HttpServer
@@ -380,6 +383,75 @@ async def test_the_card_is_at_both_paths_and_names_this_server_first(house: Hous
             f"nats://worker.{OWN}.rpc",
         ]
         assert not any("required" in each for each in card["capabilities"]["extensions"])
+
+
+@pytest.mark.requirement("a2a-server-card-cached")
+async def test_a_card_says_how_long_it_may_be_kept_and_is_not_sent_again_to_who_has_it(
+    house: House,
+):
+    url = f"{house.url}/.well-known/agent-card.json"
+    first = await house.http.get(url)
+    tag = first.headers["etag"]
+    assert "max-age=" in first.headers["cache-control"]
+
+    for known in (tag, f'"other", W/{tag}', "*"):
+        again = await house.http.get(url, headers={"If-None-Match": known})
+        assert (again.status_code, again.content) == (304, b"")
+        assert again.headers["etag"] == tag
+    changed = await house.http.get(url, headers={"If-None-Match": '"other"'})
+    assert (changed.status_code, changed.json()) == (200, first.json())
+
+
+@pytest.mark.requirement("a2a-server-base-url")
+async def test_a_client_that_has_the_endpoint_as_its_base_url_is_served(house: House):
+    async with httpx.AsyncClient(base_url=f"{house.url}/a2a", trust_env=False) as http:
+        card = await http.get("/.well-known/agent-card.json")
+        call = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}
+        listed = await http.post("/", json=call, headers=HEADERS)
+
+    assert card.json() == (await house.http.get(f"{house.url}/.well-known/agent-card.json")).json()
+    assert listed.json()["result"]["tasks"] == []
+
+
+@pytest.mark.requirement("a2a-server-names")
+async def test_fields_are_taken_by_the_names_of_the_proto_too(house: House):
+    house.works(Complete("", "done"))
+    free = {"kept_as_it_is": 1}
+    message: dict[str, Any] = {"message_id": "m", "context_id": "talk", "role": "ROLE_USER"}
+    message |= {"parts": [{"text": "x", "media_type": "text/plain"}], "metadata": free}
+    configuration = {"return_immediately": True, "history_length": 0}
+    sent = await house.call("SendMessage", {"message": message, "configuration": configuration})
+    task = sent["result"]["task"]
+    await house.tasks.until(1)
+
+    assert task["contextId"] == "talk"
+    assert "history" not in task
+    for context, size, found in (("talk", 1, 1), ("other", 1, 0)):
+        asked = {"context_id": context, "page_size": size, "include_artifacts": True}
+        listing = (await house.call("ListTasks", asked))["result"]
+        assert (len(listing["tasks"]), listing["pageSize"]) == (found, size)
+
+
+@given(
+    st.recursive(
+        st.none() | st.text() | st.integers(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_names_that_are_no_names_of_the_proto_stay_as_they_are(value: Any):
+    taken = camel({"metadata": value, "parts": [{"data": value}]})
+
+    assert taken == {"metadata": value, "parts": [{"data": value}]}
+    assert camel(camel(value)) == camel(value)
+    assert camel({"message_id": "proto", "messageId": "json"}) == {"messageId": "json"}
+
+
+async def test_a_part_that_is_no_text_is_refused_with_what_would_be_taken(house: House):
+    for part in ({"raw": "AA=="}, {"url": "https://a.example/b"}, {"data": {"a": 1}}):
+        error = await house.error("SendMessage", {"message": MESSAGE | {"parts": [part]}})
+
+        assert error["code"] == -32005
+        assert "each part has to have 'text'" in error["message"]
 
 
 @pytest.mark.requirement("a2a-server-local")

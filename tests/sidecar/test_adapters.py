@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from postroom.sidecar.adapters import (
     Action,
+    End,
     Incoming,
+    IncomingTask,
     JsonLines,
     Malformed,
     Output,
@@ -22,6 +24,7 @@ from postroom.sidecar.adapters import (
     Sender,
     SetStatus,
     make_adapter,
+    run_environment,
 )
 from postroom.sidecar.config import ADAPTERS
 
@@ -81,9 +84,11 @@ def test_a_reference_that_would_fill_the_memory_is_not_kept():
 
 @given(st.text() | st.recursive(st.none() | st.text(), st.lists).map(json.dumps))
 def test_no_line_is_an_exception(line: str):
-    for adapter in (JsonLines(), PlainText()):
+    lines, text = JsonLines(), PlainText()
+    for adapter in (lines, text):
         adapter.feed(line)
-        assert adapter.finish(1, 9) == []
+    assert lines.finish(End(1, 9)) == []
+    assert text.finish(End(0)) == [Output(line)]
 
 
 @given(
@@ -118,34 +123,52 @@ def test_a_post_of_a_feed_is_its_own_kind_of_line():
 
 @pytest.mark.requirement("sidecar-text-harmless")
 @given(st.text(), st.text())
-def test_for_a_text_agent_no_text_can_pass_for_a_second_message_or_control_its_terminal(
-    text: str, nick: str
-):
+def test_a_text_agent_reads_no_character_that_would_act_on_a_terminal(text: str, nick: str):
     message = Incoming("m1", Sender("a" * 32, nick, "worker"), "@reader", text)
-    rendered = PlainText().render(message).decode()
+    read = PlainText().render(message).decode() + run_environment(message)["POSTROOM_FROM"]
 
-    first, *rest = rendered.removesuffix("\n").split("\n")
-    assert ": " in first
-    assert all(line.startswith("    ") for line in rest)
-    assert not any(unicodedata.category(c).startswith("C") for c in rendered if c not in "\n\t")
+    assert not any(unicodedata.category(c).startswith("C") for c in read if c not in "\n\t")
 
 
-def test_a_text_agents_lines_are_posts_before_any_message_and_replies_after():
+@pytest.mark.requirement("sidecar-text-harmless")
+@given(st.text(), st.text(max_size=80).filter(str.strip))
+def test_in_what_was_said_before_no_text_can_pass_for_somebody_elses(text: str, nick: str):
+    history = (("user", text), ("agent", text), ("user", text))
+    task = IncomingTask("t1", "c", Sender("a" * 32, nick, "worker"), text, history=history)
+    pieces = PlainText().render_task(task).decode().split("\n\n")
+    begun = [line for piece in pieces for line in piece.split("\n") if line and line[0] != " "]
+
+    assert len(begun) == 3
+    assert begun[1].startswith("you: ")
+
+
+def test_what_a_run_of_a_text_agent_prints_is_the_answer_to_its_message_when_it_ends_well():
     adapter = PlainText()
-    assert adapter.feed("ready") == [Post("ready")]
+    assert adapter.render(MESSAGE) == b"hi\n"
+    assert [adapter.feed(line) for line in ("yes \x1b[31m", "", "  and no", "")] == [[]] * 4
 
-    assert adapter.render(MESSAGE) == b"alice: hi\n"
-    assert adapter.feed("yes \x1b[31m") == [Reply("m1", "yes [31m")]
-    assert adapter.feed("  ") == []
-    assert adapter.render_control({"type": "stop"}) == b""
+    assert adapter.finish(End(0)) == [Reply("m1", "yes [31m\n\n  and no")]
 
 
-def test_a_post_shown_to_a_text_agent_is_not_what_it_answers():
+@pytest.mark.parametrize("end", [End(1), End(137, 9), End(0, told=True)])
+def test_half_an_answer_is_none(end: End):
     adapter = PlainText()
     adapter.render(MESSAGE)
+    adapter.feed("half")
 
-    assert adapter.render(Incoming("p1", ALICE, "#main", "news")) == b"#main alice: news\n"
-    assert adapter.feed("answer") == [Reply("m1", "answer")]
+    assert not any(isinstance(action, Reply | Seen) for action in adapter.finish(end))
+
+
+def test_a_post_shown_to_a_text_agent_is_answered_to_nobody():
+    adapter = PlainText()
+    assert adapter.render(Incoming("p1", ALICE, "#main", "news")) == b"news\n"
+    adapter.feed("interesting")
+
+    assert adapter.finish(End(0)) == [Output("interesting")]
+
+
+def test_a_text_agent_is_told_no_control_record():
+    assert PlainText().render_control({"type": "stop"}) == b""
 
 
 def test_there_is_an_adapter_for_each_name_of_the_configuration():

@@ -18,18 +18,19 @@ from postroom.sidecar.adapters import (
     CancelTask,
     Complete,
     Delegate,
+    End,
     Fail,
-    Incoming,
     IncomingTask,
     JsonLines,
     Malformed,
+    Output,
     PlainText,
     Progress,
     Reject,
-    Reply,
     Sender,
 )
 from postroom.sidecar.adapters.jsonl import MAKERS
+from postroom.sidecar.adapters.text import MAX_ANSWER
 
 ALICE = Sender("a" * 32, "alice", "worker")
 ID = "0123456789abcdef" * 2
@@ -124,7 +125,8 @@ def test_no_line_raises_and_each_is_one_action(kind: str, record: dict[str, Any]
     assert len(JsonLines().feed(line)) == 1
     text = PlainText()
     text.render_task(TASK)
-    assert len(text.feed(line)) == 2
+    assert text.feed(line) == []
+    assert len(text.finish(End(0))) == 2
 
 
 @pytest.mark.parametrize("depth", [400, 900, 950, 990, 2000, 100_000])
@@ -157,33 +159,50 @@ def test_a_fresh_task_has_no_history():
 
 
 @pytest.mark.requirement("sidecar-text-completes")
-def test_the_next_line_of_a_text_agent_is_the_result_of_its_task_and_then_it_answers_messages_again():
+def test_what_a_run_of_a_text_agent_prints_is_the_result_of_its_task_when_it_ends_well():
     adapter = PlainText()
-    adapter.render(Incoming("m1", ALICE, "@reader", "hi"))
-    assert adapter.render_task(TASK) == b"alice: add\n"
+    assert adapter.render_task(TASK) == b"add\n"
+    adapter.feed("42\x1b[2J")
+    adapter.feed("43")
 
-    assert adapter.feed("") == []
-    assert adapter.feed("42\x1b[2J") == [Artifact(ID, "42[2J"), Complete(ID, "42[2J")]
-    assert adapter.feed("more") == [Reply("m1", "more")]
-
-
-def test_a_text_agents_line_after_a_cancel_is_its_last_word_on_that_task():
-    adapter = PlainText()
-    adapter.render_task(TASK)
-    assert adapter.render_control({"type": "cancel", "task": "f" * 32}) == b""
-    assert adapter.render_control({"type": "cancel", "task": ID, "reason": "r"}) == b""
-
-    assert adapter.feed("stopped") == [Canceled(ID, "stopped")]
-    adapter.render_task(TASK)
-    assert adapter.feed("42") == [Artifact(ID, "42"), Complete(ID, "42")]
+    assert adapter.finish(End(0)) == [Artifact(ID, "42[2J\n43"), Complete(ID)]
 
 
-def test_a_text_agent_reads_the_answer_to_what_its_tool_asked_and_then_completes():
+def test_a_text_agent_that_prints_nothing_has_done_its_task_all_the_same():
     adapter = PlainText()
     adapter.render_task(TASK)
-    sender = {"uid": "a" * 32, "nick": "alice", "kind": "worker"}
-    line = adapter.render_control({"type": "input", "task": ID, "text": "a\nb", "from": sender})
 
-    assert line == b"alice: a\n    b\n"
-    assert adapter.feed("ok") == [Artifact(ID, "ok"), Complete(ID, "ok")]
-    assert adapter.render_control({"type": "task_update", "task": ID}) == b""
+    assert adapter.finish(End(0)) == [Complete(ID)]
+
+
+@pytest.mark.requirement("sidecar-text-fails")
+@pytest.mark.parametrize("complaint, said", [("", ""), ("no \x1b[31mkey\n", ": no [31mkey")])
+def test_an_exit_code_of_a_text_agent_fails_its_task(complaint: str, said: str):
+    adapter = PlainText()
+    adapter.render_task(TASK)
+    adapter.feed("half")
+
+    assert adapter.finish(End(2, complaint=complaint)) == [
+        Fail(ID, f"exit code 2{said}"),
+        Output("half"),
+    ]
+
+
+@pytest.mark.parametrize("end", [End(137, 9), End(0, told=True), End(1, told=True)])
+def test_a_text_agent_that_was_ended_has_said_nothing_of_its_task(end: End):
+    adapter = PlainText()
+    adapter.render_task(TASK)
+    adapter.feed("half")
+
+    assert adapter.finish(end) == [Output("half")]
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n")), max_size=5))
+def test_an_answer_of_a_text_agent_is_whole_or_it_is_none(lines: list[str]):
+    adapter = PlainText()
+    adapter.render_task(TASK)
+    for line in ["x" * (MAX_ANSWER // 2), *lines, "x" * (MAX_ANSWER // 2)]:
+        adapter.feed(line)
+
+    (action,) = adapter.finish(End(0))
+    assert isinstance(action, Fail)

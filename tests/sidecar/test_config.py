@@ -33,7 +33,7 @@ def test_a_configuration_is_read_and_removed(tmp_path: Path):
     config = load(path)
     assert not path.exists()
     assert config.projects == ("main",)
-    assert config.agent.confirm == "read"
+    assert config.agent.confirm == "explicit"
     assert config.jwt_expires_at == 0
 
 

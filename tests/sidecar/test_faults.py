@@ -320,3 +320,24 @@ async def test_an_action_that_takes_long_does_not_lose_the_ones_after_it(home: H
         await home.seen(sent)
 
         assert len(home.to_alice()) == 1
+
+
+@pytest.mark.requirement("sidecar-strange-lines-told")
+async def test_lines_that_cannot_be_read_are_counted_in_the_status_with_the_last_of_them(
+    home: House,
+):
+    agent = """
+    for n in range(40):
+        print("loading\x1b[2J", n)
+    sys.stdout.flush()
+    next(messages())
+    print(json.dumps({"type": "assistant"}), flush=True)
+    sys.stdin.read()
+    """
+    async with home.sidecar(agent):
+        told = "printed 40 lines that are no JSON; last: loading[2J 39"
+        await home.tap.until(lambda: told in [each.detail for each in home.presences()])
+        await home.write("go on")
+
+        last = 'printed 41 lines that are of no known type; last: {"type": "assistant"}'
+        await home.tap.until(lambda: last in [each.detail for each in home.presences()])

@@ -15,7 +15,7 @@ from postroom.errors import RequestTimeout, StreamFull
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.receipts import State
-from postroom.sidecar import inbox as module
+from postroom.sidecar import settling as module
 from postroom.sidecar.inbox import Inbox
 from postroom.sidecar.journal import Journal
 
@@ -53,7 +53,7 @@ class Receipts:
         self.refusals = refusals
         self.stored: list[State] = []
 
-    async def report(self, _message: str, _sender: str, state: State) -> None:
+    async def report(self, _message: str, _sender: str, state: State, _reason: str = "") -> None:
         if self.refusals:
             self.refusals -= 1
             raise StreamFull("the stream of receipts is full")
@@ -100,7 +100,7 @@ async def test_what_comes_again_while_its_acknowledgement_is_under_way_is_acknow
         second.word.set_result(None)
 
         await second.asked.wait()
-        await inbox.settled(5.0)
+        await inbox.settling.done(5.0)
 
 
 @pytest.mark.requirement("sidecar-confirmed-acknowledged")

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from postroom.errors import StateUnwritable
-from postroom.sidecar.journal import Journal
+from postroom.sidecar.journal import Journal, Note
 
 ALICE = "a" * 32
 MALLORY = "b" * 32
@@ -24,6 +26,46 @@ def test_what_was_confirmed_is_known_to_the_next_start(path: Path):
     assert again.confirmed("m1", ALICE)
     assert again.sender("m1") == ALICE
     assert not again.confirmed("m2", ALICE)
+
+
+@pytest.mark.requirement("sidecar-handing-noted")
+def test_what_was_handed_over_is_known_to_the_next_start_until_it_is_confirmed(path: Path):
+    journal = Journal(path)
+    for note in (Note(1), Note(2), Note(1, waited=True)):
+        journal.keep("m1", ALICE, note)
+    journal.keep("m2", ALICE, Note(1))
+    journal.add("m2", ALICE)
+
+    for again in (
+        Journal(path),
+        Journal(path),
+    ):  # the second one reads what the first has rewritten
+        assert again.note("m1", ALICE) == Note(1, waited=True)
+        assert again.note("m1", MALLORY) is None
+        assert again.note("m2", ALICE) is None
+        assert again.confirmed("m2", ALICE)
+        assert not again.confirmed("m1", ALICE)
+
+
+def test_a_line_that_a_full_disk_cut_short_swallows_no_later_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(path)
+    write = os.write
+
+    def full(file: int, data: bytes) -> int:
+        if len(data) < 10:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(file, data[:-9])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(StateUnwritable):
+        journal.keep("m1", ALICE, Note(1))
+    monkeypatch.undo()
+    assert journal.note("m1", ALICE) is None
+
+    journal.add("m2", ALICE)
+    assert Journal(path).confirmed("m2", ALICE)
 
 
 def test_an_id_counts_only_together_with_its_sender(path: Path):
@@ -57,6 +99,16 @@ def test_the_oldest_are_forgotten_and_the_file_stays_bounded(path: Path):
     again = Journal(path, kept=10)
     assert again.confirmed("m99", ALICE)
     assert not again.confirmed("m0", ALICE)
+
+
+def test_messages_that_nobody_confirms_are_forgotten_one_day_and_the_file_stays_bounded(path: Path):
+    journal = Journal(path, kept=10)
+    for n in range(100):
+        journal.keep(f"m{n}", ALICE, Note(1))
+
+    assert len(path.read_text().splitlines()) < 40
+    assert Journal(path, kept=10).note("m99", ALICE) == Note(1)
+    assert Journal(path, kept=10).note("m0", ALICE) is None
 
 
 def test_a_link_in_place_of_the_new_file_is_not_followed(path: Path, tmp_path: Path):

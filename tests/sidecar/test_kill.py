@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import random
+import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from postroom.a2a.messages import text_of
+from postroom.errors import PostroomError
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.streams import MAX_DELIVER
-from tests.sidecar.house import House, end, house
+from tests.sidecar.house import PATIENCE, House, end, house
 
 pytestmark = pytest.mark.anyio
 
@@ -22,6 +27,7 @@ for message in messages():
 """
 
 MESSAGES = 24
+ROUNDS = 3
 
 
 @pytest.mark.requirement("sidecar-kill-survived")
@@ -80,6 +86,67 @@ async def test_what_is_sent_while_the_bus_is_away_is_stored_when_it_is_back(tmp_
         # Not by the tap: it may come back later than the sidecar.
         await home.all_acked()
         assert sorted(await stored(home, "INBOX")) == ["during", "the outage"]
+
+
+@pytest.mark.requirement("sidecar-handing-noted")
+@pytest.mark.parametrize("with_server", ["sidecar", "agent"])
+async def test_what_is_handed_over_just_before_the_server_is_killed_comes_again_flagged_with_one_effect(
+    tmp_path: Path, with_server: str
+):
+    """The server writes late what it has delivered; so it forgets that when it is killed in that moment."""
+    agent = """
+    for message in messages():
+        open("pid", "w").write(str(os.getpid()))
+        open("handed", "a").write(f"{message['text']} {message['redelivered']}\\n")
+        say(type="send", to="@alice", text="about " + message["text"])
+        say(type="post", text="did " + message["text"])
+        if message["redelivered"]:
+            say(type="seen", id=message["id"])
+    """
+    async with house(tmp_path, memory=False) as home:
+        config = home.config(agent)
+        names = [f"m{n}" for n in range(ROUNDS)]
+        sidecar = await home.start(config)
+        try:
+            for number, name in enumerate(names, start=1):
+                sent = await home.write(name)
+                await posted(home, number)
+                if with_server == "agent":
+                    os.kill(int((home.folder / "pid").read_text()), signal.SIGKILL)
+                    await home.rig.stop(kill=True)
+                else:
+                    sidecar.kill()
+                    await home.rig.stop(kill=True)
+                    await sidecar.wait()
+                await home.rig.start()
+                if with_server == "sidecar":
+                    sidecar = await home.start(config)
+                await confirmed(home, sent)
+        finally:
+            await end(sidecar)
+
+        handed = (home.folder / "handed").read_text().splitlines()
+        assert handed == [f"{name} {again}" for name in names for again in (False, True)]
+        assert await stored(home, "FEED") == [f"did {name}" for name in names]
+        assert await stored(home, "INBOX") == [f"about {name}" for name in names]
+
+
+async def posted(home: House, records: int) -> None:
+    """Wait until the feed has so many records; the tap may come back from a kill of the server later than others."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with suppress(PostroomError):
+                if await home.rig.admin.last_sequence("FEED") >= records:
+                    return
+            await asyncio.sleep(0.005)
+
+
+async def confirmed(home: House, message: str) -> None:
+    """Wait until the worker's journal says so; the tap may come back later than the sidecar."""
+    journal = home.folder / "state" / "confirmed"
+    async with asyncio.timeout(PATIENCE):
+        while f"{message} {home.alice.uid}\n" not in journal.read_text():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 async def stored(home: House, stream: str) -> list[str]:

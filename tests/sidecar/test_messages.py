@@ -85,42 +85,6 @@ async def test_delivered_is_reported_when_the_agent_has_read_and_seen_only_when_
         assert home.receipts(second) == ["delivered"]
 
 
-@pytest.mark.requirement("sidecar-text-answers-matched")
-async def test_an_answer_of_a_text_agent_goes_to_the_question_it_is_about(home: House):
-    agent = """
-    import time
-    for line in sys.stdin:
-        time.sleep(0.05)  # thinks, while more comes in
-        print(line.split()[1], flush=True)
-    """
-    async with home.sidecar(agent, agent={"adapter": "text", "confirm": "read"}):
-        asked = {await home.write(f"n{n}", expects_reply=True): f"n{n}" for n in range(5)}
-        await home.tap.until(lambda: len(home.to_alice()) == len(asked))
-
-        assert {e.reply_to: text_of(e.message) for e in home.to_alice()} == asked
-
-
-async def test_a_text_agent_reads_lines_and_each_line_it_prints_answers_the_last_message(
-    home: House,
-):
-    agent = """
-    print("ready", flush=True)
-    for line in sys.stdin:
-        print("got " + line, end="", flush=True)
-    """
-    async with home.sidecar(agent, agent={"adapter": "text", "confirm": "read"}):
-        await home.tap.until(lambda: home.posts() == ["ready"])
-        asked = await home.write("one\x1b[2J\ntwo")
-
-        await home.tap.until(lambda: len(home.to_alice()) == 2)
-        assert [text_of(e.message) for e in home.to_alice()] == [
-            "got alice: one[2J",
-            "got     two",
-        ]
-        assert {e.reply_to for e in home.to_alice()} == {asked}
-        await home.seen(asked)
-
-
 async def test_an_expired_message_is_acknowledged_and_not_handed_over(home: House):
     await home.write("late", expires_at=time.time() - 1)
     async with home.sidecar(ECHO):
@@ -183,7 +147,9 @@ async def test_errors_of_the_agent_come_back_with_its_reference_and_change_nothi
         }
 
 
-async def test_the_agent_is_told_when_its_message_is_dead_by_those_who_may_say_so(home: House):
+async def test_the_agent_is_told_when_its_message_is_dead_or_unconfirmed_by_those_who_may_say_so(
+    home: House,
+):
     agent = """
     say(type="send", to="@alice", text="x", ref="mine")
     for line in lines():
@@ -196,13 +162,20 @@ async def test_the_agent_is_told_when_its_message_is_dead_by_those_who_may_say_s
         mallory = await home.rig.agent()
         lie = Receipt(sent.id, mallory.uid, State.ANSWERED, 1.0)
         await mallory.publish(subjects.receipts(home.worker, mallory.uid), lie.encode())
+        stays = "not confirmed for 60 s"
+        for reason in ("", stays):
+            delivered = Receipt(sent.id, home.alice.uid, State.DELIVERED, 1.5, reason)
+            subject = subjects.receipts(home.worker, home.alice.uid)
+            await home.alice.publish(subject, delivered.encode())
         dead = Receipt(sent.id, home.alice.uid, State.DEAD, 2.0, "refused")
         subject = subjects.receipts(home.worker, CONTROL_PLANE)
         await home.rig.core.publish(subject, dead.encode())
 
-        posts = await home.tap.until(lambda: len(home.posts()) == 2 and home.posts())
-        told = json.loads(posts[1])
-        assert told == {"type": "receipt", "id": sent.id, "state": "dead", "reason": "refused"}
+        posts = await home.tap.until(lambda: len(home.posts()) == 3 and home.posts())
+        assert [json.loads(post) for post in posts[1:]] == [
+            {"type": "receipt", "id": sent.id, "state": "delivered", "reason": stays},
+            {"type": "receipt", "id": sent.id, "state": "dead", "reason": "refused"},
+        ]
 
 
 async def test_posts_of_others_are_handed_over_only_to_an_agent_that_wants_the_feed(home: House):

@@ -132,6 +132,16 @@ async def test_a_redelivered_message_that_is_handled_again_sends_the_same_messag
     assert log.alerts() == 0
 
 
+async def test_what_was_sent_before_under_a_derived_key_is_accepted_whatever_is_known_of_it():
+    log = Log()
+    for _ in range(2):
+        handling = Derivation("alice/m1", redelivered=False)
+        await outgoing(log).message(Draft(BOB, "x"), handling.key("send", BOB, "x"))
+
+    assert len(log.records) == 1
+    assert log.alerts() == 0
+
+
 def test_two_equal_sends_while_one_message_is_handled_are_two():
     handling = Derivation("alice/m1", redelivered=False)
 

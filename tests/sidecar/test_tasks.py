@@ -6,12 +6,13 @@ import pytest
 
 from postroom.a2a.messages import ROLE_USER, text_message, text_of
 from postroom.a2a.tasks import artifacts_of, status_text
+from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.priority import Cancel, Input, Update
 from postroom.protocol.tasks import TaskState, task_id
 from postroom.sidecar.operations import MANY
-from tests.sidecar.house import House
+from tests.sidecar.house import House, end
 
 pytestmark = pytest.mark.anyio
 
@@ -147,25 +148,6 @@ async def test_an_agent_that_does_not_stop_is_killed_and_works_on_the_next_task(
         ended = await home.task(stuck, TaskState.CANCELED)
         assert "was ended" in status_text(ended.task)
         await home.task(following, TaskState.COMPLETED)
-
-
-async def test_a_text_program_is_interrupted_by_a_signal(home: House) -> None:
-    program = """
-    def told(number, frame):
-        print("interrupted", flush=True)
-        sys.exit(0)
-    signal.signal(signal.SIGINT, told)
-    for line in sys.stdin:
-        time.sleep(60)
-    """
-    async with home.sidecar(program, agent={"adapter": "text"}):
-        task = await home.request("for ever")
-        await home.task(task, TaskState.WORKING)
-
-        await home.overtake(Cancel(task))
-
-        await home.tap.until(lambda: len(home.tap.of("tasks")) >= 3)
-        assert (await home.ledger.states(task))[-1] in ("canceled", "completed")
 
 
 @pytest.mark.requirement("task-answer-resumes")
@@ -444,3 +426,33 @@ async def test_a_result_that_was_left_out_is_told_at_the_end(home: House) -> Non
 
         said = status_text(ended.task)
         assert said == "done (artifacts left out, since they are too large: 1)"
+
+
+@pytest.mark.requirement("task-stop-keeps-answered")
+async def test_a_worker_stopped_while_an_answered_task_waits_goes_on_with_it_at_its_next_start(
+    home: House,
+) -> None:
+    program = """
+    for line in lines():
+        if line["type"] != "task":
+            continue
+        if line["text"] == "asks" and not line["resumed"]:
+            say(type="input_required", text="which one?")
+        elif line["resumed"]:
+            said = [entry["text"] for entry in line["history"]] if "history" in line else []
+            say(type="complete", text=json.dumps([line["attempt"], *said[-1:]]))
+    """
+    async with home.sidecar(program) as first:
+        asking = await home.request("asks")
+        await home.task(asking, TaskState.INPUT_REQUIRED)
+        busy = await home.request("is worked on")
+        await home.task(busy, TaskState.WORKING)
+        await home.overtake(Input(asking, text_message("m1", "this one", role=ROLE_USER)))
+        goes_on = subjects.task(home.worker, asking, "working")
+        await home.tap.until(lambda: [m.subject for m in home.tap.of("tasks")].count(goes_on) == 2)
+        assert await end(first) == 0
+
+    async with home.sidecar(program):
+        done = [await home.task(task, TaskState.COMPLETED) for task in (asking, busy)]
+        assert [status_text(record.task) for record in done] == ['[2, "this one"]', "[2]"]
+        assert [record.lost for record in done] == [0, 0]

@@ -19,7 +19,8 @@ from postroom.mail import projection
 from postroom.mail.clerk import Clerk
 from postroom.protocol import priority
 from postroom.protocol.envelope import TaskRequest
-from postroom.protocol.priority import Update
+from postroom.protocol.priority import Requested, Update
+from postroom.protocol.receipts import Receipt, State
 from postroom.protocol.tasks import TaskState, chain_headers, task_id
 from postroom.store import records, tasks
 from postroom.store.database import Database
@@ -121,6 +122,15 @@ class TaskDesk(Desk):
                 while await self.admin.pending(stream, DURABLE) != (0, 0):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
 
+    async def overtaking(self, worker: str) -> list[str]:
+        """The tasks that `worker` was told of as lying behind messages."""
+        subject = f"worker.{worker}.priority.postroom"
+        found = [
+            priority.decode(m.payload)
+            async for m in self.admin.replay("PRIORITY", subjects=(subject,))
+        ]
+        return [each.task for each in found if isinstance(each, Requested)]
+
     async def updates(self, to: str) -> list[Update]:
         """What `to` was told, oldest first."""
         subject = f"worker.{to}.priority.postroom"
@@ -129,6 +139,16 @@ class TaskDesk(Desk):
             async for m in self.admin.replay("PRIORITY", subjects=(subject,))
         ]
         return [each for each in found if isinstance(each, Update)]
+
+    async def ends(self, to: str, message: str) -> list[State]:
+        """The ends of that message of `to` that the post office told, oldest first."""
+        subject = f"worker.{to}.receipts.postroom"
+        found = [
+            Receipt.decode(m.payload)
+            async for m in self.admin.replay("RECEIPTS", subjects=(subject,))
+        ]
+        ends = (State.ANSWERED, State.DEAD)
+        return [each.state for each in found if each.message_id == message and each.state in ends]
 
     async def alerts(self) -> list[AlertRow]:
         return await self.database.read(lambda c: records.recent_alerts(c, 100))

@@ -263,6 +263,45 @@ async def test_tasks_of_a_worker_that_is_removed_have_failed_taken_or_not(tmp_pa
         assert (await desk.final(waiting.id)).said == "never reached @bob: recipient retired"
 
 
+@pytest.mark.requirement("task-messages-passed")
+async def test_a_worker_is_told_of_requests_that_lie_behind_messages_and_of_no_others(
+    tmp_path: Path,
+):
+    async with open_desk(tmp_path) as desk:
+        ann, bob = await desk.worker("ann"), await desk.worker("bob")
+        first = await desk.ask(ann, bob.uid)
+        message = await desk.mail((await ann.send(bob.uid)).id, State.ACCEPTED)
+        behind = await desk.ask(ann, bob.uid)
+        await desk.settled()
+        assert await desk.overtaking(bob.uid) == [behind.id]
+
+        await bob.receipt(message, State.SEEN)
+        await desk.mail(message.id, State.SEEN)
+        await desk.ask(ann, bob.uid)
+        await desk.settled()
+        assert await desk.overtaking(bob.uid) == [behind.id]
+        assert first.seq == 0
+
+
+@pytest.mark.requirement("task-removal-told-once")
+async def test_who_asked_a_removed_worker_is_told_one_end_of_each_request(tmp_path: Path):
+    async with open_desk(tmp_path) as desk:
+        ann, bob = await desk.worker("ann"), await desk.worker("bob")
+        taken = await desk.taken(bob, await desk.ask(ann, bob.uid))
+        waiting = await desk.ask(ann, bob.uid)
+        await desk.mail(taken.request, State.SEEN)
+        await desk.directory.retire(bob.uid)
+
+        await desk.clerk.sweep()
+        await desk.task_clerk.end_hopeless()
+
+        for row in (taken, waiting):
+            await desk.final(row.id)
+        await desk.settled()
+        assert await desk.ends(ann.uid, taken.request) == [State.ANSWERED]
+        assert await desk.ends(ann.uid, waiting.request) == [State.DEAD]
+
+
 @pytest.mark.requirement("task-hopeless-ended")
 async def test_a_task_for_a_person_is_rejected(tmp_path: Path):
     async with open_desk(tmp_path) as desk:

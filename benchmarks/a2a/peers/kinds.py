@@ -21,6 +21,7 @@ MODULES = {
     "nats-js": "ours",
     "nats-json": "ours",
     "nats-fast": "ours",
+    "nats-json-fast": "ours",
     "nats-js-fast": "ours",
 }
 """Module here, by kind."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,6 +46,9 @@ SKILL = "urn:postroom:a2a:skill:1"
 """Key in the metadata of a task: id of the skill that its request named."""
 
 CANCEL_TRIES = 5
+
+STOPPED = "the worker was stopped"
+"""Said of a task that is put down on purpose."""
 
 _log = get_logger(__name__)
 
@@ -102,6 +106,7 @@ class TaskEngine:
         self._now = now
         self._backlog = Backlog()
         self._executions: dict[str, Execution] = {}
+        self._accepting = asyncio.Lock()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -146,6 +151,10 @@ class TaskEngine:
         Raises:
             PostroomError: it is not known whether it is stored; give the request again.
         """
+        async with self._accepting:  # the same request may come by two ways at once
+            await self._accept(ask)
+
+    async def _accept(self, ask: Ask) -> None:
         new = task_id(self._worker, ask.requester, ask.request)
         if new in self._executions or new in self._backlog:
             return
@@ -236,11 +245,11 @@ class TaskEngine:
         if not record.state.interrupted:
             _log.info("task %s is %s: it waits for no answer", task, record.state.value)
             return
-        if self._gone:
+        if self._gone and not self._stopping:
             await self._end(stored, TaskState.FAILED, self._gone)
             return
         event = tasks.answer_update(record.task, self._now(), message)
-        after = record.then(event, heard=message, runner=self._log.run)
+        after = record.then(event, heard=message, runner=self._log.run, released=self._stopping)
         try:
             sequence = await self._log.append(after, stored.sequence)
         except LostUpdate as error:
@@ -270,8 +279,11 @@ class TaskEngine:
             try:
                 await self._executor.ready()
             except ExecutorGone as error:
-                await self._give_up(error)
+                if not self._stopping:
+                    await self._give_up(error)
                 return
+            if self._stopping:
+                return  # what waits is for the next start
             if not len(self._backlog):
                 self._wake.clear()
                 continue
@@ -283,12 +295,14 @@ class TaskEngine:
     def stop(self) -> None:
         """From now on an attempt that ends is one that somebody ended on purpose."""
         self._stopping = True
+        self._wake.set()
 
     async def settled(self, timeout: float) -> None:
-        """Wait until what is being worked on has been put down, at most `timeout` seconds."""
+        """Wait until what is being worked on, or was answered, has been put down, at most `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
                 await self._idle.wait()
+                await self._release_answered()
         except TimeoutError:
             _log.warning("a task could not be put down in time")
 
@@ -357,9 +371,19 @@ class TaskEngine:
         except Conflict:
             _log.debug("task %s had its result", execution.id)
 
+    async def _release_answered(self) -> None:
+        """What was answered and not reached goes on at the next start, which is to count no lost attempt."""
+        for waiting in self._backlog.begun():
+            if waiting.heard is not None and waiting.stored is not None:
+                record, sequence = waiting.stored.record, waiting.stored.sequence
+                event = self._status(record, TaskState.WORKING, STOPPED)
+                after = record.then(event, runner=self._log.run, released=True)
+                with suppress(LostUpdate):  # somebody has canceled it
+                    await self._log.append(after.fitting(), sequence)
+
     async def _put_down(self, execution: Execution, why: str) -> None:
         if self._stopping:
-            await self._say(execution, TaskState.WORKING, "the worker was stopped", released=True)
+            await self._say(execution, TaskState.WORKING, STOPPED, released=True)
             return
         stored = StoredTask(execution.record, execution.sequence)
         self._queue(Waiting(execution.id, stored, begun=True, why=why), first=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from a2a import types
@@ -22,7 +22,7 @@ from postroom.a2a.operations import Call
 from postroom.a2a.rpc import Code, RpcError
 from postroom.a2a.translation.errors import rpc_error
 from postroom.a2a.translation.methods import METHODS
-from postroom.a2a.translation.operations import Dialect, Operation
+from postroom.a2a.translation.operations import OPERATIONS, Dialect, Operation
 from postroom.a2a.translation.v03 import V03
 from postroom.a2a.users import Requester
 from postroom.errors import MessageTooLarge, PostroomError
@@ -94,6 +94,8 @@ class SdkOperations:
             name: _Method(operation, dialect, getattr(handler, operation.handler))
             for name, (operation, dialect) in METHODS.items()
         }
+        legacy = self._methods[OPERATIONS["GetTaskPushNotificationConfig"].legacy]
+        self._methods[legacy.operation.legacy] = replace(legacy, perform=self._push_config)
 
     def streams(self, method: str) -> bool:
         """Whether `method` answers with a stream."""
@@ -143,6 +145,20 @@ class SdkOperations:
             raise
         except Exception as error:
             raise _refusal(error, call, method) from error
+
+    async def _push_config(
+        self, asked: types.GetTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> types.TaskPushNotificationConfig:
+        """One push setting; 0.3 may name just the task, and means the one that was made so, or else the first."""
+        handler = self._handler
+        if asked.id:
+            return await handler.on_get_task_push_notification_config(asked, context)
+        every = types.ListTaskPushNotificationConfigsRequest(task_id=asked.task_id)
+        there = (await handler.on_list_task_push_notification_configs(every, context)).configs
+        found = next((each for each in there if each.id == asked.task_id), None)
+        if found is None and not there:
+            raise RpcError(Code.TASK_NOT_FOUND, f"no push notification of {asked.task_id} is set")
+        return found or there[0]
 
     # ── for a door that keeps requests ──────────────────────────────────────────────────────────────
 

@@ -13,7 +13,6 @@ from typing import Protocol
 
 from postroom.a2a.records import TaskRecord
 from postroom.bus.port import Stored
-from postroom.client.retry import RetryPolicy
 from postroom.errors import (
     BusDisconnected,
     LostUpdate,
@@ -25,6 +24,7 @@ from postroom.errors import (
     RequestTimeout,
 )
 from postroom.observe import get_logger
+from postroom.protocol.retry import RetryPolicy
 from postroom.protocol.tasks import chain_headers
 
 PATIENCE = RetryPolicy(base=0.2, cap=3.0)

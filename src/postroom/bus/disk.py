@@ -7,17 +7,14 @@ more until the server is started again, however much space there is by then; it 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.server_config import ServerConfig
+from postroom.bus.space import check_space
 from postroom.errors import StateUnwritable
 from postroom.observe import get_logger
-
-RESERVE = 4 * 1024 * 1024
-"""Bytes that are left free: the log's index files and the database need some to go on."""
 
 INTERVAL = 2.0
 """Seconds between two looks at the server's log."""
@@ -28,20 +25,6 @@ LEAST_UPTIME = 20.0
 BROKEN = b"critical write error"
 
 log = get_logger(__name__)
-
-
-def check_space(folder: Path, reserve: int = RESERVE) -> None:
-    """Whether something may be written to `folder`.
-
-    Raises:
-        StateUnwritable: less than `reserve` bytes are free.
-    """
-    found = os.statvfs(folder)
-    if found.f_bavail * found.f_frsize < reserve:
-        raise StateUnwritable(
-            f"the disk of {folder} is full; nothing was stored",
-            remedy="free space, then do it again",
-        )
 
 
 class DiskWatch:

@@ -58,7 +58,7 @@ class EmbeddedServer:
             StateUnwritable: the folder cannot be written, or the disk is full.
             ServerFailed: it ended, or was not ready in time; with the last lines of its log.
         """
-        binary = find_binary()
+        binary = find_binary(config.program)
         await check_version(binary)
         with _unwritable(config.folder):
             _prepare_folder(config)

@@ -22,9 +22,10 @@ FINISH_TIMEOUT = 5.0
 
 
 class OpenDelivery(Delivery, Protocol):
-    """A delivery that knows whether it was answered."""
+    """A delivery that knows whether it was answered, and whether it was set aside."""
 
     open: bool
+    aside: bool
 
 
 class Handing:
@@ -32,7 +33,7 @@ class Handing:
 
     Args:
         handler: awaited for one delivery at a time.
-        batch: most open deliveries.
+        batch: most open deliveries, but for those that were set aside.
         counters, supervisor: of the bus.
         report: told what a handler raised.
         beat: seconds between in-progress beats.
@@ -76,13 +77,17 @@ class Handing:
     @property
     def room(self) -> int:
         """How many more may be open."""
-        return self._batch - len(self._open)
+        return self._batch - self._counted
 
     @property
     def hungry(self) -> bool:
         """Whether it is worth asking for more: half is free, or the handler has nothing to do."""
-        half_free = len(self._open) <= self._batch // 2
+        half_free = self._counted <= self._batch // 2
         return half_free or (not self._queue and self.room > 0)
+
+    @property
+    def _counted(self) -> int:
+        return sum(not delivery.aside for delivery in self._open.values())
 
     @property
     def within(self) -> bool:
@@ -99,9 +104,9 @@ class Handing:
         self._filled.set()
 
     def answered(self, delivery: OpenDelivery) -> None:
-        """A delivery is no longer open."""
+        """A delivery is no longer open, or was set aside."""
         sequence = delivery.message.sequence
-        if self._open.get(sequence) is delivery:
+        if not delivery.open and self._open.get(sequence) is delivery:
             del self._open[sequence]
         self._changed()
 

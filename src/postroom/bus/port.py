@@ -115,6 +115,9 @@ class Delivery(Protocol):
     async def in_progress(self) -> None:
         """Being worked on: the consumer's `ack_wait` begins anew."""
 
+    def set_aside(self) -> None:
+        """Being worked on for long: it stays open, and counts no more toward the batch, so that another one comes."""
+
     async def term(self, reason: str) -> None:
         """Cannot ever be done: it does not come again and becomes a dead letter."""
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from postroom.errors import LostUpdate, MessageTooLarge, PostroomError, Refused, StreamFull
 
-TEMPORARY = frozenset({10008, 10009, 10039})
-"""Error codes that mean "not now": the server is starting or has no leader; nothing was stored."""
+TEMPORARY = frozenset({10008, 10009, 10026, 10039})
+"""Error codes that mean "not now": the server is starting, has no leader, or has as many consumers as it may have."""
 
 # JetStream's error codes (NATS server, errors.json).
 _KINDS: dict[int, type[PostroomError]] = {

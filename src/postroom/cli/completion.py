@@ -33,6 +33,13 @@ def agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]
     return [f"@{nick}" for nick in nicks if nick.startswith(begun)]
 
 
+def settings(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """The names of settings."""
+    from postroom.settings.options import BY_KEY
+
+    return [key for key in BY_KEY if key.startswith(incomplete)]
+
+
 def orgs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The organisations."""
     try:

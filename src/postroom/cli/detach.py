@@ -17,6 +17,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from postroom.bus.space import check_room
 from postroom.cli.process import LOOK_AGAIN
 from postroom.client.locate import Server, locate
 from postroom.errors import (
@@ -42,6 +43,7 @@ def start(state: Path, options: Sequence[str] = ()) -> Server:
     Raises:
         AlreadyRunning: one runs there.
         ServerFailed: it did not become ready in time.
+        StateUnwritable: the disk is full.
         PostroomError: it ended, with what it said.
     """
     with _one_starter(state):
@@ -50,6 +52,8 @@ def start(state: Path, options: Sequence[str] = ()) -> Server:
             raise AlreadyRunning(
                 f"a post room runs already at {server.url}", remedy="postroom status"
             )
+        if "--memory" not in options:
+            check_room(state)
         _launch(state, options)
         return locate(state)
 
@@ -192,10 +196,16 @@ def _end(process: subprocess.Popen[bytes]) -> int:
 
 
 def _failure(status: int, log: Path, begin: int) -> PostroomError:
-    """What a child that ended with `status` wrote since `begin`, as an error of the type that it had."""
+    """What a child that ended with `status` wrote since `begin`, as an error of the type that it had.
+
+    Raises:
+        StateUnwritable: it could not write, since the disk is full.
+    """
     with log.open("rb") as file:
         file.seek(max(begin, log.stat().st_size - TAIL))
         lines = file.read(TAIL).decode(errors="replace").splitlines()
+    if not any(lines):
+        check_room(log.parent)  # so what it said is lost
     last = next((line for line in reversed(lines) if line.strip()), f"exit status {status}")
     message, remedy = f"the post room did not start: {last.strip()}", f"read {log}"
     for index, line in enumerate(lines):

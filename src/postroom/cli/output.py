@@ -16,12 +16,16 @@ import click
 from postroom.protocol.text import one_line, printable
 
 NARROWEST = 12
-"""Columns that a column of a table keeps in a narrow terminal."""
+"""Columns that the long columns of a table keep as long as all fit so."""
 
 
 def print_json(value: object) -> None:
     """Print `value` as JSON, in ASCII, so that no character of it can act on a terminal."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=True))
+
+
+LEAST = 5
+"""Columns that they keep while the others, which are ids and numbers, are whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,40 +63,78 @@ def shortened(text: str, width: int) -> str:
     return text + "…"
 
 
+def terminal_width() -> int | None:
+    """Columns of the terminal that is written to; None for a pipe or a file, where nothing is cut."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return None
+    return max(1, shutil.get_terminal_size().columns)
+
+
+def fitted(text: str, width: int | None) -> str:
+    """`text` on one line of at most `width` columns; None for any."""
+    line = one_line(text)
+    return line if width is None else shortened(line, width)
+
+
 def print_table(
     head: Sequence[str], rows: Iterable[Sequence[Cell]], *, cut: Sequence[str] = ()
 ) -> None:
-    """Print rows under a head, each column as wide as its widest cell.
+    """Print rows under a head, as `table` says, for the terminal that is written to."""
+    for line in table(head, rows, cut=cut, width=terminal_width()):
+        click.echo(line)
+
+
+def table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    cut: Sequence[str] = (),
+    width: int | None,
+) -> list[str]:
+    """Rows under a head, each column as wide as its widest cell.
 
     Args:
         head: titles.
         rows: a cell for each title.
-        cut: titles of columns that are made narrower, the first ones first, where a terminal has no room for all.
+        cut: titles of columns that are made narrower before the others, the widest first.
+        width: columns that there are, None for any number.
     """
     lines = [[Cell(title, dim=True) for title in head], *rows]
     widths = [
         max(columns(one_line(cell.text)) for cell in column) for column in zip(*lines, strict=True)
     ]
-    if sys.stdout is not None and sys.stdout.isatty():
-        excess = sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns
-        for number in (head.index(title) for title in cut):
-            saved = max(0, min(excess, widths[number] - NARROWEST))
-            widths[number] -= saved
-            excess -= saved
-    for line in lines:
-        cells = (cell.padded(width) for cell, width in zip(line, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+    if width is not None:
+        room = max(0, width - 2 * (len(widths) - 1))
+        first = [head.index(title) for title in cut]
+        for among, least in ((first, NARROWEST), (first, LEAST), (range(len(widths)), 1)):
+            _narrow(widths, among, room, least)
+    return [
+        "  ".join(cell.padded(size) for cell, size in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+
+
+def _narrow(widths: list[int], among: Sequence[int], room: int, least: int) -> None:
+    """Take columns from the widest `among` the `widths`, until all have `room` or none has more than `least`."""
+    while sum(widths) > room and among:
+        widest = max(among, key=lambda number: widths[number])
+        if widths[widest] <= least:
+            return
+        widths[widest] -= 1
 
 
 def ago(then: float | None, now: float) -> str:
     """`3 s ago` for an instant in seconds since the epoch; `unknown` for None."""
-    if then is None:
-        return "unknown"
-    seconds = max(0, int(now - then))
+    return "unknown" if then is None else f"{span(now - then)} ago"
+
+
+def span(seconds: float) -> str:
+    """A length of time in its largest unit, such as `3 s` or `12 min`."""
+    whole = max(0, int(seconds))
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds // size} {unit} ago"
-    return f"{seconds} s ago"
+        if whole >= size:
+            return f"{whole // size} {unit}"
+    return f"{whole} s"
 
 
 def clock(at: float, now: float) -> str:

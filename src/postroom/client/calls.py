@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from postroom.client.transport import Query, Transport
+from postroom.client.transport import PERHAPS_DONE, Query, Transport
 from postroom.errors import InvalidInput
 from postroom.protocol.ids import check_name
 
 POLL = 25.0
 """Seconds that one waiting call may last; longer waits are several calls, so that a lost server shows."""
 
-TASK_REF = re.compile(r"[0-9a-f]{6,32}")
+TASK_REF = re.compile(r"[0-9a-f]{4,32}")
 """A task's id, or so much of its beginning that the server can find the one that is meant."""
 
 
@@ -41,7 +41,7 @@ def task_ref(ref: str) -> str:
     """
     if TASK_REF.fullmatch(ref) is None:
         raise InvalidInput(
-            f"{ref!r} is no id of a task: 6 to 32 of the digits 0-9 and a-f",
+            f"{ref!r} is no id of a task: 4 to 32 of the digits 0-9 and a-f",
             remedy="postroom task list",
         )
     return ref
@@ -71,9 +71,21 @@ class Calls:
             "POST", path, json=body, repeatable=repeatable, patience=patience
         )
 
+    def _post_keyed(self, path: str, body: dict[str, Any]) -> Any:
+        """`_post` of a body with an idempotency key, which an error names if the request may be stored.
+
+        Raises:
+            RequestTimeout, BusDisconnected: perhaps it is stored (`PERHAPS_DONE`).
+        """
+        try:
+            return self._post(path, body, repeatable=True)
+        except PERHAPS_DONE as error:
+            error.remedy = f"the same again with --key {body['key']}, which never does it twice"
+            raise
+
     def _wait(self, path: str, milestone: str, timeout: float) -> Any:
         """What `path` answers when it has come to `milestone`, or with `timed_out` after `timeout` seconds."""
-        deadline = self._clock() + timeout
+        deadline = self._clock() + min(timeout, self.transport.left())
         while True:
             slice_ = max(0.0, min(POLL, deadline - self._clock()))
             query = {"wait": milestone, "timeout": round(slice_, 3)}

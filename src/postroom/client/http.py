@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,7 +25,7 @@ from postroom.client.records import (
     Status,
     Worker,
 )
-from postroom.client.stream import EventStream
+from postroom.client.stream import FOR_EVER, EventStream
 from postroom.client.tasks import TaskCalls
 from postroom.client.transport import Transport
 from postroom.errors import PostroomError
@@ -237,7 +237,7 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         """
         body: dict[str, Any] = {"to": to, "text": text, "expects_reply": expects_reply}
         body |= {"key": key or new_key()} | given(reply_to=reply_to, expires_in=expires_in)
-        return self._post("/v1/messages", body, repeatable=True)
+        return self._post_keyed("/v1/messages", body)
 
     def message(self, message_id: str) -> Mail:
         """One message with its receipt."""
@@ -273,7 +273,7 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
     def post(self, project: str, text: str, *, key: str = "") -> Post:
         """Publish in a project's feed; `key` as in `send`."""
         body = {"text": text, "key": key or new_key()}
-        return self._post(f"/v1/projects/{name_of(project)}/posts", body, repeatable=True)
+        return self._post_keyed(f"/v1/projects/{name_of(project)}/posts", body)
 
     def follow_project(self, project: str, *, after: int = 0) -> EventStream:
         """What comes in a project's feed after the stream sequence `after`."""
@@ -282,6 +282,15 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
     def follow_chat(self, ref: str, *, after: int = 0) -> EventStream:
         """What comes between the operator and an agent after the stream sequence `after`."""
         return EventStream(self.transport, {"chat": name_of(ref)}, after=str(after))
+
+    def follow_everything(self, *, away: Callable[[bool], None] = lambda _: None) -> EventStream:
+        """What happens from now on: `task`, `update`, `mail` (to the operator), `post`, `alert` and `worker`.
+
+        It waits for a post room that has ended; `away` is told when it has gone and when it is back.
+        """
+        return EventStream(
+            self.transport, {}, after="", path="/v1/events", retry=FOR_EVER, away=away
+        )
 
     # ── dead letters ─────────────────────────────────────────────────────────────────────────────
 

@@ -29,12 +29,16 @@ class Server:
         pid: of the control plane.
         ca: path of the authority to trust if the URL is `https`; "" for those that this system trusts.
         token: bearer token of the operator; left out of `repr` so that no log shows it.
+        listen: URLs for others, of the API and of the bus.
+        notes: what a person should know about this start, a sentence each.
     """
 
     url: str
     pid: int
     token: str = field(repr=False)
     ca: str = ""
+    listen: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def locate(state: Path) -> Server:
@@ -48,18 +52,18 @@ def locate(state: Path) -> Server:
     server = _parse(path, _read_private(path))
     if not _alive(server.pid):
         raise NotRunning(
-            f"the post room of {state} has ended (pid {server.pid})", remedy=_start(state)
+            f"the post room of {state} has ended (pid {server.pid})", remedy=command(state, "up")
         )
     return server
 
 
-def _start(state: Path) -> str:
-    """The command that starts a post room on `state`."""
+def command(state: Path, words: str) -> str:
+    """The command `postroom words` for the post room on `state`, as a person types it."""
     try:
         usual = default_state().absolute() == state
     except EnvironmentFault:
         usual = False
-    return "postroom up" if usual else f"postroom --state {shlex.quote(str(state))} up"
+    return f"postroom {words}" if usual else f"postroom --state {shlex.quote(str(state))} {words}"
 
 
 def _read_private(path: Path) -> bytes:
@@ -67,7 +71,7 @@ def _read_private(path: Path) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         raise NotRunning(
-            f"no post room runs on {path.parent}", remedy=_start(path.parent)
+            f"no post room runs on {path.parent}", remedy=command(path.parent, "up")
         ) from None
     except OSError as error:
         raise EnvironmentFault(f"cannot read {path}: {error.strerror}") from error
@@ -96,6 +100,8 @@ def _parse(path: Path, content: bytes) -> Server:
             int(record["pid"]),
             str(record["token"]),
             os.environ.get("POSTROOM_CA") or str(record.get("ca", "")),
+            tuple(map(str, record.get("listen", ()))),
+            tuple(map(str, record.get("notes", ()))),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise EnvironmentFault(

@@ -144,6 +144,7 @@ class Task(TypedDict):
         seq: sequence of its last record; 0 while nobody has taken it.
         requested: sequence of its request; lists are in this order, the newest first.
         status_text: what the agent said with the state.
+        started_at: when it began with it, None before that.
         artifacts: left out in lists.
         timed_out: it was waited for in vain.
     """
@@ -164,6 +165,7 @@ class Task(TypedDict):
     created_at: float
     updated_at: float
     status_text: str
+    started_at: NotRequired[float | None]
     artifacts: NotRequired[list[Artifact]]
     timed_out: NotRequired[bool]
 
@@ -200,6 +202,9 @@ class Current(TypedDict):
     state: str
     text: str
     attempt: int
+    status_text: NotRequired[str]
+    started_at: NotRequired[float | None]
+    updated_at: NotRequired[float]
 
 
 class Worker(TypedDict):
@@ -240,7 +245,7 @@ class Leftover(TypedDict):
     uid: str
     nick: str
     folder: str
-    bytes: int
+    bytes: int | None
 
 
 class Status(TypedDict):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import socket
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -18,7 +19,6 @@ from typing import Any
 
 import httpx2
 
-from postroom.client.retry import RetryPolicy
 from postroom.client.transport import Query, Transport
 from postroom.errors import (
     BusDisconnected,
@@ -29,6 +29,7 @@ from postroom.errors import (
     ProtocolViolation,
     Unauthorized,
 )
+from postroom.protocol.retry import RetryPolicy
 
 SILENCE = 45.0
 """Seconds without a byte after which a connection counts as lost; the server comments every 15 s."""
@@ -42,13 +43,16 @@ REMEMBERED = 4096
 RECONNECT = RetryPolicy(attempts=12, base=0.2, cap=5.0)
 """About half a minute in all: long enough for `postroom down; postroom up`."""
 
-_RECORDS = frozenset({"post", "mail", "update"})
+FOR_EVER = RetryPolicy(attempts=sys.maxsize, base=0.2, cap=5.0)
+"""For who watches a post room whatever becomes of it."""
+
+_RECORDS = frozenset({"post", "mail", "update", "task", "alert", "open"})
 _LOST = (NotRunning, PeerError, Unauthorized, BusDisconnected)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event. `kind` is `post`, `mail`, `receipt` or `update`; `data` the JSON object that came with it."""
+    """One event: its kind (docs/api.md, Routes) and the JSON object that came with it."""
 
     id: str
     kind: str
@@ -97,6 +101,7 @@ class EventStream:
         retry: RetryPolicy = RECONNECT,
         path: str = "/v1/stream",
         is_last: Callable[[Event], bool] | None = None,
+        away: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._transport = transport
         self._topic = topic
@@ -104,6 +109,8 @@ class EventStream:
         self._retry = retry
         self._path = path
         self._is_last = is_last
+        self._tell_away = away
+        self._is_away = False
         self._seen = Seen()
         self._failures = 0
         self._since = math.inf
@@ -138,6 +145,7 @@ class EventStream:
             self._response = response
             self._since = time.monotonic()
             self.connected.set()
+            self._set_away(False)
             if self._closed.is_set():  # closed between the two lines above: nobody shuts this one
                 return
             for raw in httpx2.EventSource(response):
@@ -165,9 +173,15 @@ class EventStream:
             or self._failures >= self._retry.attempts
         ):
             raise error
+        self._set_away(True)
         self._closed.wait(self._retry.delay(self._failures))
         with contextlib.suppress(NotRunning):  # not yet: the next attempt fails and counts
             self._transport.look_up()
+
+    def _set_away(self, away: bool) -> None:
+        if self._is_away != away:
+            self._is_away = away
+            self._tell_away(away)
 
 
 def _event(raw: httpx2.ServerSentEvent) -> Event:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from postroom.client.calls import Calls, given, new_key, task_ref
@@ -15,7 +16,7 @@ CANCEL_TIMEOUT = 15.0
 class TaskCalls(Calls):
     """Tasks of the agents, as their operator.
 
-    A `ref` is a task's id or its beginning, of 6 hex digits or more.
+    A `ref` is a task's id or its beginning, of 4 hex digits or more.
     """
 
     def delegate(
@@ -33,7 +34,7 @@ class TaskCalls(Calls):
         """
         body = {"text": text, "key": key or new_key()}
         body |= given(to=to, skill=skill, context=context)
-        return self._post("/v1/tasks", body, repeatable=True)
+        return self._post_keyed("/v1/tasks", body)
 
     def tasks(
         self,
@@ -66,13 +67,18 @@ class TaskCalls(Calls):
         query = {"after": after, "limit": limit}
         return self._get(f"/v1/tasks/{task_ref(ref)}/events", query)["events"]
 
-    def follow_task(self, ref: str, *, after: int = 0) -> EventStream:
+    def follow_task(
+        self, ref: str, *, after: int = 0, away: Callable[[bool], None] = lambda _: None
+    ) -> EventStream:
         """Changes of a task after the stream sequence `after`, up to the one that ends it.
 
-        Each event is an `update`; its data is a `TaskEvent`.
+        Each event is an `update`, its data a `TaskEvent`, or a `trouble`: `text` says what keeps the task now, `worker`
+        who does. `away` is told when the post room has gone and when it is back.
         """
         path = f"/v1/tasks/{task_ref(ref)}/stream"
-        return EventStream(self.transport, {}, after=str(after), path=path, is_last=_ends_task)
+        return EventStream(
+            self.transport, {}, after=str(after), path=path, is_last=_ends_task, away=away
+        )
 
     def cancel_task(self, ref: str, *, reason: str = "", timeout: float = CANCEL_TIMEOUT) -> Task:
         """Have an agent stop working on a task; after `timeout` seconds it is returned as it stands.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import ssl
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -14,22 +15,31 @@ from typing import Any
 import httpx2
 
 from postroom.client.locate import Server
-from postroom.client.retry import Again, RetryPolicy
+from postroom.client.retry import Again
 from postroom.errors import (
+    BusDisconnected,
     NotRunning,
     PeerError,
     PostroomError,
     ProtocolViolation,
     RequestTimeout,
     Unauthorized,
+    Uncertain,
     from_problem,
 )
 from postroom.protocol.ids import check_name
+from postroom.protocol.retry import RetryPolicy
 from postroom.tls import client_context
 
 CONNECT_TIMEOUT = 5.0
 ANSWER_TIMEOUT = 30.0
 """Seconds: as long as the slowest plain call, which is stopping a worker with its grace."""
+
+GRACE = 1.0
+"""Seconds that an answer may be late where `within` limits the time, and that each call gets at least."""
+
+PERHAPS_DONE = (RequestTimeout, BusDisconnected)
+"""What the control plane reports when it cannot tell whether the bus has stored what it was given."""
 
 OF_ALL = ("/v1/orgs", "/v1/shutdown")
 """Paths of the whole post room, whatever organisation is meant."""
@@ -40,8 +50,11 @@ Query = Mapping[str, str | int | float]
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
+    """Why a call failed; `sent`: it may have been acted on all the same."""
+
     error: PostroomError
     again: Again
+    sent: bool = False
 
 
 class Transport:
@@ -54,6 +67,7 @@ class Transport:
         locate: says where the control plane is; may raise `NotRunning`.
         retry: how often failed calls are repeated.
         sleep: waits so many seconds.
+        clock: monotonic seconds, for `within`.
         org: organisation that the calls are for, "" for the default one.
         base: the httpx2 transport to use, e.g. one over a Unix socket; None for TCP.
     """
@@ -64,12 +78,15 @@ class Transport:
         *,
         retry: RetryPolicy | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
         org: str = "",
         base: httpx2.BaseTransport | None = None,
     ) -> None:
         self.retry = retry or RetryPolicy()
         self._locate = locate
         self._sleep = sleep
+        self._clock = clock
+        self._end = math.inf
         self._before = f"/orgs/{check_name(org, 'organisation')}" if org else ""
         self._base = base
         self._server = locate()
@@ -83,6 +100,19 @@ class Transport:
     def close(self) -> None:
         """Close all connections."""
         self._http.close()
+
+    @contextmanager
+    def within(self, seconds: float | None) -> Generator[None]:
+        """Have what a `with` block calls end after so many seconds and `GRACE`, repetitions included; None: never."""
+        before, self._end = self._end, self._clock() + (math.inf if seconds is None else seconds)
+        try:
+            yield
+        finally:
+            self._end = before
+
+    def left(self) -> float:
+        """Seconds until the end that `within` has set."""
+        return max(0.0, self._end - self._clock())
 
     def call(
         self,
@@ -107,21 +137,34 @@ class Transport:
         Raises:
             NotRunning: nobody listens at the address.
             RequestTimeout: no answer in time.
+            Uncertain: the connection broke after a write was sent, and no later attempt says what became of it.
             PeerError: the connection broke.
             ProtocolViolation: the answer is not JSON.
             PostroomError: what the control plane reported.
         """
-        failures = 0
+        failures, lost = 0, None
         while True:
             outcome = self._attempt(method, path, json, params, patience)
             if isinstance(outcome, httpx2.Response):
                 return _decode(outcome)
+            if method != "GET" and outcome.sent:
+                lost = lost or outcome.error
             failures += 1
             if failures >= self.retry.attempts or not self._may(outcome.again, repeatable):
-                raise outcome.error
-            self._sleep(self.retry.delay(failures))
+                raise _unknown(outcome.error, lost)
+            pause = self.retry.delay(failures)
+            if pause >= self.left():
+                raise _unknown(outcome.error, lost)
+            self._sleep(pause)
             if isinstance(outcome.error, NotRunning):
-                self.look_up()
+                try:
+                    self.look_up()
+                except PostroomError as error:
+                    raise _unknown(error, lost) from error
+
+    def _timeout(self, silence: float) -> httpx2.Timeout:
+        longest = self.left() + GRACE
+        return httpx2.Timeout(min(silence, longest), connect=min(CONNECT_TIMEOUT, longest))
 
     def _may(self, again: Again, repeatable: bool) -> bool:
         if again is Again.IF_MOVED:
@@ -134,7 +177,7 @@ class Transport:
         self, method: str, path: str, json: object, params: Query | None, patience: float
     ) -> httpx2.Response | _Failure:
         """One call, without repetition."""
-        timeout = httpx2.Timeout(ANSWER_TIMEOUT + patience, connect=CONNECT_TIMEOUT)
+        timeout = self._timeout(ANSWER_TIMEOUT + patience)
         url = self._url(path)
         try:
             with self._faults():
@@ -146,11 +189,12 @@ class Transport:
         except (RequestTimeout, ProtocolViolation) as error:
             return _Failure(error, Again.NEVER)
         except PeerError as error:
-            return _Failure(error, Again.IF_REPEATABLE)
+            return _Failure(error, Again.IF_REPEATABLE, sent=True)
         if not response.is_error:
             return response
-        asked = "retry-after" in response.headers
-        return _Failure(reported(response), Again.after(response.status_code, retry_after=asked))
+        asked, error = "retry-after" in response.headers, reported(response)
+        again = Again.after(response.status_code, retry_after=asked)
+        return _Failure(error, again, sent=isinstance(error, PERHAPS_DONE))
 
     @contextmanager
     def stream(self, path: str, params: Query, *, silence: float) -> Generator[httpx2.Response]:
@@ -174,7 +218,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
     ) -> Generator[httpx2.Response]:
         """A call whose body and answer pass as streams, without repetition; else as `stream`."""
-        timeout = httpx2.Timeout(silence, connect=CONNECT_TIMEOUT)
+        timeout = self._timeout(silence)
         url = self._url(path)
         with (
             self._faults(),
@@ -237,6 +281,18 @@ class Transport:
             raise RequestTimeout(f"the post room at {url} did not answer in time") from error
         except httpx2.TransportError as error:
             raise PeerError(f"the connection to the post room broke: {error}") from error
+
+
+def _unknown(error: PostroomError, lost: PostroomError | None) -> PostroomError:
+    """`error`, or that it does not matter: an attempt that was `lost` before it may have been acted on."""
+    if (
+        lost is None
+        or isinstance(error, RequestTimeout)
+        or type(error) is type(lost) is BusDisconnected
+    ):
+        return error
+    later = "" if error is lost else f"; then {error.message}"
+    return Uncertain(f"whether it was done is not known: {lost.message}{later}")
 
 
 def _doubt(error: BaseException | None) -> str | None:

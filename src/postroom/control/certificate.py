@@ -94,6 +94,11 @@ class CertificateKeeper:
         return str(self._files.ca.absolute()) if self._files.ca is not None else ""
 
     @property
+    def local(self) -> bool:
+        """Whether it is Postroom's own, not somebody else's."""
+        return self._files.local
+
+    @property
     def server_tls(self) -> ServerTls:
         """The same for nats-server."""
         return ServerTls(self._folder.serving, self.client, self._name)

@@ -1,7 +1,8 @@
-"""Compiled Python for the sidecars.
+"""Compiled Python for the sidecars, and for the next start of a post room.
 
 Sandboxes see the installation read-only, so what is not compiled when they start is compiled by each of them anew,
-which takes longer than all the rest of a start. Some installers leave it at that.
+which takes longer than all the rest of a start. Some installers leave it at that. A post room itself writes none: what
+it writes is for its user alone, and an installation is not.
 """
 
 from __future__ import annotations
@@ -19,41 +20,50 @@ from postroom.observe import get_logger
 DEADLINE = 60.0
 """Seconds for it all; it takes two."""
 
-MAIN = "postroom.sidecar.main"
-"""Importing it compiles everything that a sidecar needs."""
+MAINS = ("postroom.sidecar.main", "postroom.control.house")
+"""Importing them compiles everything that a sidecar needs, and a post room."""
 
 FORBIDDING = "PYTHONDONTWRITEBYTECODE"
 
 log = get_logger(__name__)
 
 
-async def compile_sidecar() -> None:
-    """Compile what a sidecar imports, unless it was; where it cannot be written, nothing changes."""
+async def compile_modules(umask: int = -1) -> None:
+    """Compile what `MAINS` import, unless it was; where it cannot be written, nothing changes.
+
+    Args:
+        umask: of what is written; -1 for this process's.
+    """
     if is_compiled():
         return
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-c", f"import {MAIN}"),
+        *(sys.executable, "-P", "-c", f"import {', '.join(MAINS)}"),
         env={key: value for key, value in os.environ.items() if key != FORBIDDING},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
         preexec_fn=die_with_parent(),
+        umask=umask,
     )
     try:
         async with asyncio.timeout(DEADLINE):
             await process.wait()
     except TimeoutError:
-        log.warning("the sidecar could not be compiled in %g s: workers start slowly", DEADLINE)
+        log.warning("Postroom could not be compiled in %g s: workers start slowly", DEADLINE)
     finally:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-    log.debug("the sidecar is %s", "compiled" if is_compiled() else "not compiled: read-only?")
+    log.debug("Postroom is %s", "compiled" if is_compiled() else "not compiled: read-only?")
 
 
 def is_compiled() -> bool:
-    """Whether the sidecar's last module was compiled since it was changed."""
-    spec = find_spec(MAIN)
+    """Whether the last modules were compiled since they were changed."""
+    return all(map(_is_compiled, MAINS))
+
+
+def _is_compiled(module: str) -> bool:
+    spec = find_spec(module)
     if spec is None or spec.origin is None:
         return False
     source = Path(spec.origin)

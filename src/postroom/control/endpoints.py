@@ -10,13 +10,12 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from postroom.errors import InvalidInput
 from postroom.identity.certificates import Certificate, canonical
-from postroom.settings import DEFAULT_GATEWAY_PORT, DEFAULT_HTTPS_PORT, Settings
-
-TLS_CHOICES = ("auto", "always")
+from postroom.settings import Settings
 
 _LISTEN = re.compile(r"(\[(?P<six>[^][]+)\]|(?P<name>[^][:]+))(:(?P<port>[0-9]{1,5}))?")
 
@@ -28,12 +27,12 @@ class Outward:
     Attributes:
         name: as it was given: an address, or a host name.
         address: the IP address behind it.
-        port: of the HTTP API.
+        port: to listen on; None for the usual one.
     """
 
     name: str
     address: str
-    port: int
+    port: int | None
 
     @property
     def everywhere(self) -> bool:
@@ -79,8 +78,8 @@ class Endpoints:
     def gateway_address(self, port: int) -> str:
         """`host:port` that sandboxes on other machines dial, where the listener has `port`."""
         named = self.gateway_name
-        far = _split(named, port)[1] if named else port
-        return f"{bracketed(self.gateway_host)}:{far}"
+        far = _split(named)[1] if named else None
+        return f"{bracketed(self.gateway_host)}:{port if far is None else far}"
 
     @property
     def nats_host(self) -> str:
@@ -106,14 +105,14 @@ class Endpoints:
             raise InvalidInput("the certificate stands for no single name")
         return self.loopback if certificate.covers(self.loopback) else plain[0]
 
-    def public_name(self, certificate: Certificate) -> str:
-        """The name by which others find it, as far as is known."""
+    def public_names(self, certificate: Certificate) -> tuple[str, ...]:
+        """The names by which others find it, as far as is known; none if nobody else can."""
         if self.outward is None:
-            return self.loopback
+            return ()
         if not self.outward.everywhere:
-            return self.outward.name
-        far = [name for name in certificate.names if not _is_near(name)]
-        return far[0] if far else self.outward.name
+            return (self.outward.name,)
+        far = (name for name in certificate.names if not _is_near(name) and "*" not in name)
+        return tuple(far) or (self.outward.name,)
 
     def hosts(
         self, loopback_port: int, outward_port: int, names: tuple[str, ...]
@@ -125,13 +124,11 @@ class Endpoints:
             outward_port: of the API on the other address, 0 for none.
             names: that the certificate stands for.
         """
-        hosts = {f"{name}:{loopback_port}" for name in ("127.0.0.1", "localhost", "[::1]")}
+        own = ("127.0.0.1", "localhost", "::1")
+        hosts = _authorities(own, loopback_port, tls=self.loopback_tls)
         if self.outward is not None:
             named = names if self.outward.everywhere else (*names, self.outward.name)
-            for name in map(bracketed, named):
-                hosts.add(f"{name.lower()}:{outward_port}")
-                if outward_port == 443:
-                    hosts.add(name.lower())  # clients leave the usual port out
+            hosts |= _authorities(named, outward_port, tls=True)
         return frozenset(hosts)
 
 
@@ -139,21 +136,15 @@ def plan(settings: Settings) -> Endpoints:
     """What `settings` ask for.
 
     Raises:
-        InvalidInput: POSTROOM_TLS is none of the choices, or an address is malformed or unknown.
+        InvalidInput: an address is malformed or unknown.
     """
-    if settings.tls not in TLS_CHOICES:
-        raise InvalidInput(
-            f"POSTROOM_TLS is {settings.tls!r}", remedy=f"one of: {', '.join(TLS_CHOICES)}"
-        )
     if len(settings.listen) > 1:
         raise InvalidInput(
             "nats-server listens on one address, so one can be named",
             remedy="--listen 0.0.0.0 (or ::) for all of them",
         )
     outward = _outward(settings.listen[0]) if settings.listen else None
-    gateway = (
-        _outward(settings.gateway_listen, DEFAULT_GATEWAY_PORT) if settings.gateway_listen else None
-    )
+    gateway = _outward(settings.gateway_listen) if settings.gateway_listen else None
     if gateway is not None and gateway.everywhere and not settings.gateway_address:
         raise InvalidInput(
             f"sandboxes cannot dial {gateway.name}",
@@ -168,6 +159,13 @@ def bracketed(name: str) -> str:
     return f"[{name}]" if ":" in name else name
 
 
+def _authorities(names: Iterable[str], port: int, *, tls: bool) -> set[str]:
+    """What clients write for `port` of these names; they leave out the port that the scheme has anyway."""
+    plain = {bracketed(name).lower() for name in names}
+    found = {f"{name}:{port}" for name in plain}
+    return found | plain if port == (443 if tls else 80) else found
+
+
 def _is_near(name: str) -> bool:
     try:
         return ipaddress.ip_address(name).is_loopback
@@ -175,8 +173,8 @@ def _is_near(name: str) -> bool:
         return name == "localhost"
 
 
-def _outward(text: str, default_port: int = DEFAULT_HTTPS_PORT) -> Outward:
-    name, port = _split(text, default_port)
+def _outward(text: str) -> Outward:
+    name, port = _split(text)
     name = canonical(name)
     try:
         return Outward(name, str(ipaddress.ip_address(name)), port)
@@ -191,14 +189,14 @@ def _outward(text: str, default_port: int = DEFAULT_HTTPS_PORT) -> Outward:
     return Outward(name, str(found[0][4][0]), port)
 
 
-def _split(text: str, default_port: int = DEFAULT_HTTPS_PORT) -> tuple[str, int]:
-    """`ADDR`, `ADDR:PORT`, `[ADDR]:PORT` or a bare IPv6 address."""
+def _split(text: str) -> tuple[str, int | None]:
+    """`ADDR`, `ADDR:PORT`, `[ADDR]:PORT` or a bare IPv6 address; without a port it is None."""
     if text.count(":") > 1 and not text.startswith("["):
-        return text, default_port
+        return text, None
     found = _LISTEN.fullmatch(text)
     if found is None or int(found["port"] or 0) > 65535:
         raise InvalidInput(
             f"{text!r} is no ADDR[:PORT]", remedy="e.g. 192.0.2.1:4281 or [2001:db8::1]:4281"
         )
     port = found["port"]
-    return found["six"] or found["name"], default_port if port is None else int(port)
+    return found["six"] or found["name"], None if port is None else int(port)

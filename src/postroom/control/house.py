@@ -29,6 +29,7 @@ from postroom.control.front import Front
 from postroom.control.issuer import Issuer
 from postroom.control.mailroom import Mailroom, open_mailroom, system_connection
 from postroom.control.orgs import Orgs
+from postroom.control.outages import watch_bus
 from postroom.control.preparing import Preparing
 from postroom.control.presence import PresenceBoard
 from postroom.control.principals import Gate
@@ -39,11 +40,12 @@ from postroom.control.seat import EdgeSeat
 from postroom.control.services import AgentServices
 from postroom.control.starting import Starter
 from postroom.control.statefile import Announcement
-from postroom.control.taskverbs import FOLD_DEADLINE, TaskVerbs
+from postroom.control.taskverbs import TaskVerbs
 from postroom.control.workers import Workers
 from postroom.control.yellowpages import YellowPages
 from postroom.errors import PostroomError, ServerFailed
 from postroom.folding.alerts import Alert, raise_alert
+from postroom.folding.changes import Change, Changes
 from postroom.identity.credential import Credential
 from postroom.identity.push import delete_accounts
 from postroom.identity.tokens import digest, new_api_key
@@ -111,11 +113,12 @@ class House:
         registry = Registry(
             room.bus, room.admin, presence, workers, trust.card_key, room.directory.org
         )
-        changed.tell = registry.wake
+        changed.tell = partial(_worker_changed, room.changes, registry)
         edge = await EdgeSeat.open(trust, building.host, stack)
         announcements = Announcements(edge.bus, workers, changed, partial(_alert, room.bus))
         await announcements.open()
         stack.push_async_callback(announcements.close)
+        room.crew.start(watch_bus(room.bus, room.changes), "outages")
         rotation = Rotation(trust, building.host, accounts, edge.renew)
         room.crew.start(registry.run(), "registry")
         pages = YellowPages(room.directory, workers, registry)
@@ -131,12 +134,11 @@ class House:
         )
         workers.tell_limits(partial(_fail_at_work, room, tasks))
         dispatch = Dispatch(tasks, requests, room.directory, pages)
-        folded = partial(_tasks_folded, room)
-        verbs = TaskVerbs(tasks, room.database, workers, folded, dispatch.choose)
+        verbs = TaskVerbs(tasks, room.database, workers, room.tasks_folded, dispatch.choose)
         services = AgentServices(room, issuer, pages, verbs)
         await services.open()
         stack.push_async_callback(services.close)
-        blobs = await _open_blobs(settings, room, folded, stack)
+        blobs = await _open_blobs(settings, room, room.tasks_folded, stack)
         view = await open_audit(building, settings, trust, room, stack)
         key = key or new_api_key(room.owner.uid)
 
@@ -256,16 +258,10 @@ async def _open_workers(
     return workers
 
 
-async def _tasks_folded(room: Mailroom) -> None:
-    for stream in ("INBOX", "TASKS"):
-        last = await room.admin.last_sequence(stream)
-        await room.fold.reached(stream, last, FOLD_DEADLINE)
-
-
 async def _fail_at_work(room: Mailroom, tasks: TaskOffice, worker: str, why: str) -> None:
     """End what a worker was at when it was ended for a limit, once all that it said of it is folded."""
     try:
-        await _tasks_folded(room)
+        await room.tasks_folded()
         await tasks.fail_at_work(worker, why)
     except PostroomError as error:
         log.error("what %s was at is still open: %s", worker, error)
@@ -289,6 +285,11 @@ async def _alert(bus: NatsBus, kind: str, text: str) -> None:
         await raise_alert(bus, Alert(text, kind))
     except PostroomError as error:
         log.error("an alert could not be raised: %s: %s", text, error)
+
+
+def _worker_changed(changes: Changes, registry: Registry) -> None:
+    registry.wake()
+    changes.publish([Change("worker", 0)])
 
 
 def _hindrance(workers: Workers, presence: PresenceBoard, uid: str) -> str:

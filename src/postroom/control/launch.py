@@ -314,6 +314,7 @@ def sidecar_config(
             "cwd": paths.workspace,
             "adapter": template.adapter,
             "confirm": template.confirm,
+            "patience": template.patience,
             "feed": template.feed,
             "restart_limit": template.restart_limit,
         },

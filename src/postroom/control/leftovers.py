@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -15,11 +16,11 @@ from postroom.sandbox import usage
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """The folder of a removed worker: workspace, journal, log; with its size in bytes."""
+    """The folder of a removed worker: workspace, journal, log; its size in bytes, None if that cannot be counted."""
 
     uid: str
     folder: Path
-    size: int
+    size: int | None
 
 
 def folders(workers: Path) -> list[Path]:
@@ -33,7 +34,8 @@ def folders(workers: Path) -> list[Path]:
 
 def measured(folder: Path) -> Leftover:
     """The folder with its size."""
-    return Leftover(folder.name, folder, usage.disk([folder], sys.maxsize))
+    size = usage.disk([folder], sys.maxsize)
+    return Leftover(folder.name, folder, None if math.isinf(size) else int(size))
 
 
 def delete(folder: Path) -> None:

@@ -25,8 +25,8 @@ HANDSHAKE_TIMEOUT = 5.0
 """Seconds that a client has for the TLS handshake."""
 
 
-def bind(host: str, port: int, *, default: int, tls: bool = False) -> socket.socket:
-    """A listening socket on `host`. A taken default port means any free one; a chosen one must be free.
+def bind(host: str, port: int | None, *, usual: int, tls: bool = False) -> socket.socket:
+    """A listening socket on `host`. A chosen port must be free; None means the usual one, or any free one.
 
     Raises:
         InvalidInput: `host` is no address, or without `tls` not a loopback address.
@@ -41,11 +41,12 @@ def bind(host: str, port: int, *, default: int, tls: bool = False) -> socket.soc
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol named, asyncio turns Nagle's algorithm off, which costs 40 ms an answer.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    wanted = usual if port is None else port
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if host == "::":
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # all means IPv4, too
     try:
-        listener.bind((host, port))
+        listener.bind((host, wanted))
         listener.listen()  # until then SO_REUSEADDR would let another one bind it, too
     except OSError as error:
         if error.errno == errno.EADDRNOTAVAIL:
@@ -53,12 +54,11 @@ def bind(host: str, port: int, *, default: int, tls: bool = False) -> socket.soc
             raise InvalidInput(
                 f"this machine has no address {host}", remedy="name one that it has, or 0.0.0.0"
             ) from error
-        if port == default:
-            listener.close()
-            return bind(host, 0, default=-1, tls=tls)
         listener.close()
+        if port is None:
+            return bind(host, 0, usual=usual, tls=tls)
         raise PortTaken(
-            f"cannot listen on {host}:{port}: {error.strerror}",
+            f"cannot listen on {host}, port {port}: {error.strerror}",
             remedy="choose another, or 0 for any free one",
         ) from error
     return listener

@@ -11,11 +11,12 @@ from functools import partial
 
 from postroom.blobs import rules as blob_rules
 from postroom.bus.address import BusAddress
-from postroom.bus.disk import check_space
 from postroom.bus.host import BusHost
 from postroom.bus.nats.admin import NatsAdmin, ensure_all
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.nats.client import RobustClient
+from postroom.bus.space import check_space
+from postroom.control import belonging
 from postroom.control.crew import Crew, hire
 from postroom.folding.alerts import Alert, raise_alert
 from postroom.folding.changes import Changes
@@ -57,6 +58,9 @@ OVER = mail_retention.OVER | task_retention.OVER
 FOLD_DEADLINE = 60.0
 """Seconds for folding, at the start, what the log holds beyond SQL."""
 
+TASKS_DEADLINE = 4.0
+"""Seconds that an answer about tasks waits for what is in the log now; who asks waits a little longer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mailroom:
@@ -86,8 +90,24 @@ class Mailroom:
     space: Callable[[], None]
     crew: Crew
 
+    async def tasks_folded(self) -> None:
+        """Return when all that is said of tasks up to now is folded.
+
+        Raises:
+            TimeoutError: one of them took longer than `TASKS_DEADLINE`.
+        """
+        for stream in ("INBOX", "TASKS"):
+            last = await self.admin.last_sequence(stream)
+            await self.fold.reached(stream, last, TASKS_DEADLINE)
+
     async def sweep(self) -> None:
         """End what waits for an agent that was retired: messages to it, tasks that it had taken."""
+        try:
+            await (
+                self.tasks_folded()
+            )  # or a task that it has just taken would look like one that nobody took
+        except TimeoutError:
+            log.warning("what a retired agent said last is not folded in time")
         await self.clerk.sweep()
         await self.task_clerk.end_hopeless()
 
@@ -156,6 +176,7 @@ async def open_bus(
     """The control plane's connection to core, with accounts, streams and durability as they must be.
 
     Raises:
+        Conflict: the log is on another bus.
         ServerFailed: the server does not do as it was told.
         PostroomError: it could not be reached.
     """
@@ -176,7 +197,9 @@ async def open_bus(
     )
     stack.push_async_callback(bus.close)
     admin = NatsAdmin(bus, memory=settings.memory, replicas=host.replicas)
+    await belonging.check_log(settings, admin)
     await ensure_all(admin)
+    await belonging.remember(settings, admin)
     return bus, admin
 
 

@@ -15,7 +15,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from postroom.client.retry import RetryPolicy
 from postroom.control.front import Front
 from postroom.control.statefile import Announcement
 from postroom.errors import (
@@ -32,6 +31,7 @@ from postroom.identity.credential import Credential
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger
 from postroom.protocol.ids import check_name
+from postroom.protocol.retry import RetryPolicy
 from postroom.settings import DEFAULT_ORG, Settings
 from postroom.store.agents import Agent
 

@@ -15,7 +15,7 @@ from postroom.errors import InvalidInput
 from postroom.gateway.door import DoorGateway
 from postroom.gateway.listener import TlsListener, bind_listener
 from postroom.sandbox.opensandbox.remote import Remote
-from postroom.settings import Settings
+from postroom.settings import DEFAULT_GATEWAY_PORT, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class Outside:
         wanted = self.endpoints.gateway
         if wanted is None:
             return None
-        listener = bind_listener(wanted.address, wanted.port)
+        port = DEFAULT_GATEWAY_PORT if wanted.port is None else wanted.port
+        listener = bind_listener(wanted.address, port)
         return TlsListener(listener, self.certificate.context, gateway.admit)
 
     def remote(self, settings: Settings, port: int, operator: str) -> Remote | None:

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from postroom.bus.supervisor import Supervisor
+from postroom.control import belonging
 from postroom.control.certificate import open_certificate
 from postroom.control.endpoints import plan
 from postroom.control.external import external_bus
@@ -28,6 +29,7 @@ def run_rebuild(settings: Settings) -> None:
 
     Raises:
         AlreadyRunning: a post room runs on the state folder.
+        Conflict: its log is on another bus than the one that is named.
         NotFound: there is no post room in the state folder.
         EnvironmentFault: snapshot and log do not belong together, or the machine prevents it.
     """
@@ -37,6 +39,7 @@ def run_rebuild(settings: Settings) -> None:
     prepare(settings)
     lock = StateLock.acquire(settings)
     try:
+        belonging.check_named(settings)
         asyncio.run(_rebuild(replace(settings, nats_port=0, memory=False, listen=())))
     finally:
         lock.release()

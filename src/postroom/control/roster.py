@@ -18,9 +18,9 @@ from postroom.errors import BusDisconnected, NotFound, PeerError
 from postroom.protocol.presence import OVER, Presence, WorkerState
 from postroom.protocol.text import one_line
 from postroom.store.agents import Agent
-from postroom.store.tasks import TaskHead
 from postroom.store.workers import REVOKED, STOPPED, WorkerRecord
 from postroom.tasks.office import TaskOffice
+from postroom.tasks.views import TaskView
 
 START_UP = 20.0
 """Seconds that a worker has for its first word before its state is unknown and no longer `starting`."""
@@ -29,14 +29,14 @@ COUNTING = 2.0
 """Seconds for asking the bus what waits in all inboxes: while it is away everything else is shown without."""
 
 MAX_TEXT = 200
-"""Characters that are shown of what a worker was asked for."""
+"""Characters that are shown of what a worker was asked for, and of what it last said about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """What the workers are at, and how many open tasks each has; by uid."""
 
-    current: Mapping[str, TaskHead]
+    current: Mapping[str, TaskView]
     counts: Mapping[str, int]
 
 
@@ -73,6 +73,24 @@ class Roster:
             await self._view(agent, record, load, end)
             for agent, record in await self._workers.records()
         ]
+
+    async def states(self) -> dict[str, dict[str, str]]:
+        """State and detail of every worker by uid, with its nick; the bus is not asked."""
+        found = {}
+        for agent, record in await self._workers.records():
+            state, detail = self._state(agent.uid, record)
+            found[agent.uid] = {
+                "uid": agent.uid,
+                "nick": agent.nick,
+                "state": state.value,
+                "detail": detail if state is WorkerState.FAILED else "",
+            }
+        return found
+
+    def _state(self, uid: str, record: WorkerRecord) -> tuple[WorkerState, str]:
+        run, said = self._workers.run_of(uid), self._presence.of(uid)
+        why = self._workers.failure(uid) or record.exceeded
+        return state_of(record.desired, run, said, time.time(), why)
 
     async def one(self, ref: str) -> dict[str, Any]:
         """One worker.
@@ -113,8 +131,7 @@ class Roster:
     ) -> dict[str, Any]:
         run = self._workers.run_of(agent.uid)
         said = self._presence.of(agent.uid)
-        why = self._workers.failure(agent.uid) or record.exceeded
-        state, detail = state_of(record.desired, run, said, time.time(), why)
+        state, detail = self._state(agent.uid, record)
         running = run is not None and run.running
         level = run.handle.level.value if run is not None and running else record.level
         return {
@@ -144,11 +161,18 @@ class Roster:
             return None
 
 
-def _at_work(task: TaskHead | None) -> dict[str, Any] | None:
+def _at_work(task: TaskView | None) -> dict[str, Any] | None:
     if task is None:
         return None
-    text = one_line(task.text, MAX_TEXT)
-    return {"id": task.id, "state": task.state, "text": text, "attempt": task.attempt}
+    return {
+        "id": task.id,
+        "state": task.state,
+        "text": one_line(task.text, MAX_TEXT),
+        "attempt": task.attempt,
+        "status_text": one_line(task.status_text, MAX_TEXT),
+        "started_at": task.started_at,
+        "updated_at": task.updated_at,
+    }
 
 
 def state_of(

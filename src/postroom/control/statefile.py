@@ -26,6 +26,7 @@ class Announcement:
         ca: path of what to trust for an `https` URL, "" for what this system trusts.
         listen: URLs for others, of the API and of the bus.
         tls: the certificate that is shown, None for none.
+        notes: what a person should know about this start, a sentence each.
     """
 
     url: str
@@ -40,6 +41,7 @@ class Announcement:
     ca: str = ""
     listen: tuple[str, ...] = ()
     tls: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
 
 
 def prepare(settings: Settings) -> None:
@@ -93,6 +95,21 @@ class StateLock:
     def release(self) -> None:
         """Free the lock."""
         os.close(self._descriptor)
+
+
+def is_locked(settings: Settings) -> bool:
+    """Whether a process has the state folder open."""
+    try:
+        descriptor = os.open(settings.lock_file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _where(settings: Settings) -> str:

@@ -7,7 +7,7 @@ server-sent events).
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from postroom.folding.changes import Change, Changes, Listener, Signal, Topic
@@ -29,6 +29,9 @@ class Numbered(Protocol):
         """How the API shows it."""
 
 
+OPENED = Change("open", 0)
+"""What is shown of it comes before all records."""
+
 Read = Callable[[int], Awaitable[list[Any]]]
 """Records past a sequence, oldest first, one page at most."""
 
@@ -46,26 +49,28 @@ def event(name: str, record: Numbered, *, with_id: bool = True) -> str:
 
 async def follow(
     changes: Changes,
-    topic: Topic,
+    topics: Sequence[Topic],
     name: str,
     after: int,
     read: Read,
     show: Show | None = None,
     ended: Ended | None = None,
 ) -> AsyncIterator[str]:
-    """Events of `topic` past sequence `after`, until it has ended, the reader goes or the post room ends.
+    """Events of `topics` past sequence `after`, until they have ended, the reader goes or the post room ends.
 
     Args:
         changes: what the fold tells.
-        topic: to listen to; listening begins before the first read, so nothing falls between.
+        topics: to listen to; listening begins before the first read, so nothing falls between.
         name: of the event of a new record.
         after: sequence of the last record that the reader has.
         read: new records.
         show: other changes.
-        ended: whether there will be no record past a sequence; None for a topic that never ends.
+        ended: whether there will be no record past a sequence; None for topics that never end.
     """
-    with changes.listen(topic) as listener:
+    with changes.listen(*topics) as listener:
         yield ": open\n\n"
+        if show is not None and (first := await show(OPENED)) is not None:
+            yield event(first[0], first[1], with_id=False)
         while True:
             page = await read(after)
             for record in page:

@@ -32,11 +32,11 @@ MAX_LIST = 200
 CHANGES_PAGE = 100
 """Changes in one answer to `tasks.changes`."""
 
-FOLD_DEADLINE = 4.0
-"""Seconds that an answer waits for what is in the log now; who asks waits a little longer."""
-
 CANCEL_WAIT = 2.0
 """Seconds that a cancel waits for the end; who asked hears of it in any case."""
+
+MAX_ID = 256
+"""Characters of the `messageId` that an A2A client gives an answer."""
 
 MAX_ANSWER = 900 * 1024
 """Bytes of an answer: a message of the bus has 1 MiB."""
@@ -99,11 +99,19 @@ class TaskVerbs:
         }
 
     async def open(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """The tasks that a worker has taken and not ended, as far as the log goes now."""
+        """The tasks that a worker has taken and not ended, as far as the log goes now; with `untaken` those that it was
+        asked for and has not taken.
+        """
         run, after = _text(asked, "run"), _number(asked, "after", 0)
         await self._fresh()
         found = await self._database.read(
-            partial(store.open_tasks, worker=asker, after=after, limit=OPEN_PAGE)
+            partial(
+                store.open_tasks,
+                worker=asker,
+                after=after,
+                limit=OPEN_PAGE,
+                taken=asked.get("untaken") is not True,
+            )
         )
         return {
             "tasks": [_lease(head) | {"free": self._free(head, run)} for head in found],
@@ -189,7 +197,8 @@ class TaskVerbs:
     async def answer(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
         """Give a task that the asker asked for what it waits for."""
         row = await self._requested(asker, asked)
-        view = await self._office.answer(row.id, asker, _text(asked, "text"))
+        named = one_line(_text(asked, "named"), MAX_ID)
+        view = await self._office.answer(row.id, asker, _text(asked, "text"), named)
         return {"view": _fitting(view.as_json(), MAX_ANSWER)}
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
@@ -234,6 +243,7 @@ def _lease(head: TaskHead) -> dict[str, Any]:
         "id": head.id,
         "request": head.request,
         "requester": head.requester,
+        "skill": head.skill,
         "requested": head.requested_seq,
         "sequence": head.seq,
         "state": head.state,

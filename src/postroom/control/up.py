@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -26,18 +26,19 @@ from postroom.bus.disk import DiskWatch
 from postroom.bus.embedded import STOP_GRACE, EmbeddedServer
 from postroom.bus.host import BusHost
 from postroom.bus.server_config import ServerConfig
+from postroom.bus.space import check_room
 from postroom.bus.supervisor import Supervisor
+from postroom.control import belonging
+from postroom.control.banner import banner, notes, own_addresses, say
 from postroom.control.certificate import Alert, CertificateKeeper, open_certificate
-from postroom.control.compiled import compile_sidecar
+from postroom.control.compiled import compile_modules
 from postroom.control.endpoints import Endpoints, bracketed, plan
 from postroom.control.front import Front
 from postroom.control.listen import HttpListener, bind
 from postroom.control.statefile import Announcement, StateLock, announce, prepare, withdraw
 from postroom.errors import PortTaken, PostroomError, StateUnwritable, leaves
-from postroom.identity.certificates import day
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger, to_file
-from postroom.sandbox.select import check_name
 from postroom.settings import (
     DEFAULT_HTTP_PORT,
     DEFAULT_HTTPS_PORT,
@@ -56,24 +57,34 @@ def run(settings: Settings) -> int:
     """Run until SIGINT, SIGTERM or a shutdown request; returns the exit status.
 
     Raises:
-        InvalidInput: no sandbox has the name given.
+        Conflict: the log is on another bus than the one that is named.
+        StateUnwritable: the disk is full.
         PostroomError: it could not be started, or the bus is gone for good.
     """
-    check_name(settings.sandbox)
-    os.umask(0o077)  # whatever this process and its children write is for this user alone
+    umask = os.umask(0o077)  # whatever this process and its children write is for this user alone
+    sys.dont_write_bytecode = True  # others may share the installation: see `compiled`
     prepare(settings)
     lock = StateLock.acquire(settings)
-    to_file(settings.logs / "control.log")
+    withdraw(settings)  # what one that was killed has left; its number may be another's by now
     try:
-        asyncio.run(_PostRoom(settings).live())
-    except Exception as failure:
-        log.exception("the post room ends")
-        raise _told(failure, settings) from None
+        if not settings.memory:
+            check_room(settings.state)
+        belonging.check_named(settings)
+        _run(settings, umask)
     finally:
         withdraw(settings)
         lock.release()
         _close_ready()
     return 0
+
+
+def _run(settings: Settings, umask: int) -> None:
+    to_file(settings.logs / "control.log")
+    try:
+        asyncio.run(_PostRoom(settings, umask).live())
+    except Exception as failure:
+        log.exception("the post room ends")
+        raise _told(failure, settings) from None
 
 
 def _told(failure: BaseException, settings: Settings) -> PostroomError:
@@ -82,14 +93,19 @@ def _told(failure: BaseException, settings: Settings) -> PostroomError:
     for error in errors:
         if isinstance(error, PostroomError):
             return error
+    try:
+        check_room(settings.state)
+    except StateUnwritable as full:
+        return full
     what = f"{type(errors[0]).__name__}: {errors[0]}"
     return PostroomError(f"unexpected {what}", remedy=f"see {settings.logs / 'control.log'}")
 
 
 class _PostRoom:
-    """One life of a post room."""
+    """One life of a post room; `umask` is what its user has."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, umask: int) -> None:
+        self._umask = umask
         self._settings = settings
         self._started = time.monotonic()
         self._ending = asyncio.Event()
@@ -99,7 +115,7 @@ class _PostRoom:
 
     async def live(self) -> None:
         """From the first socket to the last."""
-        listener = bind(self._settings.host, self._settings.http_port, default=DEFAULT_HTTP_PORT)
+        listener = bind(self._settings.host, self._settings.http_port, usual=DEFAULT_HTTP_PORT)
         outward = self._bind_outward()
         trust = Trust.load_or_create(self._settings.keys, DEFAULT_ORG)
         trust.settle()  # workers get new credentials, and servers the accounts as they are now
@@ -146,7 +162,7 @@ class _PostRoom:
         outward = self._endpoints.outward
         if outward is None:
             return None
-        return bind(outward.address, outward.port, default=DEFAULT_HTTPS_PORT, tls=True)
+        return bind(outward.address, outward.port, usual=DEFAULT_HTTPS_PORT, tls=True)
 
     def _hosts(self, listener: socket.socket, outward: socket.socket | None) -> frozenset[str]:
         port = outward.getsockname()[1] if outward is not None else 0
@@ -162,11 +178,11 @@ class _PostRoom:
         own = f"{scheme}://{bracketed(address)}:{port}"
         if outward is None or self._certificate is None:
             return (own,)
-        name = bracketed(self._endpoints.public_name(self._certificate.certificate))
-        https = f"https://{name}:{outward.getsockname()[1]}"
+        names = [bracketed(n) for n in self._endpoints.public_names(self._certificate.certificate)]
+        https = [f"https://{name}:{outward.getsockname()[1]}" for name in names]
         if not isinstance(host, Supervisor):
-            return own, https
-        return own, https, f"tls://{name}:{host.server.port}"
+            return own, *https
+        return own, *https, *(f"tls://{name}:{host.server.port}" for name in names)
 
     def _server_config(self, trust: Trust) -> ServerConfig:
         return server_config(self._settings, trust, self._endpoints, self._certificate)
@@ -177,7 +193,7 @@ class _PostRoom:
         try:
             await supervisor.start()
         except PortTaken:
-            if self._settings.nats_port != DEFAULT_NATS_PORT:
+            if self._settings.nats_port is not None:
                 raise
             supervisor = Supervisor(replace(config, port=0), self._server_restarted)
             await supervisor.start()
@@ -196,8 +212,9 @@ class _PostRoom:
     async def _open_house(
         self, front: Front, urls: tuple[str, ...], trust: Trust, host: BusHost
     ) -> None:
-        self._banner(urls, host)
         certificate = self._certificate
+        for line in banner(self._settings, urls, host, certificate):
+            say(line)
         # In a thread, so that /livez goes on answering.
         module = await asyncio.to_thread(importlib.import_module, "postroom.control.house")
         async with AsyncExitStack() as stack:
@@ -214,6 +231,7 @@ class _PostRoom:
             )
             house = await module.House.open(building, self._settings, trust, stack)
             started_at = time.time()
+            told = tuple(self._notes(host))
 
             def announcement() -> Announcement:
                 return Announcement(
@@ -229,6 +247,7 @@ class _PostRoom:
                     ca=certificate.ca if certificate else "",
                     listen=urls[1:],
                     tls=certificate.shown() if certificate else None,
+                    notes=told,
                 )
 
             orgs = module.open_orgs(building, house, trust, announcement)
@@ -237,14 +256,23 @@ class _PostRoom:
             self._announce = lambda: announce(self._settings, announcement())
             self._announce()
             _close_ready(b"ready\n")
-            _say(f"  ready after {time.monotonic() - self._started:.1f} s; Ctrl-C ends it")
+            say(f"  ready after {time.monotonic() - self._started:.1f} s; Ctrl-C ends it")
             await self._until_the_end(host, partial(building.alerts.tell, DEFAULT_ORG))
-            _say("  ending")
+            say("  ending")
             front.shut()
+
+    def _notes(self, host: BusHost) -> Iterator[str]:
+        """What a person should know; it is printed and logged, too."""
+        for note in notes(
+            self._settings, self._endpoints, host, self._certificate, own_addresses()
+        ):
+            log.warning("%s", note)
+            say(f"  note   {note}")
+            yield note
 
     async def _until_the_end(self, host: BusHost, alert: Alert) -> None:
         async with asyncio.TaskGroup() as tasks:
-            compiling = tasks.create_task(compile_sidecar(), name="compile")
+            compiling = tasks.create_task(compile_modules(self._umask), name="compile")
             keeping = None
             if self._certificate is not None:
                 # Somebody else's servers have certificates of their own.
@@ -258,24 +286,6 @@ class _PostRoom:
             if keeping is not None:
                 keeping.cancel()
 
-    def _banner(self, urls: tuple[str, ...], host: BusHost) -> None:
-        kept = "in memory, gone at the end" if self._settings.memory else str(self._settings.state)
-        _say(
-            f"Postroom {__version__}\n"
-            f"  API    {', '.join(urls[:2])}\n"
-            f"  bus    {', '.join(host.address.servers)} (nats-server {host.version}{_whose(host)})\n"
-            f"  state  {kept}"
-        )
-        if self._settings.audit_lossy:
-            _say("  AUDIT  LOSSY: what cannot be recorded passes nevertheless (POSTROOM_AUDIT)")
-        if self._certificate is not None:
-            until = day(self._certificate.certificate.not_after)
-            trusted = f"; clients trust {self._certificate.ca}" if self._certificate.ca else ""
-            _say(f"  TLS    certificate until {until}{trusted}")
-        for doubt in host.doubts:
-            log.warning("bus: %s", doubt)
-            _say(f"  note   {doubt}")
-
 
 def server_config(
     settings: Settings,
@@ -287,35 +297,21 @@ def server_config(
     return ServerConfig(
         folder=settings.nats,
         host=endpoints.nats_host,
-        port=settings.nats_port,
+        port=DEFAULT_NATS_PORT if settings.nats_port is None else settings.nats_port,
         operator_jwt=trust.operator_jwt,
         system_account=trust.system_account,
         preload=trust.account_jwts(),
         proxies=trust.proxies,
         tls=certificate.server_tls if certificate and endpoints.encrypted else None,
         memory=settings.memory,
+        program=settings.nats_server,
         # No post room runs here, so who has the store is the server of a killed one, and about to end.
         lock_patience=STOP_GRACE,
     )
 
 
-def _whose(host: BusHost) -> str:
-    if host.pid:
-        return ""
-    return f", not ours, {host.replicas} {'copies' if host.replicas > 1 else 'copy'}"
-
-
 def _nothing() -> None:
     pass
-
-
-def _say(text: str) -> None:
-    try:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read the banner has gone; the post room stays.
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
 
 
 def _close_ready(last_words: bytes = b"") -> None:

@@ -58,6 +58,16 @@ MAIL: Topic = ("mail",)
 """New messages to anyone."""
 TASKS: Topic = ("tasks",)
 """New tasks, and every change of one."""
+POSTS: Topic = ("posts",)
+"""Posts of all projects."""
+WORKERS: Topic = ("workers",)
+"""A worker has started, ended, or said another state."""
+BUS: Topic = ("bus",)
+"""The bus has gone, or is back."""
+
+
+_ALONE = {"alert": ALERTS, "deadletter": DEADLETTERS, "worker": WORKERS, "bus": BUS}
+"""Kinds of changes that have one topic each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +75,8 @@ class Change:
     """Something that was committed.
 
     Attributes:
-        kind: `mail` (new message), `receipt` (new state), `post`, `alert`, `deadletter` or `task`.
+        kind: `mail` (new message), `receipt` (new state), `post`, `alert`, `deadletter`, `task`, `worker` or
+            `bus`; the last two are not of the log.
         seq: of the message in INBOX, the post in FEED, the alert in ALERTS, the letter in DEADLETTER, the task's record
             in TASKS (0 for a new task).
         id: of the message, the post or the task.
@@ -86,11 +97,9 @@ class Change:
     def topics(self) -> tuple[Topic, ...]:
         """What a waiter may have asked for to be told of this."""
         if self.kind == "post":
-            return (of_project(self.project), of_message(self.id))
-        if self.kind == "alert":
-            return (ALERTS,)
-        if self.kind == "deadletter":
-            return (DEADLETTERS,)
+            return (POSTS, of_project(self.project), of_message(self.id))
+        if (alone := _ALONE.get(self.kind)) is not None:
+            return (alone,)
         agents = {of_agent(self.sender), of_agent(self.recipient)}
         if self.kind == "task":
             return (TASKS, of_task(self.id), *sorted(agents))

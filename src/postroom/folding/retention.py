@@ -28,7 +28,7 @@ KEEP = 86400.0
 """Seconds that what is final is kept; more than the server's window of de-duplication."""
 
 SCAN = 5000
-"""Records of one stream that one run looks at; the next one goes on behind them."""
+"""Records of one stream that are looked at together."""
 
 Over = Callable[[Connection, Message, float], bool]
 """Whether a record is over: from the copy, the record, and the instant before which it must have been final."""
@@ -66,7 +66,6 @@ class Retention:
         self._over = over
         self._clock = clock
         self._keep = keep
-        self._scanned = dict.fromkeys(over, 0)
 
     async def run(self) -> None:
         """Shorten the log every `INTERVAL` seconds until cancelled."""
@@ -91,23 +90,29 @@ class Retention:
             raise InvalidInput("a database in memory has nothing to fall back to")
         copy = await asyncio.to_thread(snapshot.take, self._database.path, self._folder)
         before = self._clock() - self._keep
-        deleted = 0
-        for stream, over in self._over.items():
-            batch = await self._scan(stream)
-            for sequence in await asyncio.to_thread(_those_over, copy, over, batch, before):
-                await self._admin.delete(stream, sequence)
-                deleted += 1
+        deleted = sum([await self._shorten(stream, copy, before) for stream in self._over])
         await self._database.write(lambda c: records.forget_early_receipts(c, before))
         return deleted
 
-    async def _scan(self, stream: str) -> list[Message]:
+    async def _shorten(self, stream: str, copy: Path, before: float) -> int:
+        deleted = after = 0
+        while True:
+            batch = await self._scan(stream, after)
+            over = await asyncio.to_thread(_those_over, copy, self._over[stream], batch, before)
+            for sequence in over:
+                await self._admin.delete(stream, sequence)
+            deleted += len(over)
+            # To the first record that is too new: a flood must be gone as fast as it came.
+            if len(batch) < SCAN or batch[-1].timestamp >= before:
+                return deleted
+            after = batch[-1].sequence
+
+    async def _scan(self, stream: str, after: int) -> list[Message]:
         batch: list[Message] = []
-        async for record in self._admin.replay(stream, after=self._scanned[stream]):
+        async for record in self._admin.replay(stream, after=after):
             batch.append(record)
             if len(batch) == SCAN:
                 break
-        # At the end it begins anew: what was open at the front may be final by then.
-        self._scanned[stream] = batch[-1].sequence if len(batch) == SCAN else 0
         return batch
 
 

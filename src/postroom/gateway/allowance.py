@@ -61,13 +61,15 @@ class Allowance:
         self._clock = clock
         self._messages = _Bucket(rates.messages, rates.messages * BURST, now)
         self._bytes = _Bucket(rates.bytes, rates.bytes * BURST, now)
+        self._records = _Bucket(rates.records, rates.records * BURST, now)
         self._stored = _Bucket(rates.stored_bytes / _HOUR, rates.stored_bytes, now)
         self._since = self._until = self._counted = now - PATIENCE
 
     def take(self, messages: int, size: int) -> float:
         """Count what came; seconds to read nothing more."""
         now = self._clock()
-        wait = max(self._messages.take(messages, now), self._bytes.take(size, now))
+        buckets = ((self._messages, messages), (self._bytes, size), (self._records, 0))
+        wait = max(bucket.take(amount, now) for bucket, amount in buckets)
         if wait:
             if now > self._until + PAUSE:
                 self._since = now
@@ -87,5 +89,9 @@ class Allowance:
         return True
 
     def store(self, size: int) -> bool:
-        """Whether `size` bytes more may be stored; then they are counted."""
-        return self._stored.covers(size, self._clock())
+        """Whether `size` bytes more may be stored; then they are counted, and the record is."""
+        now = self._clock()
+        if not self._stored.covers(size, now):
+            return False
+        self._records.take(1, now)
+        return True

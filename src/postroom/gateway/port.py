@@ -33,12 +33,15 @@ class Rates:
         messages: frames a second, with a burst of ten seconds; who is over it is slowed down, not refused.
         bytes: bytes a second, likewise.
         stored_bytes: bytes an hour on subjects that a stream stores; what is over it is refused.
+        records: messages a second that a stream stores, with a burst of ten seconds; who is over it is slowed down. The
+            post office folds all records of a stream in their order, everybody's.
         connections: open at a time.
     """
 
     messages: int = 2_000
     bytes: int = 64 * 1024 * 1024
     stored_bytes: int = 512 * 1024 * 1024
+    records: int = 200
     connections: int = 64
 
 

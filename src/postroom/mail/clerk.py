@@ -8,8 +8,9 @@ Saying the same twice has no second effect.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from postroom.bus.port import MessageBusProvider
@@ -19,6 +20,9 @@ from postroom.protocol.receipts import Reason, Receipt, State
 from postroom.store import pending
 from postroom.store.database import Connection, Database
 from postroom.store.messages import MessageRow
+
+TOGETHER = 32
+"""Receipts that are on their way to the log at a time."""
 
 
 class Clerk:
@@ -55,27 +59,31 @@ class Clerk:
     async def settle(self, seqs: Iterable[int]) -> None:
         """Report on the messages of INBOX at `seqs`: nobody there, or an answer to an earlier one."""
         lost, answered = await self._database.read(partial(_following, seqs=list(seqs)))
-        for message, known in lost:
-            await self._report_lost(message, known=known)
-        for message in answered:
-            await self.report(message, State.ANSWERED)
+        await self._report_all(lost, answered)
 
     async def sweep(self) -> None:
         """The same for all open messages: after a start, and when an agent was retired."""
         after = 0
         while lost := await self._database.read(partial(pending.unaddressable, after=after)):
-            for message, known in lost:
-                await self._report_lost(message, known=known)
+            await self._report_all(lost, [])
             after = lost[-1][0].seq
         after = 0
         while found := await self._database.read(partial(pending.answered, after=after)):
-            for message in found:
-                await self.report(message, State.ANSWERED)
+            await self._report_all([], found)
             after = found[-1].seq
 
-    async def _report_lost(self, message: MessageRow, *, known: bool) -> None:
-        reason = Reason.RETIRED if known else Reason.NO_SUCH_RECIPIENT
-        await self.report(message, State.DEAD, reason.value)
+    async def _report_all(
+        self, lost: Sequence[tuple[MessageRow, bool]], answered: Sequence[MessageRow]
+    ) -> None:
+        """Some at a time: the fold waits for it, and with it all that others have sent."""
+        said = [(message, State.DEAD, _why(known)) for message, known in lost]
+        said += [(message, State.ANSWERED, "") for message in answered]
+        for at in range(0, len(said), TOGETHER):
+            await asyncio.gather(*(self.report(*each) for each in said[at : at + TOGETHER]))
+
+
+def _why(known: bool) -> str:
+    return (Reason.RETIRED if known else Reason.NO_SUCH_RECIPIENT).value
 
 
 def _following(

@@ -14,14 +14,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider
-from postroom.errors import MessageTooLarge, NotFound, PostroomError, ProtocolViolation
+from postroom.errors import (
+    MessageTooLarge,
+    NotFound,
+    PostroomError,
+    ProtocolViolation,
+    StreamFull,
+)
 from postroom.folding.fold import consumer
 from postroom.mail import projection
 from postroom.mail.clerk import Clerk
 from postroom.observe import get_logger
 from postroom.protocol import priority, subjects
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.protocol.priority import Update
+from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Reason, State
 from postroom.protocol.records import read_record
 from postroom.protocol.streams import ACK_WAIT
@@ -156,11 +162,9 @@ class DeadLetterMover:
                 "%s refused a delivery that it never had: %s", advisory.consumer, advisory.origin
             )
             return True
-        if advisory.stream == "PRIORITY" and _is_update(message):
-            # News of a task that its requester did not take: the task itself says what it said.
-            log.warning(
-                "%s did not take an update of a task: %s", advisory.consumer, advisory.reason
-            )
+        if advisory.stream == "PRIORITY" and _is_news(message):
+            # News of a task that somebody did not take: the task itself says what it said.
+            log.warning("%s did not take news of a task: %s", advisory.consumer, advisory.reason)
             return True
         row, folded = await self._database.read(lambda c: _known(c, advisory))
         if row is None and advisory.stream == "INBOX":
@@ -168,7 +172,11 @@ class DeadLetterMover:
         if row is not None and row.final and not _is_ours_to_keep(row):
             return True
         if await self._database.read(lambda c: records.dead_letter_of(c, advisory.origin)) is None:
-            await self._store(advisory, message)
+            try:
+                await self._store(advisory, message)
+            except StreamFull as error:
+                # Its sender is told all the same; others' letters must not wait for room that it has used up.
+                log.warning("a dead letter is not kept: %s", error)
         if row is not None and not row.final:
             await self._clerk.report(row, State.DEAD, advisory.reason)
         return True
@@ -220,13 +228,13 @@ def _is_of_consumer(advisory: Advisory, message: Message) -> bool:
     return len(tokens) == 4 and tokens[1] == advisory.consumer
 
 
-def _is_update(message: Message) -> bool:
-    """Whether it is an update of a task from the control plane; from anyone else it is a stranger's record."""
+def _is_news(message: Message) -> bool:
+    """Whether it is news of a task from the control plane; from anyone else it is a stranger's record."""
     try:
         record = priority.decode(message.payload)
     except ProtocolViolation:
         return False
-    return isinstance(record, Update) and message.sender_uid == CONTROL_PLANE
+    return isinstance(record, Update | Requested) and message.sender_uid == CONTROL_PLANE
 
 
 def _known(connection: Connection, advisory: Advisory) -> tuple[MessageRow | None, bool]:

@@ -14,7 +14,7 @@ from postroom.mail import projection, views
 from postroom.mail.views import DeadLetter
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
-from postroom.protocol.ids import message_id
+from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, UID, message_id, only_one
 from postroom.store import agents, messages, records
 from postroom.store.database import Connection, Database
 from postroom.store.messages import MessageRow
@@ -22,6 +22,10 @@ from postroom.store.records import DeadLetterRow
 
 FOLD_WAIT = 2.0
 """Seconds that a call waits for its own record to be folded."""
+
+
+NUMBER_DIGITS = 19
+"""Fewer digits than this can be a sequence of the log."""
 
 
 class DeadMail:
@@ -65,6 +69,26 @@ class DeadMail:
         row = await self._row(letter)
         return (await self._database.read(lambda c: views.dead_letters(c, [row])))[0]
 
+    async def find(self, ref: str) -> int:
+        """The id of the letter that a number, or four or more of the first digits of its message's id, means.
+
+        Raises:
+            NotFound: none.
+            Conflict: several.
+        """
+        number = int(ref) if ref.isascii() and ref.isdecimal() and len(ref) < NUMBER_DIGITS else 0
+        if number and await self._read(number) is not None:
+            return number
+        found = []
+        if ID_PREFIX.fullmatch(ref) or UID.fullmatch(ref):
+            limit = MAX_CANDIDATES + 1
+            found = await self._database.read(lambda c: records.dead_letters_of(c, ref, limit))
+        if only_one(ref, [row.message_id for row in found], "dead letters") is None:
+            raise NotFound(
+                f"there is no dead letter {ref[:64]!r}", remedy="postroom deadletters list"
+            )
+        return found[0].id
+
     async def requeue(self, letter: int) -> str:
         """Send the message again, as a new one in the name of its sender; the dead one stays dead, linked.
 
@@ -99,7 +123,9 @@ class DeadMail:
         """
         row = await self._row(letter)
         headers = {projection.DEAD_DROPPED: str(row.id)}
-        await self._bus.publish(subjects.deadletter(row.subject), b"", metadata=headers)
+        # Not beside the letter, where as many may lie as may.
+        subject = subjects.deadletter(f"dropped.{row.id}")
+        await self._bus.publish(subject, b"", metadata=headers)
 
         def read_again(connection: Connection) -> bool:
             found = records.dead_letter(connection, letter)
@@ -113,10 +139,14 @@ class DeadMail:
         return await self._database.read(lambda c: messages.message_of(c, sender, new))
 
     async def _row(self, letter: int) -> DeadLetterRow:
-        row = await self._database.read(lambda c: records.dead_letter(c, letter))
-        if row is None or row.dropped_at is not None:
+        row = await self._read(letter)
+        if row is None:
             raise NotFound(f"there is no dead letter {letter}")
         return row
+
+    async def _read(self, letter: int) -> DeadLetterRow | None:
+        row = await self._database.read(lambda c: records.dead_letter(c, letter))
+        return None if row is None or row.dropped_at is not None else row
 
 
 def _secret(connection: Connection, row: DeadLetterRow) -> bytes:

@@ -22,7 +22,7 @@ from postroom.mail.directory import resolve
 from postroom.mail.views import Alarm, Mail, Post
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
-from postroom.protocol.ids import check_name
+from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, check_name, only_one
 from postroom.protocol.receipts import Receipt, State, reached
 from postroom.settings import DEFAULT_ORG
 from postroom.store import agents, messages, records
@@ -198,6 +198,19 @@ class PostOffice:
         return await self.wait(message_id, State.SEEN, FOLD_WAIT)
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def find(self, ref: str) -> str:
+        """The id of the message that an id, or four or more of its first digits, means; `ref` itself if none does.
+
+        Raises:
+            Conflict: several.
+        """
+        if ref in self._unfolded or ID_PREFIX.fullmatch(ref) is None:
+            return ref
+        limit = MAX_CANDIDATES + 1
+        known = await self._database.read(lambda c: messages.ids_by_prefix(c, ref, limit))
+        sent = {one for one in self._unfolded if one.startswith(ref)}
+        return ref if ref in known else only_one(ref, sent.union(known), "messages") or ref
 
     async def get(self, message_id: str) -> Mail:
         """The message with that id.

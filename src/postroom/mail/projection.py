@@ -99,6 +99,10 @@ def _malformed_row(
 # ── RECEIPTS ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+_WITH_REASON = (State.DELIVERED, State.DEAD)
+"""Why it goes no further: the recipient does not confirm it, or it never will."""
+
+
 def _fold_receipt(connection: Connection, record: Message) -> list[Change]:
     report = _report(record)
     if report is None:
@@ -129,7 +133,7 @@ def _report(record: Message) -> records.EarlyReceipt | None:
         message_id=receipt.message_id,
         recipient=receipt.recipient,
         state=state.value,
-        reason=receipt.reason if state is State.DEAD else "",
+        reason=receipt.reason if state in _WITH_REASON else "",
         at=record.timestamp,
     )
 
@@ -141,7 +145,7 @@ def _apply(
         return None
     current = State(row.state)
     state = advance(current, State(report.state), expects_reply=row.expects_reply)
-    if state is current:
+    if state is current and (row.reason or not report.reason or report.state != row.state):
         return None
     final = is_final(state, expects_reply=row.expects_reply)
     store.set_state(connection, row.seq, state, final=final, reason=report.reason, at=report.at)

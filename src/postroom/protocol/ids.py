@@ -11,12 +11,20 @@ import hashlib
 import hmac
 import re
 import unicodedata
+from collections.abc import Collection
 
-from postroom.errors import InvalidName
+from postroom.errors import Conflict, InvalidName
 
 UID = re.compile(r"[0-9a-f]{32}")
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 MESSAGE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+ID_PREFIX = re.compile(r"[0-9a-f]{4,31}")
+"""The beginning of an id that people may give in the place of all of it."""
+
+MAX_CANDIDATES = 8
+CANDIDATE_DIGITS = 12
+"""How many ids are named where a beginning means several, and how much of each."""
 
 CONTROL_PLANE = "postroom"
 """The reserved uid of the control plane. It is no 32 hex digits, so no agent can ever be given it."""
@@ -116,6 +124,22 @@ def message_id(secret: bytes, recipient: str, key: str) -> str:
     named = f"{recipient}\0{key}".encode("utf-8", "surrogatepass")
     mac = hmac.new(secret, named, hashlib.sha256)
     return mac.hexdigest()[:32]
+
+
+def only_one(prefix: str, found: Collection[str], what: str) -> str | None:
+    """The id that `prefix` means among those that begin so, None if there is none.
+
+    Raises:
+        Conflict: there are several; it names them.
+    """
+    if len(found) > 1:
+        named = [one[:CANDIDATE_DIGITS] for one in sorted(found)[:MAX_CANDIDATES]]
+        more = ", ..." if len(found) > MAX_CANDIDATES else ""
+        raise Conflict(
+            f"several {what} begin with {prefix}: {', '.join(named)}{more}",
+            remedy="give more digits of the id",
+        )
+    return next(iter(found), None)
 
 
 def check_message_id(text: str) -> str:

@@ -5,6 +5,10 @@ To who runs a task, from who asked for it, its owner or the control plane:
     {"v": 1, "kind": "cancel", "task", "reason"?}
     {"v": 1, "kind": "input", "task", "message": {A2A Message}}
 
+To who is to run a task whose request lies behind messages, from the control plane:
+
+    {"v": 1, "kind": "requested", "task"}
+
 To who asked for a task, from the control plane, after the record was stored and folded:
 
     {"v": 1, "kind": "update", "task", "worker", "request", "sequence", "attempt", "state",
@@ -69,7 +73,14 @@ class Update:
     update: dict[str, Any] = field(hash=False)
 
 
-PriorityRecord = Cancel | Input | Update
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """This task is asked for, and perhaps others: their requests lie behind messages that are not confirmed."""
+
+    task: str
+
+
+PriorityRecord = Cancel | Input | Update | Requested
 
 
 def encode(record: PriorityRecord) -> bytes:
@@ -79,6 +90,8 @@ def encode(record: PriorityRecord) -> bytes:
             said = {"kind": "cancel", "task": task} | ({"reason": reason} if reason else {})
         case Input(task, message):
             said = {"kind": "input", "task": task, "message": message}
+        case Requested(task):
+            said = {"kind": "requested", "task": task}
         case Update():
             said = {
                 "kind": "update",
@@ -109,6 +122,8 @@ def decode(payload: bytes) -> PriorityRecord:
             return Cancel(task, one_line(str(record.get("reason", "")), MAX_REASON))
         case "input":
             return Input(task, _object(record, "message"))
+        case "requested":
+            return Requested(task)
         case "update":
             return _update(task, record)
     raise ProtocolViolation("a priority record of no known kind")

@@ -91,7 +91,7 @@ class Receipt:
         message_id: of the message.
         recipient: uid it was for.
         state: reached.
-        reason: for `dead`, else "".
+        reason: for `dead`; for `delivered` if the recipient does not confirm it; else "".
         at: when, seconds since the epoch.
     """
 

@@ -20,7 +20,11 @@ BEAT_INTERVAL = 3.0
 """Seconds between in-progress beats of a delivery that is being worked on."""
 
 MAX_DELIVER = 3
-"""Deliveries of one message before it is a dead letter."""
+"""Deliveries of one message before it is a dead letter; of one to an agent, losses with the agent that held it."""
+
+INBOX_DELIVERIES = 1000
+"""Deliveries of one message to an agent before the server gives it up. The server also counts what was given back on
+purpose, at each stop of the worker; what was lost the sidecar counts, and refuses at `MAX_DELIVER`."""
 
 REDELIVERY_DELAYS = (1.0, 5.0)
 """Seconds to wait after the first and the second refused delivery."""
@@ -74,6 +78,9 @@ _GIB = 1024 * _MIB
 INBOX_PER_PAIR = 10_000
 """Messages that one sender may have waiting in one recipient's inbox."""
 
+LETTERS_PER_PAIR = 256
+"""Dead letters of one sender's messages to one recipient: who refuses what it sends itself fills a quarter at most."""
+
 _SMALL = 8 * 1024
 """Bytes of a record that has a line of text at most."""
 
@@ -111,7 +118,14 @@ STREAMS: tuple[StreamSpec, ...] = (
     ),
     # The copy of the audit log; the files are the log. The control plane alone reaches it.
     StreamSpec("AUDIT", ("audit.*",), max_bytes=1 * _GIB, max_age=30 * 86400.0),
-    StreamSpec("DEADLETTER", ("system.deadletter.>",), max_bytes=1 * _GIB, discard_new=True),
+    StreamSpec(
+        "DEADLETTER",
+        ("system.deadletter.>",),
+        max_bytes=1 * _GIB,
+        discard_new=True,
+        max_per_subject=LETTERS_PER_PAIR,
+        max_per_subject_refuses=True,
+    ),
     StreamSpec(
         "ADVISORIES",
         (
@@ -187,7 +201,13 @@ def agent_consumer(stream: str, uid: str, projects: tuple[str, ...] = ()) -> Con
         "FEED": subjects.feed_filters(projects),
     }[stream]
     # A newcomer is not flooded with a feed's past: it asks for history when it wants it.
-    return ConsumerSpec(stream, uid, tuple(filters), start_new=stream == "FEED")
+    return ConsumerSpec(
+        stream,
+        uid,
+        tuple(filters),
+        max_deliver=INBOX_DELIVERIES if stream == "INBOX" else MAX_DELIVER,
+        start_new=stream == "FEED",
+    )
 
 
 def redelivery_delay(attempt: int) -> float:

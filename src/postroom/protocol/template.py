@@ -1,7 +1,7 @@
 """Worker templates: what the TOML may say, checked key by key (docs/architecture.md, Templates).
 
 [worker]       name, project, description
-[workstation]  command, adapter, confirm, feed, env, files, mcps, skills
+[workstation]  command, adapter, confirm, patience, feed, env, files, mcps, skills
 [compute]      sandbox, isolation, read_only, memory_mb, processes, cpu_percent, disk_mb, wall_seconds
 [sidecar]      restart_limit, auto_approve
 [overrides]    egress, credentials; else parameters with their defaults: `{parameter}` is replaced in the other
@@ -38,6 +38,9 @@ MAX_NUMBER = 2**31 - 1
 EGRESS_PLACE = "${POSTROOM_EGRESS}"
 """Stands in `workstation.env` for the address inside the sandbox by which the outside is reached."""
 
+PATIENCE = 60
+"""Seconds that a message which was handed over may stay unconfirmed before others are told."""
+
 PARAMETER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
@@ -51,6 +54,7 @@ _SHAPE: dict[str, dict[str, type] | None] = {
         "command": list,
         "adapter": str,
         "confirm": str,
+        "patience": int,
         "feed": bool,
         "env": dict,
         "files": list,
@@ -81,7 +85,8 @@ class Template:
         project: id, "" for none.
         command: program and arguments of the agent; runs in the workspace.
         adapter: how the agent speaks on its stdin and stdout.
-        confirm: what counts as "the agent has it": `explicit` (it says so) or `read` (it read its stdin).
+        confirm: what counts as "the agent has it": `explicit` (it says so, or its run ends well) or `read`.
+        patience: seconds for which a message that was handed over keeps further ones waiting, 0 for no limit.
         feed: the agent is shown the posts of its project, too.
         env: environment of the agent, beside what the sandbox sets.
         files: names of files next to the template; they appear read-only in `/opt/agent`.
@@ -103,6 +108,7 @@ class Template:
     description: str = ""
     adapter: str = "jsonl"
     confirm: str = "explicit"
+    patience: int = PATIENCE
     feed: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
@@ -250,7 +256,6 @@ def _build(document: dict[str, Any]) -> Template:
     if not station["command"][0] or not all(map(_is_passable, station["command"])):
         raise InvalidTemplate("workstation.command cannot be started: an empty name or a NUL")
     adapter = _choice(station.get("adapter", "jsonl"), ADAPTERS, "workstation.adapter")
-    default_confirm = "explicit" if adapter == "jsonl" else "read"
     project = worker.get("project", "")
     egress = tuple(overrides.get("egress", ()))
     AllowList.parse(egress)
@@ -260,9 +265,8 @@ def _build(document: dict[str, Any]) -> Template:
         description=worker.get("description", ""),
         command=tuple(station["command"]),
         adapter=adapter,
-        confirm=_choice(
-            station.get("confirm", default_confirm), CONFIRMATIONS, "workstation.confirm"
-        ),
+        confirm=_choice(station.get("confirm", "explicit"), CONFIRMATIONS, "workstation.confirm"),
+        patience=station.get("patience", PATIENCE),
         feed=station.get("feed", False),
         env=_environment(station.get("env", {}), egress),
         files=tuple(_file_name(name) for name in station.get("files", ())),

@@ -8,9 +8,10 @@ The order matters: a later mount covers an earlier one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from postroom.sandbox import kernel
 from postroom.sandbox.port import SandboxPaths, SandboxSpec
 
 UID = 1000
@@ -73,12 +74,14 @@ class Wall:
     python: folders of the running Python (see `python_home`).
     links: target of each of `SYSTEM_FOLDERS` that is a link on this host, "" for a folder.
     as_root: whether Postroom runs as the real root (see `_root_options`).
+    hidden: what of procfs is covered (see `kernel.hidden`).
     own_network: whether bubblewrap is to make the network namespace, with loopback only.
     """
 
     python: tuple[Path, ...]
     links: Mapping[str, str]
     as_root: bool
+    hidden: Mapping[str, bool] = field(default_factory=dict)
     own_network: bool = True
 
 
@@ -98,7 +101,7 @@ def options(spec: SandboxSpec, wall: Wall, files: Mapping[str, int]) -> list[str
     words += ["--uid", str(UID), "--gid", str(UID), "--hostname", "worker", "--clearenv"]
     words += ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += _system(wall) + _files(files, OWN_ETC, "0444")
-    words += ["--proc", "/proc", "--dev", "/dev"]
+    words += ["--proc", "/proc", *_hidden(wall), "--dev", "/dev"]
     for name, (mode, most) in MEMORY_FOLDERS.items():
         size = min(most, spec.limits.memory or most)
         words += ["--perms", mode, "--size", str(size), "--tmpfs", name]
@@ -126,12 +129,22 @@ def _system(wall: Wall) -> list[str]:
     return words
 
 
+def _hidden(wall: Wall) -> list[str]:
+    words: list[str] = []
+    for path, is_folder in wall.hidden.items():
+        # A device that is bound without leave for devices can be opened by nobody.
+        cover = ["--tmpfs", path, "--remount-ro", path]
+        words += cover if is_folder else ["--ro-bind", "/dev/null", path]
+    return words
+
+
 def _root_options() -> list[str]:
     # The real root stays the owner of the kernel's settings even in a user namespace and without any
     # capability: it could write /proc/sys/kernel/core_pattern, which the kernel runs as root outside.
     # So the settings are covered, and no further user namespace may be made, in which procfs or the
-    # control groups could be mounted afresh. Programs that sandbox themselves must do without.
-    return ["--ro-bind", "/proc/sys", "/proc/sys", "--disable-userns"]
+    # control groups could be mounted afresh.
+    words = [word for path in kernel.settable() for word in ("--ro-bind", path, path)]
+    return [*words, "--disable-userns"]
 
 
 def _files(files: Mapping[str, int], names: Iterable[str], mode: str) -> list[str]:

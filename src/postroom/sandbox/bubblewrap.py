@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from postroom.errors import PostroomError, SandboxUnavailable
-from postroom.sandbox import binary, faults, policy, python_home, seccomp
+from postroom.sandbox import binary, faults, kernel, policy, python_home, seccomp
 from postroom.sandbox.arguments import OWN_ETC, PATHS, SHOWN, Wall, options, system_links
 from postroom.sandbox.bubblewrap_handle import BubblewrapHandle
 from postroom.sandbox.cgroups import entering
@@ -79,7 +79,8 @@ class BubblewrapProvider:
             raise SandboxUnavailable("there is no bwrap program", remedy=faults.INSTALL)
         python = python_home.folders()
         policy.check_code(spec, python)
-        wall = Wall(python, system_links(), os.geteuid() == 0, self.own_network)
+        as_root = os.geteuid() == 0
+        wall = Wall(python, system_links(), as_root, kernel.hidden(), self.own_network)
         # `lent` is what only bwrap needs; `kept` becomes the handle's, unless starting fails.
         with ExitStack() as lent, ExitStack() as kept:
             contents = {**OWN_ETC, **spec.secrets}

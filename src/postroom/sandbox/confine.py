@@ -1,7 +1,8 @@
 """Puts itself behind Landlock and a system call filter, then becomes the program: `confine.py RULES -- argv`.
 
 RULES is JSON: `read`, `write`, `device` and `names` are paths (of the last, names are listed and nothing is
-read), `ports` TCP ports that may be bound and connected to, `filter` the system call filter in hexadecimal.
+read), `ports` TCP ports that may be bound and connected to, `filter` the system call filter in hexadecimal, `hidden`
+paths with whether they are folders: those are covered for the program, which only root can do.
 What no rule names is refused (landlock(7)). The rules hold for the program and all that it starts, for good.
 It is run by its file name and imports the standard library only.
 
@@ -38,6 +39,8 @@ SCOPE_ABSTRACT_SOCKET, SCOPE_SIGNAL = 1, 2
 PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 22, 24, 38
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 SECCOMP_FILTER = 2
+CLONE_NEWNS = 0x20000
+MS_READ_ONLY, MS_BIND, MS_RECURSIVE, MS_SLAVE = 1, 1 << 12, 1 << 14, 1 << 19
 CAPABILITY_VERSION = 0x20080522
 COULD_NOT_CONFINE = 126
 
@@ -70,6 +73,28 @@ def _prctl(option: int, *arguments: object) -> int:
     return int(
         _libc.prctl(option, *(ctypes.c_ulong(a) if isinstance(a, int) else a for a in padded))
     )
+
+
+def hide(paths: dict[str, bool]) -> None:
+    """Cover the paths with nothing, in a mount namespace of this process's own.
+
+    Raises:
+        OSError: the kernel refused it.
+    """
+    if not paths:
+        return
+    _checked(_libc.unshare(CLONE_NEWNS), "mount namespace")
+    _mount(None, "/", None, MS_RECURSIVE | MS_SLAVE)
+    for path, is_folder in paths.items():
+        if is_folder:
+            _mount("none", path, "tmpfs", MS_READ_ONLY)
+        else:
+            _mount("/dev/null", path, None, MS_BIND)
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int) -> None:
+    words = (word if word is None else os.fsencode(word) for word in (source, target, kind))
+    _checked(_libc.mount(*words, ctypes.c_ulong(flags), None), target)
 
 
 def _ruleset(rules: dict[str, list[str]], ports: list[int]) -> int:
@@ -130,6 +155,7 @@ def main(argv: list[str]) -> None:
         raise SystemExit("usage: confine.py RULES -- program [argument...]")
     rules = json.loads(words)
     try:
+        hide(rules["hidden"])
         confine(rules, rules["ports"], bytes.fromhex(rules["filter"]))
     except OSError as error:
         sys.stderr.write(f"the program could not be confined: {error}\n")

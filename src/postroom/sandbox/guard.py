@@ -7,6 +7,7 @@ often (looks take at most a twentieth of the time), so a limit can be overshot b
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 
@@ -227,8 +228,10 @@ class Guarded:
         loop = asyncio.get_running_loop()
         while True:
             begun = loop.time()
-            if await asyncio.to_thread(usage.disk, self._folders, limit) > limit:
-                return self._end_for(f"disk limit of {_mib(limit)} exceeded")
+            used = await asyncio.to_thread(usage.disk, self._folders, limit)
+            if used > limit:
+                why = "" if used < math.inf else ": its folders cannot be counted"
+                return self._end_for(f"disk limit of {_mib(limit)} exceeded{why}")
             await self._guard.pause(loop.time() - begun)
 
     async def _look_at_group(self, group: Group) -> None:

@@ -7,7 +7,8 @@ reached, too. It may listen on a port that the kernel picks (listen(2) without b
 machine can connect to that. Unix sockets that have a path are open where file permissions are: Landlock cannot
 close them.
 
-The real root loses its capabilities, but it stays the owner of root's files: only Landlock stands before them.
+The real root loses its capabilities, but it stays the owner of root's files: only Landlock stands before them. Files of
+procfs that are for root alone are covered, if this root may mount.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from postroom.errors import PostroomError, SandboxUnavailable
-from postroom.sandbox import confine, policy, python_home, seccomp
+from postroom.sandbox import confine, kernel, policy, python_home, seccomp
 from postroom.sandbox.arguments import SHOWN
 from postroom.sandbox.kept import (
     KeptHandle,
@@ -57,10 +58,11 @@ class LandlockProvider:
 
     name = NAME
     states = Level.PARTIAL
-    holes = frozenset({"socket", "file", "process"})
     shown = SHOWN
 
     def __init__(self) -> None:
+        closed = os.geteuid() != 0 or kernel.may_mount()
+        self.holes = frozenset({"socket", "file", "process", *([] if closed else ["kernel"])})
         self._proven = Level.NONE
 
     async def probe(self) -> Capability:
@@ -100,7 +102,9 @@ class LandlockProvider:
         policy.check_code(spec, python)
         code = seccomp.program(shared=True)
         make_runtime(spec)
+        hidden = kernel.hidden() if kernel.may_mount() else {}
         rules = {**rules_for(spec, python), "ports": spec.ports, "filter": code.hex()}
+        rules["hidden"] = hidden
         script = (*SCRIPT, confine.__file__, json.dumps(rules), "--")
         command = (*script, *limited(spec, alone=False))
         return await start_kept(spec, command, self._proven, memory=True)

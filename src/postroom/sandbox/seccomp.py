@@ -1,11 +1,14 @@
 """The system call filter of the sandbox, as a classic BPF program made without any library.
 
-Namespaces leave four holes that only a filter on system calls closes (seccomp(2)):
+Namespaces leave five holes that only a filter on system calls closes (seccomp(2)):
 
 * AF_VSOCK talks to the hypervisor and is bound to no network namespace; so are a dozen rarer socket
   families. Only Unix, IPv4, IPv6 and netlink sockets may be made.
 * io_uring makes sockets without the socket call, so past this filter. It is refused as a whole.
 * The kernel's keyrings are shared with the host's processes of the same user. They are refused.
+* In a user namespace of its own a program has every capability, and so reaches much more of the kernel. No namespace
+  may be made or entered: programs that sandbox themselves must do without. The flags of clone3(2) lie in memory, where
+  no filter can look, so there is no such call; the C library takes clone(2) then.
 * Foreign calling conventions number the calls differently, so past this filter. A program of another
   architecture is killed; the x32 convention of x86_64 is refused.
 
@@ -51,7 +54,12 @@ STREAM, TYPE_MASK = 1, 0xF
 TCP_PROTOCOLS = (0, socket.IPPROTO_TCP)
 MSG_FASTOPEN = 0x20000000
 
+CLONE3 = 435  # the same number on every architecture
+NEW_NAMESPACES = 0x7E020000
+"""Every CLONE_NEW flag but that of time namespaces: its bit is part of clone's signal, and it needs a capability."""
+
 DENIED, ODD_FAMILY = ERRNO | errno.EPERM, ERRNO | errno.EAFNOSUPPORT
+NO_SUCH_CALL = ERRNO | errno.ENOSYS
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,7 @@ class Architecture:
     shared_refused: and those that reach the host's processes where there are no namespaces.
     sends: calls that send, with the position of their flags among the arguments.
     sets_limits: prlimit64, whose first argument is the process, 0 for oneself.
+    splits: calls whose first argument may ask for namespaces.
     """
 
     audit: int
@@ -71,6 +80,7 @@ class Architecture:
     shared_refused: tuple[int, ...]
     sends: tuple[tuple[int, int], ...]
     sets_limits: int
+    splits: tuple[int, ...]
 
 
 ARCHITECTURES = {
@@ -78,20 +88,30 @@ ARCHITECTURES = {
         audit=0xC000003E,
         x32=True,
         makes_sockets=(41, 53),  # socket, socketpair
-        refused=(425, 426, 427, 248, 249, 250),  # io_uring_*; add_key, request_key, keyctl
+        refused=(
+            425,
+            426,
+            427,
+            248,
+            249,
+            250,
+            308,
+        ),  # io_uring_*; add_key, request_key, keyctl; setns
         # shm*, sem*, msg* (semtimedop is 220), mq_open, mq_unlink
         shared_refused=(29, 30, 31, 64, 65, 66, 220, 68, 69, 70, 71, 240, 241),
         sends=((44, 3), (46, 2), (307, 3)),  # sendto, sendmsg, sendmmsg
         sets_limits=302,
+        splits=(56, 272),  # clone, unshare
     ),
     "aarch64": Architecture(
         audit=0xC00000B7,
         x32=False,
         makes_sockets=(198, 199),
-        refused=(425, 426, 427, 217, 218, 219),
+        refused=(425, 426, 427, 217, 218, 219, 268),
         shared_refused=(194, 195, 196, 190, 191, 192, 193, 186, 187, 188, 189, 180, 181),
         sends=((206, 3), (211, 2), (269, 3)),
         sets_limits=261,
+        splits=(220, 97),
     ),
 }
 _ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -128,6 +148,9 @@ def _instructions(arch: Architecture, shared: bool) -> list[bytes]:
     # 3. Calls refused as a whole, and those that are looked at more closely.
     for number in arch.refused + (arch.shared_refused if shared else ()):
         code += [_jump(JUMP_EQ, number, 0, 1), _return(DENIED)]
+    code += [_jump(JUMP_EQ, CLONE3, 0, 1), _return(NO_SUCH_CALL)]
+    for number in arch.splits:
+        code += _without_flags(number, 0, NEW_NAMESPACES)
     if shared:
         code += _closer_looks(arch)
     # 4. Any call but socket and socketpair is allowed; those two jump over the "allow" to step 5.
@@ -150,10 +173,15 @@ def _closer_looks(arch: Architecture) -> list[bytes]:
     """Each look ends in a verdict or is jumped over, so the number stays loaded for the next one."""
     code = [_jump(JUMP_EQ, arch.sets_limits, 0, 4), _load_argument(0)]
     code += [_jump(JUMP_EQ, 0, 0, 1), _return(ALLOW), _return(DENIED)]
-    for number, flags in arch.sends:
-        code += [_jump(JUMP_EQ, number, 0, 4), _load_argument(flags)]
-        code += [_jump(JUMP_SET, MSG_FASTOPEN, 0, 1), _return(DENIED), _return(ALLOW)]
+    for number, position in arch.sends:
+        code += _without_flags(number, position, MSG_FASTOPEN)
     return code
+
+
+def _without_flags(number: int, position: int, flags: int) -> list[bytes]:
+    """Of call `number`, refuse what has one of the flags in this argument."""
+    code = [_jump(JUMP_EQ, number, 0, 4), _load_argument(position)]
+    return [*code, _jump(JUMP_SET, flags, 0, 1), _return(DENIED), _return(ALLOW)]
 
 
 def _shared_families() -> list[bytes]:

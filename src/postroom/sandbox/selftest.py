@@ -13,6 +13,7 @@ import errno
 import json
 import os
 import socket
+import stat
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -27,10 +28,11 @@ AF_VSOCK = 40
 IPPROTO_MPTCP = 262
 MSG_FASTOPEN = 0x20000000
 PR_SET_DUMPABLE = 4
+CLONE_NEWUSER = 0x10000000
 
 KINDS = (
     *("tcp", "mptcp", "fastopen", "udp", "abstract", "socket", "file", "content", "process"),
-    *("secret", "vsock", "io_uring"),
+    *("secret", "vsock", "io_uring", "kernel", "namespace"),
 )
 """The ways out that are tried.
 
@@ -38,6 +40,8 @@ mptcp, fastopen: TCP by other calls than a filter on connect(2) of TCP sockets s
 file, content: that a file of the host is there; and what is in it.
 secret: environment, memory or descriptors of a process that protects itself, as the sidecar does, read by
     another one in the sandbox.
+kernel: what procfs shows to root alone.
+namespace: a user namespace, in which a program would have every capability.
 """
 
 
@@ -170,6 +174,8 @@ def _results(canaries: Canaries) -> Iterator[CanaryResult]:
         yield CanaryResult("secret", "", _secret_shows())
     yield CanaryResult("vsock", "", _attempt(_vsock))
     yield CanaryResult("io_uring", "", _io_uring())
+    yield CanaryResult("kernel", "", sys.platform == "linux" and _reads_kernel())
+    yield CanaryResult("namespace", "", sys.platform == "linux" and _in_child(_splits_off))
 
 
 def _together(actions: list[Callable[[], object]]) -> list[bool]:
@@ -277,9 +283,14 @@ def _open(path: str) -> None:
 
 def _secret_shows() -> bool:
     """Whether another process of the sandbox can look into this one, which `protect` went before."""
+    return _in_child(lambda: _looks_into(f"/proc/{os.getppid()}"))
+
+
+def _in_child(look: Callable[[], bool]) -> bool:
+    """What `look` finds in a process of its own; True if that is not known."""
     child = os.fork()
     if child == 0:
-        os._exit(1 if _looks_into(f"/proc/{os.getppid()}") else 0)
+        os._exit(1 if look() else 0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
 
 
@@ -317,6 +328,27 @@ def _io_uring() -> bool:
     # No ring is made: with a null pointer a kernel that lets the call through answers EFAULT.
     libc.syscall(IO_URING_SETUP, 1, None)
     return ctypes.get_errno() not in {errno.EPERM, errno.ENOSYS}
+
+
+def kernel_files() -> list[str]:
+    """The files at the top of procfs that root alone may read."""
+    with os.scandir("/proc") as entries:
+        return [e.path for e in entries if not e.name.isdigit() and _is_closed(e)]
+
+
+def _is_closed(entry: os.DirEntry[str]) -> bool:
+    mode = entry.stat(follow_symlinks=False).st_mode
+    return stat.S_ISREG(mode) and not mode & stat.S_IROTH
+
+
+def _reads_kernel() -> bool:
+    return any(_attempt(lambda: _open(path)) for path in kernel_files())  # noqa: B023
+
+
+def _splits_off() -> bool:
+    import ctypes  # costs time that the other canaries need not wait for
+
+    return bool(ctypes.CDLL(None).unshare(CLONE_NEWUSER) == 0)
 
 
 def main(argv: list[str]) -> None:

@@ -28,6 +28,7 @@ HOLES = {
     "socket": "unix sockets by their path, where file permissions allow",
     "file": "that a file is there and how large it is, never what is in it",
     "process": "names and command lines of the machine's processes",
+    "kernel": "what the kernel shows to root alone",
 }
 """What a person is told of each kind of hole that a partial wall may have."""
 

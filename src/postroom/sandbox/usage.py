@@ -7,6 +7,7 @@ charged twice for one page.
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 import sys
@@ -21,6 +22,9 @@ READABLE = sys.platform == "linux"
 PAGE = os.sysconf("SC_PAGE_SIZE")
 BLOCK = 512
 """Bytes of a block in st_blocks (stat(2))."""
+READABLE_MODE = stat.S_IRUSR | stat.S_IXUSR
+DEEPEST = 100
+"""How many folders may lie in each other: each one on the way to the deepest costs an open descriptor."""
 SMALLEST = 4096
 """What every entry of a folder counts at least: else endless empty files would be free."""
 
@@ -80,43 +84,91 @@ def _proportional(pid: int) -> int:
 
 
 def _in_memory(pids: list[int]) -> int:
-    """Bytes in the sandbox's folders in memory; 0 where it has the host's own."""
-    with suppress(OSError):
-        own = Path("/proc/self/ns/mnt").readlink()
-        for pid in reversed(pids):
-            with suppress(OSError):
-                if Path(f"/proc/{pid}/ns/mnt").readlink() == own:
-                    return 0
-                return sum(_used(f"/proc/{pid}/root{name}") for name in MEMORY_FOLDERS)
+    """Bytes in the sandbox's folders in memory; those that are the host's own count nothing."""
+    for pid in reversed(pids):
+        with suppress(OSError):
+            return sum(_used(name, f"/proc/{pid}/root{name}") for name in MEMORY_FOLDERS)
     return 0
 
 
-def _used(folder: str) -> int:
+def _used(name: str, folder: str) -> int:
+    with suppress(FileNotFoundError):
+        if Path(name).stat().st_dev == Path(folder).stat().st_dev:
+            return 0
     found = os.statvfs(folder)
     return (found.f_blocks - found.f_bfree) * found.f_frsize
 
 
-def disk(folders: Iterable[Path], limit: int) -> int:
-    """Bytes in the folders; it stops when they are over `limit`, so the work is bounded by that."""
-    used = 0
-    linked: set[tuple[int, int]] = set()
-    ahead = [str(folder) for folder in folders]
-    while ahead and used <= limit:
-        with suppress(OSError), os.scandir(ahead.pop()) as entries:
+def disk(folders: Iterable[Path], limit: int) -> float:
+    """Bytes in the folders; it stops when they are over `limit`, so the work is bounded by that.
+
+    Infinite if they cannot be counted: who hides what it has is over any limit.
+    """
+    count = _Count(limit)
+    for folder in folders:
+        count.add(str(folder.resolve()), None, 0)
+    return count.used
+
+
+class _Count:
+    """Goes from folder to folder by descriptors: a path can be too long for the system, or lead elsewhere by now."""
+
+    def __init__(self, limit: int) -> None:
+        self.used: float = 0
+        self._limit = limit
+        self._linked: set[tuple[int, int]] = set()
+
+    def add(self, name: str, parent: int | None, depth: int) -> None:
+        """Count what is in the folder `name` of the folder that is open as `parent`, and in those below it."""
+        if depth > DEEPEST:
+            self.used = math.inf
+            return
+        try:
+            folder = _opened(name, parent)
+        except PermissionError:
+            self.used = math.inf
+            return
+        except OSError:
+            return  # it has gone, or is something else by now
+        try:
+            for below in self._entries(folder):
+                if self.used > self._limit:
+                    return
+                self.add(below, folder, depth + 1)
+        finally:
+            os.close(folder)
+
+    def _entries(self, folder: int) -> list[str]:
+        """Count the entries of this one; the names of its folders."""
+        found = []
+        with os.scandir(folder) as entries:
             for entry in entries:
-                with suppress(OSError):
-                    used += _size(entry, linked)
+                with suppress(FileNotFoundError):
+                    self.used += self._size(entry)
                     if entry.is_dir(follow_symlinks=False):
-                        ahead.append(entry.path)
-                if used > limit:
+                        found.append(entry.name)
+                if self.used > self._limit:
                     break
-    return used
+        return found
+
+    def _size(self, entry: os.DirEntry[str]) -> int:
+        found = entry.stat(follow_symlinks=False)
+        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+            if (found.st_dev, found.st_ino) in self._linked:
+                return SMALLEST
+            self._linked.add((found.st_dev, found.st_ino))
+        return max(found.st_blocks * BLOCK, SMALLEST)
 
 
-def _size(entry: os.DirEntry[str], linked: set[tuple[int, int]]) -> int:
-    found = entry.stat(follow_symlinks=False)
-    if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
-        if (found.st_dev, found.st_ino) in linked:
-            return SMALLEST
-        linked.add((found.st_dev, found.st_ino))
-    return max(found.st_blocks * BLOCK, SMALLEST)
+def _opened(name: str, parent: int | None) -> int:
+    """The folder, with its owner's right to read and search it, which a program may have taken away.
+
+    Raises:
+        OSError: it is not there, is no folder, or cannot be read.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+    if mode & READABLE_MODE != READABLE_MODE:
+        with suppress(NotImplementedError, FileNotFoundError):
+            os.chmod(name, stat.S_IMODE(mode) | READABLE_MODE, dir_fd=parent, follow_symlinks=False)
+    return os.open(name, flags, dir_fd=parent)

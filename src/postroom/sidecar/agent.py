@@ -10,7 +10,7 @@ when it just lives on: until then its worker is `starting`, and who spawned it w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -20,16 +20,10 @@ from postroom.sidecar.adapters import Action, Malformed, Output, make_adapter
 from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.config import AgentConfig
 from postroom.sidecar.process import AgentProcess, Exit
-from postroom.sidecar.session import Session
+from postroom.sidecar.session import Run, Session
 from postroom.sidecar.status import Status
-from postroom.sidecar.stopping import end
+from postroom.sidecar.stopping import attend
 from postroom.sidecar.wire import backoff
-
-DRAIN_TIMEOUT = 10.0
-"""Seconds to carry out what an ended agent had printed before its end."""
-
-STOP_TIMEOUT = 1.0
-"""The same when the worker is being stopped, and whoever stops it will not wait for long."""
 
 LIVES = 1.0
 """Seconds after which an agent that neither reads nor says anything counts as started."""
@@ -50,11 +44,52 @@ class AgentGone(Exception):
 class AgentHost(Protocol):
     """What the agent's runs need of the rest of the sidecar."""
 
-    async def act(self, session: Session, action: Action) -> None:
+    async def act(self, session: Run, action: Action) -> None:
         """Carry out what the agent said; never raises for what the agent did wrong."""
 
     async def gone(self) -> None:
         """A run has ended: what it held and did not confirm is given back."""
+
+    async def give_back(self, message_id: str) -> None:
+        """Whoever was to handle a message has failed: if it is not confirmed, it comes again."""
+
+
+class Runs(Protocol):
+    """The agent program over all of its runs, as those see it who hand it something."""
+
+    @property
+    def session(self) -> Run | None:
+        """The run that can be told something beside its messages, if there is one."""
+        ...
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the end was asked for."""
+        ...
+
+    async def running(self) -> Run:
+        """Wait for a run that can be handed something.
+
+        Raises:
+            AgentGone: there will be none.
+        """
+        ...
+
+    def confirmed(self) -> None:
+        """The agent has confirmed a message, so it works."""
+        ...
+
+    def stop(self) -> None:
+        """Ask for the end: `run` returns after the agent had its time to end by itself."""
+        ...
+
+    async def stopping(self) -> None:
+        """Wait until the end was asked for."""
+        ...
+
+    async def run(self, host: AgentHost, grace: float) -> None:
+        """Run the program as its adapter wants it; returns when it will not run any more."""
+        ...
 
 
 class Agent:
@@ -118,6 +153,11 @@ class Agent:
         """Ask for the end: `run` returns after the agent had its time to end by itself."""
         self._stop.set()
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the end was asked for."""
+        return self._stop.is_set()
+
     async def stopping(self) -> None:
         """Wait until the end was asked for."""
         await self._stop.wait()
@@ -170,27 +210,15 @@ class Agent:
                 await self._status.publish()
             await host.act(session, action)
 
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                readers = [
-                    tasks.create_task(session.read_stdout(act)),
-                    tasks.create_task(session.read_stderr()),
-                ]
-                writer = tasks.create_task(self._write(session, started))
-                ended = await end(session, self._stop, grace)
-                writer.cancel()
-                await asyncio.wait({writer})  # it must not publish this run after its end
-                await self._publish(None)
-                process.read_rest()
-                patience = STOP_TIMEOUT if self._stop.is_set() else DRAIN_TIMEOUT
-                await asyncio.wait(readers, timeout=patience)
-                for task in readers:
-                    task.cancel()
-        finally:
-            process.close()
+        async def withdraw() -> None:
+            writer.cancel()
+            await asyncio.wait({writer})  # it must not publish this run after its end
+            await self._publish(None)
+
+        async with asyncio.TaskGroup() as tasks:
+            writer = tasks.create_task(self._write(session, started))
+            ended = await attend(session, act, self._stop, grace, withdraw)
         self._last_words = list(session.last_words)
-        await _finish(session, ended, act)
-        session.over(ended.detail)
         await host.gone()
         return ended
 
@@ -233,8 +261,3 @@ class Agent:
                 await self._stop.wait()
         except TimeoutError:
             return
-
-
-async def _finish(session: Session, ended: Exit, act: Callable[[Action], Awaitable[None]]) -> None:
-    for action in session.adapter.finish(ended.code, ended.signal):
-        await act(action)

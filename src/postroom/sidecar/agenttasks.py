@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -40,7 +41,7 @@ WORDS = {
     "complete": "the task is done",
     "fail": "the task cannot be done",
     "reject": "the task will not be done",
-    "ask": "ask who wants the task; the answer comes on standard input, or as the task once more",
+    "ask": "ask who wants the task; the answer comes as `input`, or with the task once more",
 }
 """Commands about the task that the agent works on."""
 
@@ -74,7 +75,7 @@ def add_commands(commands: Any) -> None:
     for word, words in WORDS.items():
         saying = commands.add_parser(word, help=words)
         saying.add_argument("text", nargs="?", help=_text_help(word))
-        saying.add_argument("--task", default="current", metavar="ID", help="another than this one")
+        saying.add_argument("--task", default="", metavar="ID", help="another than this one")
         if word == "artifact":
             saying.add_argument("--name", default="", help="for people")
             saying.add_argument("--id", default="", help="of the artifact")
@@ -128,10 +129,22 @@ def run(options: argparse.Namespace) -> int:
         case word:
             call(
                 "POST",
-                _path(options.task, {"ask": "input_required"}.get(word, word)),
+                _path(options.task or _own_task(), {"ask": "input_required"}.get(word, word)),
                 _said(options),
             )
     return 0
+
+
+def _own_task() -> str:
+    """The task that this run of the program is about; where it is about all of them, the present one.
+
+    Raises:
+        InvalidInput: it is about a message.
+    """
+    task = os.environ.get("POSTROOM_TASK", "current")
+    if not task:
+        raise InvalidInput("this run is about no task", remedy="name one: --task ID")
+    return task
 
 
 def _said(options: argparse.Namespace) -> dict[str, Any]:

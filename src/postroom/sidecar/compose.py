@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,6 @@ from postroom.a2a.engine import Ask, TaskEngine
 from postroom.a2a.tasklog import TaskLog
 from postroom.bus.port import DeliveryHandler
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.protocol.template import EGRESS_PLACE
 from postroom.protocol.text import one_line
 from postroom.sidecar.a2a.asking import AskingOperations
 from postroom.sidecar.a2a.changes import Changes
@@ -22,7 +25,7 @@ from postroom.sidecar.a2a.door import A2ADoor
 from postroom.sidecar.a2a.live import Live, NewCaller
 from postroom.sidecar.a2a.peers import Peers
 from postroom.sidecar.a2a.serving import ServingOperations
-from postroom.sidecar.agent import Agent
+from postroom.sidecar.agent import Agent, Runs
 from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.announcing import Announcer
 from postroom.sidecar.api import LocalApi
@@ -40,6 +43,7 @@ from postroom.sidecar.outgoing import Outgoing
 from postroom.sidecar.priority import Priority
 from postroom.sidecar.program import ProgramExecutor
 from postroom.sidecar.receipts import Receipts
+from postroom.sidecar.singles import Singles
 from postroom.sidecar.status import Status
 from postroom.sidecar.wire import Wire
 from postroom.sidecar.workapi import WorkRoutes
@@ -48,12 +52,17 @@ from postroom.sidecar.workstation import LocalWorkstation, Workstation
 JOURNAL = "confirmed"
 """Name of the journal in the state folder."""
 
+COMMAND = "postroom-agent"
+"""The local API as a command; it lies beside the sidecar's own program."""
+
+_PLACE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
     """The parts of one worker's sidecar."""
 
-    agent: Agent
+    agent: Runs
     inbox: Inbox
     operations: Operations
     notices: Notices
@@ -110,15 +119,13 @@ def compose(
     engine: TaskEngine
     env = agent_environment(config, os.environ, port, outside)
     work = WorkRoutes(workstation(config, env))
-    status = Status(wire, own, lambda: len(inbox.held) + len(engine.executions))
-    agent = Agent(
-        agent_config,
-        env=env,
-        cwd=agent_config.cwd or config.workspace,
-        hello=_hello(config, port),
-        status=status,
-        alerts=alerts,
+    status = Status(
+        wire,
+        own,
+        lambda: len(inbox.held) + len(engine.executions),
+        lambda: inbox.unconfirmed(),  # noqa: PLW0108 (the inbox is made last)
     )
+    agent = _agent(config, env, _hello(config, port), status, alerts)
     ledger = Ledger(wire, own, config.run)
     changes = Changes()
     live = Live(caller, changes, own)
@@ -141,6 +148,7 @@ def compose(
         nick=config.nick,
         accept=engine.accept,
         confirm_on_read=agent_config.confirm == "read",
+        patience=agent_config.patience or inf,
         changed=status.touch,
     )
     outgoing = Outgoing(
@@ -166,8 +174,21 @@ def compose(
         announcer=Announcer(wire, own, config.card),
         engine=engine,
         ledger=ledger,
-        priority=Priority(engine, delegations),
+        priority=Priority(engine, delegations, ledger),
     )
+
+
+def _agent(
+    config: SidecarConfig,
+    env: Mapping[str, str],
+    hello: Mapping[str, Any],
+    status: Status,
+    alerts: Alerts,
+) -> Runs:
+    cwd = config.agent.cwd or config.workspace
+    if config.agent.adapter == "text":
+        return Singles(config.agent, env=env, cwd=cwd, status=status, alerts=alerts)
+    return Agent(config.agent, env=env, cwd=cwd, hello=hello, status=status, alerts=alerts)
 
 
 def refusal(card: Mapping[str, Any], ask: Ask) -> str:
@@ -191,16 +212,32 @@ def refusal(card: Mapping[str, Any], ask: Ask) -> str:
 def agent_environment(
     config: SidecarConfig, outer: Mapping[str, str], port: int, outside: str = ""
 ) -> dict[str, str]:
-    """The agent's environment: the sidecar's own, which holds no secret, the template's, and where what is."""
+    """The agent's environment: the sidecar's own, which holds no secret, where what is, and the template's.
+
+    In a text of the template `${NAME}` stands for a variable of the others; one that there is not stays as it is.
+    """
     env = {name: value for name, value in outer.items() if name != ENVIRONMENT}
-    own = {name: text.replace(EGRESS_PLACE, outside) for name, text in config.agent.env.items()}
-    return env | {
+    env |= {
         **_proxies(outside),
-        **own,
         "POSTROOM_API": f"http://127.0.0.1:{port}",
         "POSTROOM_NICK": config.nick,
         "POSTROOM_PROJECT": config.project,
     }
+    filled = {
+        name: _PLACE.sub(lambda place: env.get(place[1], place[0]), text)
+        for name, text in config.agent.env.items()
+    }
+    path = filled.get("PATH", env.get("PATH", ""))
+    return {**env, **filled, "PATH": _with_command(path)}
+
+
+def _with_command(path: str) -> str:
+    """`path` with the folder of `postroom-agent` at its end, if it is not in it: a template may set any."""
+    folders = [folder for folder in path.split(os.pathsep) if folder]
+    own = str(Path(sys.executable).parent)
+    if own not in folders and shutil.which(COMMAND, path=own):
+        folders.append(own)
+    return os.pathsep.join(folders)
 
 
 def workstation(config: SidecarConfig, env: Mapping[str, str]) -> Workstation:

@@ -16,6 +16,7 @@ from typing import Any
 
 from postroom.errors import InvalidInput
 from postroom.protocol.ids import check_name, check_uid
+from postroom.protocol.template import PATIENCE
 from postroom.sidecar.execd import ExecdAddress
 
 ENVIRONMENT = "POSTROOM_SIDECAR_CONFIG"
@@ -24,8 +25,8 @@ ENVIRONMENT = "POSTROOM_SIDECAR_CONFIG"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 ADAPTERS = ("jsonl", "text")
-CONFIRMATIONS = {"jsonl": "explicit", "text": "read"}
-"""When a message counts as seen, unless the template says otherwise, for each adapter."""
+CONFIRMATIONS = ("explicit", "read")
+"""When a message counts as seen; the first unless the template says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ class AgentConfig:
         env: added to its environment.
         cwd: working folder, "" for the workspace.
         adapter: `jsonl` or `text`.
-        confirm: `explicit` (it says that it has seen a message) or `read` (it has read its stdin empty).
+        confirm: `explicit` (it says that it has seen a message, or its run ends well) or `read` (it has read it).
+        patience: seconds for which a message that is not confirmed keeps further ones waiting, 0 for no limit.
         restart_limit: restarts in a row without a confirmed message before it counts as failed.
         feed: whether posts of its projects are handed to it.
     """
@@ -47,6 +49,7 @@ class AgentConfig:
     cwd: str = ""
     adapter: str = "jsonl"
     confirm: str = "explicit"
+    patience: float = PATIENCE
     restart_limit: int = 3
     feed: bool = False
 
@@ -65,8 +68,8 @@ class AgentConfig:
         adapter = str(record.get("adapter") or "jsonl")
         if adapter not in ADAPTERS:
             raise InvalidInput(f"there is no adapter {adapter!r}", remedy=f"use one of {ADAPTERS}")
-        confirm = str(record.get("confirm") or CONFIRMATIONS[adapter])
-        if confirm not in CONFIRMATIONS.values():
+        confirm = str(record.get("confirm") or CONFIRMATIONS[0])
+        if confirm not in CONFIRMATIONS:
             raise InvalidInput(f"{confirm!r} is no way to confirm", remedy="explicit or read")
         env = record.get("env") or {}
         if not isinstance(env, dict) or not all(map(_is_text, env.values())):
@@ -77,6 +80,7 @@ class AgentConfig:
             cwd=str(record.get("cwd") or ""),
             adapter=adapter,
             confirm=confirm,
+            patience=float(record.get("patience", PATIENCE)),
             restart_limit=int(record.get("restart_limit", 3)),
             feed=record.get("feed") is True,
         )

@@ -26,7 +26,7 @@ from postroom.protocol.priority import Update
 from postroom.protocol.tasks import INTERRUPTED, task_id
 from postroom.sidecar.a2a.changes import Changes
 from postroom.sidecar.adapters import Delegate, Delegated, Sender
-from postroom.sidecar.agent import Agent, AgentGone
+from postroom.sidecar.agent import AgentGone, Runs
 from postroom.sidecar.directory import Directory
 from postroom.sidecar.keys import Key
 from postroom.sidecar.ledger import Ledger
@@ -73,7 +73,7 @@ class Delegations:
 
     def __init__(
         self,
-        agent: Agent,
+        agent: Runs,
         directory: Directory,
         outgoing: Outgoing,
         ledger: Ledger,
@@ -124,13 +124,18 @@ class Delegations:
         """
         request = TaskRequest(action.skill, action.stream)
         draft = Draft(
-            worker.uid, action.text, expects_reply=True, context=action.context, request=request
+            worker.uid,
+            action.text,
+            expects_reply=True,
+            context=action.context,
+            request=request,
+            named=action.named,
         )
         sent = await self._outgoing.message(draft, key)
         task = task_id(worker.uid, self._own, sent)
         known = self._remember(task)
         known.ref, known.quiet = action.ref, action.quiet
-        return Delegated(sent, task, worker, again=key.repeatable)
+        return Delegated(sent, task, worker, again=key.again)
 
     async def tell(self, update: Update) -> None:
         """Hand news to the agent; returns when it has read them. Old news are left out.

@@ -4,11 +4,14 @@ Nothing is queued here: one delivery at a time waits for the agent, and what was
 confirmed, at most `WINDOW` at once. The bus sends in-progress beats for all of them until they are answered.
 
 1. A delivery that was confirmed before (the journal knows) is acknowledged again and not handed over.
-2. A message that was delivered before is handed over alone, so that a message that kills its reader uses up
-   its own deliveries and nobody else's.
-3. Confirmed: written to the journal, then the receipt, then the acknowledgement. A kill in between repeats
+2. A message is written to the journal, then handed over: a second handing is known as one, whatever was killed. It
+   happens alone, so that a message that kills its reader uses up its own handings and nobody else's.
+3. Not confirmed within its patience: its sender and people are told, and the next one is handed over. It stays in
+   the agent's hands, which may still confirm it.
+4. Confirmed: written to the journal, then the receipt, then the acknowledgement. A kill in between repeats
    what comes after the journal and never the hand-over.
-4. The agent's run ends: what it held is given back with a delay.
+5. The agent's run ends: what it held is given back. What was lost `MAX_DELIVER` times with its reader is refused and
+   becomes a dead letter; the journal counts, since the server also counts what was given back on purpose.
 
 A request for a task is not handed over here: it goes to the engine (`a2a.engine`), and is done with when its first
 record is stored.
@@ -18,28 +21,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from postroom.a2a.engine import Ask
 from postroom.a2a.messages import context_of, text_of
 from postroom.bus.port import Delivery
-from postroom.errors import NotFound, PostroomError, ProtocolViolation
+from postroom.errors import NotFound, PostroomError, ProtocolViolation, StateUnwritable
 from postroom.observe import get_logger
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.receipts import Reason, State
-from postroom.protocol.streams import redelivery_delay
+from postroom.protocol.streams import MAX_DELIVER, redelivery_delay
+from postroom.protocol.template import PATIENCE
 from postroom.protocol.times import format_time
 from postroom.sidecar.adapters import Incoming, Sender
-from postroom.sidecar.agent import Agent, AgentGone
+from postroom.sidecar.agent import AgentGone, Runs
 from postroom.sidecar.directory import Directory
-from postroom.sidecar.journal import Journal
+from postroom.sidecar.journal import Journal, Note
 from postroom.sidecar.keys import Derivation
 from postroom.sidecar.receipts import Receipts
+from postroom.sidecar.session import Run
+from postroom.sidecar.settling import Settling
 from postroom.sidecar.window import Window
-
-ANSWER_PATIENCE = 60.0
-"""Seconds for which a program that prints answers keeps further messages waiting; after that it has none to give."""
 
 _log = get_logger(__name__)
 
@@ -52,12 +56,14 @@ class Held:
         delivery: the latest one; replaced when the log delivers the message again meanwhile.
         message: as the agent sees it.
         context: A2A context id of the message.
+        waited: it was given up waiting for.
         derivation: gives keys to what the agent sends because of it.
     """
 
     delivery: Delivery
     message: Incoming
     context: str
+    waited: bool = False
     derivation: Derivation = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,13 +83,14 @@ class Inbox:
         accept: makes a request a task; returns when its first record is on disk.
         confirm_on_read: a message that the agent read off its input is confirmed; one that expects a reply when
             the agent said something, or after `patience` seconds.
+        patience: seconds for which a message that is not confirmed keeps further ones waiting.
         changed: told when the number of held messages changes.
         now: seconds since the epoch.
     """
 
     def __init__(
         self,
-        agent: Agent,
+        agent: Runs,
         directory: Directory,
         receipts: Receipts,
         journal: Journal,
@@ -92,7 +99,7 @@ class Inbox:
         nick: str,
         accept: Callable[[Ask], Awaitable[None]],
         confirm_on_read: bool,
-        patience: float = ANSWER_PATIENCE,
+        patience: float = PATIENCE,
         changed: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -108,9 +115,8 @@ class Inbox:
         self._changed = changed
         self._now = now
         self._window: Window[Held] = Window()
-        self._settling: dict[str, Delivery] = {}
-        self._all_settled = asyncio.Event()
-        self._all_settled.set()
+        self._left: list[Held] = []
+        self.settling = Settling(self._report, self._start)
         self._tasks: asyncio.TaskGroup | None = None
 
     # ── what the agent holds ────────────────────────────────────────────────────────────────────────
@@ -120,9 +126,15 @@ class Inbox:
         """Handed over and not confirmed, oldest first."""
         return list(self._window)
 
-    def current(self) -> Held | None:
-        """The message that a program that handles one after the other is at: the oldest one held."""
-        return next(iter(self._window), None)
+    def unconfirmed(self) -> tuple[str, int]:
+        """What was given up waiting for, for people and in number."""
+        waited = [held.message for held in self._window if held.waited]
+        if not waited:
+            return "", 0
+        first, more = waited[0], f", nor {len(waited) - 1} more" if len(waited) > 1 else ""
+        sender = first.sender.nick or first.sender.uid
+        said = f"has not confirmed message {first.id[:8]} from @{sender} for {self._patience:g} s{more}"
+        return said, len(waited)
 
     def find(self, message_id: str) -> Held | None:
         """The held message with this id."""
@@ -157,9 +169,11 @@ class Inbox:
             await delivery.ack()
             return
         if self._journal.confirmed(envelope.id, sender):
-            self._settle(envelope.id, sender, delivery)
+            self.settling.begin(envelope.id, sender, delivery)
         elif (held := self._window.get(envelope.id)) is not None:
             held.delivery = delivery
+            if held.waited:
+                delivery.set_aside()
         else:
             await self._hand_over(delivery, envelope)
 
@@ -173,20 +187,28 @@ class Inbox:
         return envelope
 
     async def _hand_over(self, delivery: Delivery, envelope: Envelope) -> None:
-        alone = delivery.attempt > 1
-        await self._window.room(alone=alone)
-        sender = await self._directory.describe(delivery.message.sender_uid)
+        sender_uid = delivery.message.sender_uid
+        note = self._journal.note(envelope.id, sender_uid)
+        if note is not None and note.losses >= MAX_DELIVER:
+            await delivery.term(f"{note.losses} attempts")
+            return
+        again = delivery.attempt > 1 or note is not None
+        waited = note is not None and note.waited
+        await self._window.room(alone=again and not waited)
+        sender = await self._directory.describe(sender_uid)
         try:
-            session = await self._agent.running()
+            session = await self._ready(envelope, sender_uid, note or Note())
         except AgentGone:
             await delivery.nak(redelivery_delay(delivery.attempt))
             return
-        if envelope.expired(self._now()):
+        if session is None:
             await delivery.ack()  # the post office declares it dead
             return
-        # Nothing is awaited from `running` to `add`: the run that ends next will give it back.
-        held = Held(delivery, self._incoming(envelope, sender, alone), context_of(envelope.message))
-        self._window.add(envelope.id, held, alone=alone)
+        # Nothing is awaited from `_ready` to `add`: the run that ends next will give it back.
+        held = Held(delivery, self._incoming(envelope, sender, again), context_of(envelope.message))
+        self._window.add(envelope.id, held, alone=again)
+        if waited:
+            self._set_aside(held)
         self._changed()
         try:
             await session.hand_over(held.message)
@@ -201,18 +223,73 @@ class Inbox:
             self.confirm(envelope.id)
             return
         await self._report(envelope.id, sender.uid, State.DELIVERED)
-        if self._confirm_on_read:
-            await self._await_answer(envelope.id, held)
+        if not waited:
+            self._start(self._wait_for(held))
 
-    async def _await_answer(self, message_id: str, held: Held) -> None:
-        """Keep the next message back until this one is answered, so that an answer goes to its question."""
-        end = asyncio.get_running_loop().time() + self._patience
-        while self._window.get(message_id) is held:
-            left = end - asyncio.get_running_loop().time()
-            if left <= 0:
-                self.confirm(message_id)
+    async def _ready(self, envelope: Envelope, sender: str, note: Note) -> Run | None:
+        """The run that the message is to be handed to, when that is noted; None if its time is over.
+
+        Raises:
+            AgentGone: there is none, and will be none.
+        """
+        failures = 0
+        while True:
+            session = await self._agent.running()
+            if envelope.expired(self._now()):
+                return None
+            try:
+                # Until it has survived it, the reader counts as lost with it.
+                losses = note.losses if note.waited else note.losses + 1
+                self._journal.keep(envelope.id, sender, replace(note, losses=losses))
+            except StateUnwritable as error:
+                failures += 1
+                _log.warning("%s is not handed over yet: %s", envelope.id, error)
+                await asyncio.sleep(redelivery_delay(failures))
+            else:
+                return session
+
+    async def _wait_for(self, held: Held) -> None:
+        """Keep the next message back until this one is confirmed, so that an answer goes to its question."""
+        message_id = held.message.id
+        if await self._window.left(message_id, held, self._patience):
+            return
+        if not self._confirm_on_read:
+            await self._give_up_waiting(held)
+            return
+        try:
+            self.confirm(message_id)
+        except StateUnwritable as error:
+            _log.warning("%s could not be confirmed: %s", message_id, error)
+            await self.give_back(message_id)
+
+    async def _give_up_waiting(self, held: Held) -> None:
+        message_id, sender = held.message.id, held.message.sender.uid
+        self._set_aside(held)
+        reason, failures = f"not confirmed for {self._patience:g} s", 0
+        while not await self._report(message_id, sender, State.DELIVERED, reason):
+            failures += 1
+            if await self._window.left(message_id, held, redelivery_delay(failures)):
                 return
-            await self._window.change(left)
+        if self._window.get(message_id) is held:
+            self._note_loss(held, -1)  # the reader has survived it
+
+    def _set_aside(self, held: Held) -> None:
+        held.waited = True
+        self._window.set_aside(held.message.id)
+        held.delivery.set_aside()
+        self._changed()
+
+    def _note_loss(self, held: Held, more: int) -> int:
+        """Count `more` runs that ended with a message; how many that are now."""
+        message_id, sender = held.message.id, held.message.sender.uid
+        before = self._journal.note(message_id, sender) or Note()
+        note = Note(max(0, before.losses + more), held.waited)
+        try:
+            if note != before:
+                self._journal.keep(message_id, sender, note)
+        except StateUnwritable as error:
+            _log.warning("what became of %s could not be noted: %s", message_id, error)
+        return note.losses
 
     def _incoming(self, envelope: Envelope, sender: Sender, redelivered: bool) -> Incoming:
         return Incoming(
@@ -244,45 +321,16 @@ class Inbox:
         self._window.remove(message_id)
         self._agent.confirmed()
         self._changed()
-        self._settle(message_id, sender, held.delivery)
+        self.settling.begin(message_id, sender, held.delivery)
 
-    def _settle(self, message_id: str, sender: str, delivery: Delivery) -> None:
-        if message_id in self._settling:
-            self._settling[message_id] = delivery
-            return
-        self._settling[message_id] = delivery
-        self._all_settled.clear()
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
         if self._tasks is None:
             raise RuntimeError("the inbox does not run")
-        self._tasks.create_task(self._report_and_ack(message_id, sender))
+        self._tasks.create_task(work)
 
-    async def _report_and_ack(self, message_id: str, sender: str) -> None:
-        attempt = 0
+    async def _report(self, message_id: str, sender: str, state: State, reason: str = "") -> bool:
         try:
-            # While it is open the bus does not deliver it again, so nobody else would report it.
-            while not await self._report(message_id, sender, State.SEEN):
-                attempt += 1
-                await asyncio.sleep(redelivery_delay(attempt))
-            await self._acknowledge(message_id)
-        finally:
-            del self._settling[message_id]
-            if not self._settling:
-                self._all_settled.set()
-
-    async def _acknowledge(self, message_id: str) -> None:
-        """Acknowledge the latest delivery, and each one that comes in its place meanwhile."""
-        done: Delivery | None = None
-        while (delivery := self._settling[message_id]) is not done:
-            done = delivery
-            try:
-                await delivery.ack()
-            except PostroomError as error:
-                # It is delivered again, and the journal leads back here.
-                _log.warning("%s is seen, but could not be acknowledged: %s", message_id, error)
-
-    async def _report(self, message_id: str, sender: str, state: State) -> bool:
-        try:
-            await self._receipts.report(message_id, sender, state)
+            await self._receipts.report(message_id, sender, state, reason)
         except PostroomError as error:
             _log.warning("the receipt %s of %s could not be stored: %s", state, message_id, error)
             return False
@@ -292,9 +340,21 @@ class Inbox:
 
     async def gone(self) -> None:
         """The agent's run has ended: give back what it held."""
-        for message_id, held in self._window.clear():
-            await self._return(message_id, held)
+        items = [held for _, held in self._window.clear()]
         self._changed()
+        if self._agent.stopped:
+            self._left = items
+            return
+        # It was at one of those that are waited for; else at the oldest, if it does one after the other.
+        suspects = [held for held in items if not held.waited] or items[:1]
+        for held in items:
+            suspect = held in suspects
+            await self._return(held, int(suspect and held.waited), lost=suspect)
+
+    async def stopped(self) -> None:
+        """Nothing is pulled any more, so it would not come again at once: give back what the agent held at its stop."""
+        for held in self._left:
+            await self._return(held, 0 if held.waited else -1, lost=False)
 
     async def give_back(self, message_id: str) -> None:
         """What should have confirmed a message failed: it comes again, up to its last delivery."""
@@ -302,23 +362,19 @@ class Inbox:
         if held is not None:
             self._window.remove(message_id)
             self._changed()
-            await self._return(message_id, held)
+            await self._return(held, int(held.waited), lost=True)
 
-    async def _return(self, message_id: str, held: Held) -> None:
+    async def _return(self, held: Held, more: int, *, lost: bool) -> None:
+        losses = self._note_loss(held, more)
         try:
-            await held.delivery.nak(redelivery_delay(held.delivery.attempt))
+            if losses >= MAX_DELIVER:
+                await held.delivery.term(f"{losses} attempts")
+            else:
+                await held.delivery.nak(redelivery_delay(losses) if lost else 0.0)
         except PostroomError as error:
-            _log.info("%s could not be given back, its time runs out: %s", message_id, error)
+            _log.info("%s could not be given back, its time runs out: %s", held.message.id, error)
 
     async def run(self) -> None:
         """Report and acknowledge what is confirmed, until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
             await asyncio.get_running_loop().create_future()
-
-    async def settled(self, timeout: float) -> None:
-        """Wait for reports and acknowledgements that are under way."""
-        try:
-            async with asyncio.timeout(timeout):
-                await self._all_settled.wait()
-        except TimeoutError:
-            _log.warning("%d confirmed messages were not acknowledged in time", len(self._settling))

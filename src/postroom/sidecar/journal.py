@@ -1,25 +1,55 @@
-"""Which messages the agent has confirmed: an append-only file that survives SIGKILL.
+"""Which messages the agent was handed, and which it has confirmed: an append-only file that survives SIGKILL.
 
+A message is noted before it is handed over, so that a second handing is known as one, whatever the server remembers.
 A confirmed message that is delivered again (the acknowledgement was lost) is acknowledged again and not handed
-over. One line per message, `<id> <sender>`; a torn last line, left by a kill in the middle of a write, is
-skipped. Not synced to disk: after a power cut the worst case is a redelivery that is flagged as one.
+over. The last line about a message counts:
+
+    <id> <sender> <losses> [waited]     handed over, and perhaps lost so many times with its reader
+    <id> <sender>                       confirmed
+
+A torn last line, left by a kill in the middle of a write, is skipped. Not synced to disk: after a power cut the worst
+case is a redelivery that is flagged as one by the server alone.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from postroom.errors import InvalidName, StateUnwritable
 from postroom.protocol.ids import check_message_id, is_uid
 
 KEPT = 10_000
-"""Confirmed messages that are remembered; redelivery ends after minutes, so this is plenty."""
+"""Confirmed messages that are remembered, and as many unconfirmed ones: redelivery ends after minutes."""
+
+_LINE = re.compile(
+    r"(?P<id>[!-~]+) (?P<sender>[0-9a-f]+)(?: (?P<losses>[0-9]{1,9})(?P<waited> waited)?)?"
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What is known of a message that was handed over and not confirmed.
+
+    Attributes:
+        losses: times that its reader ended with it, counting the present handing until it is known to have survived.
+        waited: it was given up waiting for, and its sender was told.
+    """
+
+    losses: int = 0
+    waited: bool = False
 
 
 class Journal:
-    """The confirmed messages of one worker.
+    """The messages that the agent of one worker was handed.
 
     Args:
         path: the file; made if it is not there.
@@ -33,7 +63,9 @@ class Journal:
         self._path = path
         self._kept = kept
         self._senders: OrderedDict[str, str] = OrderedDict()
+        self._notes: OrderedDict[tuple[str, str], Note] = OrderedDict()
         self._file = -1
+        self._torn = False
         try:
             self._read()
             self._rewrite()
@@ -55,20 +87,25 @@ class Journal:
         """
         return self._senders.get(message_id) == sender
 
+    def note(self, message_id: str, sender: str) -> Note | None:
+        """What is known of a message that was handed over and not confirmed; None if it never was handed over."""
+        return self._notes.get((message_id, sender))
+
+    def keep(self, message_id: str, sender: str, note: Note) -> None:
+        """Note that a message is in the agent's hands; known to the next start from when this returns.
+
+        Raises:
+            StateUnwritable: it could not be written, and is not noted.
+        """
+        self._put(message_id, sender, note)
+
     def add(self, message_id: str, sender: str) -> None:
         """Note that the agent has confirmed it; known to the next start from when this returns.
 
         Raises:
-            StateUnwritable: it could not be written.
+            StateUnwritable: it could not be written, and is not noted.
         """
-        self._remember(message_id, sender)
-        try:
-            _write_all(self._file, _line(message_id, sender))
-            self._lines += 1
-            if self._lines >= 2 * self._kept:
-                self._rewrite()
-        except OSError as error:
-            raise StateUnwritable(f"the journal cannot be written: {error.strerror}") from error
+        self._put(message_id, sender)
 
     def close(self) -> None:
         """Close the file; idempotent."""
@@ -76,11 +113,27 @@ class Journal:
             os.close(self._file)
             self._file = -1
 
-    def _remember(self, message_id: str, sender: str) -> None:
-        self._senders[message_id] = sender
-        self._senders.move_to_end(message_id)
-        while len(self._senders) > self._kept:
-            self._senders.popitem(last=False)
+    def _put(self, message_id: str, sender: str, note: Note | None = None) -> None:
+        line = _line(message_id, sender, note)
+        try:
+            # What a full disk has left of the line before must not swallow this one.
+            _write_all(self._file, b"\n" + line if self._torn else line)
+        except OSError as error:
+            self._torn = True
+            raise StateUnwritable(f"the journal cannot be written: {error.strerror}") from error
+        self._torn = False
+        self._lines += 1
+        self._remember(message_id, sender, note)
+        if self._lines >= 2 * self._kept + len(self._notes):
+            with suppress(OSError):  # the next line tries it again
+                self._rewrite()
+
+    def _remember(self, message_id: str, sender: str, note: Note | None) -> None:
+        if note is None:
+            self._notes.pop((message_id, sender), None)
+            _latest(self._senders, message_id, sender, self._kept)
+        else:
+            _latest(self._notes, (message_id, sender), note, self._kept)
 
     def _read(self) -> None:
         try:
@@ -89,9 +142,11 @@ class Journal:
             return
         whole, _, _torn = content.rpartition(b"\n")
         for line in whole.decode("ascii", errors="replace").split("\n"):
-            message_id, _, sender = line.partition(" ")
-            if _valid(message_id, sender):
-                self._remember(message_id, sender)
+            found = _LINE.fullmatch(line)
+            if found and _valid(found["id"], found["sender"]):
+                losses = found["losses"]
+                note = Note(int(losses), found["waited"] is not None) if losses else None
+                self._remember(found["id"], found["sender"], note)
 
     def _rewrite(self) -> None:
         """Write what is remembered to a new file and put it in place of the old one."""
@@ -99,14 +154,16 @@ class Journal:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         file = os.open(fresh, flags, 0o600)
         try:
-            _write_all(file, b"".join(_line(*item) for item in self._senders.items()))
+            lines = [_line(*item) for item in self._senders.items()]
+            lines += [_line(*key, note) for key, note in self._notes.items()]
+            _write_all(file, b"".join(lines))
             fresh.replace(self._path)
         except OSError:
             os.close(file)
             raise
         self.close()
         self._file = file  # it goes by the new name now, and is written on at its end
-        self._lines = len(self._senders)
+        self._lines = len(lines)
 
 
 def _valid(message_id: str, sender: str) -> bool:
@@ -117,8 +174,16 @@ def _valid(message_id: str, sender: str) -> bool:
     return is_uid(sender)
 
 
-def _line(message_id: str, sender: str) -> bytes:
-    return f"{message_id} {sender}\n".encode("ascii")
+def _line(message_id: str, sender: str, note: Note | None = None) -> bytes:
+    state = f" {note.losses}{' waited' if note.waited else ''}" if note else ""
+    return f"{message_id} {sender}{state}\n".encode("ascii")
+
+
+def _latest(known: OrderedDict[K, V], key: K, value: V, kept: int) -> None:
+    known[key] = value
+    known.move_to_end(key)
+    while len(known) > kept:
+        known.popitem(last=False)
 
 
 def _write_all(file: int, data: bytes) -> None:

@@ -20,11 +20,13 @@ class Key:
 
     Attributes:
         text: goes into the message id.
-        repeatable: whether it may have been sent before, so that a duplicate counts as accepted.
+        repeatable: it is ours alone, so that a duplicate counts as accepted: it was sent before.
+        again: whether it may have been sent before, as far as is known.
     """
 
     text: str
     repeatable: bool
+    again: bool = False
 
 
 @dataclass(slots=True)
@@ -52,14 +54,15 @@ class Derivation:
             ]
             what = f"{kind}:{digest}"
         self._ordinals[what] += 1
-        return Key(f"derived:{self.message}:{what}:{self._ordinals[what]}", self.redelivered)
+        text = f"derived:{self.message}:{what}:{self._ordinals[what]}"
+        return Key(text, repeatable=True, again=self.redelivered)
 
 
 def own_key(kind: str, key: str) -> Key:
     """The key that the agent gave; it may repeat an action after a crash of its own."""
     # Hashed, since a text out of JSON may hold lone surrogates, which have no UTF-8 form.
     digest = hashlib.sha256(key.encode("utf-8", errors="surrogatepass")).hexdigest()
-    return Key(f"own:{kind}:{digest}", repeatable=True)
+    return Key(f"own:{kind}:{digest}", repeatable=True, again=True)
 
 
 def random_key() -> Key:

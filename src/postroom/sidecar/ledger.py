@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from postroom.a2a.engine import TaskEngine
+from postroom.a2a.engine import Ask, TaskEngine
 from postroom.a2a.records import TaskRecord
 from postroom.a2a.tasklog import StoredTask
 from postroom.errors import ProtocolViolation
@@ -64,6 +65,23 @@ class Ledger:
                     found += 1
             if not answer.get("more"):
                 return found
+
+    async def requested(self, accept: Callable[[Ask], Awaitable[None]]) -> None:
+        """Have `accept` take the tasks that this worker was asked for and has not taken, in the order of the requests.
+
+        Raises:
+            PostroomError: the control plane does not answer, or a task was not taken.
+        """
+        after, more = 0, True
+        while more:
+            question = {"run": self._run, "after": after, "untaken": True}
+            answer = await self._ask("tasks.open", question)
+            for entry in answer.get("tasks", ()):
+                after = int(entry["requested"])
+                record = (await self.get(str(entry["id"]))).record
+                message = record.task["history"][0]
+                await accept(Ask(record.request, record.requester, message, str(entry["skill"])))
+            more = answer.get("more") is True
 
     async def view(self, task_id: str) -> dict[str, Any]:
         """The task as people are shown it.
@@ -126,14 +144,14 @@ class Ledger:
         answer = await self._ask("tasks.cancel", {"task": task_id, "reason": reason})
         return dict(answer["view"])
 
-    async def answer(self, task_id: str, text: str) -> dict[str, Any]:
-        """Answer the question of a task that this worker asked for; returns its view.
+    async def answer(self, task_id: str, text: str, named: str = "") -> dict[str, Any]:
+        """Answer the question of a task that this worker asked for; returns its view. `named` is its `messageId`.
 
         Raises:
             NotFound: it asked for no such task.
             Conflict: it waits for nothing.
         """
-        answer = await self._ask("tasks.answer", {"task": task_id, "text": text})
+        answer = await self._ask("tasks.answer", {"task": task_id, "text": text, "named": named})
         return dict(answer["view"])
 
     async def _ask(self, verb: str, question: dict[str, Any]) -> dict[str, Any]:

@@ -201,6 +201,7 @@ class Worker:
         for stream, handler in sidecar.handlers(self._config.agent.feed).items():
             if stream == "INBOX":
                 await _recover(sidecar)
+                sidecar.priority.recovered.set()
             pulls.append(await bus.consume(stream, bus.uid, handler, batch=BATCHES[stream]))
 
     def _renewer(self, bus: NatsBus) -> Callable[[str, float], Awaitable[None]]:
@@ -266,7 +267,8 @@ async def _drain(sidecar: Sidecar, pulls: list[Subscription], agent: asyncio.Tas
     await asyncio.wait({agent})
     await sidecar.engine.settled(SETTLE_TIMEOUT)
     await closing
-    await sidecar.inbox.settled(SETTLE_TIMEOUT)
+    await sidecar.inbox.stopped()
+    await sidecar.inbox.settling.done(SETTLE_TIMEOUT)
     if not ended:
         sidecar.status.fixed(WorkerState.STOPPED)
     await sidecar.status.publish()

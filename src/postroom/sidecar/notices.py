@@ -16,12 +16,13 @@ from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import Receipt, State, may_set
 from postroom.protocol.times import format_time
 from postroom.sidecar.adapters import Incoming
-from postroom.sidecar.agent import Agent, AgentGone
+from postroom.sidecar.agent import AgentGone, Runs
 from postroom.sidecar.directory import Directory
 from postroom.sidecar.outgoing import Outgoing
 
 TOLD = frozenset({State.ANSWERED, State.DEAD})
-"""States of its own messages that the agent is told: the ones after which nothing comes."""
+"""States of its own messages that the agent is told: the ones after which nothing comes. Of another it is told only if
+there is a reason why a message stays there."""
 
 _log = get_logger(__name__)
 
@@ -29,14 +30,14 @@ _log = get_logger(__name__)
 class Notices:
     """Hands receipts and posts to the agent of one worker."""
 
-    def __init__(self, agent: Agent, directory: Directory, outgoing: Outgoing, own: str) -> None:
+    def __init__(self, agent: Runs, directory: Directory, outgoing: Outgoing, own: str) -> None:
         self._agent = agent
         self._directory = directory
         self._outgoing = outgoing
         self._own = own
 
     async def take_receipt(self, delivery: Delivery) -> None:
-        """Tell the agent if one of its messages was answered or is dead."""
+        """Tell the agent if one of its messages was answered, is dead, or stays unconfirmed."""
         try:
             receipt = Receipt.decode(delivery.message.payload)
         except ProtocolViolation as error:
@@ -44,7 +45,8 @@ class Notices:
             await delivery.ack()
             return
         session = self._agent.session
-        if receipt.state in TOLD and session and self._believed(delivery, receipt):
+        tells = receipt.state in TOLD or receipt.reason
+        if tells and session and self._believed(delivery, receipt):
             record = {"type": "receipt", "id": receipt.message_id, "state": receipt.state.value}
             session.tell(record | ({"reason": receipt.reason} if receipt.reason else {}))
         await delivery.ack()

@@ -41,11 +41,11 @@ from postroom.sidecar.adapters import (
 from postroom.sidecar.delegations import Delegations
 from postroom.sidecar.directory import Directory
 from postroom.sidecar.inbox import Inbox
-from postroom.sidecar.keys import Key, own_key, random_key
+from postroom.sidecar.keys import Derivation, Key, own_key, random_key
 from postroom.sidecar.ledger import Ledger
 from postroom.sidecar.outgoing import Draft, Outgoing
 from postroom.sidecar.program import ProgramExecutor
-from postroom.sidecar.session import Session, log_output
+from postroom.sidecar.session import Run, log_output
 from postroom.sidecar.status import Status
 
 MANY = 20
@@ -221,7 +221,7 @@ class Operations:
             NotFound: the agent asked for no such task.
             Conflict: it waits for nothing.
         """
-        return await self._ledger.answer(action.task, action.text)
+        return await self._ledger.answer(action.task, action.text, action.named)
 
     async def task(self, task_id: str, *, wait: bool, timeout: float) -> dict[str, Any]:
         """A task that this worker runs or asked for; with `wait` when it has ended or asks, at most `timeout` s.
@@ -290,7 +290,7 @@ class Operations:
 
     # ── host of the agent's runs ────────────────────────────────────────────────────────────────────
 
-    async def act(self, session: Session, action: Action) -> None:
+    async def act(self, session: Run, action: Action) -> None:
         """Carry out one action and tell the agent how it went.
 
         An agent whose every line is refused is read more slowly: one that answers each error with another line that
@@ -314,7 +314,11 @@ class Operations:
         """The agent's run has ended."""
         await self._inbox.gone()
 
-    async def _perform(self, session: Session, action: Action) -> Mapping[str, Any] | None:
+    async def give_back(self, message_id: str) -> None:
+        """Whoever was to handle the message has failed."""
+        await self._inbox.give_back(message_id)
+
+    async def _perform(self, session: Run, action: Action) -> Mapping[str, Any] | None:
         match action:
             case Send():
                 return _receipt(action, await self.send(action))
@@ -340,6 +344,8 @@ class Operations:
                 self._status.said(action.state, action.detail)
             case Output():
                 log_output("stdout", action.text)
+                if action.unreadable:
+                    self._status.unreadable(action.text, action.unreadable)
             case Malformed():
                 raise InvalidInput(action.detail)
             case _:
@@ -349,9 +355,19 @@ class Operations:
     def _key(self, kind: str, given: str, recipient: str, text: str) -> Key:
         if given:
             return own_key(kind, given)
-        current = self._inbox.current()
-        derivation = current.derivation if current else self._program.derivation()
+        derivation = self._derivation()
         return derivation.key(kind, recipient, text) if derivation else random_key()
+
+    def _derivation(self) -> Derivation | None:
+        """The keys of the message or task that the agent is certainly at; None if that may be one of several.
+
+        A key of the wrong one could make what is said of another look as if it had been sent.
+        """
+        held = self._inbox.held
+        if task := self._program.derivation():
+            # A message that was given up waiting for is no sign that the agent is at it.
+            held = [each for each in held if not each.waited]
+        return held[0].derivation if len(held) == 1 else None if held else task
 
 
 def _artifact(action: Artifact) -> dict[str, Any]:

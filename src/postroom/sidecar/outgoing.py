@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from postroom.a2a.messages import ROLE_AGENT, ROLE_USER, text_message
 from postroom.errors import InvalidInput, PeerError
@@ -39,6 +40,7 @@ class Draft:
         context: A2A context id, or "".
         expires_in: seconds, 0 for never.
         request: it asks for a task.
+        named: the `messageId` that its author gave it, "" for none; it is said to people and proves nothing.
     """
 
     recipient: str
@@ -48,6 +50,15 @@ class Draft:
     context: str = ""
     expires_in: float = 0.0
     request: TaskRequest | None = None
+    named: str = ""
+
+
+class Said(NamedTuple):
+    """What a message says: its text, its A2A context and its author's `messageId`, both "" for none."""
+
+    text: str
+    context: str = ""
+    named: str = ""
 
 
 class Outgoing:
@@ -103,7 +114,8 @@ class Outgoing:
             request=draft.request,
         )
         subject = subjects.inbox(draft.recipient, self._own)
-        sent = await self._accept(subject, envelope, draft.text, draft.context, key)
+        said = Said(draft.text, draft.context, draft.named)
+        sent = await self._accept(subject, envelope, said, key)
         self._recipients[sent] = draft.recipient
         while len(self._recipients) > REMEMBERED:
             self._recipients.popitem(last=False)
@@ -121,7 +133,7 @@ class Outgoing:
             raise InvalidInput("this worker has no project to post to", remedy="name a project")
         check_name(chosen, "project")
         envelope = Envelope(id="", to=f"#{chosen}", message={}, sent_at=self._now())
-        return await self._accept(subjects.feed(chosen, self._own), envelope, text, "", key)
+        return await self._accept(subjects.feed(chosen, self._own), envelope, Said(text), key)
 
     @property
     def home(self) -> str:
@@ -132,14 +144,12 @@ class Outgoing:
         """To whom the message `sent` went, "" if that is not known (any more)."""
         return self._recipients.get(sent, "")
 
-    async def _accept(
-        self, subject: str, envelope: Envelope, text: str, context: str, key: Key
-    ) -> str:
+    async def _accept(self, subject: str, envelope: Envelope, said: Said, key: Key) -> str:
         for _ in range(NEW_IDS):
             new = message_id(self._secret, envelope.to, key.text)
             # Who asks for a task is its user, whatever it is otherwise (A2A 1.0, section 4.1.5).
             role = ROLE_USER if envelope.request is not None else ROLE_AGENT
-            message = text_message(new, text, role=role, context_id=context)
+            message = text_message(said.named or new, said.text, role=role, context_id=said.context)
             payload = replace(envelope, id=new, message=message).encode()
             published = await publish_durably(
                 self._wire, subject, payload, id=new, deadline=self._deadline

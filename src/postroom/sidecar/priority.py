@@ -1,31 +1,56 @@
-"""What overtakes the inbox: cancel and answers for own tasks, and news of tasks that were asked of others."""
+"""What overtakes the inbox: cancel and answers for own tasks, requests that lie behind messages, and news of tasks that
+were asked of others.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from weakref import WeakValueDictionary
 
 from postroom.a2a.engine import TaskEngine
+from postroom.a2a.tasks import Message
 from postroom.bus.port import Delivery
-from postroom.errors import PostroomError, ProtocolViolation
+from postroom.errors import (
+    BusDisconnected,
+    NoResponders,
+    PostroomError,
+    ProtocolViolation,
+    Refused,
+    RequestTimeout,
+)
 from postroom.observe import get_logger
 from postroom.protocol import priority
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.protocol.priority import Cancel, Input, Update
+from postroom.protocol.priority import Cancel, Input, Requested, Update
 from postroom.protocol.receipts import Reason
 from postroom.protocol.streams import redelivery_delay
 from postroom.sidecar.delegations import Delegations
+from postroom.sidecar.ledger import Ledger
 from postroom.sidecar.program import ANSWERED_BY
+from postroom.sidecar.wire import backoff
+
+PASSING = (NoResponders, RequestTimeout, BusDisconnected, Refused)
+"""Faults that are over by themselves."""
 
 _log = get_logger(__name__)
 
 
 class Priority:
-    """The priority lane of one worker. Nothing in it waits for anything else in it."""
+    """The priority lane of one worker.
 
-    def __init__(self, engine: TaskEngine, delegations: Delegations) -> None:
+    Nothing in it waits for anything else in it, but an answer for the earlier ones to the same task: the first one
+    counts.
+    """
+
+    def __init__(self, engine: TaskEngine, delegations: Delegations, ledger: Ledger) -> None:
         self._engine = engine
         self._delegations = delegations
+        self._ledger = ledger
+        self._requests = asyncio.Lock()
+        self.recovered = asyncio.Event()
+        """Set when it is known what an earlier start has left: that comes before what is only asked for."""
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -47,13 +72,36 @@ class Priority:
                 self._start(delivery, self._engine.cancel(task, by, reason))
             case Input(task, message):
                 signed = {**message, "metadata": {**_metadata(message), ANSWERED_BY: by}}
-                self._start(delivery, self._engine.answer(task, by, signed))
+                turn = self._turns.setdefault(task, asyncio.Lock())
+                self._start(delivery, self._answer(task, by, signed, turn))
+            case Requested() if by == CONTROL_PLANE:
+                self._start(delivery, self._take_requests())
             case Update() if by == CONTROL_PLANE:
                 self._start(delivery, self._delegations.tell(record))
             case _:
                 # Only the control plane reads the log, so nobody else knows what is stored.
                 _log.warning("%s sent news of a task, which only the control plane may", by)
                 await delivery.ack()
+
+    async def _answer(self, task: str, by: str, message: Message, turn: asyncio.Lock) -> None:
+        """Give the engine an answer; who has to answer is waited for, since giving it back would let a later one by."""
+        async with turn:
+            attempt = 0
+            while True:
+                try:
+                    await self._engine.answer(task, by, message)
+                except PASSING as error:
+                    attempt += 1
+                    _log.warning("an answer to task %s waits: %s", task, error)
+                    await asyncio.sleep(backoff(attempt))
+                else:
+                    return
+
+    async def _take_requests(self) -> None:
+        """Take what lies behind messages that are not confirmed; the inbox brings it again, which has no effect."""
+        await self.recovered.wait()
+        async with self._requests:
+            await self._ledger.requested(self._engine.accept)
 
     def _start(self, delivery: Delivery, work: Awaitable[None]) -> None:
         if self._tasks is None:

@@ -17,10 +17,10 @@ from postroom.a2a.messages import ROLE_USER, text_of
 from postroom.a2a.tasklog import AttemptLost, ExecutorGone
 from postroom.protocol.ids import is_uid
 from postroom.sidecar.adapters import IncomingTask, Sender
-from postroom.sidecar.agent import Agent, AgentGone
+from postroom.sidecar.agent import AgentGone, Runs
 from postroom.sidecar.directory import Directory
 from postroom.sidecar.keys import Derivation
-from postroom.sidecar.session import Session
+from postroom.sidecar.session import Run
 
 ANSWERED_BY = "urn:postroom:a2a:answered-by:1"
 """Key in the metadata of an answer: uid of who gave it."""
@@ -35,21 +35,24 @@ class ProgramExecutor:
         grace: seconds that the program has to stop working on a task before it is killed.
     """
 
-    def __init__(self, agent: Agent, directory: Directory, grace: float) -> None:
+    def __init__(self, agent: Runs, directory: Directory, grace: float) -> None:
         self._agent = agent
         self._directory = directory
         self._grace = grace
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, Run] = {}
         self._derivations: dict[str, Derivation] = {}
         # Which run of the program has asked: it knows what it has asked for.
-        self._asked: dict[str, Session] = {}
+        self._asked: dict[str, Run] = {}
+        self._last: Run | None = None
 
     def derivation(self) -> Derivation | None:
         """Keys of what the program sends while it works on a task; None while it works on none."""
         return next(reversed(self._derivations.values()), None)
 
     async def ready(self) -> None:
-        """Wait for a run of the program."""
+        """Wait for a run of the program, and until the one before has nothing more to do with its task."""
+        if self._last is not None:
+            await self._last.let_go()
         try:
             await self._agent.running()
         except AgentGone as error:
@@ -68,7 +71,7 @@ class ProgramExecutor:
             await self.forget(execution.id)
             return  # before the program has heard of it
         # Nothing is awaited from `running` to here: who cancels later tells this run.
-        self._sessions[execution.id] = session
+        self._sessions[execution.id] = self._last = session
         begun_before = execution.attempt > 1 or execution.heard is not None
         self._derivations[execution.id] = Derivation(f"task/{execution.id}", begun_before)
         try:
@@ -87,7 +90,7 @@ class ProgramExecutor:
             self._agent.confirmed()
 
     async def _hand_over(
-        self, session: Session, execution: Execution, asker: Sender, answerer: Sender
+        self, session: Run, execution: Execution, asker: Sender, answerer: Sender
     ) -> None:
         asked = self._asked.pop(execution.id, None)
         heard = execution.heard
@@ -119,19 +122,19 @@ class ProgramExecutor:
         if session is not None:
             session.tell({"type": "cancel", "task": task_id, "reason": ""})
 
-    async def _kill(self, session: Session) -> None:
+    async def _kill(self, session: Run) -> None:
         self._agent.confirmed()  # that it is killed is no fault of its next run
-        session.process.send_signal(signal.SIGKILL)
+        session.send_signal(signal.SIGKILL)
         await session.ended.wait()
 
 
-async def _interrupt(session: Session, task_id: str, reason: str) -> None:
+async def _interrupt(session: Run, task_id: str, reason: str) -> None:
     try:
         told = await session.say({"type": "cancel", "task": task_id, "reason": reason})
     except BrokenPipeError:
         told = False
     if not told:
-        session.process.send_signal(signal.SIGINT)
+        session.send_signal(signal.SIGINT)
 
 
 async def _first(*events: asyncio.Event) -> None:

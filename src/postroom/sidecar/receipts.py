@@ -22,16 +22,17 @@ class Receipts:
         self._secret = secret
         self._now = now
 
-    async def report(self, message: str, sender: str, state: State) -> None:
-        """Report that the message of `sender` reached `state`.
+    async def report(self, message: str, sender: str, state: State, reason: str = "") -> None:
+        """Report that the message of `sender` reached `state`; with a reason for people why it stays there.
 
         Raises:
             PostroomError: it could not be stored.
         """
-        receipt = Receipt(message, self._own, state, self._now())
+        receipt = Receipt(message, self._own, state, self._now(), reason)
+        said = f"{state}:{reason}" if reason else state
         await publish_durably(
             self._wire,
             subjects.receipts(sender, self._own),
             receipt.encode(),
-            id=message_id(self._secret, sender, f"receipt:{message}:{state}"),
+            id=message_id(self._secret, sender, f"receipt:{message}:{said}"),
         )

@@ -7,13 +7,14 @@ messages (receipts, errors) waits in a bounded queue, and the newest is dropped 
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from postroom.observe import get_logger
-from postroom.protocol.text import one_line
-from postroom.sidecar.adapters import Action, Adapter, Incoming, IncomingTask, Malformed
+from postroom.protocol.text import printable
+from postroom.sidecar.adapters import Action, Adapter, Incoming, IncomingTask
 from postroom.sidecar.lines import LineReader, Overlong
 from postroom.sidecar.process import AgentProcess
 from postroom.sidecar.status import Status
@@ -28,10 +29,49 @@ CHUNK = 64 * 1024
 LOGGED = 2000
 """Characters of one line of output that go to the log."""
 
-LAST_WORDS = 8
+LAST_WORDS = 20
 """Lines of its standard error that are kept of an agent that ends."""
 
 _log = get_logger(__name__)
+
+Handed = Incoming | IncomingTask | Mapping[str, Any]
+"""What an agent can be handed: a message, a task, or a record beside them."""
+
+
+class Run(Protocol):
+    """A run of the agent program, as those see it who hand it something.
+
+    Attributes:
+        ended: set when all that it has said was acted on.
+        how_ended: for people, once it has.
+    """
+
+    ended: asyncio.Event
+    how_ended: str
+
+    async def hand_over(self, incoming: Handed) -> bool:
+        """Give it a message, a task or a record; returns when it has it. False if it is not shown such.
+
+        Raises:
+            BrokenPipeError: it will not read it.
+        """
+        ...
+
+    def tell(self, record: Mapping[str, Any]) -> None:
+        """Give it a record beside messages when it reads; it may be dropped."""
+        ...
+
+    async def say(self, record: Mapping[str, Any]) -> bool:
+        """Write a record now; False if it is not shown such. Raises as `hand_over`."""
+        ...
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal to the program and all of its group."""
+        ...
+
+    async def let_go(self) -> None:
+        """Its task is over: wait until it has nothing more to do with it."""
+        ...
 
 
 class Session:
@@ -47,9 +87,10 @@ class Session:
         self._dropped = 0
         self.ended = asyncio.Event()
         self.how_ended = ""
+        self.told_to_end = False
         self.last_words: deque[str] = deque(maxlen=LAST_WORDS)
 
-    async def hand_over(self, incoming: Incoming | IncomingTask | Mapping[str, Any]) -> bool:
+    async def hand_over(self, incoming: Handed) -> bool:
         """Write a message, a task or a record, and wait until the agent has read its input empty.
 
         Returns:
@@ -116,6 +157,14 @@ class Session:
         async with self._writing:
             await self.process.input.drained()
 
+    def send_signal(self, number: signal.Signals) -> None:
+        """See `Run`."""
+        self.told_to_end = True
+        self.process.send_signal(number)
+
+    async def let_go(self) -> None:
+        """Return at once: the program works on one task after the other."""
+
     def over(self, how: str) -> None:
         """Everything that the agent has said was acted on; nothing more comes."""
         self.how_ended = how
@@ -157,17 +206,17 @@ class Session:
     def _keep(self, line: str | Overlong) -> None:
         text = line.prefix if isinstance(line, Overlong) else line
         log_output("stderr", text)
-        self.last_words.append(text)
+        self.last_words.append(text[:LOGGED])
 
     async def _act_on(self, line: str | Overlong, act: Callable[[Action], Awaitable[None]]) -> None:
         if isinstance(line, Overlong):
             log_output("over-long line", line.prefix)
-            await act(Malformed("a line was too long and was skipped"))
-            return
-        for action in self.adapter.feed(line):
+        actions = self.adapter.skip() if isinstance(line, Overlong) else self.adapter.feed(line)
+        for action in actions:
             await act(action)
 
 
 def log_output(source: str, text: str) -> None:
-    """Log a line of the agent's, made harmless for terminals."""
-    _log.info("agent %s: %s", source, one_line(text, LOGGED))
+    """Log a line of the agent's, made harmless for terminals; its indentation stays, since it says something."""
+    line = printable(text).replace("\n", " ").rstrip()
+    _log.info("agent %s: %s", source, line if len(line) <= LOGGED else f"{line[: LOGGED - 1]}…")

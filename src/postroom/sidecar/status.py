@@ -17,6 +17,8 @@ SHORTEST_INTERVAL = 0.1
 """Seconds between two records: an agent that changes its state in a loop must not flood the bus."""
 
 DETAIL_LIMIT = 200
+STRANGE_LIMIT = 60
+"""Characters of a line that cannot be read, in the detail."""
 
 _log = get_logger(__name__)
 
@@ -27,7 +29,8 @@ class Status:
     Args:
         wire: the bus.
         own: uid of the worker.
-        waiting: how many messages the agent holds unconfirmed.
+        waiting: how many messages and tasks the agent holds.
+        unconfirmed: which messages were given up waiting for, and how many of `waiting` those are.
         now: seconds since the epoch.
     """
 
@@ -36,11 +39,13 @@ class Status:
         wire: Wire,
         own: str,
         waiting: Callable[[], int],
+        unconfirmed: Callable[[], tuple[str, int]] = lambda: ("", 0),
         now: Callable[[], float] = time.time,
     ) -> None:
         self._wire = wire
         self._subject = subjects.status(own)
         self._waiting = waiting
+        self._unconfirmed = unconfirmed
         self._now = now
         self._started_at = now()
         self._fixed: WorkerState | None = WorkerState.STARTING
@@ -48,6 +53,7 @@ class Status:
         self._stderr: tuple[str, ...] = ()
         self._said = WorkerState.IDLE
         self._stalled = ""
+        self._unreadable, self._strange = 0, ""
         self._changed = asyncio.Event()
         self.sandbox = ""
 
@@ -59,6 +65,7 @@ class Status:
     def fixed(self, state: WorkerState, detail: str = "", stderr: Iterable[str] = ()) -> None:
         """The agent does not run; `state` says why, `stderr` has the lines that it printed last."""
         self._stalled, self._stderr = "", last_words(stderr)
+        self._unreadable, self._strange = 0, ""
         self._set(state, detail)
 
     def said(self, state: str, detail: str) -> None:
@@ -73,6 +80,14 @@ class Status:
             self._stalled = detail
             self.touch()
 
+    def unreadable(self, line: str, why: str) -> None:
+        """The agent printed a line that its adapter cannot read; `why` says what it is, like `no JSON`."""
+        self._unreadable += 1
+        lines = "1 line that is" if self._unreadable == 1 else f"{self._unreadable} lines that are"
+        self._strange = f"printed {lines} {why}; last: {one_line(line, STRANGE_LIMIT)}"
+        if self._unreadable.bit_count() == 1:
+            self.touch()  # the others are told by the next beat: a program may print thousands
+
     def touch(self) -> None:
         """Something that the record shows has changed."""
         self._changed.set()
@@ -83,7 +98,7 @@ class Status:
             state=self._state(),
             at=self._now(),
             started_at=self._started_at,
-            detail=self._stalled if self._fixed is None and self._stalled else self._detail,
+            detail=self._shown(),
             sandbox=self.sandbox,
             waiting=self._waiting(),
             stderr=self._stderr,
@@ -108,12 +123,18 @@ class Status:
         except PostroomError as error:
             _log.info("a presence record was not published: %s", error)
 
+    def _shown(self) -> str:
+        if self._fixed is not None:
+            return self._detail
+        said = self._stalled or self._unconfirmed()[0] or self._detail
+        return one_line("; ".join(filter(None, (said, self._strange))), DETAIL_LIMIT)
+
     def _state(self) -> WorkerState:
         if self._fixed is not None:
             return self._fixed
         if self._stalled:
             return WorkerState.STALLED
-        if self._waiting():
+        if self._waiting() > self._unconfirmed()[1]:
             return WorkerState.WORKING
         return self._said
 

@@ -144,5 +144,8 @@ def _answer(verb: str, answer: Message) -> dict[str, Any]:
     problem = record.get("error")
     if isinstance(problem, dict):
         status = problem.get("status", 500)
-        raise from_problem(problem, status if isinstance(status, int) else 500)
+        error = from_problem(problem, status if isinstance(status, int) else 500)
+        # The control plane speaks of the command that people have; an agent has another one.
+        error.remedy = error.remedy.replace("postroom agents", "postroom-agent agents")
+        raise error
     return record

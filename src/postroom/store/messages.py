@@ -79,6 +79,12 @@ def message_by_id(connection: Connection, message_id: str) -> MessageRow | None:
     return first_of(connection, MessageRow, found)
 
 
+def ids_by_prefix(connection: Connection, prefix: str, limit: int) -> list[str]:
+    """The first ids of messages that begin with `prefix`, which is hexadecimal."""
+    found = select(messages.c.id).where(messages.c.id >= prefix, messages.c.id < prefix + "g")
+    return list(connection.scalars(found.distinct().order_by(messages.c.id).limit(page(limit))))
+
+
 def message_at(connection: Connection, seq: int) -> MessageRow | None:
     """The message folded from that record of INBOX."""
     return first_of(connection, MessageRow, _AT, at=seq)
@@ -151,6 +157,12 @@ def chat(
         found = found.where(messages.c.seq > after).order_by(messages.c.seq)
         return rows(connection, found.limit(page(limit)))
     return _newest(connection, found, limit)
+
+
+def to_past(connection: Connection, recipient: str, after: int, limit: int) -> list[MessageRow]:
+    """The first messages to `recipient` past sequence `after`, oldest first."""
+    found = select(*COLUMNS).where(messages.c.recipient == recipient, messages.c.seq > after)
+    return rows(connection, found.order_by(messages.c.seq).limit(page(limit)))
 
 
 def requeues(connection: Connection, ids: Iterable[str]) -> dict[tuple[str, str], str]:

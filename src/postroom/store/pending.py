@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Select, and_, bindparam, exists, false, func,
 
 from postroom.protocol.receipts import State
 from postroom.store.messages import COLUMNS, MessageRow, rows
-from postroom.store.schema import agents, alerts, messages
+from postroom.store.schema import a2a_tasks, agents, alerts, messages
 
 BATCH = 256
 """Messages that one question returns at most (at least a batch of the fold); the next one finds the rest."""
@@ -23,12 +23,29 @@ _LIVE = (
     .where(and_(agents.c.uid == messages.c.recipient, agents.c.retired_at.is_(None)))
     .correlate(messages)
 )
+# The request of a task that was taken: the end of the task is its end.
+_TAKEN = (
+    exists()
+    .where(and_(a2a_tasks.c.requested_seq == messages.c.seq, a2a_tasks.c.seq > 0))
+    .correlate(messages)
+)
 _PAST = messages.c.seq > bindparam("after")
 _SEQS = bindparam("seqs", expanding=True)
 _UNADDRESSABLE = (
-    select(*COLUMNS, _KNOWN).where(_OPEN, ~_LIVE, _PAST).order_by(messages.c.seq).limit(BATCH)
+    select(*COLUMNS, _KNOWN)
+    .where(_OPEN, ~_LIVE, ~_TAKEN, _PAST)
+    .order_by(messages.c.seq)
+    .limit(BATCH)
 )
 _UNADDRESSABLE_AMONG = _UNADDRESSABLE.where(messages.c.seq.in_(_SEQS))
+
+_UNSEEN = messages.c.state.in_((State.ACCEPTED.value, State.DELIVERED.value))
+_KEEPS_WAITING = (
+    select(messages.c.seq)
+    .outerjoin(a2a_tasks, a2a_tasks.c.requested_seq == messages.c.seq)
+    .where(_OPEN, _UNSEEN, messages.c.recipient == bindparam("to"), a2a_tasks.c.id.is_(None))
+    .limit(1)
+)
 
 _replies = messages.alias("replies")
 _ANSWERED = (
@@ -55,6 +72,8 @@ def unaddressable(
     connection: Connection, seqs: Iterable[int] | None = None, *, after: int = 0
 ) -> list[tuple[MessageRow, bool]]:
     """Open messages whose recipient is unknown or retired, each with whether it is known (so: retired).
+
+    The request of a task that was taken is none: it ends with its task.
 
     Args:
         connection: to read from.
@@ -88,6 +107,11 @@ def answered(
     return [
         row for side in _ANSWERED_AMONG for row in rows(connection, side, after=after, seqs=wanted)
     ]
+
+
+def keeps_waiting(connection: Connection, recipient: str) -> bool:
+    """Whether a message to `recipient` that asks for no task is not confirmed: what comes after it may wait for it."""
+    return connection.execute(_KEEPS_WAITING, {"to": recipient}).first() is not None
 
 
 def expired(connection: Connection, now: float) -> list[MessageRow]:
@@ -138,11 +162,10 @@ def next_untaken(
 
 def recipients_waited_for(connection: Connection, before: float, limit: int) -> list[str]:
     """Uids of workers and external agents with a message from before `before` that they have not seen."""
-    states = (State.ACCEPTED.value, State.DELIVERED.value)
     found = (
         select(messages.c.recipient)
         .join(agents, agents.c.uid == messages.c.recipient)
-        .where(_OPEN, messages.c.state.in_(states), messages.c.stored_at < before)
+        .where(_OPEN, _UNSEEN, messages.c.stored_at < before)
         .where(agents.c.kind.in_(("worker", "external")))
         .group_by(messages.c.recipient)
         .order_by(func.random())  # more than `limit` of them share the turns

@@ -120,6 +120,12 @@ def project_posts(
     return all_of(connection, PostRow, newest)[::-1]
 
 
+def posts_past(connection: Connection, after: int, limit: int) -> list[PostRow]:
+    """The first posts of all projects past sequence `after`, oldest first."""
+    found = select(*_POST).where(posts.c.seq > after).order_by(posts.c.seq)
+    return all_of(connection, PostRow, found.limit(page(limit)))
+
+
 def insert_dead_letter(connection: Connection, row: DeadLetterRow) -> bool:
     """Store a dead letter; False, and nothing happens, if that delivery has one."""
     done = connection.execute(insert(deadletters).values(**asdict(row)).on_conflict_do_nothing())
@@ -129,6 +135,13 @@ def insert_dead_letter(connection: Connection, row: DeadLetterRow) -> bool:
 def dead_letter(connection: Connection, letter: int) -> DeadLetterRow | None:
     """The dead letter with that id, dropped or not."""
     return first_of(connection, DeadLetterRow, select(*_DEAD).where(deadletters.c.id == letter))
+
+
+def dead_letters_of(connection: Connection, prefix: str, limit: int) -> list[DeadLetterRow]:
+    """The first dead letters that were not dropped and whose message's id begins with `prefix`, hexadecimal."""
+    found = select(*_DEAD).where(deadletters.c.dropped_at.is_(None))
+    found = found.where(deadletters.c.message_id >= prefix, deadletters.c.message_id < prefix + "g")
+    return all_of(connection, DeadLetterRow, found.order_by(deadletters.c.id).limit(page(limit)))
 
 
 def dead_letter_of(connection: Connection, origin: str) -> DeadLetterRow | None:

@@ -113,14 +113,14 @@ class TaskEventRow:
     event: str
 
 
-_HEAD = [
+HEAD = [
     func.substr(a2a_tasks.c.text, 1, MAX_HEAD_TEXT).label("text")
     if field.name == "text"
     else a2a_tasks.c[field.name]
     for field in fields(TaskHead)
 ]
 _ROW = [a2a_tasks.c[field.name] for field in fields(TaskRow)]
-_EVENT = [a2a_task_events.c[field.name] for field in fields(TaskEventRow)]
+EVENT = [a2a_task_events.c[field.name] for field in fields(TaskEventRow)]
 
 # Rendered as `final = 0`, the very words of the partial indexes.
 _OPEN = a2a_tasks.c.final == false()
@@ -137,7 +137,7 @@ _INSERT_EVENT = insert(a2a_task_events).on_conflict_do_nothing()
 _BY_ID = select(*_ROW).where(a2a_tasks.c.id == bindparam("task"))
 _BY_IDS = select(*_ROW).where(a2a_tasks.c.id.in_(bindparam("ids", expanding=True)))
 _EVENTS_AT = (
-    select(*_EVENT)
+    select(*EVENT)
     .where(a2a_task_events.c.seq.in_(bindparam("seqs", expanding=True)))
     .order_by(a2a_task_events.c.seq)
 )
@@ -170,7 +170,7 @@ _MISDIRECTED = (
 _MISDIRECTED_AMONG = _MISDIRECTED.where(_AMONG)
 _UNSEEN = messages.c.state.in_((State.ACCEPTED.value, State.DELIVERED.value))
 _BEHIND = (
-    select(*_HEAD)
+    select(*HEAD)
     .join(messages, messages.c.seq == a2a_tasks.c.requested_seq)
     .where(messages.c.final == false(), a2a_tasks.c.seq > 0)
     .where(or_(a2a_tasks.c.final, _UNSEEN), _PAST)
@@ -178,6 +178,8 @@ _BEHIND = (
     .limit(BATCH)
 )
 _BEHIND_AMONG = _BEHIND.where(a2a_tasks.c.id.in_(bindparam("ids", expanding=True)))
+
+_UNTAKEN_AMONG = select(a2a_tasks.c.worker, a2a_tasks.c.id).where(_UNTAKEN, _AMONG)
 
 
 def insert_task(connection: Connection, row: TaskRow) -> bool:
@@ -219,7 +221,7 @@ def tasks_by_ids(connection: Connection, ids: Collection[str]) -> list[TaskRow]:
 
 def tasks_by_prefix(connection: Connection, prefix: str, limit: int = 2) -> list[TaskHead]:
     """The first tasks whose id begins with `prefix`, which is hexadecimal."""
-    found = select(*_HEAD).where(a2a_tasks.c.id >= prefix, a2a_tasks.c.id < prefix + "g")
+    found = select(*HEAD).where(a2a_tasks.c.id >= prefix, a2a_tasks.c.id < prefix + "g")
     return all_of(connection, TaskHead, found.order_by(a2a_tasks.c.id).limit(page(limit)))
 
 
@@ -227,7 +229,7 @@ def events_of(
     connection: Connection, task: str, after: int = 0, limit: int = 100
 ) -> list[TaskEventRow]:
     """Changes of a task past sequence `after`, in their order."""
-    found = select(*_EVENT).where(a2a_task_events.c.task == task, a2a_task_events.c.seq > after)
+    found = select(*EVENT).where(a2a_task_events.c.task == task, a2a_task_events.c.seq > after)
     found = found.order_by(a2a_task_events.c.seq).limit(page(limit))
     return all_of(connection, TaskEventRow, found)
 
@@ -258,7 +260,7 @@ def list_tasks(
         limit: how many at most.
         before: only those requested before this sequence of INBOX (`requested_seq`).
     """
-    found = select(*_HEAD).order_by(a2a_tasks.c.requested_seq.desc()).limit(page(limit))
+    found = select(*HEAD).order_by(a2a_tasks.c.requested_seq.desc()).limit(page(limit))
     if worker:
         found = found.where(a2a_tasks.c.worker == worker)
     if requester:
@@ -273,12 +275,21 @@ def list_tasks(
 
 
 def open_tasks(
-    connection: Connection, worker: str, after: int = 0, limit: int = 500
+    connection: Connection, worker: str, after: int = 0, limit: int = 500, *, taken: bool = True
 ) -> list[TaskHead]:
-    """The tasks that a worker has taken and not ended, in the order they were requested, past INBOX `after`."""
-    found = select(*_HEAD).where(_OPEN, a2a_tasks.c.worker == worker, a2a_tasks.c.seq > 0)
+    """The tasks that a worker has taken and not ended, in the order they were requested, past INBOX `after`; without
+    `taken` those that it was asked for and has not taken.
+    """
+    whose = and_(a2a_tasks.c.worker == worker, a2a_tasks.c.seq > 0 if taken else _UNTAKEN)
+    found = select(*HEAD).where(_OPEN, whose)
     found = found.where(a2a_tasks.c.requested_seq > after).order_by(a2a_tasks.c.requested_seq)
     return all_of(connection, TaskHead, found.limit(page(limit)))
+
+
+def untaken(connection: Connection, seqs: Collection[int]) -> dict[str, str]:
+    """Each worker that has not taken a task which is requested by the records of INBOX at `seqs`, with one of those."""
+    found = connection.execute(_UNTAKEN_AMONG, {"seqs": list(seqs)})
+    return {row.worker: row.id for row in found}
 
 
 def queue(connection: Connection, worker: str, limit: int = 500) -> list[tuple[int, str]]:
@@ -303,7 +314,7 @@ def current(connection: Connection) -> dict[str, TaskHead]:
     states = [TaskState.WORKING.value, *_INTERRUPTED]
     ranked = select(a2a_tasks.c.id, turn.label("turn")).where(_OPEN, a2a_tasks.c.state.in_(states))
     first = ranked.subquery()
-    found = select(*_HEAD).join(first, first.c.id == a2a_tasks.c.id).where(first.c.turn == 1)
+    found = select(*HEAD).join(first, first.c.id == a2a_tasks.c.id).where(first.c.turn == 1)
     return {task.worker: task for task in all_of(connection, TaskHead, found)}
 
 
@@ -316,7 +327,7 @@ def interrupted(connection: Connection) -> list[TaskHead]:
     )
     asking = select(a2a_tasks.c.id, turn.label("turn"))
     ranked = asking.where(_OPEN, a2a_tasks.c.state.in_(_INTERRUPTED)).subquery()
-    found = select(*_HEAD).join(ranked, ranked.c.id == a2a_tasks.c.id)
+    found = select(*HEAD).join(ranked, ranked.c.id == a2a_tasks.c.id)
     found = found.where(ranked.c.turn <= MAX_ASKING).order_by(a2a_tasks.c.requested_seq)
     return all_of(connection, TaskHead, found.limit(MAX_PAGE))
 

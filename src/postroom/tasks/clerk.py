@@ -19,11 +19,11 @@ from postroom.errors import InvalidInput, LostUpdate, ProtocolViolation, StreamF
 from postroom.folding.fold import After
 from postroom.observe import get_logger
 from postroom.protocol import priority, subjects
-from postroom.protocol.priority import Update
+from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Reason, Receipt, State
 from postroom.protocol.tasks import TaskState
 from postroom.protocol.text import one_line
-from postroom.store import agents, records, tasks
+from postroom.store import agents, pending, records, tasks
 from postroom.store.agents import Agent
 from postroom.store.database import Connection, Database
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
@@ -113,10 +113,19 @@ class TaskClerk:
         }
 
     async def settle_requests(self, seqs: Collection[int]) -> None:
-        """End the tasks requested by the records of INBOX at `seqs` that nobody can ever take."""
+        """End the tasks requested by the records of INBOX at `seqs` that nobody can ever take.
+
+        Who is to take others of them is told, where they would wait behind messages.
+        """
         dead, misdirected = await self._database.read(partial(_untakable, seqs=seqs))
         await self._fail(dead)
         await self._reject(misdirected)
+        for worker, task in await self._database.read(partial(_kept_waiting, seqs=seqs)):
+            subject = subjects.priority(worker, self._bus.uid)
+            try:
+                await self._bus.publish(subject, priority.encode(Requested(task)))
+            except StreamFull as error:
+                log.warning("%s takes task %s in its turn: %s", worker, task, error)
 
     async def settle_receipts(self, _: Collection[int]) -> None:
         """End the tasks whose request died, or whose worker was removed: a dead receipt says so of each message."""
@@ -294,6 +303,20 @@ def _untakable(
     """The tasks requested by the records of INBOX at `seqs` (a batch of the fold) that nobody can ever take."""
     dead = tasks.undelivered_dead(connection, seqs=seqs)
     return dead, tasks.misdirected(connection, seqs=seqs)
+
+
+def _kept_waiting(connection: Connection, seqs: Collection[int]) -> list[tuple[str, str]]:
+    """The workers whose messages keep tasks waiting that are requested by the records of INBOX at `seqs`."""
+    asked = tasks.untaken(connection, seqs)
+    known = agents.agents_by_uid(connection, asked)
+    return [
+        (worker, task)
+        for worker, task in asked.items()
+        if worker in known
+        and known[worker].kind != "human"
+        and not known[worker].retired
+        and pending.keeps_waiting(connection, worker)
+    ]
 
 
 def _says_dead(record: Message) -> bool:

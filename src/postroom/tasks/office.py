@@ -7,7 +7,6 @@ caller's rule.
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import time
 from collections.abc import Callable, Collection
@@ -29,13 +28,14 @@ from postroom.errors import (
 from postroom.folding.changes import Changes, of_task
 from postroom.protocol import priority, subjects
 from postroom.protocol.envelope import TaskRequest
+from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, only_one
 from postroom.protocol.priority import Cancel, Input
 from postroom.protocol.tasks import TASK_ID, TaskState
 from postroom.store import agents
 from postroom.store import tasks as store
 from postroom.store.agents import Agent
 from postroom.store.database import Connection, Database
-from postroom.store.tasks import TaskHead, TaskRow
+from postroom.store.tasks import TaskRow
 from postroom.tasks import views
 from postroom.tasks.chain import Chain, ended
 from postroom.tasks.requests import Requests
@@ -48,8 +48,6 @@ PAGE = 50
 """Tasks or changes that a question returns where the caller names no limit."""
 
 CANCEL_TRIES = 5
-
-_PREFIX = re.compile(r"[0-9a-f]{6,31}")
 
 
 class TaskOffice:
@@ -116,7 +114,7 @@ class TaskOffice:
     # ── reading ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def find(self, ref: str) -> TaskRow:
-        """The task that an id, or six or more of its first digits, means.
+        """The task that an id, or four or more of its first digits, means.
 
         Raises:
             NotFound: none.
@@ -124,16 +122,16 @@ class TaskOffice:
         """
         if TASK_ID.fullmatch(ref):
             found = await self._row(ref)
-        elif _PREFIX.fullmatch(ref):
-            heads = await self._database.read(lambda c: store.tasks_by_prefix(c, ref))
-            if len(heads) > 1:
-                raise Conflict(f"several tasks begin with {ref}", remedy="give more of the id")
-            found = await self._row(heads[0].id) if heads else None
+        elif ID_PREFIX.fullmatch(ref):
+            limit = MAX_CANDIDATES + 1
+            heads = await self._database.read(lambda c: store.tasks_by_prefix(c, ref, limit))
+            one = only_one(ref, [head.id for head in heads], "tasks")
+            found = await self._row(one) if one else None
         else:
             found = None
         if found is None:
             raise NotFound(
-                f"there is no task {ref[:64]!r}", remedy="give its id, or 6 or more digits of it"
+                f"there is no task {ref[:64]!r}", remedy="give its id, or 4 or more digits of it"
             )
         return found
 
@@ -208,9 +206,14 @@ class TaskOffice:
         """How many open tasks each worker has that has any."""
         return await self._database.read(store.counts)
 
-    async def current(self) -> dict[str, TaskHead]:
+    async def current(self) -> dict[str, TaskView]:
         """What each worker is at: the task that it works on, else the oldest that waits for an answer."""
-        return await self._database.read(store.current)
+
+        def find(connection: Connection) -> list[TaskView]:
+            heads = list(store.current(connection).values())
+            return views.listed(connection, heads, self.hindrance)
+
+        return {view.worker.uid: view for view in await self._database.read(find)}
 
     # ── cancel and answer ───────────────────────────────────────────────────────────────────────────────
 
@@ -252,8 +255,8 @@ class TaskOffice:
             raise RequestTimeout("the task is changed all the time", remedy="cancel it again")
         return await self.wait(row.id, timeout)
 
-    async def answer(self, ref: str, by: str, text: str) -> TaskView:
-        """Give a task what it waits for; on return the answer is in the log, on disk.
+    async def answer(self, ref: str, by: str, text: str, named: str = "") -> TaskView:
+        """Give a task what it waits for; on return the answer is in the log, on disk. `named` is its `messageId`.
 
         Raises:
             NotFound: there is no such task.
@@ -270,7 +273,8 @@ class TaskOffice:
                 f"the task is {row.state}: it waits for no answer",
                 remedy=f"postroom task show {row.id[:8]}",
             )
-        said = text_message(self._new_id(), text, role=ROLE_USER, context_id=row.context_id)
+        new = named or self._new_id()
+        said = text_message(new, text, role=ROLE_USER, context_id=row.context_id)
         message = {**said, "taskId": row.id}
         self._check_answer(row, message)
         told = priority.encode(Input(row.id, message))

@@ -15,7 +15,7 @@ from postroom.a2a.tasks import answer_in, artifacts_of, status_text
 from postroom.protocol.blobs import MAX_NAMED, PREFIX
 from postroom.protocol.tasks import TaskState
 from postroom.protocol.text import one_line
-from postroom.store import blobs
+from postroom.store import blobs, progress
 from postroom.store import tasks as store
 from postroom.store.database import Connection
 from postroom.store.parties import Party, parties
@@ -38,6 +38,7 @@ class TaskView:
         detail: how it stands, on one line.
         text: what was asked for.
         status_text: what the worker said with the present state.
+        started_at: when its worker began with it, None before that.
         artifacts: `{"id", "name", "text", "files"?}` each; None where they are left out.
         timed_out: it was waited for in vain.
     """
@@ -58,6 +59,7 @@ class TaskView:
     created_at: float
     updated_at: float
     status_text: str
+    started_at: float | None = None
     artifacts: Sequence[Mapping[str, Any]] | None = None
     timed_out: bool = False
 
@@ -80,6 +82,7 @@ class TaskView:
             "created_at": self.created_at,
             "updated_at": self.updated_at,
             "status_text": self.status_text,
+            "started_at": self.started_at,
         }
         if self.artifacts is not None:
             document["artifacts"] = [dict(artifact) for artifact in self.artifacts]
@@ -147,8 +150,14 @@ def listed(
 ) -> list[TaskView]:
     """The tasks as lists show them, in their order, without artifacts."""
     known = parties(connection, (uid for head in heads for uid in (head.worker, head.requester)))
-    ahead = _ahead(connection, heads)
-    return [_view(head, known, _detail(head, known, ahead, hindrance)) for head in heads]
+    ahead, begun = (
+        _ahead(connection, heads),
+        progress.begun(connection, [head.id for head in heads]),
+    )
+    return [
+        _view(head, known, _detail(head, known, ahead, hindrance), begun.get(head.id))
+        for head in heads
+    ]
 
 
 def whole(connection: Connection, row: TaskRow, hindrance: Hindrance) -> TaskView:
@@ -156,7 +165,7 @@ def whole(connection: Connection, row: TaskRow, hindrance: Hindrance) -> TaskVie
     known = parties(connection, (row.worker, row.requester))
     detail = _detail(row, known, _ahead(connection, [row]), hindrance)
     task = json.loads(row.snapshot)
-    view = _view(row, known, detail)
+    view = _view(row, known, detail, progress.begun(connection, [row.id]).get(row.id))
     artifacts = artifacts_of(task)
     _add_sizes(connection, artifacts, row.worker)
     return replace(view, status_text=status_text(task), artifacts=artifacts)
@@ -176,7 +185,25 @@ def events(rows: Sequence[TaskEventRow], task: TaskRow) -> list[TaskEvent]:
     return [_event(row, task) for row in rows]
 
 
-def _view(head: TaskHead, known: dict[str, Party], detail: str) -> TaskView:
+def news(connection: Connection, rows: Sequence[TaskEventRow]) -> list[dict[str, Any]]:
+    """Changes of any tasks in their order, as those see them who follow all: with the parties and the request."""
+    heads = {
+        head.id: head for head in progress.heads_by_ids(connection, {row.task for row in rows})
+    }
+    known = parties(connection, (uid for h in heads.values() for uid in (h.worker, h.requester)))
+    return [
+        _event(row, head).as_json()
+        | {
+            "worker": known[head.worker].as_json(),
+            "requester": known[head.requester].as_json(),
+            "request_text": one_line(head.text, MAX_DETAIL),
+        }
+        for row in rows
+        if (head := heads.get(row.task)) is not None
+    ]
+
+
+def _view(head: TaskHead, known: dict[str, Party], detail: str, begun: float | None) -> TaskView:
     return TaskView(
         seq=head.seq,
         requested=head.requested_seq,
@@ -194,6 +221,7 @@ def _view(head: TaskHead, known: dict[str, Party], detail: str) -> TaskView:
         created_at=head.created_at,
         updated_at=head.updated_at,
         status_text=head.said,
+        started_at=begun,
     )
 
 
@@ -218,16 +246,21 @@ def _detail(
         return one_line(head.said.partition("\n")[0] if head.final else head.said, MAX_DETAIL)
     nick = known[head.worker].nick or head.worker
     if why := hindrance(head.worker):
-        return one_line(f"@{nick} {why}: it waits", MAX_DETAIL)
+        return hindered(nick, why)
     if not head.seq:
-        return f"@{nick} has not taken it yet"
+        return f"queued for @{nick}"
     if state is TaskState.WORKING:
         return f"attempt {head.attempt}" if head.attempt > 1 else ""
     others = ahead[head.id]
     return f"waits behind {others} other{'s' if others > 1 else ''}" if others else "next"
 
 
-def _event(row: TaskEventRow, task: TaskRow) -> TaskEvent:
+def hindered(nick: str, why: str) -> str:
+    """That a task waits for a worker that does nothing for it now."""
+    return one_line(f"@{nick} {why}: it waits", MAX_DETAIL)
+
+
+def _event(row: TaskEventRow, task: TaskHead) -> TaskEvent:
     event = json.loads(row.event) if row.event else {}
     kind, text, artifact = "task", "", None
     if isinstance(update := event.get("artifactUpdate"), dict):
@@ -237,7 +270,8 @@ def _event(row: TaskEventRow, task: TaskRow) -> TaskEvent:
         kind = "status"
         text = status_text(update)
     elif row.seq == task.seq:  # the task itself is the event
-        text = status_text(json.loads(task.snapshot))
+        whole = isinstance(task, TaskRow)
+        text = status_text(json.loads(task.snapshot)) if whole else task.said
     state = TaskState(row.state)
     said = answer_in(event)
     return TaskEvent(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import json
 from typing import Any
 
 import pytest
@@ -41,6 +42,10 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 
+from postroom.a2a.operations import Call
+from postroom.a2a.rpc import Code, RpcError
+from postroom.a2a.sdk import SdkOperations
+from postroom.a2a.users import Requester
 from tests.a2a.agents import Agent, answers, asks, chunks, raises, text, waits
 from tests.a2a.front import artifacts, message
 from tests.a2a.handling.handlers import (
@@ -670,6 +675,24 @@ async def test_push_settings_are_kept_read_listed_and_deleted(made: Made) -> Non
         wanted.task_id = "none"
         with pytest.raises(TaskNotFoundError):
             await handler.on_get_task_push_notification_config(wanted, context)
+
+
+@pytest.mark.requirement("operations-push-by-task")
+async def test_a_client_of_0_3_reads_a_push_setting_by_its_task_alone(made: Made) -> None:
+    async with made(asks, push_config_store=InMemoryPushNotificationConfigStore()) as desk:
+        operations = SdkOperations(desk.handler, user=lambda _: Requester(desk.user))
+        task = await desk.send("write")
+        read = Call("1", "tasks/pushNotificationConfig/get", {"id": task.id})
+        with pytest.raises(RpcError) as none:
+            await operations.answer(read)
+        assert none.value.code == Code.TASK_NOT_FOUND
+        for config_id in ("two", ""):  # the one without an id has that of the task
+            config = TaskPushNotificationConfig(
+                task_id=task.id, id=config_id, url="http://hook.test/"
+            )
+            await desk.handler.on_create_task_push_notification_config(config, desk.context)
+            found = json.loads(await operations.answer(read))
+            assert found["pushNotificationConfig"]["id"] == (config_id or task.id)
 
 
 async def test_what_the_card_does_not_offer_is_refused(made: Made) -> None:

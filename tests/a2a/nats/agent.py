@@ -89,13 +89,17 @@ class PlainAgent:
 
     async def stream(self, call: Call) -> AsyncGenerator[bytes, None]:
         self.calls.append(call)
-        count = (call.params or {}).get("count", 3) if not call.binary else 3
+        asked = (call.params or {}) if not call.binary else {}
+        count = asked.get("count", 3)
+        more = (
+            {"text": "x" * asked["bytes"]} if call.method == "stream" and "bytes" in asked else {}
+        )
         try:
             if call.method == "stream-refuse":
                 raise RpcError(Code.TASK_NOT_FOUND, "Task not found: nope")
             for index in range(count):
                 self.yielded += 1
-                yield b"\x08" + bytes([index]) if call.binary else dumps({"event": index})
+                yield b"\x08" + bytes([index]) if call.binary else dumps({"event": index, **more})
             if call.method == "stream-wait":
                 await self._wait(call)
             if call.method == "stream-raise":
@@ -135,12 +139,18 @@ class Scene:
 
 @asynccontextmanager
 async def scene(
-    folder: Path, *, jetstream: bool = False, flow: Flow = FLOW, idle: float = 0.0, **options: Any
+    folder: Path,
+    *,
+    jetstream: bool = False,
+    config: Path | None = None,
+    flow: Flow = FLOW,
+    idle: float = 0.0,
+    **options: Any,
 ) -> AsyncGenerator[Scene]:
     """A scene; JetStream is off, since nothing here needs it."""
     agent = PlainAgent()
     async with (
-        open_server(folder, jetstream=jetstream) as url,
+        open_server(folder, jetstream=jetstream, config=config) as url,
         connected(url) as serving,
         connected(url) as calling,
         await open_connection(url) as at_server,

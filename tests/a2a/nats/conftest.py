@@ -11,6 +11,7 @@ from tests.a2a.nats import connections
 _BOTH = {
     "test_core",
     "test_durable",
+    "test_durable_clients",
     "test_durable_kills",
     "test_durable_sdk",
     "test_durable_wire",

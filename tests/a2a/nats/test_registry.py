@@ -169,6 +169,23 @@ async def test_a_card_is_replaced_only_at_the_expected_revision(tmp_path: Path):
             await registry.remove("x", expected_revision=first)
 
 
+@pytest.mark.requirement("registry-update-expects-revision")
+async def test_a_removal_that_is_refused_leaves_the_card_alive(tmp_path: Path):
+    async with (
+        jetstream(tmp_path) as (js, _),
+        await Registry.open(js, PLAIN, ttl=1) as registry,
+    ):
+        revision = await registry.publish(card("a"), "x")
+        with pytest.raises(LostUpdate):
+            await registry.remove("x", expected_revision=revision + 100)
+        async with asyncio.timeout(20):
+            there = await registry.resolve("x")
+            while there is not None and there.revision <= revision:
+                there = await registry.resolve("x")
+        assert there is not None
+        assert there.liveness == "live"
+
+
 @pytest.mark.requirement("registry-card-goes-with-agent")
 async def test_a_card_goes_when_its_publisher_closes(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):

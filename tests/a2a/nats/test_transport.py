@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,8 +21,8 @@ from nats.aio.client import Client as Connection
 
 from postroom import errors
 from postroom.a2a import NatsA2AServer, core_interfaces, register
-from postroom.a2a.nats import labels
-from postroom.a2a.nats.failures import client_error
+from postroom.a2a.nats import labels, transport
+from postroom.a2a.nats.failures import CallTimeoutError, client_error
 from tests.a2a.nats.agent import SUBJECT, TIMEOUT, connected
 from tests.a2a.translation.agents import TASK, Scripted
 from tests.rig import open_server
@@ -126,6 +128,20 @@ async def test_an_answered_error_is_the_sdk_s_type(tmp_path: Path, binding: str,
             await client.get_task(types.GetTaskRequest(id="nope"))
         with pytest.raises(TaskNotFoundError, match="nope"):
             _ = [e async for e in client.subscribe(types.SubscribeToTaskRequest(id="nope"))]
+
+
+@pytest.mark.requirement("core-timeout-one-error")
+@pytest.mark.parametrize("binding, version", FORMS)
+async def test_a_time_out_is_the_same_error_where_the_server_notices_it_first(
+    tmp_path: Path, binding: str, version: str, monkeypatch: pytest.MonkeyPatch
+):
+    clock = SimpleNamespace(time=lambda: time.time() - 60)  # so the server's is ahead
+    monkeypatch.setattr(transport, "time", clock)
+    async with client_of(tmp_path, Waiting(), binding, version) as (client, _):
+        with pytest.raises(CallTimeoutError, match="deadline"):
+            await client.get_task(
+                types.GetTaskRequest(id="t-1"), context=ClientCallContext(timeout=TIMEOUT)
+            )
 
 
 @pytest.mark.requirement("core-sdk-errors")

@@ -133,29 +133,6 @@ async def receive(
     return await connection.subscribe(subject, queue=queue, cb=take)
 
 
-def harden(connection: Connection) -> None:
-    """Keep a client of nats-py alive when a peer sends it headers that are none.
-
-    Its reader does not expect them (an empty first line, a status that is no text) and ends with an exception; the
-    client stays connected and hears nothing any more. Such headers are taken as not there.
-    """
-    process = getattr(connection, "_process_headers", None)
-    if process is None or getattr(process, "hardened", False):
-        return
-
-    async def guarded(headers: bytes) -> dict[str, str] | None:
-        try:
-            return await process(headers)
-        except (IndexError, UnicodeDecodeError):
-            return None
-
-    def processed(headers: bytes | None) -> Awaitable[dict[str, str] | None]:
-        return guarded(headers) if headers else process(headers)
-
-    processed.hardened = True  # ty: ignore[missing-attribute]
-    setattr(connection, "_process_headers", processed)  # noqa: B010 (it has no public name)
-
-
 async def settle(connection: Connection, *subscriptions: Subscription) -> None:
     """Return when the server has worked through everything that was sent, `subscriptions` above all.
 

@@ -11,6 +11,9 @@ from postroom.errors import RequestTimeout
 TICK = 0.05
 """Seconds by which a deadline may be overrun, at most."""
 
+EXCEEDED = "deadline exceeded"
+"""How a server's error begins that says so; the client tells its own time-out by it."""
+
 Late = Callable[[float], RequestTimeout]
 """The error of a deadline of so many seconds."""
 

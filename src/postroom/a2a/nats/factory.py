@@ -15,10 +15,13 @@ from postroom.a2a.nats.durable.client import DurableCaller
 from postroom.a2a.nats.durable.responses import Responses
 from postroom.a2a.nats.durable.streams import namespace_of
 from postroom.a2a.nats.mailbox import Mailbox
+from postroom.a2a.nats.patient import RETRY, PatientCaller
+from postroom.a2a.nats.sharing import shared
 from postroom.a2a.nats.subjects import SENDER_TOKEN, subject_of
 from postroom.a2a.nats.transport import TIMEOUT, NatsA2ATransport
 from postroom.a2a.translation import V03, V10
 from postroom.errors import InvalidInput
+from postroom.protocol.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from postroom.a2a.nats.connection import Connection
@@ -35,11 +38,11 @@ def register(
     compatible: bool = False,
     content: LargeContent | None = None,
     durable: Callable[[str], Caller] | None = None,
+    retry: RetryPolicy = RETRY,
 ) -> ClientFactory:
     """Teach a client factory every form of this binding, over `connection`.
 
-    Clients share what receives their answers, which ends with the connection; closing a client leaves the
-    connection open.
+    Clients of one connection share what receives their answers; closing a client leaves the connection open.
 
     Args:
         factory: to teach, or the configuration to make one with; its list of bindings gets ours at its end.
@@ -50,6 +53,7 @@ def register(
         compatible: take from a URL also what is no subject to publish to, as the wire `a2a-nats/1` does.
         content: fetches large content that agents send by reference; None not to ask for that.
         durable: makes the caller of a request subject; None for `DurableCaller` with its defaults.
+        retry: how often a call is made again, within its time, that found the server busy.
 
     Returns:
         The factory.
@@ -61,25 +65,27 @@ def register(
     offered.extend(label for label in labels.ALL if label not in offered)
     if isinstance(factory, ClientConfig):
         factory = ClientFactory(config)
-    mailboxes: dict[str, Mailbox] = {}
-    responses: dict[str, Responses] = {}
+    common = shared(connection)
+
+    def mailbox(prefix: str = "") -> Mailbox:
+        if prefix not in common.mailboxes:
+            common.mailboxes[prefix] = Mailbox(connection, prefix=prefix)
+        return common.mailboxes[prefix]
 
     def core(card: types.AgentCard, subject: str) -> Caller:
         own = _sender(card, sender)
         prefix = reply_prefix(subject, own)
-        mailbox = mailboxes.get(prefix)
-        if mailbox is None:
-            mailbox = mailboxes[prefix] = Mailbox(connection, prefix=prefix)
-        return CoreCaller(connection, subject, mailbox=mailbox, sender=own)
+        return CoreCaller(connection, subject, mailbox=mailbox(prefix), sender=own)
 
     def stored(_: types.AgentCard, subject: str) -> Caller:
         if durable is not None:
             return durable(subject)
         namespace = namespace_of(subject)
-        shared = responses.get(namespace)
-        if shared is None:
-            shared = responses[namespace] = Responses(connection, namespace=namespace)
-        return DurableCaller(connection, subject, responses=shared)
+        if namespace not in common.responses:
+            common.responses[namespace] = Responses(
+                connection, namespace=namespace, mailbox=mailbox()
+            )
+        return DurableCaller(connection, subject, responses=common.responses[namespace])
 
     for label in labels.ALL:
         make = core if label in {labels.CORE, labels.CORE_BINARY} else stored
@@ -95,7 +101,7 @@ def register(
             binary = label in {labels.CORE_BINARY, labels.DURABLE_BINARY}
             legacy = not binary and _is_legacy(card, label, url)
             return NatsA2ATransport(
-                make(card, subject_of(url, compatible=compatible)),
+                PatientCaller(make(card, subject_of(url, compatible=compatible)), retry),
                 card,
                 dialect=V03 if legacy else V10,
                 binary=binary,

@@ -12,19 +12,20 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from nats import errors as nats_errors
+from nats.aio.client import Client
 
 from postroom.a2a.nats.connection import (
     FAULTS,
     Connection,
     Frame,
     Subscription,
-    harden,
     is_own,
     receive,
     size_of,
     watch_denials,
 )
 from postroom.a2a.nats.deadlines import Deadlines
+from postroom.bus.natspy import harden
 from postroom.errors import (
     BusDisconnected,
     InvalidInput,
@@ -54,7 +55,8 @@ class Mailbox:
     """
 
     def __init__(self, connection: Connection, *, prefix: str = "") -> None:
-        harden(connection)
+        if isinstance(connection, Client):
+            harden(connection)
         self.connection = connection
         self.prefix = prefix or connection.new_inbox()
         self.late = 0

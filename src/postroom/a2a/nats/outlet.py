@@ -18,6 +18,9 @@ from postroom.errors import BusDisconnected, MessageTooLarge
 BURST = 64
 """Frames that are published at a time to a client without a window."""
 
+STILL = 0.5
+"""Seconds that a full window is unacknowledged before the stream is said to stand still."""
+
 MIN_BEAT = 0.5
 """Seconds; a client that asks for faster beats gets these."""
 
@@ -31,6 +34,7 @@ class Outlet:
         flow: that the client announced.
         stall: seconds that a client may leave a full window unacknowledged.
         gone: called when the client listens no more.
+        standing: called with True when the stream stands still, and with False when it goes on or ends.
         prefix: of the subject for acknowledgements, where the mailbox's own has a wildcard.
     """
 
@@ -42,6 +46,7 @@ class Outlet:
         *,
         stall: float,
         gone: Callable[[], None],
+        standing: Callable[[bool], None],
         prefix: str = "",
     ) -> None:
         self._mailbox = mailbox
@@ -49,6 +54,8 @@ class Outlet:
         self._flow = flow
         self._stall = stall
         self._gone = gone
+        self._standing = standing
+        self._stands = False
         self._sequence = 0
         self._acknowledged = 0
         self._room: asyncio.Future[None] | None = None
@@ -114,12 +121,21 @@ class Outlet:
     async def _wait(self, window: int) -> None:
         while self._sequence - self._acknowledged >= window:
             self._room = room = self._loop.create_future()
+            notice = self._loop.call_later(STILL, self._stand)
             alarm = self._loop.call_later(self._stall, _stalled, room, self._stall)
             try:
                 await room
             finally:
+                notice.cancel()
                 alarm.cancel()
                 self._room = None
+                if self._stands:
+                    self._stands = False
+                    self._standing(False)
+
+    def _stand(self) -> None:
+        self._stands = True
+        self._standing(True)
 
     def _arrived(self, frame: Frame) -> None:
         if status_of(frame) == NO_RESPONDERS or frame.data == END:

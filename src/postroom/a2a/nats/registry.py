@@ -231,13 +231,20 @@ class Registry(Generic[Card]):
     async def remove(self, agent_id: str, *, expected_revision: int | None = None) -> None:
         """Remove a card, whoever published it; of one that is not there nothing happens.
 
+        Where it fails, a card that was published here is kept alive as before.
+
         Raises:
             LostUpdate: `expected_revision` is not the last one.
             As `Bucket.put`.
         """
         key = self._key(agent_id)
-        self._published.pop(key, None)
-        await self._bucket.purge(key, revision=expected_revision)
+        mine = self._published.pop(key, None)  # a refresh meanwhile would put the card back
+        try:
+            await self._bucket.purge(key, revision=expected_revision)
+        except BaseException:
+            if mine is not None:
+                self._published.setdefault(key, mine)
+            raise
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from postroom.a2a.nats.deadlines import EXCEEDED
 from postroom.a2a.nats.frames import (
     encode_complete,
     encode_error,
@@ -34,6 +36,7 @@ class Site:
         mailbox: that publishes answers and hears acknowledgements.
         stall: seconds that a client may leave the full window of a stream unacknowledged.
         inbox: prefix of the subjects on which a caller acknowledges, None for the mailbox's own.
+        standing: told of each stream that stands still (True) or goes on (False).
         answered: calls that were answered, be it with an error.
         lost: answers that the connection did not take.
     """
@@ -43,6 +46,7 @@ class Site:
     mailbox: Mailbox
     stall: float
     inbox: NewInbox | None
+    standing: Callable[[Run, bool], None]
     answered: int = 0
     lost: int = 0
 
@@ -91,12 +95,16 @@ class Run:
         call: to perform.
         reply: the caller's subject.
         flow: what the caller takes, if the method streams; None if it answers once.
+
+    Attributes:
+        caller: who called; where nobody has proof of that, who the answers go to.
     """
 
     def __init__(self, site: Site, call: Call, reply: str, flow: Flow | None) -> None:
         self.call = call
         self.reply = reply
         self.flow = flow
+        self.caller = call.caller or reply.rpartition(".")[0]
         self.why: RpcError | None = None
         self.task: asyncio.Task[None] | None = None
         self._site = site
@@ -112,6 +120,11 @@ class Run:
             # A task that is cancelled before its first step would never get to its answer.
             if self._begun and self.task is not None:
                 self.task.cancel()
+
+    def stop_standing(self) -> None:
+        """As `stop`, for a stream whose reader stands still while too many others do."""
+        said = "nothing was acknowledged, and too many streams stand still"
+        self.stop(RpcError(Code.INTERNAL_ERROR, said))
 
     def _abandon(self) -> None:
         """Cancel it: nobody listens any more."""
@@ -170,6 +183,7 @@ class Run:
             flow,
             stall=site.stall,
             gone=self._abandon,
+            standing=self._stands,
             prefix=site.inbox(call.caller) if site.inbox else "",
         )
         await outlet.open()
@@ -177,6 +191,11 @@ class Run:
             async for result in results:
                 response = encode_result(call.id, result, binary=call.binary)
                 await outlet.send(encode_stream_frame(response, binary=call.binary))
+                if self.task is not None and self.task.cancelling():
+                    raise asyncio.CancelledError  # nats-py swallowed it, waiting for room
+
+    def _stands(self, stands: bool) -> None:
+        self._site.standing(self, stands)
 
     def _set_alarm(self, left: float) -> asyncio.TimerHandle | None:
         if left > 0:
@@ -205,4 +224,4 @@ def ending() -> RpcError:
 
 
 def _late(when: str) -> RpcError:
-    return RpcError(Code.INTERNAL_ERROR, f"deadline exceeded: it passed {when}")
+    return RpcError(Code.INTERNAL_ERROR, f"{EXCEEDED}: it passed {when}")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypedDict
 
+from postroom.a2a.nats.admission import Admission, Bounds
 from postroom.a2a.nats.connection import (
     FAULTS,
     Connection,
@@ -37,6 +38,12 @@ CONCURRENCY = 64
 
 SPARE = 16
 """Calls beyond that which neither begin work nor stream (get, cancel, ...), so that they overtake."""
+
+WAITING = 256
+"""Calls that wait for a place at a time."""
+
+PATIENCE = 1.0
+"""Seconds that a call waits for its place."""
 
 REFUSALS = 4096
 """Refusals that may be on their way at a time; a flood beyond that is ignored, not answered."""
@@ -63,6 +70,8 @@ class ServerStatistics:
         refused: calls that were answered with SERVER_BUSY.
         ignored: messages that nobody could be answered for.
         lost: answers that the connection did not take.
+        waiting: calls that wait for a place at this moment.
+        standing: of `running`, streams whose reader stands still.
     """
 
     running: int
@@ -70,6 +79,8 @@ class ServerStatistics:
     refused: int
     ignored: int
     lost: int
+    waiting: int
+    standing: int
 
 
 class CoreOptions(TypedDict, total=False):
@@ -78,6 +89,9 @@ class CoreOptions(TypedDict, total=False):
     queue: str | None
     concurrency: int
     spare: int
+    share: int
+    waiting: int
+    patience: float
     admit: Callable[[Frame], str | None]
     drain: float
     stall: float
@@ -92,8 +106,11 @@ class CoreServer:
         subject: to serve; it may have wildcards.
         operations: of the agent.
         queue: queue group, so that of several replicas one gets each call; None for the subject's own, "" for none.
-        concurrency: calls that run at a time; one more is answered with SERVER_BUSY.
+        concurrency: calls that run at a time, streams that stand still left out.
         spare: calls beyond these that neither begin work nor stream.
+        share: of these, what one caller may have; 0 for three quarters.
+        waiting: calls that wait for a place; one more is answered with SERVER_BUSY.
+        patience: seconds for which a call waits before it is answered so.
         admit: gives the caller of a frame ("" if unknown), or None to ignore it; default: everybody is unknown.
         drain: seconds that running calls get when the server ends, before they are cancelled.
         stall: seconds that a client may leave the full window of a stream unacknowledged.
@@ -110,6 +127,9 @@ class CoreServer:
         queue: str | None = None,
         concurrency: int = CONCURRENCY,
         spare: int = SPARE,
+        share: int = 0,
+        waiting: int = WAITING,
+        patience: float = PATIENCE,
         admit: Callable[[Frame], str | None] = lambda _: "",
         drain: float = DRAIN,
         stall: float = STALL,
@@ -119,12 +139,16 @@ class CoreServer:
         self.queue = queue_group(subject) if queue is None else queue
         self._connection = connection
         self._operations = operations
-        self._concurrency = concurrency
-        self._spare = spare
+        self._admission = Admission(
+            Bounds(concurrency, spare, share, waiting, patience),
+            light=self._light,
+            begin=self._begin_run,
+            refuse=self._refuse,
+        )
         self._admit = admit
         self._drain = drain
         self._mailbox = Mailbox(connection, prefix=inbox("*") if inbox else "")
-        self._site = Site(subject, operations, self._mailbox, stall, inbox)
+        self._site = Site(subject, operations, self._mailbox, stall, inbox, self._standing)
         self._subscription: Subscription | None = None
         self._running: dict[asyncio.Task[None], Run] = {}
         self._saying: set[asyncio.Task[None]] = set()
@@ -169,39 +193,53 @@ class CoreServer:
 
     def statistics(self) -> ServerStatistics:
         """The counts."""
-        site = self._site
+        site, admission = self._site, self._admission
         return ServerStatistics(
-            len(self._running), site.answered, self._refused, self._ignored, site.lost
+            len(self._running),
+            site.answered,
+            self._refused,
+            self._ignored,
+            site.lost,
+            admission.waits,
+            admission.stands,
         )
 
     def _arrived(self, frame: Frame) -> None:
         caller = self._admitted(frame)
         if caller is None:
-            self._ignore(frame)
+            self._ignore(frame.subject)
             return
         try:
             request = decode_request(frame.data)
         except BadRequest as bad:
             call = Call(bad.id, "", binary=bad.binary)
             error = encode_error(bad.id, bad.error, binary=bad.binary)
-            self._say(self._site.answer(call, frame.reply, error), frame)
+            self._say(self._site.answer(call, frame.reply, error))
             return
         call = request.call(caller, _deadline(request, frame))
         flow = _flow(frame) if self._operations.streams(call.method) else None
-        run = Run(self._site, call, frame.reply, flow)
-        if self._full(run):
-            self._refused += 1
-            self._say(run.conclude(b"", _busy()), frame)
-            return
+        self._admission.offer(Run(self._site, call, frame.reply, flow))
+
+    def _light(self, run: Run) -> bool:
+        return run.flow is None and not self._operations.begins(run.call.method)
+
+    def _begin_run(self, run: Run) -> None:
         run.task = task = asyncio.create_task(run.perform())
         self._running[task] = run
         task.add_done_callback(self._done)
 
-    def _say(self, answer: Coroutine[Any, Any, None], frame: Frame) -> None:
+    def _standing(self, run: Run, stands: bool) -> None:
+        (self._admission.stand if stands else self._admission.go_on)(run)
+
+    def _refuse(self, run: Run) -> None:
+        self._refused += 1
+        self._say(run.conclude(b"", _busy()))
+
+    def _say(self, answer: Coroutine[Any, Any, None]) -> None:
         """Send an answer for which nothing has to be performed."""
         if len(self._saying) >= REFUSALS:
             answer.close()
-            self._ignore(frame)
+            self._ignore(self.subject)
             return
         task = asyncio.create_task(answer)
         self._saying.add(task)
@@ -217,25 +255,19 @@ class CoreServer:
             _log.exception("%s: the admission of a message failed", self.subject)
             return None
 
-    def _full(self, run: Run) -> bool:
-        running = len(self._running)
-        if running < self._concurrency:
-            return False
-        light = run.flow is None and not self._operations.begins(run.call.method)
-        return not light or running >= self._concurrency + self._spare
-
     def _done(self, task: asyncio.Task[None]) -> None:
         run = self._running.pop(task)
+        self._admission.free(run)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("%s: %s broke", self.subject, run.call.method, exc_info=error)
 
-    def _ignore(self, frame: Frame) -> None:
+    def _ignore(self, subject: str) -> None:
         self._ignored += 1
         if self._ignored.bit_count() == 1:  # 1, 2, 4, 8, ...: a flood must not fill the log
             _log.warning(
                 "%s: ignored a message on %s that nobody can be answered for (%d so far)",
                 self.subject,
-                frame.subject,
+                subject,
                 self._ignored,
             )
 
@@ -248,6 +280,8 @@ class CoreServer:
         if subscription is not None:
             await self._leave(subscription)
         await self._finish(self._drain)
+        for run in self._admission.clear():
+            self._say(run.conclude(b"", ending()))
         for run in self._running.values():
             run.stop(ending())
         await self._finish(_GRACE)
@@ -273,8 +307,10 @@ class CoreServer:
             _log.warning("%s: the subscription did not end well: %s", self.subject, error)
 
     async def _finish(self, seconds: float) -> None:
-        if self._running:
-            await asyncio.wait(tuple(self._running), timeout=seconds)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._running:  # what waits begins meanwhile
+                    await asyncio.wait(tuple(self._running))
 
 
 def _deadline(request: Request, frame: Frame) -> float:

@@ -17,12 +17,13 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as Proto
 
 from postroom.a2a.nats.calling import Caller, new_id
+from postroom.a2a.nats.deadlines import EXCEEDED
 from postroom.a2a.nats.failures import client_error
 from postroom.a2a.nats.frames import Request, Response
 from postroom.a2a.nats.headers import CONTENT
-from postroom.a2a.rpc import RpcError
+from postroom.a2a.rpc import Code, RpcError
 from postroom.a2a.translation import OPERATIONS, V03, V10, Dialect, Operation, a2a_error
-from postroom.errors import InvalidInput, PostroomError, ProtocolViolation
+from postroom.errors import InvalidInput, PostroomError, ProtocolViolation, RequestTimeout
 from postroom.observe import get_logger
 
 if TYPE_CHECKING:
@@ -246,7 +247,7 @@ class NatsA2ATransport(ClientTransport):
 
     def _result(self, operation: Operation, response: Response) -> Any:
         if response.error is not None:
-            raise response.error
+            raise _late(response.error) or response.error
         if not response.binary:
             return self._dialect.read_result(operation, response.result)
         if operation.result is None:
@@ -277,6 +278,13 @@ class NatsA2ATransport(ClientTransport):
             await self.cancel_task(types.CancelTaskRequest(id=task_id), context=limited)
         except A2AError as error:
             _log.warning("the abandoned task %s could not be cancelled: %s", task_id, error)
+
+
+def _late(error: RpcError) -> RequestTimeout | None:
+    """The time-out that an error is with which a server says that the call's deadline has passed."""
+    if error.code != Code.INTERNAL_ERROR or not error.message.startswith(EXCEEDED):
+        return None
+    return RequestTimeout(error.message, remedy="give the call more time, or compare the clocks")
 
 
 def _task_of(event: types.StreamResponse) -> str:

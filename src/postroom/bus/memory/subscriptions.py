@@ -97,6 +97,7 @@ class MemoryDelivery:
         self.attempt = attempt
         self.pending = pending
         self.open = True
+        self.aside = False
 
     def _close(self) -> MemoryConsumer | None:
         if not self.open:
@@ -119,6 +120,12 @@ class MemoryDelivery:
         """As `Delivery.in_progress`."""
         if self.open:
             self._subscription.connected_consumer().in_progress(self.message.sequence)
+
+    def set_aside(self) -> None:
+        """As `Delivery.set_aside`."""
+        if self.open and not self.aside:
+            self.aside = True
+            self._subscription.answered(self)
 
     async def term(self, reason: str) -> None:
         """As `Delivery.term`."""
@@ -200,7 +207,7 @@ class ConsumerSubscription:
         return self._consumer
 
     def answered(self, delivery: MemoryDelivery) -> MemoryConsumer:
-        """A delivery is no longer open; the consumer it is from."""
+        """A delivery is no longer open, or was set aside; the consumer it is from."""
         self._handing.answered(delivery)
         return self.connected_consumer()
 

@@ -126,6 +126,13 @@ class NatsAdmin:
         request = {"filter": subject} if subject else {}
         return int((await self._api.do(f"STREAM.PURGE.{stream}", request))["purged"])
 
+    async def created(self, stream: str) -> str:
+        """The instant at which it was made, by which it is known from all others; "" if there is none."""
+        try:
+            return str((await self._api.do(f"STREAM.INFO.{stream}"))["created"])
+        except NotFound:
+            return ""
+
     async def last_sequence(self, stream: str) -> int:
         """As `BusAdmin.last_sequence`."""
         return int((await self._api.do(f"STREAM.INFO.{stream}"))["state"]["last_seq"])

@@ -1,29 +1,21 @@
-"""nats-py's client with the traps closed that would leave a connection dead or deaf.
+"""nats-py's client with the traps closed that would leave a connection dead; `bus.natspy` has those of its reader.
 
-Frames come from strangers: a subject or header that is not UTF-8 must not end the reader. The class reaches into
-nats-py's inner parts, so the dependency is pinned to one release line and the contract suite runs against it.
+The class reaches into nats-py's inner parts, so the dependency is pinned to one release line and the contract suite
+runs against it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from nats.aio.client import Client, Srv
-from nats.errors import Error, ProtocolError
-from nats.protocol import parser
+from nats.errors import Error
 from nats.protocol.parser import PING
 
-from postroom.errors import ProtocolViolation
-
-# A subject may hold any byte but space, tab, CR and LF. The library splits lines at every white space, so that a
-# stranger's vertical tab would be read as a frame for another subscription, or as a broken line. The server
-# itself writes spaces between the fields: one, or two where it leaves out the reply (the system account does).
-parser.MSG_RE = re.compile(rb"\AMSG ([^ \t\r\n]+) (\d+) (([^ \t\r\n]+) | )?(\d+)\r\n")
-parser.HMSG_RE = re.compile(rb"\AHMSG ([^ \t\r\n]+) (\d+) (([^ \t\r\n]+) | )?(\d+) (\d+)\r\n")
+from postroom.bus.natspy import harden
 
 
 @contextmanager
@@ -42,28 +34,11 @@ def _as_lost() -> Generator[None]:
 
 
 class RobustClient(Client):
-    """A client whose reader survives bad frames and whose death is always noticed."""
+    """A client whose reader survives bad frames, and whose handshakes that fail are tried again."""
 
-    async def _process_msg(
-        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any
-    ) -> None:
-        try:
-            await super()._process_msg(sid, subject, reply, data, headers)
-        except (ValueError, LookupError) as error:
-            await self._error_cb(ProtocolViolation(f"an unreadable frame was ignored: {error!r}"))
-
-    async def _process_pong(self) -> None:
-        # A ping that was given up leaves a cancelled future, on which the library's reader would die.
-        if self._pongs and self._pongs[0].done():
-            self._pongs.pop(0)
-            return
-        await super()._process_pong()
-
-    async def _read_loop(self) -> None:
-        await super()._read_loop()
-        # The library's reader also ends on errors that it did not expect, and keeps the state "connected".
-        if self._status == Client.CONNECTED and self._reading_task is asyncio.current_task():
-            await self._process_op_err(ProtocolError())
+    def __init__(self) -> None:
+        super().__init__()
+        harden(self)
 
     async def _connect_to_server(self, s: Srv) -> None:
         self.hang_up()  # a handshake that failed left its socket open

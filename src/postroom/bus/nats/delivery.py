@@ -24,7 +24,7 @@ class NatsDelivery:
     Args:
         frame: what the consumer delivered.
         ack: its reply subject, parsed.
-        on_closed: told once, when the delivery is no longer open.
+        on_change: told when the delivery was set aside, and once when it is no longer open.
     """
 
     def __init__(
@@ -33,15 +33,16 @@ class NatsDelivery:
         replies: Replies,
         frame: Msg,
         ack: AckSubject,
-        on_closed: Callable[[NatsDelivery], None],
+        on_change: Callable[[NatsDelivery], None],
     ) -> None:
         self._link = link
         self._replies = replies
         self._reply = frame.reply
         self._ack = ack
         self._message = stored_message(frame, ack)
-        self._on_closed = on_closed
+        self._on_change = on_change
         self.open = True
+        self.aside = False
 
     @property
     def message(self) -> Message:
@@ -62,7 +63,7 @@ class NatsDelivery:
         if not self.open:
             return False
         self.open = False
-        self._on_closed(self)
+        self._on_change(self)
         return True
 
     async def ack(self, *, confirm: bool = True) -> None:
@@ -88,6 +89,12 @@ class NatsDelivery:
         """As `Delivery.in_progress`."""
         if self.open and self._link.up:
             await self._link.send(self._reply, b"+WPI")
+
+    def set_aside(self) -> None:
+        """As `Delivery.set_aside`."""
+        if self.open and not self.aside:
+            self.aside = True
+            self._on_change(self)
 
     async def term(self, reason: str) -> None:
         """As `Delivery.term`; the reason is cut to one short line, since it travels in an advisory."""

@@ -20,9 +20,10 @@ def command() -> None:
 def rebuild(as_json: bool) -> None:
     """Build the database's view of messages and posts again, from the last snapshot and the log."""
     from postroom.control.rebuild import run_rebuild
-    from postroom.settings import DEFAULT_ORG, Settings
+    from postroom.settings import DEFAULT_ORG
+    from postroom.settings.sources import load
 
-    settings = Settings(state=state_folder()).for_org(chosen_org() or DEFAULT_ORG)
+    settings = load(state_folder()).for_org(chosen_org() or DEFAULT_ORG)
     run_rebuild(settings)
     if as_json:
         print_json({"rebuilt": str(settings.home)})

@@ -8,15 +8,19 @@ import click
 
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import Cell, address, ago, block, print_json, print_table
+from postroom.cli.tasks.lines import short
 from postroom.protocol.text import one_line
 
-HEAD = ("ID", "FROM", "TO", "REASON", "TRIES", "WHEN", "TEXT")
+HEAD = ("ID", "MESSAGE", "FROM", "TO", "REASON", "TRIES", "WHEN", "TEXT")
 
 
 @click.group("deadletters")
 @state_option()
 def command() -> None:
-    """See and treat messages that could not be delivered."""
+    """Show messages that could not be delivered, and send them again or drop them.
+
+    An ID is the number of a dead letter, or 4 or more digits of its message's id.
+    """
 
 
 @command.command("list")
@@ -36,16 +40,17 @@ def list_(as_json: bool) -> None:
     rows = [
         [
             Cell(str(dead["id"])),
+            Cell(short(dead["message_id"])),
             Cell(address(dead["from"])),
             Cell(address(dead["to"])),
-            Cell(one_line(dead["reason"], 40), "red"),
+            Cell(dead["reason"], "red"),
             Cell(str(dead["attempts"])),
             Cell(ago(dead["at"], now)),
-            Cell(one_line(dead["text"], 40), dim=bool(dead.get("requeued_as"))),
+            Cell(dead["text"], dim=bool(dead.get("requeued_as"))),
         ]
         for dead in letters
     ]
-    print_table(HEAD, rows)
+    print_table(HEAD, rows, cut=("TEXT", "REASON"))
 
 
 @command.command("show")

@@ -51,7 +51,7 @@ def command(
         raise click.UsageError("--timeout needs --wait")
     to, rest = _recipient(words, skill)
     text = text_argument(rest)
-    with connect() as client:
+    with connect() as client, client.transport.within(timeout):
         task = client.delegate(text, to=to, skill=skill, key=key)
         if not (wait and as_json):
             _say(task, wait=wait, as_json=as_json, chosen=not to)

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
 import click
 
-from postroom.cli.options import connect, state_option
+from postroom.cli.options import state_folder, state_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from postroom.client.locate import Server
 
 DEFAULT_TIMEOUT = 30.0
 
@@ -22,18 +32,37 @@ DEFAULT_TIMEOUT = 30.0
 def command(timeout: float) -> None:
     """End the post room and all its workers, and wait until they are gone.
 
-    Workers that were running start again with the next `postroom up`.
+    Workers that were running start again with the next `postroom up`. Where none runs the exit status is 3.
     """
     from postroom.cli.process import Process
+    from postroom.client.locate import locate
     from postroom.errors import RequestTimeout
 
-    with connect() as client:
-        pid = client.server.pid
-        with Process(pid) as process:  # opened first: afterwards the number could be another's
+    state = state_folder()
+    server = locate(state)
+    with Process(server.pid) as process:  # opened first: afterwards the number could be another's
+        _ask(state, server)
+        if not process.wait(timeout):
+            raise RequestTimeout(
+                f"the post room (pid {server.pid}) has not ended within {timeout:g} s",
+                remedy=f"kill {server.pid}",
+            )
+    click.echo(f"post room ended (pid {server.pid})")
+
+
+def _ask(state: Path, server: Server) -> None:
+    """Tell it to end: by its API, else by a signal, if the lock shows that the process is the post room's."""
+    from postroom.client.http import Client
+    from postroom.errors import PostroomError
+
+    try:
+        with Client.at(state) as client:
             client.shutdown()
-            if not process.wait(timeout):
-                raise RequestTimeout(
-                    f"the post room (pid {pid}) has not ended within {timeout:g} s",
-                    remedy=f"kill {pid}",
-                )
-    click.echo(f"post room ended (pid {pid})")
+    except PostroomError:
+        from postroom.control.statefile import is_locked
+        from postroom.settings import Settings
+
+        if not is_locked(Settings(state=state)):
+            raise
+        with suppress(ProcessLookupError):
+            os.kill(server.pid, signal.SIGTERM)

@@ -10,7 +10,7 @@ import click
 
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import address, block, clock, print_json
-from postroom.protocol.text import one_line
+from postroom.cli.tasks.lines import short
 
 if TYPE_CHECKING:
     from postroom.client.records import Mail
@@ -56,7 +56,7 @@ def _print(mails: list[Mail]) -> None:
         sender = click.style(address(mail["from"]), bold=unread or None)
         asks = mail["expects_reply"] and mail["state"] != "answered"
         note = click.style("  (expects a reply)", fg="yellow") if asks else ""
-        click.echo(f"{when} {sender} {click.style(one_line(mail['id']), dim=True)}{note}")
+        click.echo(f"{when} {sender} {click.style(short(mail['id']), dim=True)}{note}")
         click.echo(block("    | ", mail["text"]))
     if not mails:
         click.echo("no messages")

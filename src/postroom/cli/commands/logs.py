@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import stat
-from collections import deque
-from pathlib import Path
+import json
+import time
+from typing import TYPE_CHECKING
 
 import click
 
+from postroom.cli.completion import agents
 from postroom.cli.options import chosen_org, connect, json_option, state_folder, state_option
-from postroom.cli.output import print_json
-from postroom.protocol.text import printable
+from postroom.cli.output import clock, print_json, terminal_width
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from postroom.cli.logfile import LogLine
+
+LOUD = frozenset({"WARNING", "ERROR", "CRITICAL"})
+"""Levels at which a sidecar's own lines are said beside what its agent printed."""
 
 
 @click.command("logs")
-@click.argument("nick")
+@click.argument("nick", shell_complete=agents)
 @click.option(
     "--lines",
     "-l",
@@ -23,24 +31,60 @@ from postroom.protocol.text import printable
     default=100,
     show_default=True,
     metavar="N",
-    help="How many.",
+    help="How many to begin with.",
 )
+@click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--times", "-t", is_flag=True, help="Say when and where each line was printed.")
+@click.option("--all", "everything", is_flag=True, help="Also what the worker's sidecar logs.")
 @json_option
 @state_option()
-def command(nick: str, lines: int, as_json: bool) -> None:
-    """Show the last lines that the worker NICK (or uid) printed.
+def command(
+    nick: str, lines: int, follow: bool, times: bool, everything: bool, as_json: bool
+) -> None:
+    """Show what the agent of the worker NICK (or uid) printed, as it printed it.
 
-    For a uid no post room needs to be running.
+    Warnings of its sidecar go to standard error. Local times are shown on a terminal, or with --times. For a uid no
+    post room needs to be running. With --follow each line is a JSON object if --json is given.
     """
+    from postroom.cli.logfile import SIDECAR, read_log
+
+    def wanted(line: LogLine) -> bool:
+        return everything or line.source != SIDECAR or line.level in LOUD
+
     uid = _uid(nick)
-    newest = _tail(_workers() / uid / "log", lines)
+    found = read_log(_workers() / uid / "log", lines, wanted, follow=follow)
     if as_json:
-        print_json({"uid": uid, "lines": newest})
+        _print_json(uid, found, follow=follow)
         return
-    if not newest:
+    times = times or everything or terminal_width() is not None
+    empty = True
+    for line in found:
+        empty = False
+        beside = line.source == SIDECAR and not everything
+        click.echo(_shown(line, times=times or beside), err=beside)
+    if empty:
         click.echo("nothing was printed", err=True)
-    for line in newest:
-        click.echo(printable(line))
+
+
+def _print_json(uid: str, found: Iterator[LogLine], *, follow: bool) -> None:
+    if follow:
+        for line in found:
+            click.echo(json.dumps(_record(line), ensure_ascii=True))
+        return
+    entries = [_record(line) for line in found]
+    print_json({"uid": uid, "lines": [entry["text"] for entry in entries], "entries": entries})
+
+
+def _record(line: LogLine) -> dict[str, str | float | None]:
+    return {"at": line.at, "source": line.source, "text": line.text}
+
+
+def _shown(line: LogLine, *, times: bool) -> str:
+    if not times:
+        return line.text
+    when = clock(line.at, time.time()) if line.at is not None else " " * 8
+    mark = {"stdout": "out", "stderr": "err", "sidecar": "***"}.get(line.source, "   ")
+    return f"{click.style(f'{when} {mark}|', dim=True)} {line.text}"
 
 
 def _workers() -> Path:
@@ -56,23 +100,3 @@ def _uid(ref: str) -> str:
         return ref
     with connect() as client:
         return check_uid(client.worker(ref)["uid"])
-
-
-def _tail(path: Path, lines: int) -> list[str]:
-    """The last `lines` lines of `path`.
-
-    Raises:
-        NotFound: there is no such log.
-    """
-    from postroom.errors import NotFound
-
-    try:
-        # The file is the worker's output: neither a link nor a pipe may stand in its place.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise NotFound(f"no log at {path}: {error.strerror}") from error
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise NotFound(f"no log at {path}: not a file")
-        newest = deque(file, maxlen=lines)
-    return [line.decode(errors="replace").rstrip("\r\n") for line in newest]

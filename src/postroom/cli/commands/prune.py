@@ -57,4 +57,6 @@ def _folders(number: int) -> str:
 
 
 def _size(found: list[Leftover]) -> str:
-    return f"{sum(left['bytes'] for left in found) / (1024 * 1024):.1f} MiB"
+    sizes = [left["bytes"] for left in found if left["bytes"] is not None]
+    least = "" if len(sizes) == len(found) else "at least "
+    return f"{least}{sum(sizes) / (1024 * 1024):.1f} MiB"

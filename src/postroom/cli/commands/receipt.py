@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 @json_option
 @state_option()
 def command(message: str, milestone: Milestone | None, timeout: float, as_json: bool) -> None:
-    """Show how far the message with the id MESSAGE has come, or wait for it."""
-    with connect() as client:
+    """Show how far a message has come, or wait for it; MESSAGE is its id, or 4 or more digits of it."""
+    with connect() as client, client.transport.within(timeout):
         mail = client.message(message)
         if milestone is not None:
             await_milestone(client, mail, milestone, timeout, as_json=as_json)

@@ -53,7 +53,7 @@ def command(
     if no_reply and milestone == "answered":
         raise click.UsageError("--no-reply and --wait answered contradict each other")
     content = text_argument(text)
-    with connect() as client:
+    with connect() as client, client.transport.within(timeout):
         if to_project:
             post = client.post(to, content, key=key)
             _say(post, f"{one_line(post['id'])} accepted", as_json=as_json)

@@ -50,7 +50,7 @@ task_argument = click.argument("ref", metavar="ID", shell_complete=tasks)
 def command() -> None:
     """List, watch, answer and cancel tasks.
 
-    An ID may be cut short to its first 6 digits or more, as long as it is the only one that begins so.
+    An ID may be cut short to 4 digits or more, as long as no other one begins so.
     """
 
 
@@ -85,7 +85,7 @@ def list_(everything: bool, worker: str, wanted: str | None, limit: int, as_json
         print_json({"tasks": found})
     elif found:
         now = time.time()
-        print_table(HEAD, [row(task, now) for task in found], cut=("DETAIL", "TASK"))
+        print_table(HEAD, [row(task, now) for task in found], cut=("LAST", "TASK"))
     else:
         click.echo("no open tasks (all: postroom task list --all)" if open_only else "no tasks")
 
@@ -117,7 +117,7 @@ def watch(ref: str, timeout: float | None, as_json: bool) -> int:
     if it was canceled, 13 if it was rejected. Ctrl-C ends the watching, not the task. With --json each change
     is one line of JSON.
     """
-    with connect() as client:
+    with connect() as client, client.transport.within(timeout):
         return follow(client, client.task(ref), timeout=timeout, as_json=as_json)
 
 
@@ -186,11 +186,11 @@ def _print(task: Task, events: list[TaskEvent], now: float) -> None:
     attempt = f", attempt {task['attempt']}" if task["attempt"] > 1 else ""
     skill = f", skill {one_line(task['skill'], 80)}" if task["skill"] else ""
     click.echo(f"{address(task['requester'])} to {address(task['worker'])}{skill}{attempt}")
-    click.echo(f"given {clock(task['created_at'], now)}, message {one_line(task['request'])}")
+    click.echo(f"given {clock(task['created_at'], now)}, message {short(task['request'])}")
     if task["detail"] and not (task["final"] or is_question(task["state"])):
         click.echo(one_line(task["detail"], 300))
     click.echo(block("    | ", task["text"]))
-    updates = Updates(task, now)
+    updates = Updates(task["worker"], now)
     for event in events:
         click.echo(updates.line(event))
     for artifact in task.get("artifacts", []):

@@ -106,15 +106,16 @@ def status(as_json: bool) -> int:
 
 
 def _settings() -> Settings:
-    from postroom.settings import Settings
+    from postroom.settings.sources import load
 
-    return Settings(state=state_folder())
+    return load(state_folder())
 
 
 def _folder() -> CertificateFolder:
     from postroom.identity.certfolder import CertificateFolder
+    from postroom.settings import Settings
 
-    return CertificateFolder(_settings().tls_folder)
+    return CertificateFolder(Settings(state=state_folder()).tls_folder)
 
 
 def _not_while_it_runs() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +15,9 @@ PORT = click.IntRange(0, 65535)
 FILE = click.Path(dir_okay=False)
 _FIELDS = {"port": "http_port"}
 """Options that a setting has another name for."""
+
+AUTO = "auto"
+UNITS = ("systemd", "launchd")
 
 
 @click.command("up")
@@ -41,20 +43,32 @@ _FIELDS = {"port": "http_port"}
 @click.option("--tls-key", type=FILE, metavar="FILE", help="Its key.")
 @click.option("--tls-ca", type=FILE, metavar="FILE", help="The authority that clients trust.")
 @click.option("--detach", "-d", is_flag=True, help="Return when it is ready; it runs on.")
+@click.option(
+    "--print-unit",
+    type=click.Choice((AUTO, *UNITS)),
+    is_flag=False,
+    flag_value=AUTO,
+    default=None,
+    help="Print a unit that runs it at boot, and start nothing.",
+)
 @state_option(org=False)
-def command(detach: bool, **chosen: Any) -> int:
+def command(detach: bool, print_unit: str | None, **chosen: Any) -> int:
     """Run a post room until Ctrl-C, `postroom down` or SIGTERM.
 
-    Without a port the usual one is taken, or any free one if somebody else has it. With --detach the
-    output goes to logs/up.log in the state folder. POSTROOM_TLS=always means TLS on loopback, too.
+    A port that is named, here or by a setting, has to be free. Where none is named the usual one is taken
+    (HTTP 4280, NATS 4222), or any free one if somebody else has it. With --detach the output goes to
+    logs/up.log in the state folder. Options can be kept: see `postroom config`.
     """
     given = {
         name: value for name, value in chosen.items() if value is not None and value is not False
     }
+    settings = _settings(given)  # what is wrong with them is said here
+    if print_unit is not None:
+        _print_unit(print_unit, given)
+        return 0
     if detach:
         _detach(_arguments(given))
         return 0
-    settings = _settings(given)
     from postroom.cli.detach import in_front
     from postroom.control import run
 
@@ -63,17 +77,12 @@ def command(detach: bool, **chosen: Any) -> int:
 
 
 def _settings(given: dict[str, Any]) -> Settings:
-    from pathlib import Path
+    from postroom.settings.sources import load
 
-    from postroom.settings import Settings
-
-    values = {_FIELDS.get(name, name): value for name, value in given.items()}
-    if "listen" in values:
-        values["listen"] = (values["listen"],)
-    for name in ("tls_cert", "tls_key", "tls_ca"):
-        if name in values:
-            values[name] = Path(values[name])
-    return replace(Settings(state=state_folder()), **values)
+    flags = {
+        _FIELDS.get(name, name): str(value) for name, value in given.items() if value is not True
+    }
+    return load(state_folder(), flags, memory=given.get("memory", False))
 
 
 def _arguments(given: dict[str, Any]) -> list[str]:
@@ -85,8 +94,33 @@ def _arguments(given: dict[str, Any]) -> list[str]:
 
 def _detach(arguments: list[str]) -> None:
     from postroom.cli.detach import start
+    from postroom.protocol.text import one_line
 
     state = state_folder()
     click.echo(f"starting a post room on {state} ...", err=True)
     server = start(state, arguments)
     click.echo(f"post room is up at {server.url} (pid {server.pid})")
+    for url in server.listen:
+        click.echo(f"  for others: {one_line(url)}")
+    for note in server.notes:
+        click.echo(f"note: {one_line(note)}", err=True)
+
+
+def _print_unit(kind: str, given: dict[str, Any]) -> None:
+    import os
+    import sys
+    from pathlib import Path
+
+    from postroom.cli.unit import unit
+    from postroom.settings.options import OPTIONS
+
+    files = {name: Path(value).absolute() for name, value in given.items() if name[:4] == "tls_"}
+    chosen = UNITS[sys.platform == "darwin"] if kind == AUTO else kind
+    click.echo(unit(chosen, state_folder(), _arguments(given | files)), nl=False)
+    for one in OPTIONS:
+        if os.environ.get(one.variable):
+            click.echo(
+                f"note: {one.variable} is set in this shell and not in the unit: "
+                f"postroom config set {one.key}",
+                err=True,
+            )

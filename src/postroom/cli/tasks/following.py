@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
 from postroom.cli.options import Decorated
-from postroom.cli.output import block
+from postroom.cli.output import address, block
+from postroom.cli.tasks.answering import Answers, has_person
 from postroom.cli.tasks.lines import Updates, answer_hint, colour_of, file_lines, is_question, short
-from postroom.errors import RequestTimeout
+from postroom.errors import NotRunning, RequestTimeout
 from postroom.protocol.tasks import EXIT_CODES, TaskState
 from postroom.protocol.text import one_line, printable
 
@@ -43,15 +46,27 @@ def follow(client: Client, task: Task, *, timeout: float | None, as_json: bool) 
     """
     screen: Screen = _JsonLines() if as_json else _Terminal(task)
     screen.begin(task)
-    stream = client.follow_task(task["id"])
+    stream = client.follow_task(task["id"], away=say_away)
+    watch = f"postroom task watch {short(task['id'])}"
     try:
-        with _closed_after(stream, timeout):
+        with _closed_after(stream, client.transport.left()), _answers(client, as_json) as answers:
             for event in stream:
+                if event.kind == "trouble":
+                    screen.trouble(event.data)
+                    continue
+                asks = is_question(event.data["state"])
+                if answers is not None and not asks:
+                    answers.ask("")  # before it is shown: what is typed from now on is no answer
                 screen.change(event.data)
+                if asks:
+                    _ask(client, event.data, answers)
         ended = client.task(task["id"])
     except KeyboardInterrupt:
-        click.echo(f"\nthe task goes on: postroom task watch {short(task['id'])}", err=True)
+        click.echo(f"\nthe task goes on: {watch}", err=True)
         raise click.Abort from None
+    except NotRunning as error:
+        error.remedy = f"{error.remedy}; then {watch}" if error.remedy else watch
+        raise
     if not ended["final"]:
         raise RequestTimeout(
             f"no final state within {timeout or 0:g} s: task {short(task['id'])} is {ended['state']}"
@@ -68,10 +83,40 @@ def _next_step(task: Task) -> str:
     return f"postroom task watch {short(task['id'])}"
 
 
+def _answers(client: Client, as_json: bool) -> AbstractContextManager[Answers | None]:
+    """Where a person answers; None for a script."""
+    return nullcontext() if as_json or not has_person() else Answers(client, sys.stdin.fileno())
+
+
+def _ask(client: Client, event: Any, answers: Answers | None) -> None:
+    """Have a question answered by the person, if it is still open; a script is told to do it.
+
+    Raises:
+        RequestTimeout: there is no person.
+    """
+    task = client.task(event["task"])
+    if not is_question(task["state"]) or task["seq"] > event["seq"]:
+        return  # it was answered long since
+    if answers is None:
+        question = one_line(event["text"], 300) or task["state"]
+        raise RequestTimeout(
+            f"{address(task['worker'])} asks, and task {short(task['id'])} waits for the answer: {question}",
+            remedy=answer_hint(task["id"]),
+        )
+    answers.ask(task["id"])
+    click.echo(f"    answer here, or: {answer_hint(task['id'])}", err=True)
+
+
+def say_away(away: bool) -> None:
+    """Say on standard error that the post room has gone, or is back."""
+    said = "the post room is away: waiting for it" if away else "the post room is back"
+    click.echo(said, err=True)
+
+
 @contextmanager
-def _closed_after(stream: EventStream, seconds: float | None) -> Generator[None]:
+def _closed_after(stream: EventStream, seconds: float) -> Generator[None]:
     """End `stream` from outside when the time is over, also while it waits for bytes."""
-    if seconds is None:
+    if math.isinf(seconds):
         yield
         return
     timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), stream.close)
@@ -92,29 +137,38 @@ class Screen(Protocol):
     def change(self, event: Any) -> None:
         """A change of it."""
 
+    def trouble(self, event: Any) -> None:
+        """What keeps it now; "" if nothing does any more."""
+
     def end(self, task: Task) -> None:
         """How it ended."""
 
 
 class _JsonLines:
-    """One JSON object per line: the task, each of its changes, and the task as it ended."""
+    """One JSON object per line: the task, each of its changes, and the task as it ended; `type` says which."""
 
     def begin(self, task: Task) -> None:
-        self.change(task)
+        self._line("task", task)
 
     def change(self, event: Any) -> None:
-        click.echo(json.dumps(event, ensure_ascii=True))
+        self._line("update", event)
+
+    def trouble(self, event: Any) -> None:
+        self._line("trouble", event)
 
     def end(self, task: Task) -> None:
-        self.change(task)
+        self._line("result", task)
+
+    def _line(self, kind: str, record: Any) -> None:
+        click.echo(json.dumps({"type": kind, **record}, ensure_ascii=True))
 
 
 class _Terminal:
     """For a person, or a pipe that wants the result alone."""
 
     def __init__(self, task: Task) -> None:
-        self._updates = Updates(task, time.time())
-        self._known = task["seq"]
+        self._updates = Updates(task["worker"], time.time())
+        self._kept = task["detail"]
 
     def begin(self, task: Task) -> None:
         if task["detail"] and not task["final"] and not is_question(task["state"]):
@@ -124,8 +178,16 @@ class _Terminal:
         if event["final"]:
             return  # the end is said from the task itself, which has the whole result
         click.echo(self._updates.line(event), err=True)
-        if is_question(event["state"]) and event["seq"] >= self._known:  # not answered long since
-            click.echo(f"    answer it: {answer_hint(event['task'])}", err=True)
+
+    def trouble(self, event: Any) -> None:
+        text = one_line(event["text"], 300)
+        if text == self._kept:
+            return
+        self._kept = text
+        if text:
+            worker = one_line(event["worker"])
+            logs = f"; postroom logs {worker}" if worker else ""
+            click.echo(f"{click.style(text, fg='red')}{logs}", err=True)
 
     def end(self, task: Task) -> None:
         said, results = task["status_text"], task.get("artifacts", [])

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.output import Cell, address, ago, block, clock
+from postroom.cli.output import Cell, address, block, clock, span
 from postroom.protocol.blobs import PREFIX, SHA256
 from postroom.protocol.tasks import INTERRUPTED, TaskState
 from postroom.protocol.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.records import Artifact, Task, TaskEvent
+    from postroom.client.records import Artifact, Current, Party, Task, TaskEvent
 
 SHORT = 8
-"""Digits of a task's id that people are shown; the server finds the one that is meant."""
+"""Digits of the id of a task or a message that people are shown; the server finds the one that is meant."""
 
 PIECE = 100
 """Characters of an artifact's piece that its line shows; the whole of it is the result."""
 
-HEAD = ("ID", "STATE", "WORKER", "FROM", "UPDATED", "TASK", "DETAIL")
+HEAD = ("ID", "STATE", "WORKER", "FROM", "TIME", "TASK", "LAST")
 
 COLOURS: dict[str, str] = {
     TaskState.WORKING: "green",
@@ -33,9 +33,9 @@ COLOURS: dict[str, str] = {
 }
 
 
-def short(task_id: str) -> str:
-    """The beginning of a task's id that people are shown."""
-    return one_line(task_id)[:SHORT]
+def short(id_: str) -> str:
+    """The beginning of the id of a task or a message, as people are shown it."""
+    return one_line(id_)[:SHORT]
 
 
 def colour_of(state: str) -> str | None:
@@ -85,6 +85,12 @@ def file_lines(artifact: Artifact) -> list[str]:
     return lines
 
 
+def run_time(task: Task | Current, now: float, until: float | None = None) -> str:
+    """How long its worker has been at a task, or was; "" before it began."""
+    began = task.get("started_at")
+    return "" if began is None else span((until or now) - began)
+
+
 def row(task: Task, now: float) -> list[Cell]:
     """A task in a table under `HEAD`."""
     state = task["state"]
@@ -93,31 +99,45 @@ def row(task: Task, now: float) -> list[Cell]:
         Cell(state, colour_of(state), bold=is_question(state), dim=state == TaskState.CANCELED),
         Cell(address(task["worker"])),
         Cell(address(task["requester"])),
-        Cell(ago(task["updated_at"], now)),
-        Cell(one_line(task["text"], 40)),
-        Cell(one_line(task["detail"], 60)),
+        Cell(run_time(task, now, task["updated_at"] if task["final"] else None)),
+        Cell(task["text"]),
+        Cell(_last(task)),
     ]
+
+
+def _last(task: Task) -> str:
+    """What its worker said last, and what keeps it."""
+    said = one_line(task["status_text"])
+    detail = one_line(task["detail"])
+    if task["final"] or not said or said.startswith(detail.removesuffix("…")):
+        return detail or said
+    return f"{detail}; {said}" if detail else said
 
 
 class Updates:
     """Says the changes of one task, oldest first; it remembers which attempt they belong to.
 
     Args:
-        task: whose changes they are.
+        worker: who runs the task.
         now: the present, in seconds since the epoch.
     """
 
-    def __init__(self, task: Task, now: float) -> None:
-        self._asker = address(task["worker"])
+    def __init__(self, worker: Party, now: float) -> None:
+        self._asker = address(worker)
         self._now = now
         self._attempt = 1
 
     def line(self, event: TaskEvent) -> str:
         """One change; a text of several lines is set in under it."""
-        label, text = self._parts(event)
+        label, colour, text = self.parts(event)
         when = click.style(clock(event["at"], self._now), dim=True)
-        shown = click.style(label, fg=colour_of(event["state"]))
+        shown = click.style(label, fg=colour)
         return block(f"{when} {shown}: ", text) if text.strip() else f"{when} {shown}"
+
+    def parts(self, event: TaskEvent) -> tuple[str, str | None, str]:
+        """What has changed in a few words, their colour, and what was said."""
+        label, text = self._parts(event)
+        return label, colour_of(event["state"]), text
 
     def _parts(self, event: TaskEvent) -> tuple[str, str]:
         state, piece = one_line(event["state"], 40), event["artifact"]

@@ -7,7 +7,6 @@ from typing import Any
 from fastapi import APIRouter
 
 from postroom.control.context import Context
-from postroom.errors import NotFound
 
 
 def router(context: Context) -> APIRouter:
@@ -21,25 +20,14 @@ def router(context: Context) -> APIRouter:
 
     @routes.get("/{letter}")
     async def show(letter: str) -> dict[str, Any]:
-        return (await letters.get(_number(letter))).as_json()
+        return (await letters.get(await letters.find(letter))).as_json()
 
     @routes.post("/{letter}/requeue", status_code=201)
     async def requeue(letter: str) -> dict[str, Any]:
-        return {"id": await letters.requeue(_number(letter))}
+        return {"id": await letters.requeue(await letters.find(letter))}
 
     @routes.delete("/{letter}", status_code=204)
     async def drop(letter: str) -> None:
-        await letters.drop(_number(letter))
+        await letters.drop(await letters.find(letter))
 
     return routes
-
-
-def _number(letter: str) -> int:
-    """The sequence that names a dead letter.
-
-    Raises:
-        NotFound: it is no number, so it names none.
-    """
-    if not (letter.isascii() and letter.isdecimal() and len(letter) < 19):
-        raise NotFound(f"there is no dead letter {letter!r}", remedy="postroom deadletters list")
-    return int(letter)

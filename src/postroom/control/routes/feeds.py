@@ -1,4 +1,4 @@
-"""Projects' feeds, and live views of feeds and chats."""
+"""Projects' feeds, and live views of feeds, chats and everything."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
-from postroom.control import streaming
+from postroom.control import news, streaming
 from postroom.control.bodies import PostBody
 from postroom.control.context import Context
 from postroom.errors import InvalidInput, PostroomError
@@ -48,6 +48,12 @@ def router(context: Context) -> APIRouter:
         headers = {"Cache-Control": "no-store"}
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
+    @routes.get("/events")
+    async def events(after: str = "") -> StreamingResponse:
+        found = news.everything(context, news.Cursor.parse(after) if after else None)
+        headers = {"Cache-Control": "no-store"}
+        return StreamingResponse(found, media_type="text/event-stream", headers=headers)
+
     return routes
 
 
@@ -57,7 +63,7 @@ def _project_events(context: Context, project: str, after: int) -> AsyncIterator
             return await context.room.office.posts(project, limit=streaming.PAGE)
         return await context.room.office.posts(project, limit=streaming.PAGE, after=past)
 
-    return streaming.follow(context.room.changes, of_project(project), "post", after, read)
+    return streaming.follow(context.room.changes, [of_project(project)], "post", after, read)
 
 
 def _chat_events(context: Context, other: str, after: int) -> AsyncIterator[str]:
@@ -74,4 +80,4 @@ def _chat_events(context: Context, other: str, after: int) -> AsyncIterator[str]
         except PostroomError:
             return None  # deleted since: there is nothing to show any more
 
-    return streaming.follow(context.room.changes, of_chat(me, other), "mail", after, read, show)
+    return streaming.follow(context.room.changes, [of_chat(me, other)], "mail", after, read, show)

@@ -28,7 +28,7 @@ def router(context: Context) -> APIRouter:
             body.text,
             expects_reply=body.expects_reply,
             key=body.key,
-            reply_to=body.reply_to,
+            reply_to=await office.find(body.reply_to),
             expires_in=body.expires_in or 0.0,
             folded=False,
         )
@@ -40,13 +40,14 @@ def router(context: Context) -> APIRouter:
         wait: Literal["", "accepted", "delivered", "seen", "answered"] = "",
         timeout: Seconds = 30.0,
     ) -> dict[str, Any]:
+        message_id = await office.find(message_id)
         if not wait:
             return (await office.get(message_id)).as_json()
         return (await office.wait(message_id, State(wait), timeout)).as_json()
 
     @routes.post("/messages/{message_id}/seen")
     async def seen(message_id: str) -> dict[str, Any]:
-        return (await office.mark_seen(me, message_id)).as_json()
+        return (await office.mark_seen(me, await office.find(message_id))).as_json()
 
     @routes.get("/inbox")
     async def inbox(limit: Limit = 50, *, unread: bool = False) -> dict[str, Any]:

@@ -10,11 +10,10 @@ from fastapi import APIRouter
 from postroom import __version__
 from postroom.control.context import Context
 from postroom.control.mailroom import Mailroom
+from postroom.control.outages import BUS_AWAY
 from postroom.errors import StateUnwritable
 
 ALERTS_SHOWN = 10
-
-BUS_AWAY = "the bus does not answer"
 
 
 def router(context: Context) -> APIRouter:

@@ -11,8 +11,9 @@ from fastapi.responses import StreamingResponse
 from postroom.control import streaming
 from postroom.control.bodies import AnswerBody, CancelBody, TaskBody
 from postroom.control.context import Context
+from postroom.control.outages import troubles
 from postroom.control.routes.refs import uid_of
-from postroom.folding.changes import of_task
+from postroom.folding.changes import BUS, WORKERS, of_task
 from postroom.protocol.tasks import TaskState
 from postroom.tasks.views import TaskEvent
 
@@ -95,4 +96,6 @@ def _updates(context: Context, task: str, after: int) -> AsyncIterator[str]:
         row = await context.tasks.find(task)
         return row.final and row.seq <= past
 
-    return streaming.follow(context.room.changes, of_task(task), "update", after, read, ended=ended)
+    topics = (of_task(task), WORKERS, BUS)
+    show = troubles(context.tasks, context.room.bus, task)
+    return streaming.follow(context.room.changes, topics, "update", after, read, show, ended)

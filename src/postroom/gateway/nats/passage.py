@@ -152,6 +152,11 @@ class Side(asyncio.BufferedProtocol):
         self.visit.passed += sum(map(len, pieces))
 
     @property
+    def half_open(self) -> bool:
+        """What asyncio is to be answered at the end of what comes: TLS ends both ways at once."""
+        return self.transport.get_extra_info("sslcontext") is None
+
+    @property
     def ahead(self) -> int:
         """Bytes that are to come of a body that is passed on."""
         raise NotImplementedError
@@ -303,11 +308,11 @@ class Outward(Side):
         upstream = self.peer.transport
         if self._ended.done() or not upstream.can_write_eof():
             self.end("the worker ended it")
-            return True
+            return self.half_open
         upstream.write_eof()
         self.stop()
         self._later = asyncio.get_running_loop().call_later(LAST, self.end, "the worker ended it")
-        return True
+        return self.half_open
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Of asyncio."""
@@ -369,7 +374,7 @@ class Inward(Side):
     def eof_received(self) -> bool:
         """Of asyncio."""
         self.end("the server ended it")
-        return True
+        return self.half_open
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Of asyncio."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-WEAKER = frozenset({"vsock", "io_uring", "secret"})
+WEAKER = frozenset({"vsock", "io_uring", "secret", "kernel", "namespace"})
 """Kinds of canaries that a container's runtime may leave open although its network is closed: a partial wall."""
 
 CONFIGURE = (

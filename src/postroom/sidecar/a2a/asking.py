@@ -164,7 +164,14 @@ class AskingOperations(Methods):
         key = hashlib.sha256(message["messageId"].encode("utf-8", "replace")).hexdigest()
         context = context_of(message)
         ask = Delegate(
-            self._worker, "", text, key=f"a2a:{key}", stream=stream, context=context, quiet=stream
+            self._worker,
+            "",
+            text,
+            key=f"a2a:{key}",
+            stream=stream,
+            context=context,
+            quiet=stream,
+            named=message["messageId"],
         )
         return (await self._tasks.delegate(ask)).task
 
@@ -176,7 +183,7 @@ class AskingOperations(Methods):
         if context and context != view["context"]:
             raise RpcError(Code.INVALID_PARAMS, "the task belongs to another context", taskId=task)
         try:
-            await self._tasks.answer_task(AnswerTask(task, text))
+            await self._tasks.answer_task(AnswerTask(task, text, named=message["messageId"]))
         except (Conflict, Forbidden) as error:
             raise RpcError(Code.UNSUPPORTED_OPERATION, error.message, taskId=task) from error
         return task, int(view["seq"])

@@ -7,6 +7,7 @@ the socket lies in a closed folder.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -18,7 +19,7 @@ from postroom.a2a.operations import Call, Operations
 from postroom.a2a.rpc import Code, Id, RpcError, id_of, read_call, read_json, refusal, result
 from postroom.errors import NotFound, PostroomError
 from postroom.sidecar.a2a.methods import VERSION, not_spoken
-from postroom.sidecar.httpd import Answer, Events, Request
+from postroom.sidecar.httpd import Answer, Content, Events, Request
 
 CARD_PATHS = (CARD_PATH, "/.well-known/agent.json")
 """Where A2A 1.0 looks for a card, and where its versions before 0.3 did."""
@@ -26,6 +27,9 @@ CARD_PATHS = (CARD_PATH, "/.well-known/agent.json")
 ENDPOINT = "/a2a"
 AGENTS = f"{ENDPOINT}/agents/"
 """Before the nick or uid of another agent."""
+
+CARD_AGE = 60
+"""Seconds for which a card may be used without asking again: its worker may be started anew with another."""
 
 LOOK = 1.0
 """Seconds between two looks whether the client of a call still waits."""
@@ -72,19 +76,22 @@ class A2ADoor:
             NotFound: there is no such route, or no card.
         """
         path = request.target
-        if request.method == "GET" and path in CARD_PATHS:
-            if self._card is None:
-                raise NotFound("this worker has no Agent Card")
-            return 200, self._card
-        if request.method == "POST" and path == ENDPOINT:
-            return await self._answer(request, self._operations)
         if self._others is not None and path.startswith(AGENTS):
             name, _, rest = path.removeprefix(AGENTS).partition("/")
             if request.method == "GET" and f"/{rest}" in CARD_PATHS:
                 url = f"{self._url}{AGENTS}{name}"
-                return 200, served_card(await self._others.card(unquote(name)), url)
+                return card_answer(
+                    request, served_card(await self._others.card(unquote(name)), url)
+                )
             if request.method == "POST" and name and not rest:
                 return await self._answer(request, await self._others.operations(unquote(name)))
+        # Who has the endpoint as a base URL asks for what lies below it.
+        if request.method == "GET" and path.removeprefix(ENDPOINT) in CARD_PATHS:
+            if self._card is None:
+                raise NotFound("this worker has no Agent Card")
+            return card_answer(request, self._card)
+        if request.method == "POST" and path in {ENDPOINT, f"{ENDPOINT}/"}:
+            return await self._answer(request, self._operations)
         raise NotFound(f"there is no {request.method} {request.path[:100]}")
 
     async def _answer(self, request: Request, operations: Operations) -> Answer:
@@ -142,6 +149,25 @@ async def _responses(
                 yield head + each + b"}"
         except RpcError as error:
             yield json.dumps(refusal(call_id, error)).encode()
+
+
+def card_answer(request: Request, card: Card) -> Answer:
+    """A card with what caches want to know; nothing but that for who has it already (RFC 9110, section 13.1.2)."""
+    body = json.dumps(card).encode()
+    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    headers = (("etag", tag), ("cache-control", f"private, max-age={CARD_AGE}"))
+    known = request.headers.get("if-none-match", "")
+    if tag in known or known.strip() == "*":
+        return 304, Content(headers, _pieces(), lambda: None)
+    size = ("content-length", str(len(body)))
+    return 200, Content(
+        (("content-type", "application/json"), size, *headers), _pieces(body), lambda: None
+    )
+
+
+async def _pieces(*pieces: bytes) -> AsyncGenerator[bytes]:
+    for piece in pieces:
+        yield piece
 
 
 def served_card(card: Card, url: str) -> Card:

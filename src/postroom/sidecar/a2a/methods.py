@@ -13,6 +13,7 @@ from postroom.a2a.nats.jsjson import dumps
 from postroom.a2a.operations import Call
 from postroom.a2a.rpc import Code, RpcError
 from postroom.errors import PostroomError
+from postroom.sidecar.a2a.params import camel
 
 VERSION = "1.0"
 
@@ -110,7 +111,7 @@ def read_params(call: Call) -> Params:
         return {}
     if not isinstance(call.params, dict):
         raise RpcError(Code.INVALID_PARAMS, "'params' has to be an object")
-    return call.params
+    return camel(call.params)
 
 
 def not_spoken() -> RpcError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +18,28 @@ from postroom.protocol.times import parse_time
 
 MAX_PAGE = 100
 PAGE = 50
+_JSON_NAME = re.compile(r"(?<=[a-z0-9])_([a-z0-9])")
+_FREE = frozenset({"metadata", "data"})
+
 MAX_ID = 256
 """Characters of an id."""
+
+
+def camel(value: Any) -> Any:
+    """Parameters with the JSON names of their fields; whoever reads ProtoJSON takes the proto's own names, too.
+
+    What is free of form (`metadata`, the `data` of a part) stays as it is.
+    """
+    if isinstance(value, list):
+        return [camel(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {_JSON_NAME.sub(lambda end: end[1].upper(), name): name for name in value}
+    # Of a field under both names the JSON one counts.
+    chosen = {name: name if name in value else said for name, said in found.items()}
+    return {
+        name: value[said] if name in _FREE else camel(value[said]) for name, said in chosen.items()
+    }
 
 
 def name_param(params: Mapping[str, Any], name: str, default: str | None = None) -> str:
@@ -57,7 +78,10 @@ def check_message(params: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     if not isinstance(parts, list) or not parts:
         raise RpcError(Code.INVALID_PARAMS, "'parts' has to be a list of at least one part")
     if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in parts):
-        raise RpcError(Code.CONTENT_TYPE_NOT_SUPPORTED, "only text is taken")
+        raise RpcError(
+            Code.CONTENT_TYPE_NOT_SUPPORTED,
+            "this worker takes text: each part has to have 'text', and no 'raw', 'url' or 'data'",
+        )
     return message, text_of(message)
 
 

@@ -1,8 +1,7 @@
 """Adapters: what an agent program's lines mean, and how a message looks to it. Pure, no I/O.
 
-An adapter is a class with state, made anew for each start of the agent: `feed(line)` and
-`finish(exit_code, signal)` give actions, `render` and `render_control` give bytes for its stdin
-(docs/architecture.md, Watching and steering).
+An adapter is a class with state, made anew for each start of the agent: `feed(line)`, `skip` and `finish(end)` give
+actions, `render`, `render_task` and `render_control` give bytes for its stdin (docs/architecture.md, Agent lines).
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from postroom.sidecar.adapters.actions import (
     Complete,
     Delegate,
     Delegated,
+    End,
     Fail,
     Find,
     Incoming,
@@ -36,7 +36,7 @@ from postroom.sidecar.adapters.actions import (
     TaskAction,
 )
 from postroom.sidecar.adapters.jsonl import JsonLines
-from postroom.sidecar.adapters.text import PlainText
+from postroom.sidecar.adapters.text import PlainText, run_environment
 
 __all__ = [
     "Action",
@@ -49,6 +49,7 @@ __all__ = [
     "Complete",
     "Delegate",
     "Delegated",
+    "End",
     "Fail",
     "Find",
     "Incoming",
@@ -67,6 +68,7 @@ __all__ = [
     "SetStatus",
     "TaskAction",
     "make_adapter",
+    "run_environment",
 ]
 
 

@@ -217,6 +217,7 @@ class Delegate:
         context: A2A context that it belongs to, "" for a new one.
         ref: echoed in the answer and in every update.
         quiet: somebody else follows it, and the agent's program is told of its end alone.
+        named: the `messageId` that an A2A client gave the request, "" for none.
     """
 
     to: str
@@ -227,6 +228,7 @@ class Delegate:
     context: str = ""
     ref: Any = field(default=None, hash=False)
     quiet: bool = False
+    named: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,11 +242,12 @@ class CancelTask:
 
 @dataclass(frozen=True, slots=True)
 class AnswerTask:
-    """Answer what a task that this agent asked for wants to know."""
+    """Answer what a task that this agent asked for wants to know; `named` as in `Delegate`."""
 
     task: str
     text: str
     ref: Any = field(default=None, hash=False)
+    named: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,9 +273,13 @@ class SetStatus:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Something the program printed that is no action; it goes to the log."""
+    """Something the program printed that is no action; it goes to the log.
+
+    `unreadable` says what is wrong with it, "" where such lines are to be expected.
+    """
 
     text: str
+    unreadable: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,14 +306,34 @@ Action = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a run of the program ended.
+
+    Attributes:
+        exit_code: of the program.
+        signal: that ended it, 0 for none.
+        told: it was sent a signal to end by, so what it said may be half of what it had to say.
+        complaint: the last lines that it wrote to its standard error.
+    """
+
+    exit_code: int
+    signal: int = 0
+    told: bool = False
+    complaint: str = ""
+
+
 class Adapter(Protocol):
     """Turns an agent's lines into actions and messages into its input."""
 
     def feed(self, line: str) -> list[Action]:
         """The actions in one line of its stdout; never an exception."""
 
-    def finish(self, exit_code: int, signal: int) -> list[Action]:
-        """The actions that its end implies; `signal` 0 if none ended it."""
+    def skip(self) -> list[Action]:
+        """The actions where a line of its stdout was too long to be read."""
+
+    def finish(self, end: End) -> list[Action]:
+        """The actions that its end implies."""
 
     def render(self, message: Incoming) -> bytes:
         """What goes to its stdin for a message or a post, b"" if it is not shown one."""

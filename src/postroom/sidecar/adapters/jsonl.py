@@ -20,6 +20,7 @@ from typing import Any
 from postroom.errors import InvalidInput
 from postroom.sidecar.adapters.actions import (
     Action,
+    End,
     Incoming,
     IncomingTask,
     Malformed,
@@ -63,16 +64,20 @@ class JsonLines:
         """The action in one line."""
         record = _decode(line)
         if record is None:
-            return [Output(line)] if line.strip() else []
+            return [Output(line, "no JSON")] if line.strip() else []
         make = MAKERS.get(str(record.get("type")))
         if make is None:
-            return [Output(line)]
+            return [Output(line, "of no known type")]
         try:
             return [make(record)]
         except InvalidInput as error:
             return [Malformed(error.message, record.get("ref") if has_short_ref(record) else None)]
 
-    def finish(self, exit_code: int, signal: int) -> list[Action]:  # noqa: ARG002
+    def skip(self) -> list[Action]:
+        """An error that the agent is told."""
+        return [Malformed("a line was too long and was skipped")]
+
+    def finish(self, end: End) -> list[Action]:  # noqa: ARG002
         """Nothing: each line stands for itself."""
         return []
 

@@ -1,10 +1,8 @@
-"""Adapter `text`: for programs that read lines and print lines.
+"""Adapter `text`: for programs that read a text and print a text, and know nothing of Postroom.
 
-A message or a task becomes `nick: text`, further lines of it indented, so that no text can pass for another message.
-The first line the program prints after a task is its result: it becomes the artifact and completes the task. Any
-other line answers the last message it was handed; before any, it is a post.
-
-Such a program hears of a cancel by SIGINT. What it prints next is its last word on the task.
+One run of the program is about one message or one task: the request is its standard input up to the end, and what it
+prints up to its own end is the answer. So a request and an answer have as many lines as they like, and no answer can be
+taken for that to another request.
 """
 
 from __future__ import annotations
@@ -16,69 +14,126 @@ from postroom.protocol.text import one_line, printable
 from postroom.sidecar.adapters.actions import (
     Action,
     Artifact,
-    Canceled,
     Complete,
+    End,
+    Fail,
     Incoming,
     IncomingTask,
-    Post,
+    Output,
     Reply,
+    Seen,
     Sender,
 )
 
+MAX_ANSWER = 128 * 1024
+"""Bytes of an answer. A task has three times as much room, and a text may need twice its bytes in JSON."""
+
+MAX_COMPLAINT = 2000
+"""Characters of standard error that a failed task shows."""
+
 CONTINUATION = "\n    "
+
+_TOO_LONG = (
+    f"the answer has more than {MAX_ANSWER // 1024} KiB; try: postroom-agent artifact --file"
+)
 
 
 class PlainText:
-    """Adapter for programs that know nothing of Postroom."""
+    """The adapter of one run, which is about one message, post or task."""
 
     def __init__(self) -> None:
-        self._last = ""
         self._task = ""
-        self._canceled = False
+        self._message = ""
+        self._wanted = False
+        self._lines: list[str] = []
+        self._left = MAX_ANSWER
 
     def feed(self, line: str) -> list[Action]:
-        """The result of a task, a reply to the last message, or a post; an empty line says nothing."""
-        text = printable(line).rstrip()
-        if not text:
-            return []
-        if self._task:
-            return self._done(text)
-        return [Reply(self._last, text) if self._last else Post(text)]
-
-    def finish(self, exit_code: int, signal: int) -> list[Action]:  # noqa: ARG002
-        """Nothing: each line stands for itself."""
+        """Nothing yet: a line is a part of the answer."""
+        self._left -= len(line.encode(errors="replace")) + 1
+        if self._left >= 0:
+            self._lines.append(line)
         return []
 
+    def skip(self) -> list[Action]:
+        """Nothing yet; there will be no answer that is whole."""
+        self._left = -1
+        return []
+
+    def finish(self, end: End) -> list[Action]:
+        """The answer, if the program ended well.
+
+        Of a run that was ended by a signal nothing is taken: nobody knows whether it had said all that it had to say.
+        """
+        said = printable("\n".join(self._lines)).rstrip().lstrip("\n")
+        if end.told or end.signal or not (self._task or self._message):
+            return [Output(line) for line in self._lines]
+        if end.exit_code:
+            return self._failed(end) + [Output(line) for line in self._lines]
+        return self._of_task(said) if self._task else self._of_message(said)
+
+    def _of_task(self, said: str) -> list[Action]:
+        if self._left < 0:
+            return [Fail(self._task, _TOO_LONG)]
+        return [*([Artifact(self._task, said)] if said else ()), Complete(self._task)]
+
+    def _of_message(self, said: str) -> list[Action]:
+        if self._left < 0:
+            said = _TOO_LONG
+        if said and self._wanted:
+            return [Reply(self._message, said)]
+        return [*(Output(line) for line in self._lines), Seen(self._message)]
+
+    def _failed(self, end: End) -> list[Action]:
+        if not self._task:
+            return []  # the message is handed over again
+        complaint = printable(end.complaint).strip()[-MAX_COMPLAINT:]
+        return [
+            Fail(self._task, ": ".join(filter(None, (f"exit code {end.exit_code}", complaint))))
+        ]
+
     def render(self, message: Incoming) -> bytes:
-        """`nick: text`, or `#project nick: text`, with every control character taken out."""
-        if message.to.startswith("#"):
-            return _line(message.sender, message.text, f"{one_line(message.to, 65)} ")
-        self._last = message.id
-        return _line(message.sender, message.text)
+        """The text of a message or a post, with every control character taken out."""
+        if not message.to.startswith("#"):
+            self._message = message.id
+            # Two programs that answer each other's answers would never end.
+            self._wanted = message.expects_reply or not message.reply_to
+        return _text(message.text)
 
     def render_task(self, task: IncomingTask) -> bytes:
-        """`nick: text`, as a message looks."""
-        self._task, self._canceled = task.id, False
-        return _line(task.sender, task.text)
+        """The text of the request; where more was said, all of it, with who said it before each piece."""
+        self._task = task.id
+        if not task.history:
+            return _text(task.text)
+        names = {"user": _address(task.sender), "agent": "you"}
+        said = [
+            f"{names[role]}: {CONTINUATION.join(printable(text).splitlines())}"
+            for role, text in task.history
+        ]
+        return _text("\n\n".join(said))
 
-    def render_control(self, record: Mapping[str, Any]) -> bytes:
-        """The answer to what a tool of the program asked (`input`) as `nick: text`; nothing else."""
-        match record:
-            case {"type": "input", "task": task, "text": text, "from": {"uid": uid, "nick": nick}}:
-                self._task, self._canceled = task, False
-                return _line(Sender(uid, nick), text)
-            case {"type": "cancel", "task": self._task}:
-                self._canceled = True
+    def render_control(self, record: Mapping[str, Any]) -> bytes:  # noqa: ARG002
+        """Nothing: the program has no way to tell it from its request."""
         return b""
 
-    def _done(self, text: str) -> list[Action]:
-        task, self._task = self._task, ""
-        if self._canceled:
-            return [Canceled(task, text)]
-        return [Artifact(task, text), Complete(task, text)]
+
+def run_environment(incoming: Incoming | IncomingTask) -> dict[str, str]:
+    """What a run is told of its request beside the text. A variable that says nothing is there, too, and empty.
+
+    `POSTROOM_TASK` is what keeps `postroom-agent` from speaking of another run's task.
+    """
+    about = {"POSTROOM_TASK": "", "POSTROOM_MESSAGE": "", "POSTROOM_ATTEMPT": ""}
+    if isinstance(incoming, IncomingTask):
+        about |= {"POSTROOM_TASK": incoming.id, "POSTROOM_ATTEMPT": str(incoming.attempt)}
+    elif not incoming.to.startswith("#"):
+        about["POSTROOM_MESSAGE"] = incoming.id
+    return {"POSTROOM_FROM": _address(incoming.sender), **about}
 
 
-def _line(sender: Sender, text: str, where: str = "") -> bytes:
-    nick = one_line(sender.nick or sender.uid, 64)
-    body = CONTINUATION.join(printable(text).split("\n"))
-    return f"{where}{nick}: {body}\n".encode("utf-8", errors="replace")
+def _address(sender: Sender) -> str:
+    return f"@{one_line(sender.nick, 64)}" if sender.nick else sender.uid
+
+
+def _text(text: str) -> bytes:
+    body = printable(text).removesuffix("\n")
+    return f"{body}\n".encode("utf-8", errors="replace")

@@ -7,7 +7,8 @@ import time
 from collections.abc import AsyncGenerator
 
 from postroom.a2a.nats.connection import Connection
-from postroom.a2a.nats.durable.responses import Answered, Responses, StreamQueue
+from postroom.a2a.nats.durable.answered import Answered, StreamQueue
+from postroom.a2a.nats.durable.responses import Responses
 from postroom.a2a.nats.durable.streams import Streams, lane_of, namespace_of
 from postroom.a2a.nats.frames import (
     COMPLETE,
@@ -85,7 +86,7 @@ class DurableCaller:
             streams=streams,
             prefix=prefix,
         )
-        self._owned = responses is None
+        self._holding = False
         self._idle = idle
         self._lane = ""
 
@@ -167,10 +168,14 @@ class DurableCaller:
 
     async def close(self) -> None:
         """Give back what the caller holds; the connection stays open."""
-        if self._owned:
-            await self.responses.close()
+        if self._holding:
+            self._holding = False
+            await self.responses.let_go()
 
     async def _open(self, timeout: float) -> None:
+        if not self._holding:
+            self._holding = True
+            self.responses.hold()
         if self.subject in self.responses.ready:
             return
         try:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -22,12 +21,14 @@ from postroom.a2a.nats.connection import (
     receive,
     status_of,
 )
+from postroom.a2a.nats.durable.answered import Answered
 from postroom.a2a.nats.durable.pulling import delivery_of
 from postroom.a2a.nats.durable.streams import Streams
-from postroom.a2a.nats.frames import Response, decode_response
+from postroom.a2a.nats.frames import decode_response
 from postroom.a2a.nats.headers import LANE, sequence_of
 from postroom.a2a.nats.jetstream import JetStream
 from postroom.a2a.nats.mailbox import Mailbox
+from postroom.a2a.nats.sharing import shared
 from postroom.a2a.nats.subjects import response_subject, token
 from postroom.a2a.rpc import Id
 from postroom.errors import (
@@ -36,8 +37,6 @@ from postroom.errors import (
     PostroomError,
     ProtocolViolation,
     Refused,
-    RequestTimeout,
-    StreamBroken,
 )
 from postroom.observe import get_logger
 
@@ -47,31 +46,16 @@ HEARTBEAT = 2.0
 SILENCE = 2.5 * HEARTBEAT
 """Seconds without one after which the consumer is made again."""
 
-INACTIVE = 300.0
-"""Seconds after which the server forgets the consumer of a client that went away."""
+INACTIVE = 3.0
+"""Seconds after which the server forgets the consumer of a client that went away without a word.
+
+Less than for how long a client tries to make its own, so it gets the place of one that crashed.
+"""
 
 MAX_WAITING = 16_384
 """Calls of a client that may wait at a time."""
 
-MAX_UNREAD = 4096
-"""Frames of one stream that may lie unread."""
-
 _log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """An answer as it came.
-
-    Attributes:
-        response: that was read.
-        sequence: of the frame in its stream of answers, 0 where the server does not count.
-        lane: that the server announced, "" for none.
-    """
-
-    response: Response
-    sequence: int
-    lane: str
 
 
 @dataclass(slots=True)
@@ -94,7 +78,8 @@ class ResponseCounters:
 class Responses:
     """The answers of one client on one connection; shared by its callers, whatever agents they call.
 
-    `ready` has the request subjects whose streams were seen to.
+    `ready` has the request subjects whose streams were seen to. What is held here is given back when the last caller
+    has let go, and before the connection ends; the next call takes it again.
 
     Args:
         connection: open; of nats-py, or anything like it.
@@ -123,6 +108,7 @@ class Responses:
         self.js = JetStream(mailbox or Mailbox(connection), prefix=prefix)
         self._owned = mailbox is None
         self._connection = connection
+        self._holders = 0
         self._waiting: dict[Id, Callable[[Answered], None]] = {}
         self.ready: set[str] = set()
         self._opening = asyncio.Lock()
@@ -148,21 +134,42 @@ class Responses:
                 return
             await self.streams.ensure_requests(self.js, request_subject)
             if self._watching is None:
+                shared(self._connection).ending.add(self._end)
                 await self.streams.ensure_responses(self.js, self.namespace, self.subject)
                 await self._listen()
                 await self._consume()
                 self._watching = asyncio.create_task(self._watch(), name=f"watch {self.subject}")
             self.ready.add(request_subject)
 
+    def hold(self) -> None:
+        """There is one caller more."""
+        self._holders += 1
+
+    async def let_go(self) -> None:
+        """There is one caller less."""
+        self._holders -= 1
+        async with self._opening:
+            if not self._holders:
+                await self.close()
+
     async def close(self) -> None:
         """Give the consumer back; what still waits runs into its deadline."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
-            self._watching = None
-            self.ready.clear()
-        if self._consumer and self._connection.is_connected:
-            await self._drop(self._consumer)
+        await self._give_back(self._drop)
+
+    async def _end(self) -> None:
+        """Give the consumer back before the connection ends, without waiting for the server."""
+        await self._give_back(self._drop_unheard)
+
+    async def _give_back(self, drop: Callable[[str], Awaitable[None]]) -> None:
+        self.ready.clear()
+        shared(self._connection).ending.discard(self._end)
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+        consumer, self._consumer = self._consumer, ""
+        if consumer and self._connection.is_connected:
+            await drop(consumer)
         subscription, self._subscription = self._subscription, None
         if subscription is not None and not self._connection.is_closed:
             with suppress(*FAULTS):
@@ -288,13 +295,26 @@ class Responses:
         # Deliveries may come before the answer does.
         self._consumer, self._delivered = name, 0
         self._heard = asyncio.get_running_loop().time()
-        await self.js.create_consumer(stream, name, config)
+        try:
+            await self.js.create_consumer(stream, name, config)
+        except Refused as error:
+            raise Refused(
+                error.message,
+                remedy=f"close clients, or let {stream} have more consumers (its max_consumers)",
+            ) from error
         if former:
             await self._drop(former)
 
     async def _drop(self, consumer: str) -> None:
         with suppress(PostroomError):  # the server forgets it by itself, later
-            await self.js.api(f"CONSUMER.DELETE.{self.streams.responses}.{consumer}", timeout=2.0)
+            await self.js.api(self._deletion(consumer), timeout=2.0)
+
+    async def _drop_unheard(self, consumer: str) -> None:
+        with suppress(PostroomError):
+            await self.js.mailbox.send(f"{self.js.prefix}.{self._deletion(consumer)}", b"")
+
+    def _deletion(self, consumer: str) -> str:
+        return f"CONSUMER.DELETE.{self.streams.responses}.{consumer}"
 
     async def _watch(self) -> None:
         """Make the consumer again whenever it has lost something or fell silent."""
@@ -335,59 +355,3 @@ class Responses:
         except NotFound:
             await self.streams.ensure_responses(self.js, self.namespace, self.subject)
             await self._consume()
-
-
-class StreamQueue:
-    """The frames of one stream, in order, for one reader; bounded.
-
-    A server that had to send frames again may have stored them in another order; those that count them come in
-    their own.
-    """
-
-    def __init__(self) -> None:
-        self._ready: deque[Answered] = deque()
-        self._early: dict[int, Answered] = {}
-        self._next = 1
-        self._overrun = False
-        self._waiter: asyncio.Future[None] | None = None
-
-    def put(self, answered: Answered) -> None:
-        """Take a frame; the one too many marks the stream as broken."""
-        if len(self._ready) + len(self._early) >= MAX_UNREAD:
-            self._overrun = True
-        elif not answered.sequence:
-            self._ready.append(answered)
-        elif answered.sequence >= self._next:
-            self._early[answered.sequence] = answered
-            while (due := self._early.pop(self._next, None)) is not None:
-                self._ready.append(due)
-                self._next += 1
-        if (self._ready or self._overrun) and self._waiter and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def get(self, timeout: float) -> Answered:
-        """The next frame.
-
-        Raises:
-            StreamBroken: more came than may lie unread, or frames are missing.
-            RequestTimeout: none within `timeout` seconds.
-        """
-        if not self._ready:
-            if self._overrun:
-                raise StreamBroken(f"more than {MAX_UNREAD} frames of a stream lay unread")
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._waiter
-            except TimeoutError:
-                if self._early:
-                    raise StreamBroken(f"frame {self._next} of a stream is missing") from None
-                raise RequestTimeout(
-                    f"nothing came within {round(timeout, 1):g} s",
-                    remedy="the request is stored: is its server running, on this subject?",
-                ) from None
-            finally:
-                self._waiter = None
-            if not self._ready:
-                return await self.get(timeout)
-        return self._ready.popleft()

@@ -1,7 +1,7 @@
-"""Every default of Postroom in one place, and how the environment changes it.
+"""How a post room runs: every default in one place, and where the state folder keeps what.
 
 Constants of the wire (subjects, streams, receipts) live with their rules in `postroom.protocol`; here is what an
-operator may choose.
+operator may choose. `options` says by which name, `sources` reads what was chosen.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ DEFAULT_GATEWAY_PORT = 4290
 """Of the gateway's listener for sandboxes on other machines."""
 DEFAULT_ORG = "default"
 DEFAULT_PROJECT = "main"
+SETTINGS_FILE = "postroom.toml"
+"""Name of a file of settings, in the state folder and in the user's folder of configuration."""
 
 
 def default_state() -> Path:
@@ -40,23 +42,14 @@ def default_state() -> Path:
         ) from error
 
 
-def _path_from(variable: str) -> Path | None:
-    chosen = os.environ.get(variable, "")
-    return Path(chosen) if chosen else None
-
-
-def _list_from(variable: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in os.environ.get(variable, "").split(",") if part.strip())
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a post room runs.
+    """How a post room runs; with nothing but a state folder, all is as it is by default.
 
     Attributes:
         state: folder for keys, streams, database, workers; 0700.
         host: loopback address to listen on; `listen` names others.
-        nats_port, http_port: preferred ports; 0, or a taken default, means any free one.
+        nats_port, http_port: 0 for any free one; None for the usual one, or any free one if that is taken.
         memory: keep streams and database in memory: everything is gone at the end.
         sandbox: name of the sandbox provider for templates that name none, `auto` for the strongest there is.
         jwt_lifetime: seconds a worker's bus credential is valid.
@@ -66,12 +59,12 @@ class Settings:
 
     state: Path = field(default_factory=default_state)
     host: str = "127.0.0.1"
-    nats_port: int = DEFAULT_NATS_PORT
-    http_port: int = DEFAULT_HTTP_PORT
+    nats_port: int | None = None
+    http_port: int | None = None
     memory: bool = False
     sandbox: str = "auto"
     jwt_lifetime: float = 7 * 86400.0
-    bwrap: Path | None = field(default_factory=lambda: _path_from("POSTROOM_BWRAP"))
+    bwrap: Path | None = None
     stop_grace: float = 5.0
     stale_after: float = 300.0
     """Seconds after which a message that nobody took raises an alert."""
@@ -82,60 +75,46 @@ class Settings:
 
     listen: tuple[str, ...] = ()
     """A further address to listen on, `ADDR[:PORT]`, that others can reach; TLS is demanded there."""
-    tls: str = field(default_factory=lambda: os.environ.get("POSTROOM_TLS", "auto"))
+    tls: str = "auto"
     """`auto`: TLS where a connection can leave the machine; `always`: on loopback, too."""
-    tls_cert: Path | None = field(default_factory=lambda: _path_from("POSTROOM_TLS_CERT"))
+    tls_cert: Path | None = None
     """Certificate (PEM, with its chain) that somebody else looks after; None for the local one."""
-    tls_key: Path | None = field(default_factory=lambda: _path_from("POSTROOM_TLS_KEY"))
+    tls_key: Path | None = None
     """Its key."""
-    tls_ca: Path | None = field(default_factory=lambda: _path_from("POSTROOM_TLS_CA"))
+    tls_ca: Path | None = None
     """The authority above it; None for those that this system trusts."""
-    nats_urls: tuple[str, ...] = field(default_factory=lambda: _list_from("POSTROOM_NATS_URL"))
+    nats_urls: tuple[str, ...] = ()
     """Addresses of a NATS that somebody else runs; empty for the embedded one."""
-    nats_ca: Path | None = field(default_factory=lambda: _path_from("POSTROOM_NATS_CA"))
+    nats_ca: Path | None = None
     """Certificate of the authority that signed theirs; None for those that this machine trusts."""
-    gateway_listen: str = field(
-        default_factory=lambda: os.environ.get("POSTROOM_GATEWAY_LISTEN", "")
-    )
+    nats_server: Path | None = None
+    """The program of the embedded one; None for the installed one."""
+    gateway_listen: str = ""
     """`ADDR[:PORT]` where the gateway takes sandboxes of other machines, TLS only; "" for nowhere."""
-    gateway_address: str = field(
-        default_factory=lambda: os.environ.get("POSTROOM_GATEWAY_ADDRESS", "")
-    )
+    gateway_address: str = ""
     """`NAME[:PORT]` by which those sandboxes find it; "" for the one it listens on."""
-    opensandbox_url: str = field(
-        default_factory=lambda: os.environ.get("POSTROOM_OPENSANDBOX_URL", "")
-    )
+    opensandbox_url: str = ""
     """The OpenSandbox server that workers may be put on, "" for none."""
-    opensandbox_key: str = field(
-        default_factory=lambda: os.environ.get("POSTROOM_OPENSANDBOX_KEY", ""), repr=False
-    )
+    opensandbox_key: str = field(default="", repr=False)
     """Its API key; or see the next."""
-    opensandbox_key_file: Path | None = field(
-        default_factory=lambda: _path_from("POSTROOM_OPENSANDBOX_KEY_FILE")
-    )
+    opensandbox_key_file: Path | None = None
     """The file that holds its API key."""
-    opensandbox_image: str = field(
-        default_factory=lambda: os.environ.get("POSTROOM_OPENSANDBOX_IMAGE", "postroom:latest")
-    )
+    opensandbox_image: str = "postroom:latest"
     """The container image of workers there: Python and Postroom's dependencies."""
-    opensandbox_python: str = field(
-        default_factory=lambda: os.environ.get("POSTROOM_OPENSANDBOX_PYTHON", "python3")
-    )
+    opensandbox_python: str = "python3"
     """The Python in that image."""
-    egress_private: tuple[str, ...] = field(
-        default_factory=lambda: _list_from("POSTROOM_EGRESS_ALLOW_PRIVATE")
-    )
+    egress_private: tuple[str, ...] = ()
     """Private places that workers may be let out to, each `host:port` or `network:port`."""
-    egress_ca: Path | None = field(default_factory=lambda: _path_from("POSTROOM_EGRESS_CA"))
+    egress_ca: Path | None = None
     """Further certificate authorities for what workers reach outside, PEM."""
     isolation: str = "enforced"
     """Least level of a wall for templates that state none."""
+    audit: str = "strict"
+    """`strict`: nothing passes whose audit record cannot be written; `lossy`: it does."""
     audit_file_bytes: int = 64 * 1024 * 1024
     """Size at which a file of the audit log is closed and the next one begun."""
     audit_files: int = 64
     """Closed files of the audit log that are kept."""
-    audit_lossy: bool = field(default_factory=lambda: os.environ.get("POSTROOM_AUDIT") == "lossy")
-    """Whether traffic goes on when its audit record cannot be written."""
     violations: int = 20
     """Violations of one worker within ten minutes after which it is cut off."""
     org: str = DEFAULT_ORG
@@ -148,6 +127,11 @@ class Settings:
             InvalidName: `org` is malformed, so that it can never lead out of the state folder.
         """
         return replace(self, org=check_name(org, "organisation"))
+
+    @property
+    def audit_lossy(self) -> bool:
+        """Whether traffic goes on when its audit record cannot be written."""
+        return self.audit == "lossy"
 
     # Layout of the state folder.
     @property
@@ -174,6 +158,16 @@ class Settings:
     def audit_file(self) -> Path:
         """The audit log's current file; closed ones lie beside it."""
         return self.logs / "audit.jsonl"
+
+    @property
+    def file(self) -> Path:
+        """What was chosen for this post room (`postroom config`), 0600."""
+        return self.state / SETTINGS_FILE
+
+    @property
+    def bus_file(self) -> Path:
+        """On which bus the organisation's log is."""
+        return self.home / "bus.json"
 
     @property
     def server_file(self) -> Path:

@@ -1,0 +1,49 @@
+"""Whether there is room on a disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from postroom.errors import StateUnwritable
+
+MIB = 1024 * 1024
+
+RESERVE = 4 * MIB
+"""Bytes that are left free: the log's index files and the database need some to go on."""
+
+
+def check_space(folder: Path, reserve: int = RESERVE) -> None:
+    """Whether something may be written to `folder`.
+
+    Raises:
+        StateUnwritable: less than `reserve` bytes are free, or there is no such folder.
+    """
+    if _free(folder) < reserve:
+        raise StateUnwritable(
+            f"the disk of {folder} is full; nothing was stored",
+            remedy="free space, then do it again",
+        )
+
+
+def check_room(folder: Path) -> None:
+    """Whether a post room in `folder` could accept anything.
+
+    Raises:
+        StateUnwritable: it would refuse each message, or there is no such folder.
+    """
+    free = _free(folder)
+    if free < RESERVE:
+        raise StateUnwritable(
+            f"the disk of {folder} is full: {free / MIB:.1f} MiB are free, "
+            f"and with less than {RESERVE // MIB} a post room refuses every message",
+            remedy="free space, or choose another folder with --state DIR",
+        )
+
+
+def _free(folder: Path) -> int:
+    try:
+        found = os.statvfs(folder)
+    except OSError as error:
+        raise StateUnwritable(f"cannot look at the disk of {folder}: {error.strerror}") from error
+    return found.f_bavail * found.f_frsize

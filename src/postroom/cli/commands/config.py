@@ -1,0 +1,185 @@
+"""`postroom config`: what was chosen for a post room, and where."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom.cli.completion import settings
+from postroom.cli.options import json_option, state_folder, state_option
+from postroom.cli.output import Cell, print_json, print_table
+from postroom.errors import EnvironmentFault, InvalidInput, NotFound, NotRunning, StateUnwritable
+
+if TYPE_CHECKING:
+    from postroom.settings.option import Option
+    from postroom.settings.sources import Found
+
+EPILOG = """\b
+A flag of `up` counts first, then the environment, then postroom.toml in the state
+folder, then the user's postroom.toml, then the default.
+"""
+
+user_option = click.option(
+    "--user", is_flag=True, help="The user's file, for all post rooms, instead of this one's."
+)
+
+
+@click.group("config", epilog=EPILOG)
+@state_option(org=False)
+def command() -> None:
+    """Show and change settings of the post room on the state folder; it need not run."""
+
+
+@command.command("list", short_help="Show every setting with its value and where that comes from.")
+@json_option
+@state_option(org=False)
+def list_(as_json: bool) -> None:
+    """Show every setting with its value and where that comes from."""
+    from postroom.settings.sources import DEFAULT, find
+
+    found = find(state_folder())
+    if as_json:
+        print_json({"settings": [_record(one) for one in found]})
+        return
+    rows = [
+        [
+            Cell(one.option.key, dim=one.source == DEFAULT),
+            Cell(one.text or "-", dim=one.source == DEFAULT),
+            Cell(one.source, dim=one.source == DEFAULT),
+        ]
+        for one in found
+    ]
+    print_table(("SETTING", "VALUE", "FROM"), rows, cut=("VALUE",))
+
+
+@command.command("get", short_help="Print the value of one setting.")
+@click.argument("key", shell_complete=settings)
+@json_option
+@state_option(org=False)
+def get(key: str, as_json: bool) -> None:
+    """Print the value of the setting KEY, an empty line if there is none."""
+    from postroom.settings.options import option
+    from postroom.settings.sources import find
+
+    wanted = option(key)
+    (found,) = [one for one in find(state_folder()) if one.option is wanted]
+    if as_json:
+        print_json(_record(found))
+    else:
+        click.echo(found.text if found.plain is not None else "")
+
+
+@command.command("set", short_help="Choose a value for one setting.")
+@click.argument("key", shell_complete=settings)
+@click.argument("value", required=False)
+@user_option
+@json_option
+@state_option(org=False)
+def set_(key: str, value: str | None, user: bool, as_json: bool) -> None:
+    """Choose VALUE for the setting KEY; it counts from the next `up`.
+
+    Parts of a list have commas between them. A secret comes from standard input or a prompt.
+    """
+    from postroom.settings.option import Kind
+    from postroom.settings.options import option
+
+    wanted = option(key)
+    text = _secret(wanted, value) if wanted.secret else value
+    if text is None:
+        raise InvalidInput(f"{key} needs a value", remedy=f"postroom config set {key} VALUE")
+    if wanted.kind is Kind.FILE and text:
+        text = str(Path(text).absolute())  # a file of settings has a folder of its own
+    made = wanted.from_text(text, key)
+    plain = list(made) if wanted.kind is Kind.LIST else text if wanted.kind is Kind.FILE else made
+    path = _file(user)
+    _change(path, key, plain)
+    if as_json:
+        print_json({"set": key, "file": str(path)})
+    else:
+        click.echo(f"{key} is set in {path}{_when()}")
+    if os.environ.get(wanted.variable):
+        click.echo(f"note: {wanted.variable} is set here, too, and counts first", err=True)
+
+
+@command.command("unset", short_help="Forget what was chosen for one setting.")
+@click.argument("key", shell_complete=settings)
+@user_option
+@json_option
+@state_option(org=False)
+def unset(key: str, user: bool, as_json: bool) -> None:
+    """Forget what the file chooses for the setting KEY."""
+    from postroom.settings.options import option
+    from postroom.settings.sources import entries, read
+
+    option(key)
+    path = _file(user)
+    if key not in entries(read(path), path):
+        raise NotFound(f"{key} is not set in {path}", remedy="postroom config list")
+    _change(path, key, None)
+    if as_json:
+        print_json({"unset": key, "file": str(path)})
+    else:
+        click.echo(f"{key} is no longer set in {path}{_when()}")
+
+
+def _record(found: Found) -> dict[str, Any]:
+    return {
+        "key": found.option.key,
+        "value": found.plain,
+        "source": found.source,
+        "variable": found.option.variable,
+        "flag": found.option.flag,
+        "expected": found.option.expected,
+        "meaning": found.option.meaning,
+    }
+
+
+def _file(user: bool) -> Path:
+    from postroom.settings import SETTINGS_FILE
+    from postroom.settings.sources import user_file
+
+    path = user_file() if user else state_folder() / SETTINGS_FILE
+    if path is None:
+        raise EnvironmentFault("there is no home folder for the user's file", remedy="set HOME")
+    return path
+
+
+def _change(path: Path, key: str, value: Any) -> None:
+    from postroom.identity import privatefile
+    from postroom.settings.edit import changed
+    from postroom.settings.sources import entries, read
+
+    text = read(path)
+    entries(text, path)  # it may be broken already
+    path = path.resolve()  # a link, as in a folder of dot files, stays one
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        privatefile.replace(path, changed(text, key, value).encode())
+    except OSError as error:
+        raise StateUnwritable(f"cannot write {path}: {error.strerror}") from error
+
+
+def _when() -> str:
+    """Who runs has read its settings already."""
+    from postroom.client.locate import locate
+
+    try:
+        locate(state_folder())
+    except (NotRunning, EnvironmentFault):
+        return ""
+    return "; the post room that runs takes it at its next start: postroom down, postroom up"
+
+
+def _secret(wanted: Option, value: str | None) -> str:
+    if value is not None:
+        raise InvalidInput(
+            f"{wanted.key} is a secret, which others can read in a command line",
+            remedy=f"postroom config set {wanted.key} < FILE",
+        )
+    if sys.stdin.isatty():
+        return click.prompt("Secret", hide_input=True, err=True).strip()
+    return sys.stdin.readline().strip()

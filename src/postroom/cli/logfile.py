@@ -1,0 +1,126 @@
+"""The log of a worker as a person reads it: what the agent printed, apart from what its sidecar says of itself.
+
+A worker writes its log itself, so it is data: neither a link nor a pipe may stand in its place, and no line of it acts
+on a terminal. Whose a line is, is told by its beginning, which the sidecar puts before each line of the agent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from postroom.errors import NotFound
+from postroom.protocol.text import printable
+
+LOOK = 0.2
+"""Seconds between two looks for new lines; not every system tells of a change of a file."""
+
+SIDECAR = "sidecar"
+REFUSED = "agent action refused"
+"""How a sidecar begins what it says of a line that it could not act on: who wrote the agent has to know."""
+
+_LOGGED = re.compile(
+    r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4}) ([A-Z]+) postroom(?:\.[a-z0-9_]+)* (.*)"
+)
+_PRINTED = re.compile(r"agent (stdout|stderr|over-long line): ?(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line of the log.
+
+    Attributes:
+        at: when it was printed, seconds since the epoch; None if that is not known.
+        source: `stdout`, `stderr`, `over-long line`, `sidecar`, or "" for what neither agent nor sidecar wrote, such as
+            the sandbox.
+        text: harmless, its indentation kept.
+        level: of the sidecar's own lines, "" for others.
+    """
+
+    at: float | None
+    source: str
+    text: str
+    level: str = ""
+
+
+Wanted = Callable[[LogLine], bool]
+
+
+def read_line(raw: bytes) -> LogLine:
+    """A line as it stands in the file."""
+    text = printable(raw.decode(errors="replace").rstrip("\r\n"))
+    if (logged := _LOGGED.fullmatch(text)) is None:
+        return LogLine(None, "", text)
+    try:
+        at = datetime.strptime(logged[1], "%Y-%m-%dT%H:%M:%S%z").timestamp()
+    except ValueError:
+        at = None
+    if printed := _PRINTED.fullmatch(logged[3]):
+        return LogLine(at, printed[1], printed[2])
+    level = "WARNING" if logged[3].startswith(REFUSED) else logged[2]
+    return LogLine(at, SIDECAR, logged[3], level)
+
+
+def read_log(path: Path, count: int, wanted: Wanted, *, follow: bool) -> Iterator[LogLine]:
+    """The last `count` lines that are `wanted`, the former file's too; with `follow` what comes, for ever.
+
+    Raises:
+        NotFound: there is no log.
+    """
+    file = _open(path)
+    try:
+        found: deque[LogLine] = deque(maxlen=count)
+        with contextlib.suppress(NotFound), _open(path.with_name(f"{path.name}.1")) as former:
+            found.extend(filter(wanted, map(read_line, former)))
+        begun = b""
+        for raw in file:
+            if follow and not raw.endswith(b"\n"):
+                begun = raw  # its end is still to come
+            elif wanted(line := read_line(raw)):
+                found.append(line)
+        yield from found
+        while follow:
+            chunk = file.read()
+            if not chunk:
+                time.sleep(LOOK)
+                later = _replaced(path, file)
+                chunk = file.read()
+                if later is not None and not chunk:
+                    file.close()
+                    file = later
+            *lines, begun = (begun + chunk).split(b"\n")
+            yield from filter(wanted, map(read_line, lines))
+    finally:
+        file.close()
+
+
+def _replaced(path: Path, file: BinaryIO) -> BinaryIO | None:
+    """The file that is at `path` now, if it is another one than `file`."""
+    try:
+        later = _open(path)
+    except NotFound:
+        return None
+    if os.path.sameopenfile(later.fileno(), file.fileno()):
+        later.close()
+        return None
+    return later
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise NotFound(f"no log at {path}: {error.strerror}") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotFound(f"no log at {path}: not a file")
+    return os.fdopen(descriptor, "rb")

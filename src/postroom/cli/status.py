@@ -1,0 +1,223 @@
+"""What `postroom status` shows, as lines. Agents wrote the texts, so all of it is made harmless here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom.cli.output import Cell, address, ago, clock, columns, fitted, table
+from postroom.cli.tasks.lines import answer_hint, colour_of, is_question, run_time, short
+from postroom.protocol.text import one_line
+from postroom.settings import DEFAULT_ORG
+
+if TYPE_CHECKING:
+    from postroom.client.records import Status, Task, Worker
+
+COLOURS = {
+    "failed": "red",
+    "stalled": "yellow",
+    "unknown": "yellow",
+    "starting": "cyan",
+    "working": "green",
+    "idle": "green",
+}
+WEAK = frozenset({"partial", "none"})
+"""Levels of a wall that a person has to have asked for."""
+
+QUESTION = "input-required"
+"""Kind of the alerts about questions of tasks, which are shown as what needs the person."""
+
+FAILED = {"failed": "has failed", "exited": "has ended", "stalled": "is stalled"}
+
+HEAD = ("NICK", "STATE", "TASK", "TIME", "LAST")
+PLUMBING = ("PROJECT", "OPEN", "UNREAD", "SEEN")
+
+
+def status_lines(status: Status, now: float, *, width: int | None, wide: bool = False) -> list[str]:
+    """The screen from top to bottom: what needs a person, then the workers.
+
+    Args:
+        status: what the post room says.
+        now: seconds since the epoch.
+        width: columns that a line may take, None for any number.
+        wide: the plumbing, too.
+    """
+    lines = [fitted(_room(status, wide=wide), width)]
+    lines += _needed(status, width)
+    for name, trouble in (("bus", status.get("bus")), ("audit", status.get("audit"))):
+        if trouble:
+            lines.append(_labelled(name, trouble, width))
+    lines += _alerts(status["alerts"], now, width)
+    if status.get("inbox"):
+        lines.append(fitted(f"unread messages to you: {status['inbox']} (postroom inbox)", width))
+    if status["deadletters"]:
+        count = str(status["deadletters"])
+        lines.append(_labelled("dead letters", f"{count} (postroom deadletters list)", width))
+    if not status["workers"]:
+        return [*lines, fitted("no workers (postroom spawn TEMPLATE)", width)]
+    return lines + _workers(status["workers"], now, width, wide=wide)
+
+
+def _room(status: Status, *, wide: bool) -> str:
+    server, me, org = status["server"], status["me"], status["org"]
+    pid = f" (pid {server['pid']})" if wide else ""
+    where = f", org {org}" if wide or org != DEFAULT_ORG else ""
+    return f"post room {status['version']} at {server['url']}{pid}{where}, you are @{me.get('nick', '?')}"
+
+
+def _labelled(label: str, text: str, width: int | None) -> str:
+    """`label: text`, the label in red."""
+    line = fitted(f"{label}: {text}", width)
+    head = f"{label}:"
+    return click.style(head, fg="red") + line[len(head) :] if line.startswith(head) else line
+
+
+def _needed(status: Status, width: int | None) -> list[str]:
+    """Questions and failures, each with the command that goes on."""
+    entries = [_question(task) for task in status.get("attention", [])]
+    workers = sorted(status["workers"], key=lambda worker: worker["nick"])
+    entries += [_failure(worker) for worker in workers if broken(worker)]
+    if not entries:
+        return []
+    lines = [click.style("needs you:", fg="yellow", bold=True)]
+    for what, command in entries:
+        lines += [
+            *_wrapped(f"  {what}", "      ", width),
+            *_wrapped(f"    {command}", "      ", width),
+        ]
+    return lines
+
+
+def _question(task: Task) -> tuple[str, str]:
+    question = one_line(task["detail"] or task["status_text"] or task["state"], 300)
+    return f"{short(task['id'])} {address(task['worker'])} asks: {question}", answer_hint(
+        task["id"]
+    )
+
+
+def _failure(worker: Worker) -> tuple[str, str]:
+    nick = one_line(worker["nick"])
+    why = FAILED.get(worker["state"], "does not run")
+    detail = f": {one_line(worker['detail'], 300)}" if worker["detail"] else ""
+    return f"@{nick} {why}{detail}", f"postroom logs {nick}; postroom restart {nick}"
+
+
+def broken(worker: Worker) -> bool:
+    """Whether a worker does not do what it should, so that a person has to look after it."""
+    state = worker["state"]
+    ended = state in ("exited", "stopped", "unknown") and worker["desired"] == "running"
+    return state in ("failed", "stalled") or ended
+
+
+def _wrapped(text: str, indent: str, width: int | None) -> list[str]:
+    """`text` in lines of at most `width` columns, the further ones after `indent`."""
+    if width is None or columns(text) <= width:
+        return [text]
+    start = text[: len(text) - len(text.lstrip())]
+    lines, line = [], start
+    for word in text.split():
+        added = line + word if not line.strip() else f"{line} {word}"
+        if columns(added) > width and line.strip():
+            lines.append(line)
+            added = indent + word
+        line = added
+    return [cut_line(line, width) for line in (*lines, line)]
+
+
+def cut_line(line: str, width: int) -> str:
+    """A line whose spaces at the beginning stay, cut to `width` columns."""
+    start = line[: len(line) - len(line.lstrip())]
+    return start + fitted(line, max(0, width - len(start)))
+
+
+def _alerts(alerts: list[Any], now: float, width: int | None) -> list[str]:
+    # An open question stands above, an answered one needs nobody.
+    told = [alert for alert in alerts if alert.get("kind") != QUESTION]
+    counted = Counter(_alert(alert, now) for alert in told)
+    return [
+        _labelled("alert", f"{text} ({times} times)" if times > 1 else text, width)
+        for text, times in counted.items()
+    ]
+
+
+def alert_parts(alert: Any) -> tuple[str, str]:
+    """Whom an alert is about, "" for the post room, and what it says."""
+    about = address(alert["from"]) if alert.get("from") else ""
+    return about, one_line(str(alert["text"]), 300)
+
+
+def _alert(alert: Any, now: float) -> str:
+    """An alert on one line: when, about whom, what."""
+    when = f"{clock(alert['at'], now)} " if alert.get("at") else ""
+    about, text = alert_parts(alert)
+    return f"{when}{about}: {text}" if about else when + text
+
+
+def _workers(workers: list[Worker], now: float, width: int | None, *, wide: bool) -> list[str]:
+    weak = any(worker["sandbox"].get("level") in WEAK for worker in workers)
+    walls = ("SANDBOX",) if wide or weak else ()
+    ordered = sorted(workers, key=_urgency)
+    rows = [
+        [
+            *_row(worker, now),
+            *([_wall(worker, wide=wide)] if walls else []),
+            *(_plumbing(worker, now) if wide else []),
+        ]
+        for worker in ordered
+    ]
+    head = (*HEAD, *walls, *(PLUMBING if wide else ()))
+    return table(
+        head, rows, cut=("LAST", "SANDBOX", "NICK") if walls else ("LAST", "NICK"), width=width
+    )
+
+
+def _urgency(worker: Worker) -> tuple[int, str]:
+    """Sorts first what a person has to look after, and last what has ended on purpose."""
+    if broken(worker):
+        return (1 if worker["state"] == "stalled" else 0), worker["nick"]
+    return (3 if worker["state"] in ("stopped", "exited") else 2), worker["nick"]
+
+
+def _row(worker: Worker, now: float) -> list[Cell]:
+    task = worker.get("task")
+    state = (
+        "asks" if task and is_question(task["state"]) and not broken(worker) else worker["state"]
+    )
+    colour = "yellow" if state == "asks" else COLOURS.get(state)
+    shown = [
+        Cell(f"@{worker['nick']}"),
+        Cell(state, colour, bold=broken(worker) or state == "asks", dim=state == "stopped"),
+    ]
+    detail = one_line(worker["detail"] or "", 300)
+    more = worker.get("open_tasks", 0) - (1 if task else 0)
+    waiting = f"+{more}" if more > 0 else ""
+    if task is None:
+        return [*shown, Cell(waiting or "-", dim=not waiting), Cell(""), Cell(detail)]
+    again = f"attempt {task['attempt']}: " if task["attempt"] > 1 else ""
+    said = one_line(task.get("status_text", "")) or f'"{one_line(task["text"])}"'
+    return [
+        *shown,
+        Cell(f"{short(task['id'])} {waiting}".rstrip(), colour_of(task["state"])),
+        Cell(run_time(task, now)),
+        Cell(detail if broken(worker) and detail else again + said),
+    ]
+
+
+def _wall(worker: Worker, *, wide: bool) -> Cell:
+    wall = worker["sandbox"]
+    level = str(wall.get("level", "")) or "unknown"
+    text = f"{level} ({wall.get('provider', '')})" if wide else level
+    return Cell(text, "red" if level in WEAK else None, bold=level in WEAK)
+
+
+def _plumbing(worker: Worker, now: float) -> list[Cell]:
+    """Project, open tasks, unread messages (unknown while the bus is away), and when it was last heard of."""
+    count, waiting = worker["unread"], worker.get("open_tasks", 0)
+    return [
+        Cell(f"#{worker['project']}" if worker["project"] else "-"),
+        Cell(str(waiting), bold=waiting > 1),
+        Cell("-", dim=True) if count is None else Cell(str(count), bold=count > 0),
+        Cell(ago(worker["last_seen"], now)),
+    ]

@@ -1,0 +1,98 @@
+"""What a post room says about itself at its start: where it is, and what a person should know of it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from postroom import __version__
+from postroom.bus.host import BusHost
+from postroom.bus.space import check_room
+from postroom.client.locate import command
+from postroom.control.certificate import CertificateKeeper
+from postroom.control.endpoints import Endpoints
+from postroom.errors import StateUnwritable
+from postroom.identity.certificates import day
+from postroom.settings import Settings
+
+
+def say(text: str) -> None:
+    """Print a line for who started it."""
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the banner has gone; the post room stays.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+
+
+def banner(
+    settings: Settings, urls: Sequence[str], host: BusHost, certificate: CertificateKeeper | None
+) -> Iterator[str]:
+    """Its lines; `urls` are of the API, this machine's first, and of the bus."""
+    api = ", ".join(url for url in urls if url.startswith("http"))
+    yield f"Postroom {__version__}"
+    yield f"  API    {api}"
+    yield f"  bus    {', '.join(host.address.servers)} (nats-server {host.version}{_whose(host)})"
+    yield f"  state  {'in memory, gone at the end' if settings.memory else settings.state}"
+    if settings.audit_lossy:
+        yield "  AUDIT  LOSSY: what cannot be recorded passes nevertheless (POSTROOM_AUDIT)"
+    if certificate is not None:
+        trusted = f"; clients trust {certificate.ca}" if certificate.ca else ""
+        yield f"  TLS    certificate until {day(certificate.certificate.not_after)}{trusted}"
+
+
+def notes(
+    settings: Settings,
+    endpoints: Endpoints,
+    host: BusHost,
+    certificate: CertificateKeeper | None,
+    addresses: Sequence[str],
+) -> Iterator[str]:
+    """What a person should know, a sentence each; `addresses` are this machine's, as others see it."""
+    yield from host.doubts
+    if certificate is not None and endpoints.outward is not None and endpoints.outward.everywhere:
+        yield from _unnamed(settings, endpoints, certificate, addresses)
+    if not settings.memory:
+        try:
+            check_room(settings.state)
+        except StateUnwritable as error:
+            yield str(error)
+
+
+def own_addresses() -> tuple[str, ...]:
+    """The address by which this machine is seen by others, as its routes tell; none where it has no way out."""
+    for family, far in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((far, 9))  # of a datagram's socket, this sends nothing
+            return (str(probe.getsockname()[0]),)
+    return ()
+
+
+def _unnamed(
+    settings: Settings,
+    endpoints: Endpoints,
+    keeper: CertificateKeeper,
+    addresses: Sequence[str],
+) -> Iterator[str]:
+    shown = keeper.certificate
+    missing = [address for address in addresses if not shown.covers(address)]
+    if not missing:
+        return
+    known = [name for name in endpoints.public_names(shown) if shown.covers(name)]
+    said = f"the certificate does not stand for {', '.join(missing)}, this machine's address"
+    if keeper.local:
+        hosts = " ".join(f"--host {name}" for name in (*known, *missing))
+        down, init = (command(settings.state, do) for do in ("down", f"tls init --force {hosts}"))
+        yield f"{said}; try: {down}, then {init}, and give clients the new ca.pem"
+    elif not known:
+        yield f"{said}, and for no other name of it; try: a certificate that does"
+
+
+def _whose(host: BusHost) -> str:
+    if host.pid:
+        return ""
+    return f", not ours, {host.replicas} {'copies' if host.replicas > 1 else 'copy'}"

@@ -1,0 +1,151 @@
+"""All that happens in an organisation as one stream of events, for a person who watches.
+
+What is of the log is read from SQL past a cursor, so that a reader who comes back with its last cursor misses nothing;
+a change only says that there is something to read. States of workers are of the moment.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from postroom.control.context import Context
+from postroom.control.streaming import HEARTBEAT, PAGE
+from postroom.errors import InvalidInput
+from postroom.folding.changes import ALERTS, MAIL, POSTS, TASKS, WORKERS, Signal
+from postroom.mail import views as mail_views
+from postroom.store import messages, progress, records
+from postroom.store.database import Connection
+from postroom.tasks import views as task_views
+
+ALERTS_READ = 50
+"""Newest alerts among which new ones are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a reader has come: a sequence of each stream of the log."""
+
+    tasks: int = 0
+    inbox: int = 0
+    feed: int = 0
+    alerts: int = 0
+
+    def __str__(self) -> str:
+        """As a reader gives it back."""
+        return f"{self.tasks}-{self.inbox}-{self.feed}-{self.alerts}"
+
+    @classmethod
+    def parse(cls, text: str) -> Cursor:
+        """The cursor that a reader gave back.
+
+        Raises:
+            InvalidInput: it is none.
+        """
+        if re.fullmatch(r"\d{1,18}(-\d{1,18}){3}", text, re.ASCII) is None:
+            raise InvalidInput("after is no cursor of this stream", remedy="leave it out")
+        return cls(*map(int, text.split("-")))
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Something that happened: the kind of event, its record, and the cursor behind it."""
+
+    kind: str
+    record: dict[str, Any]
+    cursor: Cursor
+
+    def event(self) -> str:
+        """The event in its wire form."""
+        data = json.dumps(self.record, ensure_ascii=False)
+        return f"id: {self.cursor}\nevent: {self.kind}\ndata: {data}\n\n"
+
+
+async def everything(context: Context, after: Cursor | None) -> AsyncIterator[str]:
+    """Events from now on, or past `after`, until the reader goes or the post room ends."""
+    room = context.room
+    # One change waits at most: more than one says nothing that reading does not show.
+    with room.changes.listen(TASKS, MAIL, POSTS, ALERTS, WORKERS, limit=1) as listener:
+        cursor = after or await room.database.read(_present)
+        known = {} if after else await context.roster.states()
+        yield News("open", {}, cursor).event()
+        while True:
+            while page := await _past(context, cursor):
+                for news in page:
+                    cursor = news.cursor
+                    yield news.event()
+            present = await context.roster.states()
+            for worker in (worker for uid, worker in present.items() if known.get(uid) != worker):
+                yield News("worker", worker | {"at": time.time()}, cursor).event()
+            known = present
+            change = await listener.next(HEARTBEAT)
+            if change is Signal.CLOSED:
+                return
+            if change is Signal.QUIET:
+                yield ": quiet\n\n"
+
+
+def _present(connection: Connection) -> Cursor:
+    """Where the log ends now, as far as it is folded."""
+    return Cursor(
+        *(records.cursor(connection, name) for name in ("TASKS", "INBOX", "FEED", "ALERTS"))
+    )
+
+
+async def _past(context: Context, cursor: Cursor) -> list[News]:
+    """What is past `cursor`, a page of each kind at most."""
+    me = context.room.owner.uid
+
+    def find(connection: Connection) -> list[News]:
+        return list(_of_log(connection, cursor, me, context.tasks.hindrance))
+
+    found = await context.room.database.read(find)
+    behind = found[-1].cursor if found else cursor
+    return found + await _alerts(context, behind)
+
+
+def _of_log(
+    connection: Connection, cursor: Cursor, me: str, hindrance: Callable[[str], str]
+) -> Iterator[News]:
+    heads = progress.requested_past(connection, cursor.inbox, PAGE)
+    mails = messages.to_past(connection, me, cursor.inbox, PAGE)
+    asked = [("task", view) for view in task_views.listed(connection, heads, hindrance)]
+    came = [("mail", mail) for mail in mail_views.mails(connection, mails)]
+    # Both are of INBOX: behind the end of a page that is full, the other has more to come.
+    ends = [rows[-1] for rows in (_seqs(heads), _seqs(mails)) if len(rows) >= PAGE]
+    for kind, view in sorted(asked + came, key=_inbox_seq):
+        seq = _inbox_seq((kind, view))
+        if ends and seq > min(ends):
+            break
+        cursor = replace(cursor, inbox=seq)
+        yield News(kind, view.as_json(), cursor)
+    rows = progress.events_past(connection, cursor.tasks, PAGE)
+    for record in task_views.news(connection, rows):
+        cursor = replace(cursor, tasks=record["seq"])
+        yield News("update", record, cursor)
+    for post in mail_views.posts(connection, records.posts_past(connection, cursor.feed, PAGE)):
+        cursor = replace(cursor, feed=post.seq)
+        yield News("post", post.as_json(), cursor)
+
+
+async def _alerts(context: Context, cursor: Cursor) -> list[News]:
+    newest = [alarm.as_json() for alarm in await context.room.office.alerts(ALERTS_READ)]
+    found = []
+    for alarm in sorted(newest, key=lambda alarm: alarm["seq"]):
+        if alarm["seq"] > cursor.alerts:
+            cursor = replace(cursor, alerts=alarm["seq"])
+            found.append(News("alert", alarm, cursor))
+    return found
+
+
+def _seqs(rows: list[Any]) -> list[int]:
+    return [getattr(row, "requested_seq", None) or row.seq for row in rows]
+
+
+def _inbox_seq(item: tuple[str, Any]) -> int:
+    kind, view = item
+    return view.requested if kind == "task" else view.seq

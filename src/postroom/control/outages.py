@@ -1,0 +1,75 @@
+"""What keeps the tasks of a post room for a while, told to those who wait for one: the bus, or a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from postroom.bus.port import BusStatistics
+from postroom.control.streaming import Numbered, Show
+from postroom.folding.changes import Change, Changes
+from postroom.protocol.tasks import TaskState
+from postroom.tasks.office import TaskOffice
+from postroom.tasks.views import hindered
+
+LOOK = 1.0
+"""Seconds between two looks at the connection to the bus; what is shorter is told to nobody."""
+
+BUS_AWAY = "the bus does not answer"
+
+
+class Connected(Protocol):
+    """A connection that says whether it is up."""
+
+    def statistics(self) -> BusStatistics:
+        """How it stands."""
+        ...
+
+
+async def watch_bus(bus: Connected, changes: Changes) -> None:
+    """Tell when the bus has gone and when it is back, until cancelled."""
+    up = True
+    while True:
+        if bus.statistics().connected != up:
+            up = not up
+            changes.publish([Change("bus", 0)])
+        await asyncio.sleep(LOOK)
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What keeps a task, "" when nothing does any more; `worker` is the nick of the one that it waits for."""
+
+    task: str
+    text: str
+    worker: str
+    at: float
+    seq: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Shape of the API."""
+        return {"task": self.task, "text": self.text, "worker": self.worker, "at": self.at}
+
+
+def troubles(tasks: TaskOffice, bus: Connected, task: str) -> Show:
+    """Shows what keeps `task` whenever that has changed."""
+    said = ""
+
+    async def show(change: Change) -> tuple[str, Numbered] | None:
+        nonlocal said
+        if change.kind not in ("open", "worker", "bus"):
+            return None
+        view = await tasks.get(task)
+        text, why = "", tasks.hindrance(view.worker.uid)
+        if not bus.statistics().connected:
+            text = f"{BUS_AWAY}: it goes on when the bus is back"
+        elif why and not (view.final or TaskState(view.state).interrupted):
+            text = hindered(view.worker.nick or view.worker.uid, why)
+        if text == said:
+            return None
+        said = text
+        return "trouble", Trouble(task, text, view.worker.nick if why else "", time.time())
+
+    return show

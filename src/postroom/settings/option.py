@@ -1,0 +1,126 @@
+"""One setting: what its value may be, and how it is read from a text or from a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from postroom.errors import InvalidInput
+
+
+class Kind(Enum):
+    """What a value may be."""
+
+    PORT = "port, 0 to 65535"
+    COUNT = "number"
+    BYTES = "number of bytes"
+    SECONDS = "number of seconds"
+    TEXT = "text"
+    CHOICE = "choice"
+    FILE = "path of a file"
+    LIST = "list, with commas between its parts"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One setting.
+
+    Attributes:
+        key: its name in a file, `table.name`.
+        field: of `Settings`.
+        variable: of the environment.
+        meaning: in one line.
+        flag: of `postroom up`, "" for none.
+        choices: for a CHOICE.
+        least: of a number.
+        secret: it is never printed, and never taken from a command line.
+        usual: what holds where nothing is chosen and `Settings` has no value.
+    """
+
+    key: str
+    field: str
+    variable: str
+    kind: Kind
+    meaning: str
+    flag: str = ""
+    choices: tuple[str, ...] = ()
+    least: float = 1
+    secret: bool = False
+    usual: str = ""
+
+    @property
+    def table(self) -> str:
+        """The table of a file that it is in."""
+        return self.key.partition(".")[0]
+
+    @property
+    def name(self) -> str:
+        """Its name in that table."""
+        return self.key.partition(".")[2]
+
+    @property
+    def expected(self) -> str:
+        """What its value has to be, for a person."""
+        if self.kind is Kind.CHOICE:
+            return f"one of: {', '.join(self.choices)}"
+        if self.kind in {Kind.COUNT, Kind.BYTES, Kind.SECONDS}:
+            return f"a {self.kind.value}, at least {self.least:g}"
+        return f"a {self.kind.value}"
+
+    def from_text(self, text: str, where: str) -> Any:
+        """The value that a flag, a variable or a person says.
+
+        Raises:
+            InvalidInput: it cannot be one; the error begins with `where`.
+        """
+        value: Any = text
+        try:
+            if self.kind is Kind.SECONDS:
+                value = float(text)
+            elif self.kind in {Kind.PORT, Kind.COUNT, Kind.BYTES}:
+                value = int(text)
+        except ValueError:
+            raise self._refused(text, where) from None
+        if self.kind is Kind.LIST:
+            value = [part.strip() for part in text.split(",") if part.strip()]
+        return self.from_toml(value, where, Path())
+
+    def from_toml(self, value: Any, where: str, folder: Path) -> Any:
+        """The value that a file in `folder` says, to which its paths are relative.
+
+        Raises:
+            InvalidInput: it cannot be one; the error begins with `where`.
+        """
+        good: bool
+        match self.kind:
+            case Kind.PORT:
+                good = type(value) is int and 0 <= value <= 65535
+            case Kind.COUNT | Kind.BYTES:
+                good = type(value) is int and value >= self.least
+            case Kind.SECONDS:
+                good = type(value) in {int, float} and self.least <= value < float("inf")
+            case Kind.CHOICE:
+                good = value in self.choices
+            case Kind.LIST:
+                good = isinstance(value, list) and all(isinstance(part, str) for part in value)
+            case Kind.TEXT | Kind.FILE:
+                good = isinstance(value, str) and value.isprintable() and bool(value)
+        if not good:
+            raise self._refused(value, where)
+        return self._made(value, folder)
+
+    def _made(self, value: Any, folder: Path) -> Any:
+        match self.kind:
+            case Kind.FILE:
+                return folder / value
+            case Kind.LIST:
+                return tuple(value)
+            case Kind.SECONDS:
+                return float(value)
+        return value
+
+    def _refused(self, value: object, where: str) -> InvalidInput:
+        said = "not what it has to be" if self.secret else repr(value)
+        return InvalidInput(f"{where} is {said}", remedy=self.expected)

@@ -1,0 +1,288 @@
+"""The table of all settings: by which names each is chosen, what it may be, and what it means.
+
+`sources` reads the environment and the files by it, `postroom config` edits by it, and the table in
+docs/operating.md is written from it (`python -m tools.settings`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from postroom.errors import InvalidInput
+from postroom.protocol.template import LEVELS
+from postroom.settings.option import Kind, Option
+
+SANDBOXES = ("auto", "bubblewrap", "netns", "landlock", "seatbelt", "opensandbox", "none")
+"""Names of sandbox providers; `sandbox.select` has what is behind them, which takes long to import."""
+
+
+OPTIONS = (
+    Option(
+        "http.port",
+        "http_port",
+        "POSTROOM_HTTP_PORT",
+        Kind.PORT,
+        "port of the HTTP API on this machine; 0 for any free one",
+        usual="4280, or any free one",
+        flag="--port",
+    ),
+    Option(
+        "http.listen",
+        "listen",
+        "POSTROOM_LISTEN",
+        Kind.LIST,
+        "`ADDR[:PORT]` for other machines, with TLS",
+        flag="--listen",
+    ),
+    Option(
+        "nats.port",
+        "nats_port",
+        "POSTROOM_NATS_PORT",
+        Kind.PORT,
+        "port of the embedded nats-server; 0 for any free one",
+        usual="4222, or any free one",
+        flag="--nats-port",
+    ),
+    Option(
+        "nats.url",
+        "nats_urls",
+        "POSTROOM_NATS_URL",
+        Kind.LIST,
+        "addresses of [a NATS of your own](#running-on-your-own-nats)",
+    ),
+    Option(
+        "nats.ca",
+        "nats_ca",
+        "POSTROOM_NATS_CA",
+        Kind.FILE,
+        "certificate of a private authority above it (PEM)",
+    ),
+    Option(
+        "nats.server",
+        "nats_server",
+        "POSTROOM_NATS_SERVER",
+        Kind.FILE,
+        "the nats-server program to use instead of the installed one",
+    ),
+    Option(
+        "tls.mode",
+        "tls",
+        "POSTROOM_TLS",
+        Kind.CHOICE,
+        "`always`: TLS on loopback, too",
+        choices=("auto", "always"),
+    ),
+    Option(
+        "tls.cert",
+        "tls_cert",
+        "POSTROOM_TLS_CERT",
+        Kind.FILE,
+        "a certificate of your own (PEM, with its chain)",
+        flag="--tls-cert",
+    ),
+    Option("tls.key", "tls_key", "POSTROOM_TLS_KEY", Kind.FILE, "its key", flag="--tls-key"),
+    Option(
+        "tls.ca",
+        "tls_ca",
+        "POSTROOM_TLS_CA",
+        Kind.FILE,
+        "the authority that clients trust for it",
+        flag="--tls-ca",
+    ),
+    Option(
+        "gateway.listen",
+        "gateway_listen",
+        "POSTROOM_GATEWAY_LISTEN",
+        Kind.TEXT,
+        "`ADDR[:PORT]` where the gateway takes [sandboxes of other machines](#workers-on-opensandbox)",
+        flag="--gateway-listen",
+    ),
+    Option(
+        "gateway.address",
+        "gateway_address",
+        "POSTROOM_GATEWAY_ADDRESS",
+        Kind.TEXT,
+        "`NAME[:PORT]` by which they find it; the certificate has to stand for it",
+    ),
+    Option(
+        "gateway.violations",
+        "violations",
+        "POSTROOM_GATEWAY_VIOLATIONS",
+        Kind.COUNT,
+        "violations of one worker within ten minutes after which it is cut off",
+    ),
+    Option(
+        "egress.allow_private",
+        "egress_private",
+        "POSTROOM_EGRESS_ALLOW_PRIVATE",
+        Kind.LIST,
+        "private places, `HOST:PORT` or `NETWORK:PORT`, that templates may let workers out to",
+    ),
+    Option(
+        "egress.ca",
+        "egress_ca",
+        "POSTROOM_EGRESS_CA",
+        Kind.FILE,
+        "further authorities for what workers reach outside (PEM)",
+    ),
+    Option(
+        "sandbox.provider",
+        "sandbox",
+        "POSTROOM_SANDBOX",
+        Kind.CHOICE,
+        "sandbox of templates that name none",
+        flag="--sandbox",
+        choices=SANDBOXES,
+    ),
+    Option(
+        "sandbox.isolation",
+        "isolation",
+        "POSTROOM_ISOLATION",
+        Kind.CHOICE,
+        "the weakest wall that is taken for templates that state none",
+        choices=LEVELS,
+    ),
+    Option(
+        "sandbox.bwrap",
+        "bwrap",
+        "POSTROOM_BWRAP",
+        Kind.FILE,
+        "the bubblewrap program to use, and no other",
+    ),
+    Option(
+        "opensandbox.url",
+        "opensandbox_url",
+        "POSTROOM_OPENSANDBOX_URL",
+        Kind.TEXT,
+        "the OpenSandbox server's lifecycle API, without `/v1`; `http://` only on loopback",
+    ),
+    Option(
+        "opensandbox.key",
+        "opensandbox_key",
+        "POSTROOM_OPENSANDBOX_KEY",
+        Kind.TEXT,
+        "its API key; it is in no log",
+        secret=True,
+    ),
+    Option(
+        "opensandbox.key_file",
+        "opensandbox_key_file",
+        "POSTROOM_OPENSANDBOX_KEY_FILE",
+        Kind.FILE,
+        "the file that holds its API key",
+    ),
+    Option(
+        "opensandbox.image",
+        "opensandbox_image",
+        "POSTROOM_OPENSANDBOX_IMAGE",
+        Kind.TEXT,
+        "container image of the workers there",
+    ),
+    Option(
+        "opensandbox.python",
+        "opensandbox_python",
+        "POSTROOM_OPENSANDBOX_PYTHON",
+        Kind.TEXT,
+        "the Python in it",
+    ),
+    Option(
+        "workers.stop_grace",
+        "stop_grace",
+        "POSTROOM_STOP_GRACE",
+        Kind.SECONDS,
+        "seconds that a worker has to end before it is killed",
+        least=0.1,
+    ),
+    Option(
+        "workers.credential_lifetime",
+        "jwt_lifetime",
+        "POSTROOM_CREDENTIAL_LIFETIME",
+        Kind.SECONDS,
+        "seconds that a worker's credential for the bus is valid",
+        least=600,
+    ),
+    Option(
+        "messages.stale_after",
+        "stale_after",
+        "POSTROOM_STALE_AFTER",
+        Kind.SECONDS,
+        "seconds after which a message that nobody took raises an alert",
+    ),
+    Option(
+        "blobs.largest",
+        "blob_limit",
+        "POSTROOM_BLOB_LARGEST",
+        Kind.BYTES,
+        "bytes of the largest blob",
+    ),
+    Option(
+        "blobs.total",
+        "blobs_limit",
+        "POSTROOM_BLOB_TOTAL",
+        Kind.BYTES,
+        "bytes of all blobs of an organisation",
+    ),
+    Option(
+        "audit.mode",
+        "audit",
+        "POSTROOM_AUDIT",
+        Kind.CHOICE,
+        "`lossy`: what cannot be recorded passes nevertheless",
+        choices=("strict", "lossy"),
+    ),
+    Option(
+        "audit.file_bytes",
+        "audit_file_bytes",
+        "POSTROOM_AUDIT_FILE_BYTES",
+        Kind.BYTES,
+        "bytes after which a new file of the audit log is begun",
+        least=1024 * 1024,
+    ),
+    Option(
+        "audit.files",
+        "audit_files",
+        "POSTROOM_AUDIT_FILES",
+        Kind.COUNT,
+        "closed files of the audit log that are kept",
+    ),
+)
+
+BY_KEY: Mapping[str, Option] = MappingProxyType({option.key: option for option in OPTIONS})
+BY_FIELD: Mapping[str, Option] = MappingProxyType({option.field: option for option in OPTIONS})
+
+BESIDE = MappingProxyType(
+    {
+        "POSTROOM_STATE": "the state folder; `--state DIR`",
+        "POSTROOM_ORG": "the organisation that a command is for; `--org NAME`",
+        "POSTROOM_CA": "the authority that commands trust instead of the one in `server.json`",
+        "POSTROOM_READY_FD": "a descriptor that gets `ready` and a newline when all is up, and is closed in any case",
+    }
+)
+"""Variables that are read from the environment alone: what finds the files cannot be in them."""
+
+INSIDE = MappingProxyType(
+    {
+        "POSTROOM_API": "address of the sidecar's HTTP API",
+        "POSTROOM_NICK": "the worker's nick, without `@`",
+        "POSTROOM_PROJECT": "its project, without `#`",
+        "POSTROOM_EGRESS": "base URL of the way out, where the template has a rule",
+        "POSTROOM_FROM": "adapter `text`: who asks, as `@nick`",
+        "POSTROOM_TASK": "adapter `text`: id of the task that the run is about; empty for a message",
+        "POSTROOM_ATTEMPT": "adapter `text`: 1 the first time that the task is begun; empty for a message",
+        "POSTROOM_MESSAGE": "adapter `text`: id of the message that the run is about; empty for a task",
+        "POSTROOM_SIDECAR_CONFIG": "for the sidecar alone: where its configuration is; no agent sees it",
+    }
+)
+"""Variables that Postroom sets in a sandbox."""
+
+
+def option(key: str) -> Option:
+    """The setting of that name.
+
+    Raises:
+        InvalidInput: there is none.
+    """
+    if key not in BY_KEY:
+        raise InvalidInput(f"there is no setting {key!r}", remedy=f"one of: {', '.join(BY_KEY)}")
+    return BY_KEY[key]

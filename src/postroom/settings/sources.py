@@ -1,0 +1,168 @@
+"""Where settings come from: flag, else environment, else the state folder's file, else the user's, else the default."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from platformdirs import user_config_path
+
+from postroom.errors import EnvironmentFault, InvalidInput
+from postroom.settings import SETTINGS_FILE, Settings
+from postroom.settings.edit import flat
+from postroom.settings.option import Option
+from postroom.settings.options import BY_FIELD, OPTIONS, option
+
+MAX_BYTES = 64 * 1024
+
+FLAG, ENVIRONMENT, STATE, USER, DEFAULT = "flag", "environment", "state folder", "user", "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The value of one setting.
+
+    Attributes:
+        value: as `Settings` has it.
+        source: FLAG, ENVIRONMENT, STATE, USER or DEFAULT.
+    """
+
+    option: Option
+    value: Any
+    source: str
+
+    @property
+    def plain(self) -> Any:
+        """The value as JSON has it; a secret is hidden, and what is not chosen is None."""
+        if self.value in {None, "", ()}:
+            return None
+        if self.option.secret:
+            return "(secret)"
+        if isinstance(self.value, tuple):
+            return list(self.value)
+        return str(self.value) if isinstance(self.value, Path) else self.value
+
+    @property
+    def text(self) -> str:
+        """The value for a person, "" for none."""
+        match self.plain:
+            case None:
+                return self.option.usual
+            case list() as parts:
+                return ",".join(parts)
+            case float() as number:
+                return f"{number:.15g}"
+            case plain:
+                return str(plain)
+
+
+def load(state: Path, flags: Mapping[str, str] = MappingProxyType({}), **others: Any) -> Settings:
+    """The settings of the post room on `state`.
+
+    Args:
+        state: its folder.
+        flags: field -> what a flag says.
+        others: fields that are no settings, but of this run alone.
+
+    Raises:
+        InvalidInput: a value cannot be one, or a file has a setting that is unknown.
+        EnvironmentFault: a file cannot be read.
+    """
+    values = {found.option.field: found.value for found in find(state, flags)}
+    return Settings(state=state, **values, **others)
+
+
+def find(state: Path, flags: Mapping[str, str] = MappingProxyType({})) -> list[Found]:
+    """Every setting with where its value comes from; raises as `load`."""
+    chosen: dict[str, Found] = {}
+    user = user_file()
+    if user is not None:
+        chosen |= _from_file(user, USER)
+    chosen |= _from_file(state / SETTINGS_FILE, STATE)
+    for one in OPTIONS:
+        if text := os.environ.get(one.variable, ""):
+            chosen[one.key] = Found(one, one.from_text(text, one.variable), ENVIRONMENT)
+    for name, text in flags.items():
+        one = BY_FIELD[name]
+        chosen[one.key] = Found(one, one.from_text(text, one.flag), FLAG)
+    return [chosen.get(found.option.key, found) for found in defaults()]
+
+
+def defaults() -> list[Found]:
+    """Every setting as it is where nothing is chosen."""
+    default = Settings(state=Path())
+    return [Found(one, getattr(default, one.field), DEFAULT) for one in OPTIONS]
+
+
+def user_file() -> Path | None:
+    """The user's file of settings, for all post rooms; None where the user has no home."""
+    try:
+        return user_config_path("postroom") / SETTINGS_FILE
+    except RuntimeError:
+        return None
+
+
+def _from_file(path: Path, source: str) -> dict[str, Found]:
+    found = {}
+    for key, value in entries(read(path), path).items():
+        one = _option(key, path)
+        found[key] = Found(one, one.from_toml(value, f"{key} in {path}", path.parent), source)
+    return found
+
+
+def _option(key: str, path: Path) -> Option:
+    try:
+        return option(key)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error.message}", remedy=error.remedy) from None
+
+
+def read(path: Path) -> str:
+    """The text of a file of settings, "" if there is none.
+
+    Raises:
+        EnvironmentFault: it cannot be read.
+        InvalidInput: it is too large, or no text.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+            mode = os.fstat(file.fileno()).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        raise EnvironmentFault(f"cannot read {path}: {error.strerror}") from error
+    if len(content) > MAX_BYTES:
+        raise InvalidInput(f"{path} has more than {MAX_BYTES} bytes")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not UTF-8") from error
+    if mode & (stat.S_IRWXG | stat.S_IRWXO) and _has_secret(entries(text, path)):
+        raise EnvironmentFault(
+            f"{path} holds a secret and other users can read it", remedy=f"chmod 600 {path}"
+        )
+    return text
+
+
+def _has_secret(said: Mapping[str, Any]) -> bool:
+    return any(one.secret and one.key in said for one in OPTIONS)
+
+
+def entries(text: str, path: Path) -> dict[str, Any]:
+    """What a file of settings says: `table.name` -> value.
+
+    Raises:
+        InvalidInput: it is no TOML; with the line.
+    """
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InvalidInput(f"{path} is no TOML: {error}") from error
+    return flat(document)

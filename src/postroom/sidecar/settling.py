@@ -1,0 +1,77 @@
+"""What follows a confirmation: the receipt, then the acknowledgement of every delivery of that message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from postroom.bus.port import Delivery
+from postroom.errors import PostroomError
+from postroom.observe import get_logger
+from postroom.protocol.receipts import State
+from postroom.protocol.streams import redelivery_delay
+
+_log = get_logger(__name__)
+
+
+class Settling:
+    """The confirmed messages of one worker whose deliveries are still open.
+
+    Args:
+        report: reports a state to a sender; False if that was not stored.
+        start: runs work in the background.
+    """
+
+    def __init__(
+        self,
+        report: Callable[[str, str, State], Awaitable[bool]],
+        start: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._report = report
+        self._start = start
+        self._deliveries: dict[str, Delivery] = {}
+        self._all_done = asyncio.Event()
+        self._all_done.set()
+
+    def begin(self, message_id: str, sender: str, delivery: Delivery) -> None:
+        """Report that a message was seen, and acknowledge the delivery."""
+        under_way = message_id in self._deliveries
+        self._deliveries[message_id] = delivery
+        if not under_way:
+            self._all_done.clear()
+            self._start(self._report_and_ack(message_id, sender))
+
+    async def _report_and_ack(self, message_id: str, sender: str) -> None:
+        attempt = 0
+        try:
+            # While it is open the bus does not deliver it again, so nobody else would report it.
+            while not await self._report(message_id, sender, State.SEEN):
+                attempt += 1
+                await asyncio.sleep(redelivery_delay(attempt))
+            await self._acknowledge(message_id)
+        finally:
+            del self._deliveries[message_id]
+            if not self._deliveries:
+                self._all_done.set()
+
+    async def _acknowledge(self, message_id: str) -> None:
+        """Acknowledge the latest delivery, and each one that comes in its place meanwhile."""
+        done: Delivery | None = None
+        while (delivery := self._deliveries[message_id]) is not done:
+            done = delivery
+            try:
+                await delivery.ack()
+            except PostroomError as error:
+                # It is delivered again, and the journal leads back here.
+                _log.warning("%s is seen, but could not be acknowledged: %s", message_id, error)
+
+    async def done(self, timeout: float) -> None:
+        """Wait for what is under way."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._all_done.wait()
+        except TimeoutError:
+            _log.warning(
+                "%d confirmed messages were not acknowledged in time", len(self._deliveries)
+            )

@@ -1,0 +1,267 @@
+"""A program that is started for each message and each task: the adapter `text`.
+
+Messages and posts are handled one after the other, and so are tasks; neither waits for the other. What a run says
+belongs to what it was handed, so nothing here has to guess it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from postroom.observe import get_logger
+from postroom.protocol.presence import WorkerState
+from postroom.sidecar.adapters import (
+    Action,
+    Fail,
+    Incoming,
+    IncomingTask,
+    PlainText,
+    run_environment,
+)
+from postroom.sidecar.agent import AgentGone, AgentHost
+from postroom.sidecar.alerts import Alerts
+from postroom.sidecar.config import AgentConfig
+from postroom.sidecar.process import AgentProcess, Exit
+from postroom.sidecar.session import Handed, Session
+from postroom.sidecar.status import Status
+from postroom.sidecar.stopping import attend
+
+LINGER = 10.0
+"""Seconds that a run may go on after its task is over; the next task waits for it."""
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """What every run of the program needs.
+
+    Attributes:
+        command, env, cwd: what is started; each run is told of its request in further variables.
+        status: of the worker.
+        host: acts on what is said.
+        grace: seconds that a run has to end by itself once `stop` is set.
+        tasks: in which the runs are attended to.
+        stop: set when the worker is being stopped.
+        lanes: one run at a time in each.
+    """
+
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    status: Status
+    host: AgentHost
+    grace: float
+    tasks: asyncio.TaskGroup
+    stop: asyncio.Event
+    lanes: Mapping[type, asyncio.Lock] = field(
+        default_factory=lambda: {IncomingTask: asyncio.Lock(), Incoming: asyncio.Lock()}
+    )
+
+
+class Singles:
+    """The program of one worker, run anew for each request; an `agent.Runs`.
+
+    Args:
+        config: the program.
+        env: its environment, but for what each run is told of its request.
+        cwd: its working folder.
+        status: told how it is.
+        alerts: told when it cannot be run at all.
+    """
+
+    session = None
+    """No run reads records beside its request."""
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        *,
+        env: Mapping[str, str],
+        cwd: str,
+        status: Status,
+        alerts: Alerts,
+    ) -> None:
+        self._command = config.command
+        self._env = env
+        self._cwd = cwd
+        self._status = status
+        self._alerts = alerts
+        self._program: _Program | None = None
+        self._changed = asyncio.Event()
+        self._stop = asyncio.Event()
+
+    async def running(self) -> SingleRun:
+        """A run that has not begun; it begins with what it is handed. Raises as `agent.Runs`."""
+        await self._changed.wait()
+        if self._program is None:
+            raise AgentGone
+        return SingleRun(self._program)
+
+    def confirmed(self) -> None:
+        """Do nothing: a run that fails is no reason not to start the next."""
+
+    def stop(self) -> None:
+        """See `agent.Runs`."""
+        self._stop.set()
+
+    @property
+    def stopped(self) -> bool:
+        """See `agent.Runs`."""
+        return self._stop.is_set()
+
+    async def stopping(self) -> None:
+        """See `agent.Runs`."""
+        await self._stop.wait()
+
+    async def run(self, host: AgentHost, grace: float) -> None:
+        """Let runs begin until `stop`, then wait for those that go on."""
+        if missing := self._missing():
+            await self._refuse(missing)
+            return
+        async with asyncio.TaskGroup() as tasks:
+            self._program = _Program(
+                self._command, self._env, self._cwd, self._status, host, grace, tasks, self._stop
+            )
+            self._status.running()
+            self._changed.set()
+            await self._stop.wait()
+            self._program = None
+        await host.gone()
+
+    def _missing(self) -> str:
+        """What is wrong with the program, "" if it is there."""
+        program, path = self._command[0], self._env.get("PATH", "")
+        if "/" in program:
+            found = shutil.which(str(Path(self._cwd) / program))
+            return "" if found else f"{program} is no program"
+        return "" if shutil.which(program, path=path) else f"{program} is not in PATH, {path}"
+
+    async def _refuse(self, why: str) -> None:
+        said = f"the agent cannot be started: {why}"
+        _log.error("%s", said)
+        self._status.fixed(WorkerState.FAILED, said)
+        self._changed.set()
+        await self._alerts.send("agent-failed", said)
+
+
+class SingleRun:
+    """One run of the program, from what it is handed to its end; a `session.Run`."""
+
+    def __init__(self, program: _Program) -> None:
+        self._program = program
+        self._session: Session | None = None
+        # It has its request, or will not read it; a task, that it was started.
+        self._handed = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.how_ended = ""
+
+    async def hand_over(self, incoming: Handed) -> bool:
+        """See `session.Run`. A message or a task starts the program, when the run before is done."""
+        if isinstance(incoming, Mapping):
+            return False
+        lane = self._program.lanes[type(incoming)]
+        await lane.acquire()
+        if self._program.stop.is_set():
+            self._over("the worker was stopped")
+        if self.ended.is_set():
+            lane.release()
+            raise BrokenPipeError
+        # Nothing is awaited since it was looked whether the worker is being stopped.
+        self._program.tasks.create_task(self._live(incoming, lane))
+        await self._handed.wait()
+        return True
+
+    def tell(self, record: Mapping[str, Any]) -> None:
+        """Do nothing: the run reads nothing but its request."""
+
+    async def say(self, record: Mapping[str, Any]) -> bool:  # noqa: ARG002
+        """See `tell`."""
+        return False
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """See `session.Run`. A run that has not begun never will."""
+        if self._session is None:
+            self._over("it was ended before it began")
+        else:
+            self._session.send_signal(number)
+
+    async def let_go(self) -> None:
+        """See `session.Run`. One that goes on for long is ended by force."""
+        if self._session is None:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGER):
+                await self.ended.wait()
+        if not self.ended.is_set():
+            _log.warning("the agent went on for %g s after its task, and is ended", LINGER)
+            self.send_signal(signal.SIGKILL)
+            await self.ended.wait()
+
+    async def _live(self, incoming: Incoming | IncomingTask, lane: asyncio.Lock) -> None:
+        try:
+            how = await self._attend(incoming)
+            self._over(how)
+            if isinstance(incoming, Incoming) and not incoming.to.startswith("#"):
+                await self._program.host.give_back(incoming.id)
+        finally:
+            self._handed.set()
+            lane.release()
+
+    async def _attend(self, incoming: Incoming | IncomingTask) -> str:
+        """Start the program, and do what it says up to its end; returns how it ended."""
+        program = self._program
+        env = {**program.env, **run_environment(incoming)}
+        try:
+            process = await AgentProcess.start(program.command, env, program.cwd)
+        except (OSError, ValueError) as error:  # a word of the command may not be encodable
+            _log.error("the agent cannot be started: %s", error)
+            if isinstance(incoming, IncomingTask):
+                await self._act(Fail(incoming.id, f"the agent cannot be started: {error}"))
+            return "it cannot be started"
+        session = self._session = Session(process, PlainText(), program.status)
+        if self.ended.is_set():
+            session.send_signal(signal.SIGKILL)
+        feeding = asyncio.create_task(self._feed(session, incoming))
+
+        async def withdraw() -> None:
+            process.input.close()
+            await asyncio.wait({feeding})
+
+        try:
+            ended = await attend(session, self._act, program.stop, program.grace, withdraw)
+        finally:
+            feeding.cancel()
+        if ended != Exit(0):
+            _log.warning("the agent ended: %s", ended.detail)
+        return ended.detail
+
+    async def _feed(self, session: Session, incoming: Incoming | IncomingTask) -> None:
+        """Write the request and the end; a program need not read it."""
+        if isinstance(incoming, IncomingTask):
+            text = session.adapter.render_task(incoming)
+            self._handed.set()  # who waits for it has to hear what the program says meanwhile
+        else:
+            text = session.adapter.render(incoming)
+        try:
+            with suppress(BrokenPipeError):
+                await session.process.input.write(text)
+                await session.process.input.drained()
+        finally:
+            session.process.input.close()
+            self._handed.set()
+
+    async def _act(self, action: Action) -> None:
+        await self._program.host.act(self, action)
+
+    def _over(self, how: str) -> None:
+        """Everything that the run has said was acted on."""
+        self.how_ended = self.how_ended or how
+        self.ended.set()

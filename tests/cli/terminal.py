@@ -1,0 +1,77 @@
+"""A command on a pseudo terminal of a chosen width, as a person sees it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import termios
+import time
+from typing import Self
+
+from tests.cli.conftest import LIMIT, command, environment
+
+ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+class Terminal:
+    """Runs `postroom` with `arguments` on a terminal of `columns`; use it in a `with` statement."""
+
+    def __init__(self, *arguments: str, columns: int = 80) -> None:
+        self._fd, far = pty.openpty()
+        fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
+        env = {key: value for key, value in environment().items() if key != "COLUMNS"}
+        self.text = ""
+        self.process = subprocess.Popen(
+            command(*arguments),
+            stdin=far,
+            stdout=far,
+            stderr=far,
+            env=env,
+            start_new_session=True,
+        )
+        os.close(far)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(LIMIT)
+        os.close(self._fd)
+
+    @property
+    def plain(self) -> str:
+        """What was written, without colours and other control sequences."""
+        return ANSI.sub("", self.text).replace("\r\n", "\n")
+
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    def read_until(self, wanted: str, times: int = 1) -> None:
+        """Read on until `wanted` was written so often."""
+        deadline = time.monotonic() + LIMIT
+        while self.plain.count(wanted) < times:
+            left = deadline - time.monotonic()
+            assert left > 0, self.plain
+            if select.select([self._fd], [], [], left)[0]:
+                more = self._read()
+                assert more or self.plain.count(wanted) >= times, self.plain
+                self.text += more
+
+    def ended(self) -> int:
+        """Read to the end; the exit status."""
+        while more := self._read():
+            self.text += more
+        return self.process.wait(LIMIT)
+
+    def _read(self) -> str:
+        try:
+            return os.read(self._fd, 65536).decode(errors="replace")
+        except OSError:  # the far end is closed
+            return ""

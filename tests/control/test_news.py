@@ -1,0 +1,180 @@
+"""What is told to those who wait for a task, and to those who watch everything."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.control.outages import watch_bus
+from postroom.folding.changes import Change
+from postroom.protocol.tasks import TaskState
+from tests.control.taskroom import SECONDS, TaskRoom, task_room
+
+pytestmark = pytest.mark.anyio
+
+
+class Told:
+    """What a stream of events says, one after the other; `after` is where to come back."""
+
+    def __init__(self, lines: AsyncGenerator[str]) -> None:
+        self._lines = lines
+        self.after = ""
+
+    async def next(self, *kinds: str) -> dict[str, Any]:
+        """The next event of one of these kinds, or of any."""
+        kind, found = "", {}
+        async with asyncio.timeout(SECONDS):
+            async for line in self._lines:
+                if line.startswith("id: "):
+                    self.after = line[4:]
+                if line.startswith("event: "):
+                    kind = line[7:]
+                if line.startswith("data: "):
+                    found = {"kind": kind, "record": json.loads(line[6:])}
+                if not line and found and (not kinds or kind in kinds):
+                    return found
+        raise AssertionError("the stream has ended")
+
+
+@asynccontextmanager
+async def listening(room: TaskRoom, path: str) -> AsyncGenerator[Told]:
+    async with room.api.stream("GET", path) as answer:
+        assert answer.status_code == 200
+        lines = answer.aiter_lines()
+        yield Told(lines)  # ty: ignore[invalid-argument-type]
+
+
+def hinder(room: TaskRoom, uid: str, why: str) -> None:
+    room.hindered[uid] = why
+    room.mailroom.changes.publish([Change("worker", 0)])
+
+
+# ── who waits for a task ─────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("task-stream-trouble")
+async def test_who_follows_a_task_is_told_that_its_worker_has_failed_and_that_it_works_again(
+    tmp_path: Path,
+):
+    async with task_room(tmp_path) as room:
+        alice = await room.worker("alice")
+        task = (await room.delegate("@alice"))["id"]
+        async with listening(room, f"/v1/tasks/{task}/stream") as told:
+            await alice.take(task)
+            await told.next("update")
+            hinder(room, alice.uid, "has failed (exit code 3)")
+            failed = (await told.next("trouble"))["record"]
+            hinder(room, alice.uid, "")
+            healed = (await told.next("trouble"))["record"]
+        assert failed["text"] == "@alice has failed (exit code 3): it waits"
+        assert (failed["task"], failed["worker"]) == (task, "alice")
+        assert (healed["text"], healed["worker"]) == ("", "")
+
+
+@pytest.mark.requirement("task-stream-trouble")
+async def test_what_keeps_a_task_already_is_told_first(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        alice = await room.worker("alice")
+        task = (await room.delegate("@alice"))["id"]
+        room.hindered[alice.uid] = "is stalled"
+        async with listening(room, f"/v1/tasks/{task}/stream") as told:
+            assert (await told.next())["record"]["text"] == "@alice is stalled: it waits"
+
+
+async def test_a_task_that_has_ended_is_kept_by_nothing(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        alice = await room.worker("alice")
+        task = (await room.delegate("@alice"))["id"]
+        await alice.take(task)
+        await alice.say(task, TaskState.WORKING)
+        await alice.say(task, TaskState.COMPLETED, "done")
+        alice.end()
+        async with listening(room, f"/v1/tasks/{task}/stream") as told:
+            assert {(await told.next())["kind"] for _ in range(3)} == {"update"}
+
+
+@pytest.mark.requirement("task-stream-trouble")
+async def test_who_follows_a_task_is_told_that_the_bus_is_away_and_that_it_is_back(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        await room.worker("alice")
+        task = (await room.delegate("@alice"))["id"]
+        watching = asyncio.create_task(watch_bus(room.mailroom.bus, room.mailroom.changes))
+        async with listening(room, f"/v1/tasks/{task}/stream") as told:
+            await room.rig.stop(kill=True)
+            away = (await told.next("trouble"))["record"]["text"]
+            await room.rig.start()
+            back = (await told.next("trouble"))["record"]["text"]
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+    assert (away, back) == ("the bus does not answer: it goes on when the bus is back", "")
+
+
+# ── who watches everything ───────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("api-events-everything")
+async def test_everything_that_happens_is_told_as_it_happens(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        alice = await room.worker("alice")
+        office = room.mailroom.office
+        async with listening(room, "/v1/events") as told:
+            await told.next("open")
+            await office.send(alice.uid, "@maria", "for you")
+            mail = (await told.next("mail"))["record"]
+            task = (await room.delegate("@alice", "look at it"))["id"]
+            asked = (await told.next("task"))["record"]
+            await alice.take(task)
+            await alice.say(task, TaskState.WORKING, "step 1")
+            await told.next("update")
+            update = (await told.next("update"))["record"]
+            await office.post(alice.uid, "main", "to all")
+            post = (await told.next("post"))["record"]
+            await room.online(alice)
+            room.mailroom.changes.publish([Change("worker", 0)])
+            worker = (await told.next("worker"))["record"]
+        assert (mail["from"]["nick"], mail["text"]) == ("alice", "for you")
+        assert (asked["id"], asked["text"], asked["worker"]["nick"]) == (
+            task,
+            "look at it",
+            "alice",
+        )
+        assert (update["task"], update["text"], update["state"]) == (task, "step 1", "working")
+        assert (update["worker"]["nick"], update["request_text"]) == ("alice", "look at it")
+        assert (post["project"], post["text"]) == ("main", "to all")
+        assert (worker["nick"], worker["state"]) == ("alice", "idle")
+
+
+@pytest.mark.requirement("api-events-everything")
+async def test_who_comes_back_is_told_what_happened_meanwhile_and_nothing_twice(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        alice = await room.worker("alice")
+        office = room.mailroom.office
+        await office.post(alice.uid, "main", "before")
+        async with listening(room, "/v1/events") as told:
+            await told.next("open")
+            await office.post(alice.uid, "main", "one")
+            assert (await told.next("post"))["record"]["text"] == "one"
+            after = told.after
+        await office.post(alice.uid, "other", "two")
+        await office.send(alice.uid, "@maria", "three")
+        await office.send(alice.uid, "@alice", "not for maria")
+        task = (await room.delegate("@alice", "four"))["id"]
+        await alice.take(task)
+        async with listening(room, f"/v1/events?after={after}") as told:
+            await told.next("open")
+            texts = [(await told.next("mail", "post", "task"))["record"]["text"] for _ in range(3)]
+        assert sorted(texts) == ["four", "three", "two"]
+
+
+async def test_a_cursor_that_is_none_is_refused(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        for wrong in ("1", "a-b-c-d", "1-2-3-", "1-2-3-4-5", "9" * 19 + "-1-1-1"):
+            answer = await room.api.get("/v1/events", params={"after": wrong})
+            assert answer.status_code == 422

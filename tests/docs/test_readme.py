@@ -1,0 +1,96 @@
+"""README.md as a newcomer follows it: its files saved, its commands typed, in order, with an empty HOME."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, Block, blocks
+from tests.docs.shell import Shell
+
+ELSEWHERE = {
+    "python3 -m venv .venv": "tools/footprint.py, which .ci/run runs",
+    "pip install .": "tools/footprint.py, which .ci/run runs",
+    "make demo": "tests/e2e/test_demo.py",
+    "make demo DIR=path": "tests/e2e/test_demo.py",
+    "make demo KEEP=1": "tests/e2e/test_demo.py",
+    "make test": "it runs this test",
+}
+"""Commands that are not typed here, and where they are tried."""
+
+WATCHED = {"postroom audit --follow": "@reviewer"}
+"""Commands that go on until Ctrl-C, and what is to be seen first."""
+
+TYPED = {
+    "postroom credential add model --host api.example.com": "a secret\n",
+    "postroom chat '#demo'": "hello, everybody\n",
+}
+"""What is typed into commands that read."""
+
+HERE = {"192.0.2.7": "127.0.0.2"}
+"""Addresses of the reader's machine, and what stands for them here."""
+
+SHOWN = {
+    'postroom send @echo "are you there?" --wait answered': "you said: ",
+    'postroom delegate @helper "How many words are these?" --wait': "counted",
+    'postroom delegate @reviewer "Review $PWD/examples" --wait': "Reviewed ",
+    "postroom task list --all": "completed",
+}
+"""What some commands must print, so that the page proves more than exit statuses."""
+
+
+@pytest.fixture
+def reader() -> Iterator[Shell]:
+    """A terminal in a checkout, with the commands of this environment; no post room is left afterwards."""
+    with tempfile.TemporaryDirectory(prefix="postroom-reader-") as scratch:
+        home, checkout = Path(scratch) / "home", Path(scratch) / "postroom"
+        home.mkdir()
+        checkout.mkdir()
+        shutil.copytree(ROOT / "examples", checkout / "examples")
+        (checkout / ".venv").symlink_to(sys.prefix)
+        env = {key: os.environ[key] for key in ("PATH", "LANG") if key in os.environ}
+        with Shell(checkout, {**env, "HOME": str(home), "NO_COLOR": "1"}) as shell:
+            try:
+                yield shell
+            finally:
+                shell.run("postroom down", status=None)
+
+
+@pytest.mark.requirement("docs-readme-runs")
+@pytest.mark.timeout(180)
+def test_every_command_and_file_of_the_readme_works_in_its_order(reader: Shell) -> None:
+    seen: set[str] = set()
+    for block in blocks("README.md"):
+        if block.name:
+            (reader.folder / block.name).write_text(block.text, encoding="utf-8")
+        for words in typed(block):
+            seen.add(words)
+            follow(reader, words)
+
+    tables = {*ELSEWHERE, *WATCHED, *TYPED, *SHOWN}
+    assert tables <= seen, f"README.md no longer has {tables - seen}"
+
+
+def typed(block: Block) -> list[str]:
+    """The commands of a block; only `console` blocks have any."""
+    return [command.words for command in block.commands] if block.language == "console" else []
+
+
+def follow(reader: Shell, words: str) -> None:
+    """Type one command, or leave it to where it is tried."""
+    if words in ELSEWHERE:
+        return
+    command = words
+    for there, here in HERE.items():
+        command = command.replace(there, here)
+    if words in WATCHED:
+        reader.watch(command, WATCHED[words])
+        return
+    printed = reader.run(command, TYPED.get(words, ""))
+    assert SHOWN.get(words, "") in printed, f"{words}: {printed}"

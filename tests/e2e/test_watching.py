@@ -1,0 +1,123 @@
+"""What a person sees live of a post room that runs: tasks, failures, logs, across restarts of all parts."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.e2e.conftest import DEADLINE, PostRoom
+
+AGENT = """
+import json, sys
+
+def say(**line):
+    print(json.dumps(line), flush=True)
+
+print("begins\\n    indented", file=sys.stderr, flush=True)
+for raw in sys.stdin:
+    line = json.loads(raw)
+    if line["type"] == "task":
+        say(type="update", task=line["id"], text="step 1 of 2")
+        if line["text"] == "fail":
+            sys.exit(3)
+        if line["text"] == "ask":
+            say(type="input_required", task=line["id"], text="Which branch?")
+        else:
+            say(type="complete", task=line["id"], text="did " + line["text"])
+"""
+
+TEMPLATE = """
+[worker]
+name = "worker"
+[workstation]
+command = ["python3", "/opt/agent/agent.py"]
+files = ["agent.py"]
+"""
+
+
+@pytest.fixture(scope="module")
+def room() -> Iterator[PostRoom]:
+    """One post room for all tests here, with a worker for each."""
+    with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
+        room = PostRoom(Path(scratch) / "state", Path(scratch))
+        room.up()
+        yield room
+        room.run("down")
+
+
+def spawn(room: PostRoom, nick: str) -> None:
+    room.run("spawn", room.template(TEMPLATE, agent=AGENT), "--name", nick)
+
+
+@contextmanager
+def live(room: PostRoom, *words: str) -> Generator[subprocess.Popen[str]]:
+    process = room.popen(*words, stderr=subprocess.STDOUT)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=DEADLINE)
+
+
+def line_with(stream: IO[str] | None, wanted: str) -> str:
+    """The first line of these that has `wanted` in it."""
+    assert stream is not None
+    seen = []
+    for line in stream:
+        seen.append(line)
+        if wanted in line:
+            return line
+    raise AssertionError(f"{wanted!r} is not in {seen}")
+
+
+@pytest.mark.requirement("cli-delegate-question")
+def test_a_script_is_told_the_question_of_a_real_agent_and_how_to_answer_it(room: PostRoom) -> None:
+    spawn(room, "asker")
+
+    room.run("delegate", "@asker", "ask", "--wait", status=9)
+
+    assert "@asker asks, and task" in room.stderr
+    assert "waits for the answer: Which branch?" in room.stderr
+    assert "try: postroom task answer " in room.stderr
+    assert "@asker asks: Which branch?" in room.run("status")
+
+
+@pytest.mark.requirement("cli-delegate-trouble", "cli-status-attention")
+def test_who_waits_for_a_worker_that_fails_meanwhile_is_told(room: PostRoom) -> None:
+    spawn(room, "failing")
+    room.run("delegate", "@failing", "fail")
+    room.run("delegate", "@failing", "fail")
+
+    with live(room, "delegate", "@failing", "do it", "--wait") as waiting:
+        told = line_with(waiting.stdout, "@failing has failed")
+
+    assert told.endswith("; postroom logs failing\n")
+    assert "  @failing has failed: " in room.run("status")
+
+
+@pytest.mark.requirement("cli-watch-everything", "cli-logs-followed")
+def test_watch_and_logs_go_on_across_an_end_of_the_post_room(room: PostRoom) -> None:
+    spawn(room, "busy")
+    with live(room, "watch") as watch, live(room, "logs", "busy", "--follow") as logs:
+        line_with(logs.stdout, "indented")
+        room.run("delegate", "@busy", "one", "--wait")
+        line_with(watch.stdout, "completed: did one")
+
+        room.run("down")
+        line_with(watch.stdout, "the post room is away")
+        room.up()
+        line_with(watch.stdout, "the post room is back")
+
+        line_with(logs.stdout, "indented")
+        room.run("delegate", "@busy", "two", "--wait")
+        line_with(watch.stdout, "completed: did two")
+    (task,) = [t for t in room.json("task", "list", "--all")["tasks"] if t["text"] == "two"]
+    assert task["status_text"] == "did two"
+    assert task["started_at"] >= task["created_at"]
