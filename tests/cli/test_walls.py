@@ -40,7 +40,7 @@ def test_a_wall_that_is_not_enforced_is_red(
 def test_spawn_says_which_isolation_is_accepted(postroom: Run, standin: Standin, tmp_path: Path):
     standin.answer("POST /v1/workers", walled("landlock", "partial"), 201)
     path = tmp_path / "a.toml"
-    path.write_text('[worker]\nname = "a"\n')
+    path.write_text('[worker]\nname = "a"\n[workstation]\ncommand = ["sh"]\n')
 
     ended = postroom("spawn", str(path), "--isolation", "partial", "--sandbox", "landlock")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from postroom.errors import EnvironmentFault
 from postroom.sandbox import usage
 from postroom.sandbox.bubblewrap import BubblewrapProvider
 from postroom.sandbox.guard import Guard, Guarded
@@ -237,5 +238,5 @@ async def test_a_look_that_fails_ends_the_sandbox_and_is_not_hidden(
     monkeypatch.setattr(usage, "table", broken)
     sandbox = await guarded(rig, BubblewrapProvider(), "hold()", Limits(processes=20))
 
-    with pytest.raises(ExceptionGroup):
+    with pytest.raises(EnvironmentFault, match="broken"):
         await sandbox.wait()

@@ -99,8 +99,8 @@ def check(bundle: Bundle, values: Mapping[str, str], sandbox: str) -> Template:
     template = parse_template(bundle.text, values)
     wall = sandbox or template.sandbox
     if wall in WALLS:
-        from postroom.control.judging import judge_program
         from postroom.sandbox.arguments import SHOWN
+        from postroom.sandbox.judging import judge_program
 
         judge_program(template, SHOWN, all_shown=wall == "none")
     return template

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from postroom.a2a.cards import Card, build_card
-from postroom.control.judging import AGENT_FOLDER, search_path
 from postroom.errors import InvalidTemplate, StateUnwritable
 from postroom.identity.credential import Credential
 from postroom.protocol.template import MAX_FILES_BYTES, Template
+from postroom.sandbox.judging import AGENT_FOLDER, search_path
 from postroom.sandbox.port import Limits, Mount, SandboxPaths, SandboxProvider, SandboxSpec
 from postroom.sandbox.selftest import Canaries
 from postroom.settings import Settings

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from postroom.control.isolation import Demand, demand, level_of
-from postroom.control.judging import judge_credentials, judge_program
 from postroom.control.launch import decode_files
 from postroom.control.starting import Starter
 from postroom.errors import Conflict
-from postroom.gateway.credentials import BoundCredential
+from postroom.gateway.credentials import BoundCredential, judge_credentials
 from postroom.protocol.template import Template, declared, parse_template
+from postroom.sandbox.judging import judge_program
 from postroom.sandbox.port import FarProvider, Level
 from postroom.sandbox.select import Chosen, stated_level
 from postroom.settings import DEFAULT_PROJECT, Settings

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from postroom.errors import InvalidInput, NameTaken, NotFound, StateUnwritable
+from postroom.errors import InvalidInput, InvalidTemplate, NameTaken, NotFound, StateUnwritable
 from postroom.gateway.port import DoorSpec
 from postroom.identity import privatefile
-from postroom.protocol.egress import EgressRule, Target, below
+from postroom.protocol.egress import AllowList, EgressRule, Target, below
 from postroom.protocol.ids import check_name
+from postroom.protocol.template import Template
 
 SECRET = "{secret}"
 DEFAULT_HEADER = "Authorization: Bearer {secret}"
@@ -212,3 +213,29 @@ class Credentials:
         except OSError as error:
             raise StateUnwritable(f"cannot write {self._path}: {error.strerror}") from error
         self._known = known
+
+
+def judge_credentials(template: Template, known: Sequence[BoundCredential]) -> None:
+    """Refuse a template that names a credential which is not there, or could never be used.
+
+    Args:
+        template: of the worker.
+        known: those of its organisation.
+
+    Raises:
+        InvalidTemplate: with what to do.
+    """
+    by_name, rules = {credential.name: credential for credential in known}, template.egress
+    for name in template.credentials:
+        bound = by_name.get(name)
+        if bound is None:
+            raise InvalidTemplate(
+                f"there is no credential {name!r}",
+                remedy=f"postroom credential add {name} --host HOST",
+            )
+        if not AllowList.parse(rules).reaches(bound.scheme, bound.host, bound.port):
+            url = bound.shown()["url"].rstrip("/")
+            raise InvalidTemplate(
+                f"the credential {name!r} is for {url}, which no rule of overrides.egress allows",
+                remedy=f'add it below [overrides]: egress = ["{url}"]',
+            )

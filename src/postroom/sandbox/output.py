@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from io import FileIO
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 DEFAULT_LIMIT = 8 * 1024 * 1024
 """Bytes of one log file; the one before it is kept as `<name>.1`."""
@@ -30,19 +31,18 @@ class OutputLog:
             self._file.close()
             self._path.replace(self._path.with_name(f"{self._path.name}.1"))
             self._file = self._open()
-        rest = memoryview(chunk)
-        while rest:
-            rest = rest[self._file.write(rest) :]
+        self._file.write(chunk)
+        self._file.flush()
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the file; what a full disk did not take of it is lost."""
+        with suppress(OSError):  # it flushes once more what `write` has failed with
+            self._file.close()
 
-    def _open(self) -> FileIO:
+    def _open(self) -> BinaryIO:
         # O_NOFOLLOW: a link in place of the log would choose which file of the host grows.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-        # Unbuffered: what a full disk did not take would be tried again by `close`, which must not fail.
-        return FileIO(os.open(self._path, flags, 0o600), "ab")
+        return os.fdopen(os.open(self._path, flags, 0o600), "ab")
 
 
 async def drain(reader: asyncio.StreamReader | None, log: OutputLog) -> str:

@@ -125,8 +125,7 @@ def _check_credentials(template: Template, state: Path) -> None:
     """While no post room runs its file is asked."""
     if not template.credentials:
         return
-    from postroom.control.judging import judge_credentials
-    from postroom.gateway.credentials import Credentials
+    from postroom.gateway.credentials import Credentials, judge_credentials
     from postroom.settings import DEFAULT_ORG, Settings
 
     known = Credentials(Settings(state=state).credentials_file)

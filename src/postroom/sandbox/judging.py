@@ -1,4 +1,4 @@
-"""A template judged against this machine, before anything is made of it: its program, its files, its keys.
+"""A template judged against this machine, before anything is made of it: its program and its files.
 
 What cannot be known from here, such as a program in the workspace, is left to the start itself.
 """
@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from postroom.errors import InvalidTemplate
-from postroom.gateway.credentials import BoundCredential
-from postroom.protocol.egress import AllowList
 from postroom.protocol.template import PARAMETER, Template
 from postroom.sandbox import python_home
 from postroom.sandbox.arguments import PATHS
@@ -133,29 +131,3 @@ def _where_it_is(program: str) -> str:
         return "install it, or name it by its whole path"
     folder = Path(found).resolve().parent
     return f"name it by its path, {found}, and show {folder} by compute.read_only"
-
-
-def judge_credentials(template: Template, known: Sequence[BoundCredential]) -> None:
-    """Refuse a template that names a credential which is not there, or could never be used.
-
-    Args:
-        template: of the worker.
-        known: those of its organisation.
-
-    Raises:
-        InvalidTemplate: with what to do.
-    """
-    by_name, rules = {credential.name: credential for credential in known}, template.egress
-    for name in template.credentials:
-        bound = by_name.get(name)
-        if bound is None:
-            raise InvalidTemplate(
-                f"there is no credential {name!r}",
-                remedy=f"postroom credential add {name} --host HOST",
-            )
-        if not AllowList.parse(rules).reaches(bound.scheme, bound.host, bound.port):
-            url = bound.shown()["url"].rstrip("/")
-            raise InvalidTemplate(
-                f"the credential {name!r} is for {url}, which no rule of overrides.egress allows",
-                remedy=f'add it below [overrides]: egress = ["{url}"]',
-            )

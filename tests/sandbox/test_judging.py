@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from postroom.control.judging import judge_program
 from postroom.errors import InvalidTemplate
 from postroom.protocol.template import Template
 from postroom.sandbox.arguments import SHOWN
+from postroom.sandbox.judging import judge_program
 
 pytestmark = pytest.mark.requirement("template-judged-first")
 
