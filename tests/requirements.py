@@ -158,7 +158,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "worker-restored-after-crash": "Workers that ran run again when the post room comes back.",
         "mail-offline-waits": "A message to a worker that does not run is accepted and waits.",
         "demo-task-completed": "`make demo` exits 0 if its task was completed and told of, and leaves nothing behind.",
-        "mail-stale-alerts": "A message that nobody takes raises one alert.",
+        "mail-stale-alerts": "An agent that takes no messages raises one alert, until it does.",
     },
     "docs/architecture.md#the-house": {
         "mail-fold-deterministic": "The rows of the projection depend on the log alone.",
@@ -793,6 +793,14 @@ _LISTED: dict[str, dict[str, str]] = {
         "audit-copied": "Every line is copied to the organisation's stream, which no agent can reach.",
         "audit-server-side": "What agents without the gateway do is in the log, and nothing is listed twice.",
         "audit-tap-harmless": "The audit takes no message for who has gone, and hides no missing stream.",
+    },
+    "docs/api.md#alerts": {
+        "alerts-cause-once": "What happens again is the same alert, with its count, last time and last words.",
+        "alerts-end-with-cause": "An alert ends when its cause goes, and a removed worker has none.",
+        "alerts-cleared-stay": "What a person has cleared stays cleared over restarts and a rebuild.",
+        "alerts-of-agent-bounded": "An agent that floods with alerts pushes out its own, and none of the post room's.",
+        "alerts-command-lines": "Alerts are listed one a line, and cleared one or all without a question.",
+        "alerts-worker-restarted": "Alerts about a worker end when it runs again; a rule it broke is in its detail.",
     },
     "docs/api.md#audit": {
         "audit-read-filtered": "Records are found by worker, task, time and verdict, in one's own organisation.",

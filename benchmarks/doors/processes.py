@@ -115,8 +115,8 @@ async def _gateway(
     audit = AuditLog(log, files=1)
     alerts: list[str] = []
 
-    async def alert(org: str, kind: str, text: str) -> None:
-        alerts.append(f"{org} {kind} {text}")
+    async def alert(org: str, kind: str, text: str, who: str) -> None:
+        alerts.append(f"{org} {kind} {text} {who}")
 
     passages = {"nats": NatsPassage(lambda: BusAddress((url,)), key.sign)}
     served = DoorGateway(folder, passages, audit, alert=alert)

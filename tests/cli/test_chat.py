@@ -78,7 +78,7 @@ def test_hostile_text_cannot_act_on_the_terminal_or_forge_a_line(standin: Standi
     nasty = "\x1b]0;x\x07hi\u202e\n12:00:00 [boss] obey"
     project(standin, post(1, nasty, BOB | {"nick": "b\nob\x1b[2J"}))
     ended = spawned(["chat", "#main", "--state", str(tmp_path)])
-    assert texts(ended.out) == ["[b ob[2J] ]0;xhi", "    | 12:00:00 [boss] obey"]
+    assert texts(ended.out) == ["[b ob] hi", "    | 12:00:00 [boss] obey"]
 
 
 @pytest.mark.requirement("cli-chat-waits")

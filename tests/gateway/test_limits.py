@@ -74,7 +74,7 @@ def test_an_hour_brings_back_what_may_be_stored():
 def _conduct(clock: Clock, most: int = 3) -> tuple[Conduct, list[str]]:
     told: list[str] = []
     cut = lambda: told.append("cut")  # noqa: E731
-    return Conduct("w", most, lambda kind, _text: told.append(kind), cut, clock), told
+    return Conduct(most, lambda kind, _text: told.append(kind), cut, clock), told
 
 
 @pytest.mark.requirement("gateway-nats-cut-off")

@@ -170,8 +170,8 @@ async def test_an_id_that_somebody_used_first_is_left_and_an_alert_raised(desk: 
 
     assert sent.id != taken
     assert (await desk.admin.get("INBOX", sent.seq)).sender_uid == maria.uid
-    alerts = await desk.changes.until(ALERTS, desk.office.alerts, bool, SECONDS)
-    assert alerts[0].kind == "suppressed"
+    alerts = await desk.changes.until(ALERTS, desk.alerts.standing, bool, SECONDS)
+    assert alerts[0].row.kind == "suppressed"
 
 
 @pytest.mark.requirement("mail-post-readable")

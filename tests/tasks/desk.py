@@ -21,9 +21,9 @@ from postroom.protocol import priority
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.priority import Update
 from postroom.protocol.tasks import TaskState, chain_headers, task_id
-from postroom.store import records, tasks
+from postroom.store import tasks
+from postroom.store.alerts import AlertRow, newest
 from postroom.store.database import Database
-from postroom.store.records import AlertRow
 from postroom.store.tasks import TaskRow
 from postroom.tasks.chain import Chain
 from postroom.tasks.clerk import TaskClerk
@@ -45,8 +45,8 @@ class TaskDesk(Desk):
         super().__post_init__()
 
     def _task_clerk(self, database: Database) -> TaskClerk:
-        async def alert(kind: str, about: str, text: str) -> None:
-            await raise_alert(self.bus, Alert(text, kind, about))
+        async def alert(kind: str, about: str, who: str, text: str) -> None:
+            await raise_alert(self.bus, Alert(text, kind, about, who))
 
         self.chain = Chain(self.bus, self.admin, database)
         return TaskClerk(self.bus, database, self.chain, alert)
@@ -130,8 +130,8 @@ class TaskDesk(Desk):
         ]
         return [each for each in found if isinstance(each, Update)]
 
-    async def alerts(self) -> list[AlertRow]:
-        return await self.database.read(lambda c: records.recent_alerts(c, 100))
+    async def raised(self) -> list[AlertRow]:
+        return await self.database.read(lambda c: newest(c, 100))
 
 
 def following(row: TaskRow, state: TaskState, text: str = "") -> TaskRecord:

@@ -37,6 +37,7 @@ SUMMARIES = {
     "blob": "Store and fetch content that is too large for a message.",
     "credential": "Keep keys that workers use without ever seeing them.",
     "org": "Make, list and remove organisations.",
+    "alerts": "Show what went wrong, and clear what you have seen.",
     "deadletters": "See and treat messages that could not be delivered.",
     "audit": "Show what passed the gateway, and what it refused.",
     "logs": "Show what a worker printed.",

@@ -14,6 +14,7 @@ from postroom.client.calls import given, name_of, new_key
 from postroom.client.credentials import CredentialCalls
 from postroom.client.locate import Server, locate
 from postroom.client.records import (
+    Alert,
     Dead,
     Listed,
     Mail,
@@ -256,6 +257,15 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         return EventStream(self.transport, {"chat": name_of(ref)}, after=str(after))
 
     # ── dead letters ─────────────────────────────────────────────────────────────────────────────
+
+    def alerts(self, *, ended: bool = False) -> list[Alert]:
+        """The alerts that stand, what concerns the post room and its workers first; with `ended` all that are kept."""
+        return self._get("/v1/alerts", given(all="true" if ended else ""))["alerts"]
+
+    def clear_alerts(self, alert: str = "") -> int:
+        """End the alert with that id, or all ("") that stand; returns how many."""
+        path = f"/v1/alerts/{check_message_id(alert)}" if alert else "/v1/alerts"
+        return self.transport.call("DELETE", path, repeatable=not alert)["cleared"]
 
     def deadletters(self) -> list[Dead]:
         """Messages that could not be delivered."""

@@ -13,6 +13,8 @@ from postroom.control.presence import FRESH, PresenceBoard
 from postroom.control.run import Run
 from postroom.control.workers import Workers
 from postroom.errors import BusDisconnected, NotFound, PeerError
+from postroom.gateway.conduct import CUT_OFF, VIOLATION
+from postroom.mail.alerts import Alarm, AlertOffice
 from postroom.protocol.presence import Presence, WorkerState
 from postroom.protocol.text import one_line
 from postroom.store.agents import Agent
@@ -32,10 +34,11 @@ MAX_TEXT = 200
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the workers are at, and how many open tasks each has; by uid."""
+    """What the workers are at, how many open tasks each has, and which rule it broke last; by uid."""
 
     current: Mapping[str, TaskHead]
     counts: Mapping[str, int]
+    broken: Mapping[str, str]
 
 
 class Roster:
@@ -46,15 +49,22 @@ class Roster:
         presence: what they said of themselves.
         admin: how much waits in their inboxes.
         tasks: what they are at.
+        alerts: which rules they broke.
     """
 
     def __init__(
-        self, workers: Workers, presence: PresenceBoard, admin: BusAdmin, tasks: TaskOffice
+        self,
+        workers: Workers,
+        presence: PresenceBoard,
+        admin: BusAdmin,
+        tasks: TaskOffice,
+        alerts: AlertOffice,
     ) -> None:
         self._workers = workers
         self._presence = presence
         self._admin = admin
         self._tasks = tasks
+        self._alerts = alerts
 
     async def all(self) -> list[dict[str, Any]]:
         """Every worker, oldest first; shape in docs/api.md, Worker."""
@@ -75,7 +85,9 @@ class Roster:
         return await self._view(*await self._workers.record(ref), await self._load(), end)
 
     async def _load(self) -> Load:
-        return Load(await self._tasks.current(), await self._tasks.open_counts())
+        broke = await self._alerts.standing(kinds=(CUT_OFF, VIOLATION))
+        broken = {alarm.row.who: _broken(alarm) for alarm in reversed(broke)}  # the newest counts
+        return Load(await self._tasks.current(), await self._tasks.open_counts(), broken)
 
     async def _view(
         self, agent: Agent, record: WorkerRecord, load: Load, end: float
@@ -91,7 +103,7 @@ class Roster:
             "project": record.project,
             "desired": record.desired,
             "state": state.value,
-            "detail": detail,
+            "detail": "; ".join(filter(None, (detail, load.broken.get(agent.uid)))),
             "sandbox": {"provider": record.sandbox, "level": level},
             "unenforced": list(run.unenforced) if run is not None and running else [],
             "last_seen": said.at if said else None,
@@ -108,6 +120,11 @@ class Roster:
                 return sum(await self._admin.pending("INBOX", uid))
         except (NotFound, BusDisconnected, PeerError, TimeoutError):
             return None
+
+
+def _broken(alarm: Alarm) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(alarm.row.at))
+    return f"{alarm.row.text} ({when})"
 
 
 def _at_work(task: TaskHead | None) -> dict[str, Any] | None:

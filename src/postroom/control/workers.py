@@ -20,6 +20,7 @@ from postroom.control.starting import Starter
 from postroom.errors import AlreadyRunning, EnvironmentFault, NotFound, PostroomError
 from postroom.gateway.port import GatewayProvider
 from postroom.identity.tokens import digest, new_token
+from postroom.mail.alerts import AlertOffice
 from postroom.mail.directory import Directory
 from postroom.observe import get_logger
 from postroom.protocol.ids import check_name
@@ -35,8 +36,8 @@ from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord
 
 log = get_logger(__name__)
 
-Alert = Callable[[str, str], Awaitable[None]]
-"""Raise an alert: kind, text."""
+Limited = Callable[[str, str], Awaitable[None]]
+"""Told that a worker was ended for a limit: uid, the limit in words."""
 
 
 class Workers:
@@ -50,7 +51,7 @@ class Workers:
         issuer: revokes their credentials.
         gateway: their doors.
         starter: starts them.
-        alert: where unexpected ends are reported.
+        alerts: where unexpected ends are reported, and end when the worker runs again.
         tasks: where the watchers live; one that dies ends the post room, it is not forgotten.
         changed: told when a worker has started or ended.
     """
@@ -65,7 +66,7 @@ class Workers:
         issuer: Issuer,
         gateway: GatewayProvider,
         starter: Starter,
-        alert: Alert,
+        alerts: AlertOffice,
         tasks: asyncio.TaskGroup,
         changed: Callable[[], None],
     ) -> None:
@@ -76,11 +77,11 @@ class Workers:
         self._issuer = issuer
         self._gateway = gateway
         self._starter = starter
-        self._alert = alert
+        self._alerts = alerts
         self._tasks = tasks
         self._changed = changed
-        self.limited: Alert | None = None
-        """Told when a worker was ended for a limit: uid, the limit in words. Set by whoever has to act on it."""
+        self.limited: Limited | None = None
+        """Set by whoever has to act on it."""
         self._runs: dict[str, Run] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -294,7 +295,9 @@ class Workers:
                 async with self._lock(agent.uid):
                     await self._start_again(agent, record)
             except PostroomError as error:
-                await self._alert("worker-not-started", f"@{agent.nick} was not started: {error}")
+                await self._alerts.tell(
+                    "worker-not-started", f"was not started: {error}", agent.uid
+                )
 
     async def close(self) -> None:
         """End every sandbox; what they should do stays as it was."""
@@ -326,8 +329,10 @@ class Workers:
         present = self._runs.get(agent.uid)
         if present is not None and present.running:
             raise AlreadyRunning(f"@{agent.nick} runs already")
+        before = await self._alerts.reached()
         run = await self._starter.start(agent, record, template, chosen, files)
         self._runs[agent.uid] = run
+        await self._alerts.end("it was started again", who=agent.uid, upto=before)
         self._changed()
         self._tasks.create_task(self._watch(agent, run), name=f"watch {agent.uid}")
 
@@ -344,9 +349,8 @@ class Workers:
             await self._note_limit(agent, run)
         elif not run.stopping:
             log.warning("worker %s ended: %s", agent.uid, run.detail)
-            await self._alert(
-                "worker-ended", f"@{agent.nick} ended: {run.detail}; postroom restart {agent.nick}"
-            )
+            text = f"ended: {run.detail}; postroom restart {agent.nick}"
+            await self._alerts.tell("worker-ended", text, agent.uid)
 
     async def _note_limit(self, agent: Agent, run: Run) -> None:
         log.warning("worker %s was ended: %s", agent.uid, run.exceeded)
@@ -358,8 +362,8 @@ class Workers:
             )
             if self.limited is not None:
                 await self.limited(agent.uid, run.exceeded)
-        again = f"postroom restart {agent.nick}"
-        await self._alert("worker-limit", f"@{agent.nick} was ended: {run.exceeded}; {again}")
+        text = f"was ended: {run.exceeded}; postroom restart {agent.nick}"
+        await self._alerts.tell("worker-limit", text, agent.uid)
 
     async def _end(self, uid: str) -> None:
         run = self._runs.get(uid)

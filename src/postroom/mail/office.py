@@ -19,7 +19,7 @@ from postroom.folding.changes import Changes, of_message
 from postroom.folding.submit import Submission, submit
 from postroom.mail import views
 from postroom.mail.directory import resolve
-from postroom.mail.views import Alarm, Mail, Post
+from postroom.mail.views import Mail, Post
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import check_name
@@ -264,10 +264,6 @@ class PostOffice:
     async def unread(self, uids: Sequence[str]) -> dict[str, int]:
         """How many messages each of `uids` has not seen and could still."""
         return await self._database.read(lambda c: messages.unread_counts(c, uids))
-
-    async def alerts(self, limit: int = PAGE) -> list[Alarm]:
-        """The newest alerts, newest first."""
-        return await self._database.read(lambda c: views.alarms(c, records.recent_alerts(c, limit)))
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
 

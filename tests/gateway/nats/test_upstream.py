@@ -155,8 +155,8 @@ async def _played(folder: Path, tmp_path: Path) -> tuple[Upstream, Raw, DoorGate
     trust = Trust.load_or_create(tmp_path / "keys")
     address = BusAddress((_place(server),))
 
-    async def alert(org: str, kind: str, text: str) -> None:
-        del org, kind, text
+    async def alert(org: str, kind: str, text: str, who: str) -> None:
+        del org, kind, text, who
 
     passage = NatsPassage(lambda: address, KeyPair.generate(Kind.USER).sign)
     gateway = DoorGateway(folder, {"nats": passage}, Kept(), alert=alert)

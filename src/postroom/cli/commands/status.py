@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from postroom.cli.alerts import alert_line
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import Cell, address, ago, print_json, print_table
 from postroom.cli.tasks.lines import answer_hint, colour_of, is_question, short
@@ -60,14 +60,9 @@ def _print(status: Status, now: float) -> None:
     if status.get("audit"):
         click.echo(f"{click.style('audit:', fg='red')} {one_line(status['audit'], 300)}")
     # An open question stands above, an answered one needs nobody.
-    alerts = Counter(
-        _alert(alert)
-        for alert in status["alerts"]
-        if not (isinstance(alert, dict) and alert.get("kind") == QUESTION)
-    )
-    for text, times in alerts.items():
-        again = f" ({times} times)" if times > 1 else ""
-        click.echo(f"{click.style('alert:', fg='red')} {text}{again}")
+    for alert in status["alerts"]:
+        if alert["kind"] != QUESTION:
+            click.echo(f"{click.style('alert:', fg='red')} {alert_line(alert, now)}")
     if status.get("inbox"):
         click.echo(f"unread messages to you: {status['inbox']} (postroom inbox)")
     if status["deadletters"]:
@@ -134,12 +129,3 @@ def _task(task: Current | None) -> Cell:
     state = task["state"]
     text = f'{state} {short(task["id"])}{again} "{one_line(task["text"], 24)}"'
     return Cell(text, colour_of(state), bold=is_question(state))
-
-
-def _alert(alert: Any) -> str:
-    """The text of an alert with the one who raised it, whatever its shape."""
-    raiser = ""
-    if isinstance(alert, dict):
-        raiser = f"{address(alert['from'])}: " if alert.get("from") else ""
-        alert = next((alert[key] for key in ("text", "detail", "message") if alert.get(key)), alert)
-    return raiser + one_line(str(alert), 300)
