@@ -792,6 +792,8 @@ _LISTED: dict[str, dict[str, str]] = {
         "audit-lossy-says-so": "A lossy log lets pass, and then says how many records are missing.",
         "audit-copied": "Every line is copied to the organisation's stream, which no agent can reach.",
         "audit-server-side": "What agents without the gateway do is in the log, and nothing is listed twice.",
+        "audit-plumbing-counted":
+            "Beats, pulls and answers of the bus are counted exactly, behind a line written before the first of them.",
         "audit-tap-harmless": "The audit takes no message for who has gone, and hides no missing stream.",
     },
     "docs/api.md#alerts": {
@@ -804,10 +806,13 @@ _LISTED: dict[str, dict[str, str]] = {
     },
     "docs/api.md#audit": {
         "audit-read-filtered": "Records are found by worker, task, time and verdict, in one's own organisation.",
+        "audit-plumbing-hidden": "What carries the messages is counted and not shown, and shown on demand.",
+        "audit-idle-quiet": "An idle worker adds a line a minute to the log, and every byte of it is explained.",
         "audit-followed": "A follower gets each line as it comes.",
         "audit-acts-explained":
             "Each act of a worker is in the log with its cause, and of what it said, stored or asked there is nothing.",
-        "audit-command-lines": "A record is one line that cannot act on a terminal; what was denied is red.",
+        "audit-command-lines":
+            "A record cannot act on a terminal or be wider than it; a denial is red, with its whole reason.",
     },
     "docs/security.md#organisations": {
         "org-no-subject-crosses": "No subject that an agent may use reaches another organisation, in either direction.",

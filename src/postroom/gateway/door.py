@@ -247,7 +247,7 @@ class DoorGateway:
     ) -> None:
         try:
             if opened:
-                visit.write(verb="close", size=visit.passed, reason=reason)
+                visit.write_ending(reason)
             else:
                 if door.unlisted:
                     reason = f"{reason}; {door.unlisted} more before it, too fast to be listed"

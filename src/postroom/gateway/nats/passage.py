@@ -19,6 +19,7 @@ from postroom.gateway.nats.outward import ClientStream
 from postroom.gateway.nats.rights import Rights, quoted
 from postroom.gateway.nats.stream import MAX_PAYLOAD, Piece
 from postroom.gateway.nats.upstream import dial
+from postroom.gateway.plumbing import ANSWER, BEAT, LARGEST
 from postroom.gateway.port import DEADLINES, Deadlines
 from postroom.gateway.streams import cut
 from postroom.gateway.visit import Visit
@@ -331,6 +332,7 @@ class Inward(Side):
         self._journal = Journal(visit, IN)
         self._stream = ServerStream(self)
         self._inbox = f"worker.{visit.spec.uid}.inbox.".encode()
+        self._answers = f"_I.{visit.spec.uid}.js.".encode()
         self._acks = f"$JS.ACK.INBOX.{visit.spec.uid}.".encode()
 
     @property
@@ -388,6 +390,10 @@ class Inward(Side):
         self, subject: bytes, reply: bytes, header: int, size: int, data: bytes, start: int
     ) -> None:
         """A message for the worker."""
+        if size <= LARGEST and subject.startswith((self._answers, b"system.discovery.")):
+            beat = subject.startswith(b"s")
+            self._journal.plumbing(BEAT if beat else ANSWER, size)
+            return
         found = message_id(data, start, header) if header else b""
         if found and reply.startswith(self._acks) and subject.startswith(self._inbox):
             sequence = reply[len(self._acks) :].split(b".")[1:2]
