@@ -590,7 +590,11 @@ _LISTED: dict[str, dict[str, str]] = {
         "cli-chat-works-in-a-pipe": "`chat @nick` in a pipe shows the live answer.",
         "cli-chat-project-feed": "What is typed in a project's chat is in its history.",
         "cli-chat-waits": "A piped chat can wait for its answers.",
-        "cli-chat-echo-once": "Own lines show once on a terminal, with dim receipts.",
+        "cli-chat-echo-once": "On a terminal an own message is one line, whose state changes in place.",
+        "cli-chat-line-edited":
+            "On a terminal lines are edited, with history, and nothing that comes lands in the one being typed.",
+        "cli-project-asked": "A project that is not known is made only by who confirms it, or says `--new`.",
+        "projects-known": "A project is one that an agent is or was in, or that was posted to.",
         "cli-template-files-inside": "No template file from outside its folder is sent.",
         "cli-up-detached-ready": "`up --detach` returns when ready, `down` when it is gone.",
         "cli-up-failure-told": "The reason of a failed detached start is told, with its exit status.",

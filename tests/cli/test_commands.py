@@ -236,6 +236,7 @@ def test_an_expired_message_is_not_looked_for_among_the_dead_letters(
 
 
 def test_send_to_a_project_publishes_a_post(postroom: Run, standin: Standin):
+    standin.answer("GET /v1/projects", {"projects": ["main"]})
     standin.answer("POST /v1/projects/main/posts", post(3, "hi"), 201)
     assert postroom("send", "#main", "hi").out == "p3 accepted\n"
 

@@ -239,6 +239,10 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
 
     # ── projects ─────────────────────────────────────────────────────────────────────────────────
 
+    def projects(self) -> list[str]:
+        """The names of all projects."""
+        return self._get("/v1/projects")["projects"]
+
     def posts(self, project: str, *, limit: int = 50) -> list[Post]:
         """The newest entries of a project's feed, oldest first."""
         return self._get(f"/v1/projects/{name_of(project)}/posts", {"limit": limit})["posts"]

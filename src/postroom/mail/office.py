@@ -24,7 +24,7 @@ from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import check_name
 from postroom.protocol.receipts import Receipt, State, reached
-from postroom.settings import DEFAULT_ORG
+from postroom.settings import DEFAULT_ORG, DEFAULT_PROJECT
 from postroom.store import agents, messages, records
 from postroom.store.agents import Agent
 from postroom.store.database import Connection, Database
@@ -260,6 +260,10 @@ class PostOffice:
             return views.posts(connection, rows)
 
         return await self._database.read(find)
+
+    async def projects(self) -> list[str]:
+        """The names of all projects: of every agent, also of those that were removed, and of every post."""
+        return await self._database.read(lambda c: records.projects(c, DEFAULT_PROJECT))
 
     async def unread(self, uids: Sequence[str]) -> dict[str, int]:
         """How many messages each of `uids` has not seen and could still."""

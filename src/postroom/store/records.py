@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, union, update
 from sqlalchemy.dialects.sqlite import insert
 
 from postroom.store.messages import page
 from postroom.store.rows import all_of, first_of
-from postroom.store.schema import cursors, deadletters, early_receipts, posts
+from postroom.store.schema import cursors, deadletters, early_receipts, memberships, posts
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,12 @@ def project_posts(
         found = found.where(posts.c.seq < before)
     newest = found.order_by(posts.c.seq.desc()).limit(page(limit))
     return all_of(connection, PostRow, newest)[::-1]
+
+
+def projects(connection: Connection, *more: str) -> list[str]:
+    """The projects that somebody is or was in, or has posted to, and `more`; sorted."""
+    found = union(select(memberships.c.project), select(posts.c.project))
+    return sorted({*connection.execute(found).scalars(), *more})
 
 
 def insert_dead_letter(connection: Connection, row: DeadLetterRow) -> bool:
