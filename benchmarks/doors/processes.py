@@ -143,7 +143,8 @@ async def _gateway(
 
 def _insert(probe: Probe, audit: AuditLog) -> None:
     """Time what one piece is read, recorded and sent in; a piece has many messages, so it hardly disturbs."""
-    from postroom.gateway.nats.passage import Inward, Outward, Side
+    from postroom.gateway.nats.passage import Inward, Outward
+    from postroom.gateway.nats.side import Side
 
     clock = time.thread_time
 

@@ -13,7 +13,8 @@ import trustme
 from postroom.bus.address import BusAddress
 from postroom.errors import BusDisconnected
 from postroom.gateway.door import DoorGateway
-from postroom.gateway.nats.passage import WRITE_BUFFER, NatsPassage
+from postroom.gateway.nats.passage import NatsPassage
+from postroom.gateway.nats.side import WRITE_BUFFER
 from postroom.gateway.nats.upstream import dial
 from postroom.gateway.port import DoorSpec
 from postroom.identity.nkeys import KeyPair, Kind
