@@ -178,7 +178,7 @@ _LISTED: dict[str, dict[str, str]] = {
         "worker-restored-after-crash": "Workers that ran run again when the post room comes back.",
         "mail-offline-waits": "A message to a worker that does not run is accepted and waits.",
         "demo-task-completed": "`make demo` exits 0 if its task was completed and told of, and leaves nothing behind.",
-        "mail-stale-alerts": "A message that nobody takes raises one alert.",
+        "mail-stale-alerts": "An agent that takes no messages raises one alert, until it does.",
     },
     "docs/architecture.md#the-house": {
         "mail-fold-deterministic": "The rows of the projection depend on the log alone.",
@@ -662,7 +662,11 @@ _LISTED: dict[str, dict[str, str]] = {
         "cli-chat-works-in-a-pipe": "`chat @nick` in a pipe shows the live answer.",
         "cli-chat-project-feed": "What is typed in a project's chat is in its history.",
         "cli-chat-waits": "A piped chat can wait for its answers.",
-        "cli-chat-echo-once": "Own lines show once on a terminal, with dim receipts.",
+        "cli-chat-echo-once": "On a terminal an own message is one line, whose state changes in place.",
+        "cli-chat-line-edited":
+            "On a terminal lines are edited, with history, and nothing that comes lands in the one being typed.",
+        "cli-project-asked": "A project that is not known is made only by who confirms it, or says `--new`.",
+        "projects-known": "A project is one that an agent is or was in, or that was posted to.",
         "cli-template-files-inside": "No template file from outside its folder is sent.",
         "cli-up-detached-ready": "`up --detach` returns when ready, `down` when it is gone.",
         "cli-up-failure-told": "The reason of a failed detached start is told, with its exit status.",
@@ -889,14 +893,27 @@ _LISTED: dict[str, dict[str, str]] = {
         "audit-lossy-says-so": "A lossy log lets pass, and then says how many records are missing.",
         "audit-copied": "Every line is copied to the organisation's stream, which no agent can reach.",
         "audit-server-side": "What agents without the gateway do is in the log, and nothing is listed twice.",
+        "audit-plumbing-counted":
+            "Beats, pulls and answers of the bus are counted exactly, behind a line written before the first of them.",
         "audit-tap-harmless": "The audit takes no message for who has gone, and hides no missing stream.",
+    },
+    "docs/api.md#alerts": {
+        "alerts-cause-once": "What happens again is the same alert, with its count, last time and last words.",
+        "alerts-end-with-cause": "An alert ends when its cause goes, and a removed worker has none.",
+        "alerts-cleared-stay": "What a person has cleared stays cleared over restarts and a rebuild.",
+        "alerts-of-agent-bounded": "An agent that floods with alerts pushes out its own, and none of the post room's.",
+        "alerts-command-lines": "Alerts are listed one a line, and cleared one or all without a question.",
+        "alerts-worker-restarted": "Alerts about a worker end when it runs again; a rule it broke is in its detail.",
     },
     "docs/api.md#audit": {
         "audit-read-filtered": "Records are found by worker, task, time and verdict, in one's own organisation.",
+        "audit-plumbing-hidden": "What carries the messages is counted and not shown, and shown on demand.",
+        "audit-idle-quiet": "An idle worker adds a line a minute to the log, and every byte of it is explained.",
         "audit-followed": "A follower gets each line as it comes.",
         "audit-acts-explained":
             "Each act of a worker is in the log with its cause, and of what it said, stored or asked there is nothing.",
-        "audit-command-lines": "A record is one line that cannot act on a terminal; what was denied is red.",
+        "audit-command-lines":
+            "A record cannot act on a terminal or be wider than it; a denial is red, with its whole reason.",
     },
     "docs/security.md#organisations": {
         "org-no-subject-crosses": "No subject that an agent may use reaches another organisation, in either direction.",

@@ -115,8 +115,8 @@ async def _gateway(
     audit = AuditLog(log, files=1)
     alerts: list[str] = []
 
-    async def alert(org: str, kind: str, text: str) -> None:
-        alerts.append(f"{org} {kind} {text}")
+    async def alert(org: str, kind: str, text: str, who: str) -> None:
+        alerts.append(f"{org} {kind} {text} {who}")
 
     passages = {"nats": NatsPassage(lambda: BusAddress((url,)), key.sign)}
     served = DoorGateway(folder, passages, audit, alert=alert)
@@ -143,7 +143,8 @@ async def _gateway(
 
 def _insert(probe: Probe, audit: AuditLog) -> None:
     """Time what one piece is read, recorded and sent in; a piece has many messages, so it hardly disturbs."""
-    from postroom.gateway.nats.passage import Inward, Outward, Side
+    from postroom.gateway.nats.passage import Inward, Outward
+    from postroom.gateway.nats.side import Side
 
     clock = time.thread_time
 

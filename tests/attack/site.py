@@ -163,7 +163,7 @@ async def open_target(
         room = await stack.enter_async_context(task_room(folder))
         rig, audit, alerts = room.rig, Kept(), []
 
-        async def alert(org: str, kind: str, text: str) -> None:
+        async def alert(org: str, kind: str, text: str, who: str) -> None:
             alerts.append((kind, text))
 
         deadlines = deadlines or Deadlines(dial=10.0, flush=2.0)

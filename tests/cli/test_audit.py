@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from postroom.cli.audit.lines import Lines
+from postroom.cli.output import columns
 from postroom.client.http import Client
 from postroom.protocol.audit import AuditRecord
+from postroom.protocol.times import format_time
 from tests.cli.conftest import Run, environment, spawned
 from tests.client.standin import BOB, Standin
 
@@ -119,7 +123,64 @@ def test_the_options_are_the_query(
     assert postroom("audit", *arguments).status == 0
 
     [request] = standin.calls(CALL)
-    assert request.query == query
+    assert request.query == query | {"plumbing": "false"}
+
+
+@pytest.mark.requirement("audit-plumbing-hidden")
+def test_plumbing_is_counted_and_shown_on_demand(standin: Standin, postroom: Run):
+    standin.answer(CALL, line(verb="HPUB", protocol="nats") + json.dumps({"omitted": 812}) + "\n")
+
+    assert postroom("audit").out.splitlines()[-1] == "… 812 lines of plumbing not shown (--all)"
+    said = postroom("audit", "--json")
+    assert (len(said.out.splitlines()), "812 lines" in said.err) == (1, True)
+    postroom("audit", "--all")
+    assert "plumbing" not in standin.calls(CALL)[-1].query
+
+
+@pytest.mark.requirement("audit-plumbing-hidden")
+def test_that_there_is_nothing_is_said(standin: Standin, postroom: Run):
+    standin.answer(CALL, json.dumps({"omitted": 2}) + "\n")
+    assert postroom("audit").out.splitlines()[-1] == "no records"
+    standin._answers.clear()
+    standin.answer(CALL, "")
+    assert postroom("audit", "--denied").out == "nothing was denied\n"
+    assert postroom("audit", "--json").out == ""
+
+
+@pytest.mark.requirement("audit-command-lines")
+@pytest.mark.parametrize("width", [80, 100])
+def test_in_a_terminal_no_line_is_wider_and_a_denial_shows_its_whole_reason(
+    standin: Standin, tmp_path: Path, width: int
+):
+    reason = (
+        "127.0.0.1 is not an address of the public internet; the operator can open it:"
+        " POSTROOM_EGRESS_ALLOW_PRIVATE=127.0.0.1:18990"
+    )
+    now = format_time(time.time())
+    denied = json.loads(
+        line(
+            at=now,
+            worker="b" * 32,
+            protocol="egress",
+            direction="out",
+            verb="CONNECT",
+            url="http://127.0.0.1:18990/v1/messages/and/more",
+            size=40705,
+            verdict="denied",
+            reason=reason,
+        )
+    )
+    allowed = denied | {"verdict": "allowed", "reason": "", "subject": "worker." + "x" * 60}
+    with Client.at(tmp_path) as client:
+        lines = Lines(client)
+        lines._columns = width
+        shown = click.unstyle(lines.line(denied)).splitlines()
+        [fine] = lines.line(allowed).splitlines()
+
+    assert max(map(columns, [*shown, fine])) <= width
+    assert " ".join(part.strip() for part in shown[1:]) == f"DENIED: {reason}"
+    assert "http://127.0.0.1:18990/v1" in shown[0]
+    assert "40705 B" in shown[0]
 
 
 def test_what_the_post_room_refuses_is_said(standin: Standin, postroom: Run):

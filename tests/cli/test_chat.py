@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import queue
 import re
 import select
 import signal
+import struct
 import subprocess
+import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,11 +21,12 @@ import pytest
 from tests.cli.conftest import LIMIT, command, environment, spawned
 from tests.client.standin import BOB, DEADLINE, ME, Standin, frame, from_bob, mail, post, problem
 
-ANSI = re.compile(r"\x1b\[[0-9;]*m")
+COLOUR = re.compile(r"\x1b\[[1-9][0-9;]*m")
 
 
 def project(standin: Standin, *posts: object) -> queue.Queue[bytes | None]:
     standin.answer("GET /v1/projects/main/posts", {"posts": list(posts)})
+    standin.answer("GET /v1/projects", {"projects": ["main", "other"]})
     return standin.stream()
 
 
@@ -78,7 +82,7 @@ def test_hostile_text_cannot_act_on_the_terminal_or_forge_a_line(standin: Standi
     nasty = "\x1b]0;x\x07hi\u202e\n12:00:00 [boss] obey"
     project(standin, post(1, nasty, BOB | {"nick": "b\nob\x1b[2J"}))
     ended = spawned(["chat", "#main", "--state", str(tmp_path)])
-    assert texts(ended.out) == ["[b ob[2J] ]0;xhi", "    | 12:00:00 [boss] obey"]
+    assert texts(ended.out) == ["[b ob] hi", "    | 12:00:00 [boss] obey"]
 
 
 @pytest.mark.requirement("cli-chat-waits")
@@ -160,17 +164,48 @@ def test_a_chat_whose_input_is_closed_shows_the_history_and_ends(standin: Standi
 # ── on a terminal ────────────────────────────────────────────────────────────────────────────────
 
 
+def glass(text: str, width: int = 80) -> str:
+    """What a terminal shows of `text`: what an editor of lines says, and no more."""
+    rows, row, column = [""], 0, 0
+    for part in re.findall(r"\x1b\[[?0-9;]*[A-Za-z]|\x1b.|[\s\S]", text):
+        code = part[-1]
+        count = int(re.sub(r"\D", "", part) or 1) if len(part) > 1 else 1
+        if part == "\n":
+            row += 1
+            rows += [""] * (row + 1 - len(rows))
+        elif part == "\r":
+            column = 0
+        elif part == "\x08":
+            column = max(0, column - 1)
+        elif len(part) > 1 and code in "ABCDJK":
+            if code in "JK":
+                rows[row] = rows[row][:column]
+                del rows[row + 1 if code == "J" else len(rows) :]
+            row, column = (
+                row + {"A": -count, "B": count}.get(code, 0),
+                column + {"C": count, "D": -count}.get(code, 0),
+            )
+        elif len(part) == 1 and part >= " ":
+            if column == width:
+                row, column = row + 1, 0
+                rows += [""] * (row + 1 - len(rows))
+            rows[row] = f"{rows[row]:{column}}"[:column] + part + rows[row][column + 1 :]
+            column += 1
+    return "\n".join(line.rstrip() for line in rows if line.strip())
+
+
 class Terminal:
     """A command on a pseudo terminal."""
 
     def __init__(self, *arguments: str, **env: str) -> None:
         self._fd, far = pty.openpty()
+        fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
         self.process = subprocess.Popen(
             command(*arguments),
             stdin=far,
             stdout=far,
             stderr=far,
-            env=environment(**env),
+            env=environment(**{"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"} | env),
             start_new_session=True,
         )
         os.close(far)
@@ -184,6 +219,21 @@ class Terminal:
         while wanted not in self.text:
             left = deadline - time.monotonic()
             assert left > 0, self.text
+            if select.select([self._fd], [], [], left)[0]:
+                self.text += self._read()
+
+    def shows(self, *lines: str) -> None:
+        """Wait until these lines, without times, are on the screen, and no others."""
+        self._await(lambda: texts(glass(self.text)) == list(lines))
+
+    def shows_last(self, *lines: str) -> None:
+        self._await(lambda: texts(glass(self.text))[-len(lines) :] == list(lines))
+
+    def _await(self, there: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + DEADLINE
+        while not there():
+            left = deadline - time.monotonic()
+            assert left > 0, glass(self.text)
             if select.select([self._fd], [], [], left)[0]:
                 self.text += self._read()
 
@@ -214,28 +264,121 @@ def terminals() -> Iterator[list[Terminal]]:
         terminal.close()
 
 
+def receipt(message_id: str, state: str) -> bytes:
+    return frame("receipt", 0, {"message_id": message_id, "state": state, "reason": ""})
+
+
 @pytest.mark.requirement("cli-chat-echo-once")
-def test_on_a_terminal_own_lines_show_once_and_their_receipts_dim(
+def test_on_a_terminal_a_message_is_one_line_whose_state_changes_in_place(
     standin: Standin, tmp_path: Path, terminals: list[Terminal]
 ):
     frames = direct(standin, from_bob(1, "hello", state="seen", expects_reply=False))
     standin.answer("POST /v1/messages", mail(2, "unique words"), 201)
     terminal = Terminal("chat", "@bob", "--state", str(tmp_path))
     terminals.append(terminal)
-    terminal.read_until("hello")
-    terminal.type("unique words\n")
-    standin.wait_for("POST /v1/messages")
+    terminal.shows("[bob] hello", "@bob>")
+    terminal.type("unique words\r")
+    terminal.shows("[bob] hello", "[alice] unique words · accepted", "@bob>")
     frames.put(frame("mail", 2, mail(2, "unique words")))
     for state in ("delivered", "delivered", "accepted", "seen"):
-        frames.put(frame("receipt", 0, {"message_id": "m2", "state": state, "reason": ""}))
-    frames.put(frame("mail", 3, mail(3, "from my other terminal")))
-    terminal.read_until("from my other terminal")
+        frames.put(receipt("m2", state))
+    terminal.shows("[bob] hello", "[alice] unique words · seen", "@bob>")
+    frames.put(
+        frame(
+            "mail", 3, from_bob(3, "the answer", reply_to="m2", state="seen", expects_reply=False)
+        )
+    )
+    terminal.shows("[bob] hello", "[alice] unique words · answered", "[bob] the answer", "@bob>")
+    frames.put(receipt("m2", "answered"))
     terminal.type("\x04")
     assert terminal.ended() == 0
-    plain = ANSI.sub("", terminal.text)
-    assert plain.count("unique words") == 1
-    assert re.findall(r"· (\w+)", plain) == ["delivered", "seen"]
-    assert "\x1b[2m    · seen" in terminal.text
+    terminal.shows("[bob] hello", "[alice] unique words · answered", "[bob] the answer")
+
+
+@pytest.mark.requirement("cli-chat-line-edited")
+def test_what_arrives_does_not_land_in_the_line_being_typed_and_history_is_recalled(
+    standin: Standin, tmp_path: Path, terminals: list[Terminal]
+):
+    frames = project(standin, post(1, "before"))
+    for number, text in ((2, "first"), (4, "half way"), (5, "fist")):
+        standin.answer("POST /v1/projects/main/posts", post(number, text, ME), 201)
+    terminal = Terminal("chat", "#main", "--state", str(tmp_path))
+    terminals.append(terminal)
+    terminal.shows("[bob] before", "#main>")
+    terminal.type("first\r")
+    terminal.shows("[bob] before", "[alice] first", "#main>")
+    terminal.type("half w")
+    terminal.shows("[bob] before", "[alice] first", "#main> half w")
+    frames.put(frame("post", 3, post(3, "I \x1b[31minterrupt\x1b]0;x\x07\nyou")))
+    arrived = ("[bob] before", "[alice] first", "[bob] I interrupt", "    | you")
+    terminal.shows(*arrived, "#main> half w")
+    terminal.type("ay\r")
+    terminal.shows(*arrived, "[alice] half way", "#main>")
+    terminal.type("\x1b[A\x1b[A")
+    terminal.shows(*arrived, "[alice] half way", "#main> first")
+    terminal.type("\x1b[D\x1b[D\x7f\r")  # two to the left, and what is before the cursor is deleted
+    terminal.shows(*arrived, "[alice] half way", "[alice] fist", "#main>")
+    sent = [r.body["text"] for r in standin.calls("POST /v1/projects/main/posts")]
+    assert sent == ["first", "half way", "fist"]
+    terminal.type("\x04")
+    assert terminal.ended() == 0
+
+
+@pytest.mark.requirement("cli-chat-line-edited")
+def test_a_message_that_dies_after_the_chat_went_on_says_so_in_one_line(
+    standin: Standin, tmp_path: Path, terminals: list[Terminal]
+):
+    frames = direct(standin)
+    for number in range(2, 8):
+        standin.answer("POST /v1/messages", mail(number, f"words {number}"), 201)
+    terminal = Terminal("chat", "@bob", "--state", str(tmp_path))
+    terminals.append(terminal)
+    terminal.shows("@bob>")
+    for number in range(2, 8):
+        terminal.type(f"words {number}\r")
+        terminal.shows_last(f"[alice] words {number} · accepted", "@bob>")
+    frames.put(receipt("m2", "dead"))
+    terminal.read_until("· dead")
+    frames.put(receipt("m3", "dead"))
+    terminal.shows(
+        "[alice] words 2 · accepted",
+        "    · dead",
+        "[alice] words 3 · dead",
+        *(f"[alice] words {number} · accepted" for number in range(4, 8)),
+        "@bob>",
+    )
+    terminal.type("\x04")
+    assert terminal.ended() == 0
+
+
+@pytest.mark.requirement("cli-project-asked")
+def test_a_misspelt_project_is_asked_about_on_a_terminal(
+    standin: Standin, tmp_path: Path, terminals: list[Terminal]
+):
+    project(standin, post(1, "before"))
+    terminal = Terminal("chat", "#typo", "--state", str(tmp_path))
+    terminals.append(terminal)
+    terminal.read_until("Make it? [y/N]")
+    assert "no project '#typo' (there is #main, #other)" in terminal.text
+    terminal.type("n\n")
+    assert terminal.ended() == 4
+    assert "--new" in terminal.text
+
+
+@pytest.mark.requirement("cli-project-asked")
+@pytest.mark.parametrize("command", [["chat", "#typo"], ["send", "#typo", "hello"]])
+def test_a_misspelt_project_is_refused_in_a_script_unless_it_is_wanted(
+    standin: Standin, tmp_path: Path, command: list[str]
+):
+    project(standin, post(1, "before"))
+    ended = spawned([*command, "--state", str(tmp_path)], stdin="hello")
+    assert ended.status == 4
+    assert "there is no project '#typo'" in ended.err
+    assert "try: #main, #other, or --new to make it" in ended.err
+    assert not list(standin.calls("POST /v1/projects/typo/posts"))
+    standin.answer("GET /v1/projects/typo/posts", {"posts": []})
+    standin.answer("POST /v1/projects/typo/posts", post(2, "hello", ME), 201)
+    assert spawned([*command, "--new", "--state", str(tmp_path)], stdin="hello").status == 0
 
 
 @pytest.mark.requirement("cli-interrupt-clean")
@@ -259,8 +402,8 @@ def test_on_a_terminal_a_refused_line_does_not_end_the_chat(
     standin.answer("POST /v1/projects/main/posts", problem("stream-full", "full"), 429)
     terminal = Terminal("chat", "#main", "--state", str(tmp_path))
     terminals.append(terminal)
-    terminal.read_until("before")
-    terminal.type("one\n")
+    terminal.shows("[bob] before", "#main>")
+    terminal.type("one\r")
     terminal.read_until("postroom: full")
     terminal.type("\x04")
     assert terminal.ended() == 0
@@ -270,7 +413,7 @@ def test_a_line_whose_end_the_terminal_dropped_is_not_sent(
     standin: Standin, tmp_path: Path, terminals: list[Terminal]
 ):
     project(standin, post(1, "before"))
-    terminal = Terminal("chat", "#main", "--state", str(tmp_path))
+    terminal = Terminal("chat", "#main", "--state", str(tmp_path), TERM="dumb")
     terminals.append(terminal)
     terminal.read_until("before")
     terminal.type(f"{'x' * 5000}\n")
@@ -286,12 +429,12 @@ def test_a_post_room_that_ends_for_good_ends_the_chat_with_3(
     frames = project(standin, post(1, "before"))
     terminal = Terminal("chat", "#main", "--state", str(tmp_path))
     terminals.append(terminal)
-    terminal.read_until("before")
+    terminal.shows("[bob] before", "#main>")
     standin.stream_requests.get(timeout=DEADLINE)
     (tmp_path / "server.json").unlink()
     standin.stop_listening()
     frames.put(None)
-    terminal.type("are you there?\n")
+    terminal.type("are you there?\r")
     terminal.read_until("no post room")
     assert terminal.ended() == 3
 
@@ -307,7 +450,7 @@ def test_colours_follow_no_color_and_the_terminal(
     project(standin, post(1, "before"))
     terminal = Terminal("chat", "#main", "--state", str(tmp_path), **env)
     terminals.append(terminal)
-    terminal.read_until("before")
+    terminal.read_until("before" if env.get("TERM") == "dumb" else "#main>")
     terminal.type("\x04")
     assert terminal.ended() == 0
-    assert ("\x1b[" in terminal.text) is coloured
+    assert (COLOUR.search(terminal.text) is not None) is coloured

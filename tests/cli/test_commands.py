@@ -10,7 +10,7 @@ import pytest
 from postroom.errors import SandboxUnavailable
 from postroom.errors import problem as problem_of
 from tests.cli.conftest import Run, spawned
-from tests.client.standin import BOB, Standin, from_bob, mail, post, problem, worker
+from tests.client.standin import BOB, Standin, alert, from_bob, mail, post, problem, worker
 
 NASTY = "\x1b[31mred\x07 \u202ereversed\nbob 12:00 forged"
 
@@ -202,7 +202,7 @@ def test_waiting_for_the_answer_prints_it_and_then_marks_it_seen(postroom: Run, 
     standin.answer("POST /v1/messages/m2/seen", answer)
     ended = postroom("send", "@bob", "hi", "--wait", "answered", "--timeout", "9")
     assert ended.status == 0
-    assert ended.out == "yes [31mred reversed\nbob 12:00 forged\n"
+    assert ended.out == "yes red reversed\nbob 12:00 forged\n"
     assert ended.err == "m1 accepted\n"
     assert standin.requests[-1].path == "/v1/messages/m2/seen"
 
@@ -253,14 +253,46 @@ def test_an_expired_message_is_not_looked_for_among_the_dead_letters(
 
 
 def test_send_to_a_project_publishes_a_post(postroom: Run, standin: Standin):
+    standin.answer("GET /v1/projects", {"projects": ["main"]})
     standin.answer("POST /v1/projects/main/posts", post(3, "hi"), 201)
     assert postroom("send", "#main", "hi").out == "p3 accepted\n"
+
+
+# ── alerts ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("alerts-command-lines")
+def test_alerts_are_listed_one_a_line_the_newest_last_and_harmless(postroom: Run, standin: Standin):
+    ended = alert(NASTY, id=5, at=3.0, nick="bob", ended="cleared", ended_at=4.0)
+    standin.answer("GET /v1/alerts", {"alerts": [alert("full", id=9, at=2.0), ended]})
+    first, second = postroom("alerts", "--all").out.splitlines()
+    assert (first.split()[0], first.split()[-1]) == ("9", "full")
+    assert second.startswith("5  ")
+    assert "  @bob red reversed bob 12:00 forged; ended at " in second
+    assert second.endswith(": cleared")
+    assert json.loads(postroom("alerts", "--json").out)["alerts"][1]["id"] == 5
+    standin._answers.clear()
+    standin.answer("GET /v1/alerts", {"alerts": []})
+    assert postroom("alerts").out == "no alerts\n"
+
+
+@pytest.mark.requirement("alerts-command-lines")
+def test_alerts_are_cleared_one_or_all_without_a_question(postroom: Run, standin: Standin):
+    standin.answer("DELETE /v1/alerts/9", {"cleared": 1})
+    standin.answer("DELETE /v1/alerts", {"cleared": 3})
+    standin.answer("DELETE /v1/alerts/8", problem("not-found", "no alert 8 stands"), 404)
+    assert postroom("alerts", "clear", "9").out == "cleared 1 alert\n"
+    assert postroom("alerts", "clear").out == "cleared 3 alerts\n"
+    assert postroom("alerts", "clear", "8").status == 4
+
+
+# ── receipts ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_receipt_can_be_asked_for_later(postroom: Run, standin: Standin):
     standin.answer("GET /v1/messages/m1", mail(1, "hi", state="dead", reason="expired\x1b[2J"))
     ended = postroom("receipt", "m1")
-    assert (ended.status, ended.out) == (0, "m1 dead: expired[2J\n")
+    assert (ended.status, ended.out) == (0, "m1 dead: expired\n")
     assert postroom("receipt", "m1", "--wait", "seen").status == 7
 
 
@@ -274,8 +306,8 @@ def test_the_inbox_shows_hostile_text_harmless_and_set_in(postroom: Run, standin
     standin.answer("POST /v1/messages/m1/seen", nasty)
     ended = postroom("inbox")
     head, *text = ended.out.splitlines()
-    assert head.endswith("@b[1mob m1  (expects a reply)")
-    assert text == ["    | [31mred reversed", "    | bob 12:00 forged"]
+    assert head.endswith("@bob m1  (expects a reply)")
+    assert text == ["    | red reversed", "    | bob 12:00 forged"]
 
 
 def test_what_the_inbox_shows_is_seen_but_read_mail_is_not_marked_again(
@@ -321,7 +353,7 @@ def test_dead_letters_are_listed_shown_sent_again_and_dropped(postroom: Run, sta
     assert shown[0] == "@alice to @bob, message m1"
     assert shown[2:] == [
         "sent again as m9",
-        "    | [31mred reversed",
+        "    | red reversed",
         "    | bob 12:00 forged",
     ]
     assert postroom("deadletters", "requeue", "d1").out == "sent again as m9\n"

@@ -20,6 +20,7 @@ from tests.client.standin import (
     ME,
     TASK,
     Standin,
+    alert,
     artifact,
     change,
     frame,
@@ -198,7 +199,7 @@ def interrupted(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 @pytest.mark.requirement("cli-watch-everything")
 def test_watch_shows_each_thing_that_happens_on_a_line(standin: Standin, tmp_path: Path):
-    alert = {"seq": 1, "from": BOB, "kind": "worker", "text": "it is full", "at": 1.0}
+    told = alert("it is full", nick="bob", at=1.0)
     failed = {"uid": "u", "nick": "bob", "state": "failed", "detail": "exit code 3", "at": 1.0}
     standin.stream().put(
         happened("1-1-1-0", "open", {})
@@ -207,7 +208,7 @@ def test_watch_shows_each_thing_that_happens_on_a_line(standin: Standin, tmp_pat
         + happened("3-2-1-0", "update", change(3, "input-required", NASTY, **UPDATE))
         + happened("3-3-1-0", "mail", from_bob(3, "hello\nyou"))
         + happened("3-3-2-0", "post", post(2, "done"))
-        + happened("3-3-2-1", "alert", alert)
+        + happened("3-3-2-1", "alert", told)
         + happened("3-3-2-1", "worker", failed)
         + happened("3-3-2-1", "worker", failed | {"state": "idle", "detail": ""})
         + happened("4-3-2-1", "update", change(4, "completed", "all of it", **UPDATE))

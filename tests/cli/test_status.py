@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.cli.terminal import Terminal
-from tests.client.standin import BOB, TASK, Standin, status, task, worker
+from tests.client.standin import TASK, Standin, alert, status, task, worker
 
 NASTY = "\x1b[31mred\x07 \u202ereversed\nbob 12:00 forged"
 LONG = "it could not be read because " * 12
@@ -36,20 +36,20 @@ def test_status_lists_first_what_needs_attention(postroom: Run, standin: Standin
         worker("broken", state="failed", detail="exit code 1"),
         deadletters=2,
         inbox=3,
-        alerts=[{"text": "help", "from": BOB}] * 2,
+        alerts=[alert("help", nick="bob", count=2)],
         attention=[task(state="input-required", seq=9, detail=NASTY)],
     )
     lines = postroom("status").out.splitlines()
     assert lines[0] == "post room 0.1.0 at http://127.0.0.1:1, you are @alice"
-    assert lines[1:11] == [
+    assert lines[8].endswith("  @bob help (2 times)")
+    assert [*lines[1:8], *lines[9:11]] == [
         "needs you:",
-        "  ab12cd34 @bob asks: [31mred reversed bob 12:00 forged",
+        "  ab12cd34 @bob asks: red reversed bob 12:00 forged",
         "    postroom task answer ab12cd34 TEXT",
         "  @broken has failed: exit code 1",
         "    postroom logs broken; postroom restart broken",
         "  @stuck is stalled",
         "    postroom logs stuck; postroom restart stuck",
-        "alert: @bob: help (2 times)",
         "unread messages to you: 3 (postroom inbox)",
         "dead letters: 2 (postroom deadletters list)",
     ]
@@ -58,9 +58,10 @@ def test_status_lists_first_what_needs_attention(postroom: Run, standin: Standin
 
 
 def test_a_question_is_no_alert_beside_what_needs_you(postroom: Run, standin: Standin):
-    told = {"kind": "input-required", "text": "@bob asks about task ab12cd34: red", "from": BOB}
-    answered(standin, worker(), alerts=[told, {"text": "full"}])
-    assert postroom("status").out.splitlines()[1] == "alert: full"
+    told = alert("asks about task ab12cd34: red", kind="input-required", nick="bob")
+    answered(standin, worker(), alerts=[told, alert("full")])
+    line = postroom("status").out.splitlines()[1]
+    assert (line[:10], line[-6:]) == ("alert: 1  ", "  full")
 
 
 @pytest.mark.requirement("cli-status-attention")
@@ -135,7 +136,7 @@ def test_no_line_of_status_is_wider_than_the_terminal(
         *(worker(f"w{n}-{'x' * 50}", state="failed", detail=LONG) for n in range(20)),
     ]
     asks = task(state="input-required", seq=9, detail=LONG)
-    alerts = [{"text": LONG, "from": BOB, "at": 1.0}] * 3
+    alerts = [alert(LONG, nick="bob", at=1.0)] * 3
     answered(
         standin,
         *workers,

@@ -292,6 +292,21 @@ def worker(nick: str = "bob", **changes: Any) -> dict[str, Any]:
     } | changes
 
 
+def alert(text: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "id": 1,
+        "at": 1.0,
+        "first_at": 1.0,
+        "count": 1,
+        "nick": "",
+        "who": None,
+        "kind": "",
+        "text": text,
+        "ended": "",
+        "ended_at": None,
+    } | changes
+
+
 def status(*workers: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {
         "version": "0.1.0",

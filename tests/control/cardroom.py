@@ -88,7 +88,7 @@ class CardRoom:
     """A running registry.
 
     Attributes:
-        alerts: kind and text of what was raised.
+        alerts: uid and text of what was raised; without a text it is the end of one.
         written: what came into the bucket: (uid, card or None for a deletion), in order.
         later: seconds that the registry's clock is ahead.
     """
@@ -112,9 +112,9 @@ class CardRoom:
             self.written.append((message.subject.rpartition(".")[2], value))
             self.arrived.notify_all()
 
-    async def alert(self, kind: str, text: str) -> None:
+    async def alert(self, kind: str, text: str, who: str) -> None:
         async with self.arrived:
-            self.alerts.append((kind, text))
+            self.alerts.append((who, text))
             self.arrived.notify_all()
 
     async def until(self, happened: Any) -> Any:

@@ -49,6 +49,7 @@ from postroom.folding.fold import Fold, all_after
 from postroom.gateway.audit import AuditLog
 from postroom.gateway.credentials import Credentials
 from postroom.identity.tokens import digest
+from postroom.mail.alerts import AlertOffice
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadmail import DeadMail
 from postroom.mail.directory import Directory
@@ -271,7 +272,7 @@ def _record(agent: Agent, template: str) -> WorkerRecord:
     )
 
 
-async def _no_alert(_kind: str, _about: str, _text: str) -> None:
+async def _no_alert(_kind: str, _about: str, _who: str, _text: str) -> None:
     return
 
 
@@ -348,6 +349,7 @@ async def _mailroom(rig: Rig, database: Database) -> Mailroom:
         changes=changes,
         office=PostOffice(rig.core, rig.admin, database, changes),
         deadletters=DeadMail(rig.core, database, changes),
+        alerts=AlertOffice(rig.core, rig.admin, database, changes),
         fold=Fold(rig.core, rig.admin, database, changes, RULES, after, rules.ORDER),
         clerk=clerk,
         chain=chain,
@@ -377,7 +379,7 @@ def _context(
         dispatch=dispatch,
         gate=Gate(digest(KEY), room.database),
         workers=cards.as_workers,
-        roster=Roster(cards.as_workers, cards.presence, rig.admin, office, Changed()),
+        roster=Roster(cards.as_workers, cards.presence, rig.admin, office, room.alerts, Changed()),
         pages=pages,
         rotation=cast("Rotation", None),
         keys=rig.trust.key_list,

@@ -266,10 +266,15 @@ async def test_no_agent_can_write_or_read_the_copy(rig: Rig):
 
 
 @pytest.mark.requirement("audit-full-disk-heals")
-async def test_a_log_that_cannot_be_written_raises_one_alert(rig: Rig, tmp_path: Path):
+async def test_a_log_that_cannot_be_written_raises_one_alert_until_it_can(rig: Rig, tmp_path: Path):
     log = AuditLog(tmp_path / "audit.jsonl")
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    async with running(alarm.watch(log, rig.core, ORG, lambda: None)):
+    ends: asyncio.Queue[str] = asyncio.Queue()
+
+    async def over(_why: str, kind: str) -> None:
+        ends.put_nowait(kind)
+
+    async with running(alarm.watch(log, rig.core, ORG, lambda: None, over)):
         resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard[1]))
         try:
             for _ in range(5):
@@ -283,6 +288,8 @@ async def test_a_log_that_cannot_be_written_raises_one_alert(rig: Rig, tmp_path:
                 alerts = [json.loads(a.payload) async for a in rig.admin.replay("ALERTS")]
                 await asyncio.sleep(0.02)
         log.write(record())
+        async with asyncio.timeout(SECONDS):
+            assert await ends.get() == "audit-unwritable"
     log.close()
 
     [alert] = [json.loads(a.payload) async for a in rig.admin.replay("ALERTS")]

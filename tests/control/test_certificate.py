@@ -35,7 +35,7 @@ class Alerts:
         self.changes = 0
 
     async def raise_one(self, kind: str, text: str) -> None:
-        self.kinds.append(kind)
+        self.kinds += [kind] * bool(text)  # without a text it is the end of one
 
     def change(self) -> None:
         self.changes += 1

@@ -45,8 +45,8 @@ class Register:
     def address(self) -> BusAddress:
         return BusAddress((self.rig.url,))
 
-    async def _alert(self, kind: str, _text: str) -> None:
-        self.alerts.append(kind)
+    async def _alert(self, kind: str, text: str) -> None:
+        self.alerts.append(kind if text else f"{kind} is over")
         self.alerted.set()
 
     async def enter(self, credential: Credential) -> NatsBus:
@@ -119,7 +119,7 @@ async def test_a_server_that_is_away_when_a_key_is_revoked_hears_of_it_when_it_i
 
         with pytest.raises((Unauthorized, BusDisconnected)):
             await desk.enter(issued)
-        assert desk.alerts == ["accounts-behind"]
+        assert desk.alerts == ["accounts-behind", "accounts-behind is over"]
 
 
 async def test_what_is_not_valid_any_more_is_forgotten(tmp_path: Path):

@@ -40,8 +40,8 @@ class House:
     async def go(self, announcement: Callable[[], Announcement]) -> None:
         assert announcement().me["nick"] == "me"
 
-    async def alert(self, kind: str, text: str) -> None:
-        self.alerts.append(f"{kind}: {text}")
+    async def alert(self, kind: str, text: str, about: str) -> None:
+        self.alerts += [f"{kind}: {text}"] * bool(text)  # without a text it is the end of one
 
     async def counts(self) -> dict[str, int]:
         return {"workers": 0}

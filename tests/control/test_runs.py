@@ -13,6 +13,7 @@ from postroom.control.run import Run
 from postroom.control.runs import Runs
 from postroom.errors import EnvironmentFault, StateUnwritable
 from postroom.gateway.port import GatewayProvider
+from postroom.mail.alerts import AlertOffice
 from postroom.sandbox.port import ExitStatus, SandboxHandle
 from postroom.store.agents import Agent
 from postroom.store.database import Database
@@ -60,14 +61,14 @@ class Watch:
         self.runs = Runs(
             Database(None),
             cast("GatewayProvider", self.doors),
-            self.alert,
+            cast("AlertOffice", self),
             tasks,
             lambda: None,
             1.0,
         )
 
-    async def alert(self, kind: str, text: str) -> None:
-        self.alerts.put_nowait((kind, text))
+    async def tell(self, kind: str, text: str, who: str) -> None:
+        self.alerts.put_nowait((kind, f"{who}: {text}"))
 
     def begin(self, nick: str, error: Exception | None = None) -> tuple[Agent, Failing]:
         agent = Agent(new_uid(), "default", nick, "worker", 0.0)
@@ -97,7 +98,10 @@ async def test_an_end_that_cannot_be_seen_is_told_and_the_others_run_on() -> Non
         handle.ended.set()
 
         kind, text = await made.told()
-        assert (kind, "@one ended: ValueError: unforeseen" in text) == ("worker-ended", True)
+        assert (kind, f"{agent.uid}: ended: ValueError: unforeseen" in text) == (
+            "worker-ended",
+            True,
+        )
         run, second = made.runs.get(agent.uid), made.runs.get(other.uid)
         assert run is not None
         assert not run.running

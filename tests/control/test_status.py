@@ -24,3 +24,26 @@ async def test_status_says_that_the_bus_is_away_and_is_answered_all_the_same(tmp
         await room.rig.start()
 
     assert (before, away) == ("", "the bus does not answer")
+
+
+@pytest.mark.requirement("alerts-worker-restarted")
+async def test_a_rule_that_a_worker_broke_stands_in_its_detail_until_the_alert_is_cleared(
+    tmp_path: Path,
+):
+    async with task_room(tmp_path) as room:
+        alice = await room.worker("alice")
+        office = room.mailroom.alerts
+        text = "broke a rule at its door: Permissions Violation for Publish to worker.x.inbox.y"
+        await office.tell("worker-violation", text, alice.uid)
+        last = await room.rig.admin.last_sequence("ALERTS")
+        await room.mailroom.fold.reached("ALERTS", last, 10)
+
+        [shown] = (await room.api.get("/v1/alerts")).json()["alerts"]
+        detail = (await room.api.get("/v1/workers/alice")).json()["detail"]
+        assert (shown["nick"], shown["text"]) == ("alice", text)
+        assert text in detail
+        assert alice.uid not in detail
+
+        assert (await room.api.delete(f"/v1/alerts/{shown['id']}")).json() == {"cleared": 1}
+        assert (await room.api.delete("/v1/alerts/x")).status_code == 404
+        assert text not in (await room.api.get("/v1/workers/alice")).json()["detail"]

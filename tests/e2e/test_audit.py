@@ -12,7 +12,7 @@ from tests.e2e.conftest import EXAMPLES, PostRoom, until
 pytestmark = [pytest.mark.timeout(120)]
 
 
-@pytest.mark.requirement("audit-read-filtered")
+@pytest.mark.requirement("audit-read-filtered", "audit-idle-quiet")
 def test_the_operator_sees_what_a_worker_did_and_only_that(room: PostRoom):
     room.up()
     for nick in ("one", "two"):
@@ -29,6 +29,16 @@ def test_the_operator_sees_what_a_worker_did_and_only_that(room: PostRoom):
     assert uid in uids
     assert "nats" in {line.get("protocol") for line in records("--worker", "@one")}
     assert "@one" in room.run("audit", "--worker", "@one")
+
+    # Two beats of an idle worker, of 5 s each, and all that goes with them, are no line more.
+    for nick in ("one", "two"):
+        room.await_state(nick, "idle")
+    before, seen = len(records("--all")), room.worker("two")["last_seen"]
+    until(lambda: room.worker("two")["last_seen"] > seen + 9)
+    more = records("--all")[before:]
+    assert [line["verb"] for line in more if line["by"] == "gateway"] in ([], ["plumbing"])
+    assert "lines of plumbing not shown (--all)" in room.run("audit")
+    room.run("audit", "--task", "zzz", status=4)
 
     room.run("stop", "@one")
     until(lambda: any(line["verb"] == "close" for line in records("--worker", uid)))

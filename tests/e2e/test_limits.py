@@ -66,7 +66,7 @@ def test_a_worker_over_a_limit_fails_with_its_task_and_is_started_by_a_person_on
     worker = room.await_state("busy", "failed")
     assert worker["detail"] == "disk limit of 8 MiB exceeded"
     assert gone(pid)
-    until(lambda: "@busy was ended: disk limit of 8 MiB exceeded" in alerts(room))
+    until(lambda: "was ended: disk limit of 8 MiB exceeded" in alerts(room))
 
     room.run("down")
     room.up()

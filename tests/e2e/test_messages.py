@@ -75,7 +75,8 @@ def test_chat_with_an_agent_works_in_a_pipe(room: PostRoom) -> None:
 @pytest.mark.requirement("cli-chat-project-feed")
 def test_what_is_typed_in_a_project_chat_is_in_its_history(room: PostRoom) -> None:
     room.up()
-    room.run("chat", "#demo", given="good morning\n")
+    room.run("chat", "#demo", given="good morning\n", status=4)
+    room.run("chat", "#demo", "--new", given="good morning\n")
 
     history = room.run("chat", "#demo", given="")
 

@@ -62,6 +62,11 @@ def outside() -> Iterator[ModelServer]:
         yield it
 
 
+MOST_OF_A_FRAME = 400
+MOST_OF_A_GREETING = 4096
+"""Bytes of a frame besides its headers and payload, and of CONNECT."""
+
+
 class Commands:
     """Collects the command line of every process, again and again, while the block runs."""
 
@@ -133,6 +138,17 @@ def test_the_log_explains_each_act_of_a_worker_and_tells_no_content(
     ]
     caused = [(act.get("cause_task"), act.get("cause_exact")) for act in (sent, *asked)]
     assert caused == [(task, True)] * 5
+    # What carried all this is counted; sizes of lines and counts come to what the connections passed, but for frames.
+    every = _acts(room, "scout", "--all", "--limit", "0")
+    assert len(every) > len(acts)
+    assert not any(act.get("subject", "").startswith(("_I.", "$JS.")) for act in acts)
+    assert sum(act["verb"] == "plumbing" for act in every) >= 2
+    for connection in {act["connection"] for act in every if act.get("protocol") == "nats"}:
+        *lines, close = [act for act in every if act["connection"] == connection]
+        assert close["verb"] == "close"
+        frames = len(lines) + sum(line.get("count", 0) for line in lines)
+        told = sum(line.get("size", 0) for line in lines)
+        assert told <= close.get("size", 0) < told + frames * MOST_OF_A_FRAME + MOST_OF_A_GREETING
     # Every line is of it alone, of a connection that was opened and closed.
     opened = {act["connection"] for act in acts if act.get("verb") == "open"}
     assert {act["connection"] for act in acts} == opened
@@ -148,7 +164,7 @@ def test_the_log_explains_each_act_of_a_worker_and_tells_no_content(
     assert any(b"postroom" in line for line in commands.seen)
 
 
-def _acts(room: PostRoom, nick: str) -> list[dict[str, Any]]:
+def _acts(room: PostRoom, nick: str, *options: str) -> list[dict[str, Any]]:
     """What the log says of a worker, oldest first."""
-    said = room.run("audit", "--json", "--worker", f"@{nick}")
+    said = room.run("audit", "--json", "--worker", f"@{nick}", *options)
     return [json.loads(line) for line in said.splitlines()]

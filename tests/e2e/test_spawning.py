@@ -173,7 +173,7 @@ def test_an_agent_that_exits_1_is_shown_as_failed_and_its_mail_waits(room: PostR
     assert "1" in worker["detail"]
     assert mail["state"] == "accepted"
     assert room.worker("quitter")["unread"] == 1
-    assert "quitter" in [alert["from"]["nick"] for alert in room.json("status")["alerts"]]
+    assert "quitter" in [alert["nick"] for alert in room.json("status")["alerts"]]
 
 
 @pytest.mark.requirement("api-key-required")

@@ -128,7 +128,7 @@ class Rig:
         self.doors: dict[str, Path] = {}
         self._near: list[End] = []
 
-    async def _alert(self, org: str, kind: str, text: str) -> None:
+    async def _alert(self, org: str, kind: str, text: str, who: str) -> None:
         self.alerts.append((kind, text))
 
     async def start(self) -> None:

@@ -23,6 +23,7 @@ from postroom.errors import StateUnwritable
 from postroom.gateway.audit import AuditLog
 from postroom.gateway.audit import log as log_module
 from postroom.gateway.audit.files import Files
+from postroom.gateway.audit.query import Found
 from postroom.gateway.audit.reading import Position, all_lines, newest, read_lines
 from postroom.protocol.audit import AuditRecord
 
@@ -432,11 +433,20 @@ def test_the_newest_lines_come_oldest_first_from_as_many_files_as_are_needed(
         log = AuditLog(Path(folder) / "audit.jsonl", file_bytes=300, files=100)
         for number in range(count):
             log.write(record(number))
-        found = newest(log.files, log.end, limit, lambda line: b'"message"' in line)
+
+        def judge(line: bytes) -> Found:
+            number = int(json.loads(line)["message"])
+            return Found.OMITTED if number % 3 == 2 else Found.WANTED
+
+        found, omitted = newest(log.files, log.end, limit, judge)
         log.close()
 
         ids = [int(json.loads(line)["message"]) for line in found]
-        assert ids == list(range(count))[-limit:]
+        wanted = [number for number in range(count) if number % 3 != 2]
+        assert ids == wanted[-limit:]
+        first = wanted[-limit] if len(wanted) > limit else -1
+        if len(wanted) != limit:  # else nothing says whether to look before the first one
+            assert omitted == sum(number % 3 == 2 for number in range(first + 1, count))
 
 
 def test_a_reader_whose_file_was_deleted_goes_on_with_the_oldest(tmp_path: Path):

@@ -94,7 +94,7 @@ def test_what_is_refused_is_no_record():
 def _conduct(clock: Clock, most: int = 3) -> tuple[Conduct, list[str]]:
     told: list[str] = []
     cut = lambda: told.append("cut")  # noqa: E731
-    return Conduct("w", most, lambda kind, _text: told.append(kind), cut, clock), told
+    return Conduct(most, lambda kind, _text: told.append(kind), cut, clock), told
 
 
 @pytest.mark.requirement("gateway-nats-cut-off")

@@ -42,7 +42,7 @@ async def echo(visit: Visit, reader: asyncio.StreamReader, writer: asyncio.Strea
         await writer.drain()
 
 
-async def ignore(org: str, kind: str, text: str) -> None:
+async def ignore(org: str, kind: str, text: str, who: str) -> None:
     pass
 
 

@@ -18,6 +18,7 @@ from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider, S
 from postroom.folding.changes import Changes
 from postroom.folding.fold import Fold
 from postroom.mail import views
+from postroom.mail.alerts import AlertOffice
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletters import DeadLetterMover
 from postroom.mail.deadmail import DeadMail
@@ -85,6 +86,7 @@ class Desk:
         self.clerk = Clerk(self.bus, self.database)
         self.fold = self.new_fold()
         self.office = PostOffice(self.bus, self.admin, self.database, self.changes)
+        self.alerts = AlertOffice(self.bus, self.admin, self.database, self.changes)
         self.dead = DeadMail(self.bus, self.database, self.changes)
         self.mover = DeadLetterMover(self.bus, self.admin, self.database, self.clerk)
 

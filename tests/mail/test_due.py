@@ -56,21 +56,53 @@ async def test_what_was_done_is_not_done_again_before_it_is_folded(tmp_path: Pat
 
 @pytest.mark.requirement("mail-stale-alerts")
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_a_message_that_nobody_takes_raises_one_alert(tmp_path: Path, backend: str):
+async def test_an_agent_that_takes_no_messages_raises_one_alert_until_it_does(
+    tmp_path: Path, backend: str
+):
     async with running_desk(tmp_path, backend) as desk:
         maria, bob = await desk.person(), await desk.worker("bob")
         taken = await desk.office.send(maria.uid, "@bob", "taken")
         await bob.receipt(taken, State.DELIVERED)
         await desk.office.wait(taken.id, State.DELIVERED, SECONDS)
-        sent = await desk.office.send(maria.uid, "@bob", "hello")
+        sent = [await desk.office.send(maria.uid, "@bob", text) for text in ("hello", "again")]
         stale = Stale(desk.bus, desk.database, after=0.1)
         async with running(Watch(stale, desk.changes).run()):
-            alerts = await desk.changes.until(ALERTS, desk.office.alerts, bool, SECONDS)
+            alerts = await desk.changes.until(ALERTS, desk.alerts.standing, bool, SECONDS)
         (alert,) = alerts
-        assert (alert.kind, alert.about) == ("stale", f"{maria.uid}/{sent.id}")
-        assert "@bob" in alert.text
-        # Also after a restart, which remembers nothing but the log.
-        assert (await stale.find(sent.sent_at + 3600)).now == []
+        assert (alert.row.kind, alert.who and alert.who.nick) == ("stale", "bob")
+        assert alert.row.text.endswith("2 wait, the first from @maria")
+        # Also after a restart, which remembers nothing but the log; and not for each message that follows.
+        later = await desk.office.send(maria.uid, "@bob", "still there?")
+        assert (await stale.find(later.sent_at + 3600)).now == []
+
+        for mail in (*sent, later):
+            await bob.receipt(mail, State.DELIVERED)
+            await desk.office.wait(mail.id, State.DELIVERED, SECONDS)
+        assert await desk.alerts.standing() == []
+
+
+async def test_the_unread_mail_of_a_person_is_no_alert(tmp_path: Path):
+    async with running_desk(tmp_path) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        sent = await desk.office.send(bob.uid, "@maria", "read me")
+        stale = Stale(desk.bus, desk.database, after=0.1)
+        assert (await stale.find(sent.sent_at + 3600)) == Due([], None)
+        assert maria.uid == sent.recipient.uid
+
+
+async def test_a_cleared_alert_about_mail_comes_back_only_for_later_mail(tmp_path: Path):
+    async with running_desk(tmp_path) as desk:
+        maria, _ = await desk.person(), await desk.worker("bob")
+        first = await desk.office.send(maria.uid, "@bob", "hello")
+        stale = Stale(desk.bus, desk.database, after=0.0)
+        (due,) = (await stale.find(first.sent_at + 3600)).now
+        await stale.act(due)
+        await desk.changes.until(ALERTS, desk.alerts.standing, bool, SECONDS)
+
+        assert await desk.alerts.clear() == 1
+        assert (await stale.find(first.sent_at + 3600)).now == []
+        second = await desk.office.send(maria.uid, "@bob", "hello?")
+        assert [row.id for row in (await stale.find(first.sent_at + 3600)).now] == [second.id]
 
 
 class Failing:

@@ -201,8 +201,8 @@ async def test_an_id_that_somebody_used_first_is_left_and_an_alert_raised(desk: 
 
     assert sent.id != taken
     assert (await desk.admin.get("INBOX", sent.seq)).sender_uid == maria.uid
-    alerts = await desk.changes.until(ALERTS, desk.office.alerts, bool, SECONDS)
-    assert alerts[0].kind == "suppressed"
+    alerts = await desk.changes.until(ALERTS, desk.alerts.standing, bool, SECONDS)
+    assert alerts[0].row.kind == "suppressed"
 
 
 @pytest.mark.requirement("mail-post-readable")
@@ -331,3 +331,12 @@ async def test_before_the_fold_a_sent_message_is_returned_as_it_is_in_the_log(
         assert (sent.state, sent.text, sent.seq) == (State.ACCEPTED, "hello", 1)
         posted = await desk.office.post(maria.uid, "main", "hello")
         assert (posted.text, posted.seq) == ("hello", 1)
+
+
+@pytest.mark.requirement("projects-known")
+async def test_a_project_is_one_that_somebody_was_in_or_has_posted_to(desk: Desk):
+    maria, bob = await desk.person(), await desk.worker("bob", ("demo", "lab"))
+    assert await desk.office.projects() == ["demo", "lab", "main"]
+    await desk.office.post(maria.uid, "news", "hello")
+    await desk.directory.retire(bob.uid)
+    assert await desk.office.projects() == ["demo", "lab", "main", "news"]

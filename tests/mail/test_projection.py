@@ -14,7 +14,7 @@ from postroom.mail.projection import DEAD_ATTEMPTS, DEAD_DROPPED, DEAD_ORIGIN, D
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import State
-from postroom.store import messages, records
+from postroom.store import alerts, messages, records
 from tests.mail.log import (
     ALICE,
     BOB,
@@ -307,14 +307,14 @@ def test_what_an_alert_is_about_only_the_post_office_says(sender: str, about: st
     payload = b'{"v":1,"text":"help","kind":"stale","about":"x/m"}'
     with Rows() as rows:
         rows.fold(("ALERTS", Message("", sender, subjects.alerts(sender), payload, {}, 1.0, 1)))
-        (row,) = records.recent_alerts(rows.connection, 10)
+        (row,) = alerts.newest(rows.connection, 10)
     assert (row.text, row.about) == ("help", about)
 
 
 def test_an_alert_that_is_plain_text_is_taken_as_its_own_text():
     with Rows() as rows:
         rows.fold(("ALERTS", Message("", ALICE, subjects.alerts(ALICE), b"he\x1blp", {}, 1.0, 1)))
-        (row,) = records.recent_alerts(rows.connection, 10)
+        (row,) = alerts.newest(rows.connection, 10)
     assert row.text == "help"
 
 

@@ -180,5 +180,5 @@ def test_the_reason_of_a_receipt_is_one_short_printable_line():
     hostile = {**VALID, "reason": "\x1b[2J" + "long\n" * 1000}
     reason = Receipt.decode(json.dumps(hostile).encode()).reason
 
-    assert reason.startswith("[2Jlong long")
+    assert reason.startswith("long long")
     assert len(reason) <= 500

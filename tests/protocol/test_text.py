@@ -42,9 +42,13 @@ def test_no_character_is_left_that_cannot_be_written_as_utf_8():
 @pytest.mark.parametrize(
     "hostile, shown",
     [
-        ("\x1b[2Jgone", "[2Jgone"),
-        ("\x9b31mred", "31mred"),
-        ("\x1b]0;title\x07x", "]0;titlex"),
+        ("\x1b[2Jgone", "gone"),
+        ("\x1b[38;5;1mred\x1b[0m, up \x1b[A\x1bOA", "red, up "),
+        ("\x1b]0;title\x07a\x1b]8;;http://x\x1b\\b\x9b2Jc", "abc"),
+        ("\x1b]0;no end", "]0;no end"),
+        ("\x1b(Bplain\x1b", "plain"),
+        ("\x9b31mred", "red"),
+        ("\x1b]0;title\x07x", "x"),
         ("real\rfake", "realfake"),
         ("a\u202etxt.exe", "atxt.exe"),
         ("a\u2028b", "ab"),

@@ -22,9 +22,9 @@ from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Receipt, State
 from postroom.protocol.tasks import TaskState, chain_headers, task_id
-from postroom.store import records, tasks
+from postroom.store import tasks
+from postroom.store.alerts import AlertRow, newest
 from postroom.store.database import Database
-from postroom.store.records import AlertRow
 from postroom.store.tasks import TaskRow
 from postroom.tasks.chain import Chain
 from postroom.tasks.clerk import TaskClerk
@@ -46,8 +46,8 @@ class TaskDesk(Desk):
         super().__post_init__()
 
     def _task_clerk(self, database: Database) -> TaskClerk:
-        async def alert(kind: str, about: str, text: str) -> None:
-            await raise_alert(self.bus, Alert(text, kind, about))
+        async def alert(kind: str, about: str, who: str, text: str) -> None:
+            await raise_alert(self.bus, Alert(text, kind, about, who))
 
         self.chain = Chain(self.bus, self.admin, database)
         return TaskClerk(self.bus, database, self.chain, alert)
@@ -150,8 +150,8 @@ class TaskDesk(Desk):
         ends = (State.ANSWERED, State.DEAD)
         return [each.state for each in found if each.message_id == message and each.state in ends]
 
-    async def alerts(self) -> list[AlertRow]:
-        return await self.database.read(lambda c: records.recent_alerts(c, 100))
+    async def raised(self) -> list[AlertRow]:
+        return await self.database.read(lambda c: newest(c, 100))
 
 
 def following(row: TaskRow, state: TaskState, text: str = "") -> TaskRecord:

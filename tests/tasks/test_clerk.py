@@ -188,11 +188,12 @@ async def test_a_question_raises_one_alert_with_the_way_to_answer(tmp_path: Path
         await desk.task_clerk.settle_records([row.seq])
         await desk.task_clerk.sweep()
         await desk.settled()
-        (alert,) = await desk.alerts()
+        (alert,) = await desk.raised()
         short = row.id[:8]
         assert (alert.kind, alert.about) == ("input-required", f"{row.id}/{row.seq}")
+        assert alert.who == bob.uid
         assert alert.text == (
-            f"@bob asks about task {short}: which one?; postroom task answer {short} TEXT"
+            f"asks about task {short}: which one?; postroom task answer {short} TEXT"
         )
 
 
@@ -206,7 +207,7 @@ async def test_a_worker_that_asks_all_the_time_does_not_flood_the_alerts(
         for _ in range(5):
             row = await desk.write(bob, row, ASKING, "which?")
             await desk.settled()
-        assert len(await desk.alerts()) == 2
+        assert len(await desk.raised()) == 2
 
 
 @pytest.mark.requirement("task-hopeless-ended")
@@ -366,7 +367,7 @@ async def test_what_was_stored_while_nothing_folded_is_folded_and_told_after_the
             await desk.settled()
             told = {(u.task, u.state) for u in await desk.updates(ann.uid)}
             assert (named, ASKING) in told
-            assert len({alert.about for alert in await desk.alerts()}) == 1
+            assert len({alert.about for alert in await desk.raised()}) == 1
 
 
 async def conversation(desk: TaskDesk) -> None:

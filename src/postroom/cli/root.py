@@ -39,6 +39,7 @@ SUMMARIES = {
     "blob": "Store and fetch content that is too large for a message.",
     "credential": "Keep keys that workers use without ever seeing them.",
     "org": "Make, list and remove organisations.",
+    "alerts": "Show what went wrong, and clear what you have seen.",
     "deadletters": "Messages that could not be delivered: show, send again, drop.",
     "audit": "Show what passed the gateway, and what it refused.",
     "logs": "Show or follow what a worker printed.",

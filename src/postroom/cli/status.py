@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.output import Cell, address, ago, clock, columns, fitted, table
+from postroom.cli.alerts import alert_line
+from postroom.cli.output import Cell, address, ago, columns, fitted, table
 from postroom.cli.tasks.lines import answer_hint, colour_of, is_question, run_time, short
 from postroom.protocol.text import one_line
 from postroom.settings import DEFAULT_ORG
@@ -29,6 +29,9 @@ WEAK = frozenset({"partial", "none"})
 QUESTION = "input-required"
 """Kind of the alerts about questions of tasks, which are shown as what needs the person."""
 
+FAILURES = frozenset({"worker-ended", "worker-not-started", "worker-limit", "agent-failed"})
+"""Kinds of the alerts that a worker does not run."""
+
 FAILED = {"failed": "has failed", "exited": "has ended", "stalled": "is stalled"}
 
 HEAD = ("NICK", "STATE", "TASK", "TIME", "LAST")
@@ -49,7 +52,7 @@ def status_lines(status: Status, now: float, *, width: int | None, wide: bool = 
     for name, trouble in (("bus", status.get("bus")), ("audit", status.get("audit"))):
         if trouble:
             lines.append(_labelled(name, trouble, width))
-    lines += _alerts(status["alerts"], now, width)
+    lines += _alerts(status, now, width)
     if status.get("inbox"):
         lines.append(fitted(f"unread messages to you: {status['inbox']} (postroom inbox)", width))
     if status["deadletters"]:
@@ -132,27 +135,15 @@ def cut_line(line: str, width: int) -> str:
     return start + fitted(line, max(0, width - len(start)))
 
 
-def _alerts(alerts: list[Any], now: float, width: int | None) -> list[str]:
-    # An open question stands above, an answered one needs nobody.
-    told = [alert for alert in alerts if alert.get("kind") != QUESTION]
-    counted = Counter(_alert(alert, now) for alert in told)
-    return [
-        _labelled("alert", f"{text} ({times} times)" if times > 1 else text, width)
-        for text, times in counted.items()
+def _alerts(status: Status, now: float, width: int | None) -> list[str]:
+    failed = {worker["nick"] for worker in status["workers"] if broken(worker)}
+    # An open question and a failed worker stand above, an answered question needs nobody.
+    told = [
+        alert
+        for alert in status["alerts"]
+        if alert["kind"] != QUESTION and not (alert["kind"] in FAILURES and alert["nick"] in failed)
     ]
-
-
-def alert_parts(alert: Any) -> tuple[str, str]:
-    """Whom an alert is about, "" for the post room, and what it says."""
-    about = address(alert["from"]) if alert.get("from") else ""
-    return about, one_line(str(alert["text"]), 300)
-
-
-def _alert(alert: Any, now: float) -> str:
-    """An alert on one line: when, about whom, what."""
-    when = f"{clock(alert['at'], now)} " if alert.get("at") else ""
-    about, text = alert_parts(alert)
-    return f"{when}{about}: {text}" if about else when + text
+    return [_labelled("alert", alert_line(alert, now), width) for alert in told]
 
 
 def _workers(workers: list[Worker], now: float, width: int | None, *, wide: bool) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.output import address, clock, shortened
-from postroom.cli.status import FAILED, alert_parts
+from postroom.cli.status import FAILED
 from postroom.cli.tasks.lines import Updates, short
 from postroom.protocol.text import one_line
 
@@ -59,8 +59,8 @@ class Lines:
             case "post":
                 return f"#{one_line(data['project'])}", address(data["from"]), None, data["text"]
             case "alert":
-                about, text = alert_parts(data)
-                return about or "post room", "alert", "red", text
+                about = f"@{one_line(data['nick'], 64)}" if data["nick"] else "post room"
+                return about, "alert", "red", data["text"]
             case "worker" if data["state"] in TOLD:
                 colour = "red" if data["state"] in FAILED else None
                 return f"@{one_line(data['nick'])}", TOLD[data["state"]], colour, data["detail"]

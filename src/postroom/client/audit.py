@@ -26,6 +26,7 @@ class AuditCalls(Calls):
         task: str = "",
         since: str = "",
         denied: bool = False,
+        plumbing: bool = True,
         limit: int = 0,
         follow: bool = False,
     ) -> Iterator[dict[str, Any]]:
@@ -36,6 +37,8 @@ class AuditCalls(Calls):
             task: id, or 6 or more digits of it.
             since: RFC 3339, or `10m`, `2h`, `3d`.
             denied: refused ones alone.
+            plumbing: also what carries the messages and tells of none; else one of the records is
+                `{"omitted": N}`, where there was some.
             limit: the last so many of what is there, 0 for all.
             follow: go on with what comes, until the post room ends.
 
@@ -44,6 +47,8 @@ class AuditCalls(Calls):
         """
         query = given(worker=worker.removeprefix("@"), task=task, since=since, limit=limit)
         query |= {name: "true" for name, on in (("denied", denied), ("follow", follow)) if on}
+        if not plumbing:
+            query["plumbing"] = "false"
         silence = FOLLOW_SILENCE if follow else SILENCE
         with self.transport.exchange("GET", "/v1/audit", silence=silence, params=query) as answer:
             for line in answer.iter_lines():

@@ -14,6 +14,7 @@ from postroom.client.calls import given, name_of, new_key
 from postroom.client.credentials import CredentialCalls
 from postroom.client.locate import Server, locate
 from postroom.client.records import (
+    Alert,
     Dead,
     Leftover,
     Listed,
@@ -266,6 +267,10 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
 
     # ── projects ─────────────────────────────────────────────────────────────────────────────────
 
+    def projects(self) -> list[str]:
+        """The names of all projects."""
+        return self._get("/v1/projects")["projects"]
+
     def posts(self, project: str, *, limit: int = 50) -> list[Post]:
         """The newest entries of a project's feed, oldest first."""
         return self._get(f"/v1/projects/{name_of(project)}/posts", {"limit": limit})["posts"]
@@ -293,6 +298,15 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         )
 
     # ── dead letters ─────────────────────────────────────────────────────────────────────────────
+
+    def alerts(self, *, ended: bool = False) -> list[Alert]:
+        """The alerts that stand, what concerns the post room and its workers first; with `ended` all that are kept."""
+        return self._get("/v1/alerts", given(all="true" if ended else ""))["alerts"]
+
+    def clear_alerts(self, alert: str = "") -> int:
+        """End the alert with that id, or all ("") that stand; returns how many."""
+        path = f"/v1/alerts/{check_message_id(alert)}" if alert else "/v1/alerts"
+        return self.transport.call("DELETE", path, repeatable=not alert)["cleared"]
 
     def deadletters(self) -> list[Dead]:
         """Messages that could not be delivered."""

@@ -248,6 +248,22 @@ class Leftover(TypedDict):
     bytes: int | None
 
 
+class Alert(TypedDict):
+    """Something that needs a person; `nick` is "" for what concerns the post room."""
+
+    id: int
+    at: float
+    first_at: float
+    count: int
+    nick: str
+    who: Party | None
+    kind: str
+    text: str
+    ended: str
+    """Why it has ended, "" while it stands."""
+    ended_at: float | None
+
+
 class Status(TypedDict):
     """The whole post room at a glance."""
 
@@ -259,7 +275,7 @@ class Status(TypedDict):
     deadletters: int
     inbox: NotRequired[int]
     """Messages that the operator has not read."""
-    alerts: list[Any]
+    alerts: list[Alert]
     attention: NotRequired[list[Task]]
     """Tasks that wait for an answer."""
     audit: NotRequired[str]

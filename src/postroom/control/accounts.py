@@ -25,6 +25,9 @@ FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
 """Seconds between attempts to tell servers that were away, before jitter."""
 
+BEHIND = "accounts-behind"
+"""Kind of the alerts."""
+
 Alert = Callable[[str, str], Awaitable[None]]
 
 
@@ -34,7 +37,7 @@ class Accounts:
     Args:
         trust: makes them.
         host: where the servers are.
-        alert: told once when a server is behind.
+        alert: told kind and text once when a server is behind, and "" when it has caught up.
     """
 
     def __init__(self, trust: Trust, host: BusHost, alert: Alert) -> None:
@@ -99,4 +102,6 @@ class Accounts:
                 except PostroomError as error:
                     log.warning("accounts: %s", error)
                     if attempt == 1:
-                        await self._alert("accounts-behind", str(error))
+                        await self._alert(BEHIND, str(error))
+                else:
+                    await self._alert(BEHIND, "")

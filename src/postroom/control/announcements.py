@@ -18,6 +18,9 @@ log = get_logger(__name__)
 
 SUBJECT = "system.discovery.>"
 
+REFUSED = "card-refused"
+"""Kind of the alerts."""
+
 ALERT_PAUSE = 60.0
 """Seconds between two alerts about one worker: who announces nonsense in a loop must not flood a person."""
 
@@ -32,7 +35,7 @@ class Announcements:
         edge: the control plane's connection among the agents.
         runs: whose cards they are.
         changed: told when a card was taken over.
-        alert: kind and text, for what was refused.
+        alert: kind, text ("" when a card was taken after all) and uid, for what was refused.
         clock: seconds, monotonic.
     """
 
@@ -41,7 +44,7 @@ class Announcements:
         edge: MessageBusProvider,
         runs: Runs,
         changed: Callable[[], None],
-        alert: Callable[[str, str], Awaitable[None]],
+        alert: Callable[[str, str, str], Awaitable[None]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._edge = edge
@@ -66,6 +69,9 @@ class Announcements:
             self._take(message)
         except PostroomError as error:
             await self._refuse(message.sender_uid, error)
+        else:
+            if self._alerted.pop(message.sender_uid, None) is not None:
+                await self._alert(REFUSED, "", message.sender_uid)
 
     def _take(self, message: Message) -> None:
         run = self._runs.run_of(message.sender_uid)
@@ -87,7 +93,4 @@ class Announcements:
         self._alerted[uid] = now
         while len(self._alerted) > MAX_ALERTED:
             self._alerted.pop(next(iter(self._alerted)))
-        run = self._runs.run_of(uid)
-        who = f"@{run.nick}" if run is not None else uid
-        text = f"the card that {who} announced was refused: {error.message}"
-        await self._alert("card-refused", text)
+        await self._alert(REFUSED, f"announced a card that was refused: {error.message}", uid)

@@ -9,6 +9,7 @@ from postroom.control import problems
 from postroom.control.context import Context
 from postroom.control.routes import (
     agents,
+    alerts,
     audit,
     blobs,
     credentials,
@@ -46,6 +47,7 @@ def build_api(context: Context) -> FastAPI:
         messages,
         feeds,
         deadletters,
+        alerts,
         credentials,
         audit,
         trust,

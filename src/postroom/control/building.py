@@ -35,8 +35,8 @@ from postroom.sandbox.policy import folder_for_sockets
 from postroom.sandbox.selftest import Canaries
 from postroom.settings import Settings
 
-Raiser = Callable[[str, str], Awaitable[None]]
-"""Raises an alert: kind, text."""
+Raiser = Callable[[str, str, str], Awaitable[None]]
+"""As `AlertOffice.tell`: kind, text, whom it is about."""
 
 
 class Alerts:
@@ -46,13 +46,13 @@ class Alerts:
         self._raisers: dict[str, Raiser] = {}
 
     def add(self, org: str, raiser: Raiser) -> None:
-        """From now on `raiser` (kind, text) raises those of `org`."""
+        """From now on `raiser` raises those of `org`."""
         self._raisers[org] = raiser
 
-    async def tell(self, org: str, kind: str, text: str) -> None:
+    async def tell(self, org: str, kind: str, text: str, who: str = "") -> None:
         """Raise an alert; it is in the log of the control plane in any case."""
         if org in self._raisers:
-            await self._raisers[org](kind, text)
+            await self._raisers[org](kind, text, who)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ log = get_logger(__name__)
 INTERVAL = 2.0
 """Seconds between two looks at the files."""
 
-EXPIRING = "certificate-expiring"
-"""Kind of these alerts."""
+EXPIRING, REFUSED = "certificate-expiring", "certificate-refused"
+"""Kinds of the alerts."""
 
 Alert = Callable[[str, str], Awaitable[None]]
 
@@ -84,6 +84,7 @@ class CertificateKeeper:
         self._endpoints = endpoints
         self._clock = clock
         self._told: set[tuple[str, int]] = set()
+        self._calm = False
         self.certificate: Certificate
         self.context: ssl.SSLContext
         self.client: ssl.SSLContext
@@ -137,8 +138,9 @@ class CertificateKeeper:
 
         Args:
             changed: called when another certificate is to be shown: nats-server has to read it.
-            alert: raises an alert, given its kind and text.
+            alert: raises an alert, given its kind and text; "" ends it.
         """
+        await alert(REFUSED, "")  # of an earlier process: this one has begun with what is there
         while True:
             await self.step(changed, alert)
             await asyncio.sleep(INTERVAL)
@@ -204,19 +206,25 @@ class CertificateKeeper:
             rehearse(server_context(staged), self.client, self._name)
         except PostroomError as error:
             log.warning("the new certificate is not taken: %s", error)
-            await alert("certificate-refused", f"the new certificate is not taken: {error}")
+            await alert(REFUSED, f"the new certificate is not taken: {error}")
             return
         show(self.context, self._folder.promote())
         self.certificate = certificate
         changed()
+        await alert(REFUSED, "")
         log.info("a new certificate is shown, until %s", day(certificate.not_after))
 
     async def _warn(self, alert: Alert) -> None:
         watched = {"certificate": self.certificate}
         if self._files.local:
             watched["local authority"] = self._folder.authority()
+        dues = {what: warning_due(each, self._clock()) for what, each in watched.items()}
+        calm = not any(dues.values()) and (self.certificate.fingerprint, -1) not in self._told
+        if calm and not self._calm:
+            await alert(EXPIRING, "")
+        self._calm = calm
         for what, certificate in watched.items():
-            due = warning_due(certificate, self._clock())
+            due = dues[what]
             if due is None or (certificate.fingerprint, due) in self._told:
                 continue
             self._told.add((certificate.fingerprint, due))

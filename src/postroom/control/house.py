@@ -15,7 +15,6 @@ import nats.errors
 from postroom.blobs.folder import BlobFolder
 from postroom.blobs.office import BlobOffice, CaughtUp
 from postroom.bus.host import BusHost
-from postroom.bus.nats.bus import NatsBus
 from postroom.control.accounts import Accounts
 from postroom.control.announcements import Announcements
 from postroom.control.api import build_api
@@ -44,7 +43,6 @@ from postroom.control.taskverbs import TaskVerbs
 from postroom.control.workers import Workers
 from postroom.control.yellowpages import YellowPages
 from postroom.errors import PostroomError, ServerFailed
-from postroom.folding.alerts import Alert, raise_alert
 from postroom.folding.changes import Change, Changes
 from postroom.identity.credential import Credential
 from postroom.identity.push import delete_accounts
@@ -105,8 +103,8 @@ class House:
         presence = PresenceBoard(room.bus, room.admin, heard=changed)
         await presence.open()
         stack.push_async_callback(presence.close)
-        building.alerts.add(room.directory.org, partial(_alert, room.bus))
-        accounts = Accounts(trust, building.host, partial(_alert, room.bus))
+        building.alerts.add(room.directory.org, room.alerts.tell)
+        accounts = Accounts(trust, building.host, room.alerts.tell)
         room.crew.start(accounts.run(), "accounts")
         issuer = Issuer(room.database, trust, accounts, settings.jwt_lifetime)
         workers = await _open_workers(building, settings, issuer, room, stack, changed)
@@ -115,7 +113,7 @@ class House:
         )
         changed.tell = partial(_worker_changed, room.changes, registry)
         edge = await EdgeSeat.open(trust, building.host, stack)
-        announcements = Announcements(edge.bus, workers, changed, partial(_alert, room.bus))
+        announcements = Announcements(edge.bus, workers, changed, room.alerts.tell)
         await announcements.open()
         stack.push_async_callback(announcements.close)
         room.crew.start(watch_bus(room.bus, room.changes), "outages")
@@ -149,7 +147,7 @@ class House:
                 dispatch=dispatch,
                 gate=Gate(digest(key), room.database),
                 workers=workers,
-                roster=Roster(workers, presence, room.admin, tasks, changed),
+                roster=Roster(workers, presence, room.admin, tasks, room.alerts, changed),
                 pages=pages,
                 rotation=rotation,
                 keys=trust.key_list,
@@ -169,9 +167,9 @@ class House:
         self._front.open(build_api(self._context(announcement, orgs)), self.owner.org)
         await self._workers.restore()
 
-    async def alert(self, kind: str, text: str) -> None:
-        """Raise an alert in this organisation; if that fails it is in the log."""
-        await _alert(self._room.bus, kind, text)
+    async def alert(self, kind: str, text: str, about: str) -> None:
+        """Raise an alert in this organisation (see `AlertOffice.tell`)."""
+        await self._room.alerts.tell(kind, text, about=about)
 
     async def counts(self) -> dict[str, int]:
         """How many workers, workers that run, unread messages and dead letters there are."""
@@ -249,7 +247,7 @@ async def _open_workers(
             settings, starter, partial(building.credentials.of, room.directory.org)
         ),
         starter=starter,
-        alert=partial(_alert, room.bus),
+        alerts=room.alerts,
         tasks=room.crew.group,
         changed=changed,
         space=room.space,
@@ -278,13 +276,6 @@ async def _open_blobs(
     await blobs.open()
     room.crew.start(blobs.run(), "blobs")
     return blobs
-
-
-async def _alert(bus: NatsBus, kind: str, text: str) -> None:
-    try:
-        await raise_alert(bus, Alert(text, kind))
-    except PostroomError as error:
-        log.error("an alert could not be raised: %s: %s", text, error)
 
 
 def _worker_changed(changes: Changes, registry: Registry) -> None:

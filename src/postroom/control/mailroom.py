@@ -28,6 +28,7 @@ from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
 from postroom.mail import projection
 from postroom.mail import retention as mail_retention
+from postroom.mail.alerts import AlertOffice
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletters import DeadLetterMover
 from postroom.mail.deadmail import DeadMail
@@ -83,6 +84,7 @@ class Mailroom:
     changes: Changes
     office: PostOffice
     deadletters: DeadMail
+    alerts: AlertOffice
     fold: Fold
     clerk: Clerk
     chain: Chain
@@ -130,7 +132,7 @@ async def open_mailroom(
     stack.callback(changes.close)
     clerk = Clerk(bus, database)
     chain = Chain(bus, admin, database)
-    task_clerk = TaskClerk(bus, database, chain, alert=partial(_raise_alert, bus))
+    task_clerk = TaskClerk(bus, database, chain, alert=partial(_ask, bus))
     after = all_after(clerk.after, task_clerk.after)
     fold = Fold(bus, admin, database, changes, RULES, after, task_rules.ORDER)
     crew = await stack.enter_async_context(hire())
@@ -151,6 +153,7 @@ async def open_mailroom(
         changes=changes,
         office=PostOffice(bus, admin, database, changes, org=trust.org, space=space),
         deadletters=DeadMail(bus, database, changes),
+        alerts=AlertOffice(bus, admin, database, changes, space=space),
         fold=fold,
         clerk=clerk,
         chain=chain,
@@ -160,8 +163,8 @@ async def open_mailroom(
     )
 
 
-async def _raise_alert(bus: NatsBus, kind: str, about: str, text: str) -> None:
-    await raise_alert(bus, Alert(text, kind, about))
+async def _ask(bus: NatsBus, kind: str, about: str, who: str, text: str) -> None:
+    await raise_alert(bus, Alert(text, kind, about, who))
 
 
 def _space(settings: Settings) -> Callable[[], None]:

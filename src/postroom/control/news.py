@@ -133,12 +133,12 @@ def _of_log(
 
 
 async def _alerts(context: Context, cursor: Cursor) -> list[News]:
-    newest = [alarm.as_json() for alarm in await context.room.office.alerts(ALERTS_READ)]
+    newest = await context.room.alerts.standing(ALERTS_READ)
     found = []
-    for alarm in sorted(newest, key=lambda alarm: alarm["seq"]):
-        if alarm["seq"] > cursor.alerts:
-            cursor = replace(cursor, alerts=alarm["seq"])
-            found.append(News("alert", alarm, cursor))
+    for alarm in sorted(newest, key=lambda alarm: alarm.row.seq):
+        if alarm.row.seq > cursor.alerts:
+            cursor = replace(cursor, alerts=alarm.row.seq)
+            found.append(News("alert", alarm.as_json(), cursor))
     return found
 
 

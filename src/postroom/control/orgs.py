@@ -49,6 +49,9 @@ OPEN_TIMEOUT = 90.0
 RETRY = RetryPolicy(base=1.0, cap=60.0)
 """When an organisation that failed is opened again."""
 
+FAILED = "org-failed"
+"""Kind of the alert that one is not open; it ends when it is, or is removed."""
+
 REMOVED = ".removed"
 """Folder for the folders of removed organisations; no organisation can have this name."""
 
@@ -65,8 +68,8 @@ class OpenHouse(Protocol):
         """Open its API and start its workers."""
         ...
 
-    async def alert(self, kind: str, text: str) -> None:
-        """Tell its people."""
+    async def alert(self, kind: str, text: str, about: str) -> None:
+        """Tell its people (see `AlertOffice.tell`)."""
         ...
 
     async def counts(self) -> dict[str, int]:
@@ -203,6 +206,7 @@ class Orgs:
             tenant = self._tenants.get(name)
             if tenant is None or tenant.task is None:
                 raise self.missing(name)
+            await self._default.alert(FAILED, "", name)
             tenant.ending.set()
             _, running = await asyncio.wait([tenant.task], timeout=OPEN_TIMEOUT)
             if running:
@@ -279,6 +283,7 @@ class Orgs:
                 await house.go(lambda: replace(self._announcement(), me=me))
             tenant.house, tenant.fault = house, ""
             tenant.tried.set()
+            await self._default.alert(FAILED, "", tenant.name)
             log.info("the organisation %s is open", tenant.name)
             await tenant.ending.wait()
         tenant.house = None
@@ -288,9 +293,8 @@ class Orgs:
         log.error("the organisation %s is not open", tenant.name, exc_info=failure)
         if fault != tenant.fault:  # else it was said before
             tenant.fault = fault
-            await self._default.alert(
-                "org-failed", f"the organisation {tenant.name} is not open: {fault}"
-            )
+            text = f"the organisation {tenant.name} is not open: {fault}"
+            await self._default.alert(FAILED, text, tenant.name)
 
 
 async def _described(tenant: _Tenant) -> dict[str, Any]:

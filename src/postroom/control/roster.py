@@ -15,6 +15,8 @@ from postroom.control.presence import FRESH, PresenceBoard
 from postroom.control.run import Run
 from postroom.control.workers import Workers
 from postroom.errors import BusDisconnected, NotFound, PeerError
+from postroom.gateway.conduct import CUT_OFF, VIOLATION
+from postroom.mail.alerts import Alarm, AlertOffice
 from postroom.protocol.presence import OVER, Presence, WorkerState
 from postroom.protocol.text import one_line
 from postroom.store.agents import Agent
@@ -34,10 +36,11 @@ MAX_TEXT = 200
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the workers are at, and how many open tasks each has; by uid."""
+    """What the workers are at, how many open tasks each has, and which rule it broke last; by uid."""
 
     current: Mapping[str, TaskView]
     counts: Mapping[str, int]
+    broken: Mapping[str, str]
 
 
 class Roster:
@@ -48,6 +51,7 @@ class Roster:
         presence: what they said of themselves.
         admin: how much waits in their inboxes.
         tasks: what they are at.
+        alerts: which rules they broke.
         changed: that one has changed.
     """
 
@@ -57,12 +61,14 @@ class Roster:
         presence: PresenceBoard,
         admin: BusAdmin,
         tasks: TaskOffice,
+        alerts: AlertOffice,
         changed: Changed,
     ) -> None:
         self._workers = workers
         self._presence = presence
         self._admin = admin
         self._tasks = tasks
+        self._alerts = alerts
         self._changed = changed
 
     async def all(self) -> list[dict[str, Any]]:
@@ -124,7 +130,9 @@ class Roster:
         return False if over or not run.running else None
 
     async def _load(self) -> Load:
-        return Load(await self._tasks.current(), await self._tasks.open_counts())
+        broke = await self._alerts.standing(kinds=(CUT_OFF, VIOLATION))
+        broken = {alarm.row.who: _broken(alarm) for alarm in reversed(broke)}  # the newest counts
+        return Load(await self._tasks.current(), await self._tasks.open_counts(), broken)
 
     async def _view(
         self, agent: Agent, record: WorkerRecord, load: Load, end: float
@@ -141,7 +149,7 @@ class Roster:
             "template": record.origin.get("path", ""),
             "desired": record.desired,
             "state": state.value,
-            "detail": detail,
+            "detail": "; ".join(filter(None, (detail, load.broken.get(agent.uid)))),
             "stderr": list(said.stderr) if said and said.state is state else [],
             "sandbox": {"provider": record.sandbox, "level": level},
             "unenforced": list(run.unenforced) if run is not None and running else [],
@@ -159,6 +167,11 @@ class Roster:
                 return sum(await self._admin.pending("INBOX", uid))
         except (NotFound, BusDisconnected, PeerError, TimeoutError):
             return None
+
+
+def _broken(alarm: Alarm) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(alarm.row.at))
+    return f"{alarm.row.text} ({when})"
 
 
 def _at_work(task: TaskView | None) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, ItemsView
 from postroom.control.run import Run, exceeded, how
 from postroom.errors import EnvironmentFault, PostroomError
 from postroom.gateway.port import GatewayProvider
+from postroom.mail.alerts import AlertOffice
 from postroom.observe import get_logger
 from postroom.sandbox.port import ExitStatus
 from postroom.store import workers as worker_rows
@@ -19,8 +20,8 @@ from postroom.store.database import Database
 
 log = get_logger(__name__)
 
-Alert = Callable[[str, str], Awaitable[None]]
-"""Raise an alert: kind, text."""
+Limited = Callable[[str, str], Awaitable[None]]
+"""Told that a worker was ended for a limit: uid, the limit in words."""
 
 
 class Runs:
@@ -29,7 +30,7 @@ class Runs:
     Args:
         database: records of workers.
         gateway: their doors.
-        alert: where unexpected ends are reported.
+        alerts: where unexpected ends are reported.
         tasks: where the watchers live.
         changed: told when a worker has started or ended.
         grace: seconds that a sandbox has to end by itself.
@@ -39,19 +40,19 @@ class Runs:
         self,
         database: Database,
         gateway: GatewayProvider,
-        alert: Alert,
+        alerts: AlertOffice,
         tasks: asyncio.TaskGroup,
         changed: Callable[[], None],
         grace: float,
     ) -> None:
         self._database = database
         self._gateway = gateway
-        self._alert = alert
+        self._alerts = alerts
         self._tasks = tasks
         self._changed = changed
         self._grace = grace
-        self.limited: Alert | None = None
-        """Told when a worker was ended for a limit: uid, the limit in words. Set by whoever has to act on it."""
+        self.limited: Limited | None = None
+        """Set by whoever has to act on it."""
         self._last: dict[str, Run] = {}
         self._failures: dict[str, str] = {}
         self._locks: dict[str, asyncio.Lock] = {}
@@ -88,7 +89,8 @@ class Runs:
         self._failures[agent.uid] = in_words(error)
         log.warning("worker %s was not started: %s", agent.uid, error, exc_info=_unforeseen(error))
         self._changed()
-        await self._alert("worker-not-started", f"@{agent.nick} was not started: {in_words(error)}")
+        text = f"was not started: {in_words(error)}"
+        await self._alerts.tell("worker-not-started", text, agent.uid)
 
     def forget(self, uid: str) -> None:
         """Drop what is known of a removed worker."""
@@ -154,9 +156,8 @@ class Runs:
             await self._note_limit(agent, run)
         elif not run.stopping:
             log.warning("worker %s ended: %s", agent.uid, run.detail)
-            await self._alert(
-                "worker-ended", f"@{agent.nick} ended: {run.detail}; postroom restart {agent.nick}"
-            )
+            text = f"ended: {run.detail}; postroom restart {agent.nick}"
+            await self._alerts.tell("worker-ended", text, agent.uid)
 
     async def _note_limit(self, agent: Agent, run: Run) -> None:
         log.warning("worker %s was ended: %s", agent.uid, run.exceeded)
@@ -168,8 +169,8 @@ class Runs:
             )
             if self.limited is not None:
                 await self.limited(agent.uid, run.exceeded)
-        again = f"postroom restart {agent.nick}"
-        await self._alert("worker-limit", f"@{agent.nick} was ended: {run.exceeded}; {again}")
+        text = f"was ended: {run.exceeded}; postroom restart {agent.nick}"
+        await self._alerts.tell("worker-limit", text, agent.uid)
 
 
 def _unforeseen(error: Exception) -> Exception | None:

@@ -17,11 +17,12 @@ from postroom.control.launch import SpawnRequest, WorkerFolders
 from postroom.control.leftovers import Leftover, delete, folders, measured
 from postroom.control.preparing import Prepared, Preparing
 from postroom.control.run import Run
-from postroom.control.runs import Alert, Runs
+from postroom.control.runs import Limited, Runs
 from postroom.control.starting import Starter
 from postroom.errors import AlreadyRunning, NotFound
 from postroom.gateway.port import GatewayProvider
 from postroom.identity.tokens import digest, new_token
+from postroom.mail.alerts import AlertOffice
 from postroom.mail.directory import Directory
 from postroom.protocol.ids import check_name
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS
@@ -45,7 +46,7 @@ class Workers:
         gateway: their doors.
         preparing: checks what they are started from.
         starter: starts them.
-        alert: where unexpected ends are reported.
+        alerts: where unexpected ends are reported, and end when the worker runs again.
         tasks: where the watchers live.
         changed: told when a worker has started or ended.
         space: raises `StateUnwritable` while the disk is full.
@@ -62,7 +63,7 @@ class Workers:
         gateway: GatewayProvider,
         preparing: Preparing,
         starter: Starter,
-        alert: Alert,
+        alerts: AlertOffice,
         tasks: asyncio.TaskGroup,
         changed: Callable[[], None],
         space: Callable[[], None],
@@ -75,10 +76,11 @@ class Workers:
         self._gateway = gateway
         self._preparing = preparing
         self._starter = starter
+        self._alerts = alerts
         self._space = space
-        self._runs = Runs(database, gateway, alert, tasks, changed, settings.stop_grace)
+        self._runs = Runs(database, gateway, alerts, tasks, changed, settings.stop_grace)
 
-    def tell_limits(self, limited: Alert) -> None:
+    def tell_limits(self, limited: Limited) -> None:
         """From now on `limited` is told when a worker was ended for a limit: uid, the limit in words."""
         self._runs.limited = limited
 
@@ -376,5 +378,7 @@ class Workers:
         if record.level != chosen.capability.level:
             level = chosen.capability.level.value
             await self._database.write(lambda c: worker_rows.set_level(c, agent.uid, level))
+        before = await self._alerts.reached()
         run = await self._starter.start(agent, record, prepared.template, chosen, prepared.files)
         self._runs.begin(agent, run)
+        await self._alerts.end("it was started again", who=agent.uid, upto=before)

@@ -15,13 +15,13 @@ QUIET = 60.0
 VIOLATION = "worker-violation"
 CUT_OFF = "worker-cut-off"
 FLOOD = "worker-flood"
+"""Kinds of the alerts."""
 
 
 class Conduct:
     """The violations of one worker since its door was opened.
 
     Args:
-        uid: of the worker.
         most: violations within `WINDOW` that cut it off.
         alert: told the kind and the text of an alert.
         cut: ends every connection of the worker.
@@ -34,7 +34,6 @@ class Conduct:
 
     def __init__(
         self,
-        uid: str,
         most: int,
         alert: Callable[[str, str], None],
         cut: Callable[[], None],
@@ -42,7 +41,6 @@ class Conduct:
     ) -> None:
         self.barred = False
         self.count = 0
-        self._uid = uid
         self._most = most
         self._alert = alert
         self._cut = cut
@@ -55,7 +53,7 @@ class Conduct:
         now = self._clock()
         if now - self._warned >= QUIET:
             self._warned = now
-            self._alert(FLOOD, f"worker {self._uid} is held back at its door: {reason}")
+            self._alert(FLOOD, f"is held back at its door: {reason}")
 
     def offend(self, reason: str) -> None:
         """Count a violation."""
@@ -66,12 +64,12 @@ class Conduct:
         self._times.append(now)
         if now - self._told >= QUIET:
             self._told = now
-            self._alert(VIOLATION, f"worker {self._uid} broke a rule at its door: {reason}")
+            self._alert(VIOLATION, f"broke a rule at its door: {reason}")
         if len(self._times) == self._most and now - self._times[0] <= WINDOW:
             self.barred = True
             self._alert(
                 CUT_OFF,
-                f"worker {self._uid} is cut off after {self._most} violations within ten minutes, the last: {reason}; "
+                f"is cut off after {self._most} violations within ten minutes, the last: {reason}; "
                 "see postroom audit --denied; postroom restart lets it in again",
             )
             self._cut()

@@ -32,8 +32,8 @@ log = get_logger(__name__)
 Passage = Callable[[Visit, asyncio.Transport, bytes], Awaitable[str]]
 """Serves a visit: its transport, not being read from, and what came after the preface. Returns how it ended."""
 
-Alert = Callable[[str, str, str], Awaitable[None]]
-"""Raise an alert: organisation, kind, text."""
+Alert = Callable[[str, str, str, str], Awaitable[None]]
+"""Raise an alert: organisation, kind, text, uid of the worker."""
 
 VIOLATIONS = 20
 
@@ -61,7 +61,7 @@ class _Door:
         self.audit = audit
         self.cause = Cause()
         self.allowance = Allowance(spec.rates)
-        self.conduct = Conduct(spec.uid, most, alert, self.cut)
+        self.conduct = Conduct(most, alert, self.cut)
 
     def cut(self) -> None:
         """End every connection."""
@@ -126,7 +126,7 @@ class DoorGateway:
             spec,
             path,
             self._audit,
-            lambda kind, text: self._tell(spec.org, kind, text),
+            lambda kind, text: self._tell(spec, kind, text),
             self._violations,
         )
 
@@ -199,16 +199,16 @@ class DoorGateway:
             violations=self._offences + sum(door.conduct.count for door in doors),
         )
 
-    def _tell(self, org: str, kind: str, text: str) -> None:
-        log.warning("%s", text)
-        task = asyncio.get_running_loop().create_task(self._raise(org, kind, text))
+    def _tell(self, spec: DoorSpec, kind: str, text: str) -> None:
+        log.warning("worker %s %s", spec.uid, text)
+        task = asyncio.get_running_loop().create_task(self._raise(spec, kind, text))
         self._alerts.add(task)
         task.add_done_callback(self._alerts.discard)
 
-    async def _raise(self, org: str, kind: str, text: str) -> None:
+    async def _raise(self, spec: DoorSpec, kind: str, text: str) -> None:
         try:
             async with asyncio.timeout(self._deadlines.flush):
-                await self._alert(org, kind, text)
+                await self._alert(spec.org, kind, text, spec.uid)
         except (PostroomError, TimeoutError) as error:
             log.error("an alert could not be raised: %s: %s", text, error)
 
@@ -247,7 +247,7 @@ class DoorGateway:
     ) -> None:
         try:
             if opened:
-                visit.write(verb="close", size=visit.passed, reason=reason)
+                visit.write_ending(reason)
             else:
                 if door.unlisted:
                     reason = f"{reason}; {door.unlisted} more before it, too fast to be listed"

@@ -9,8 +9,9 @@ from typing import Any
 
 from postroom.gateway.allowance import Allowance
 from postroom.gateway.cause import Cause
+from postroom.gateway.plumbing import Plumbing
 from postroom.gateway.port import AuditSink, DoorSpec
-from postroom.protocol.audit import AuditRecord
+from postroom.protocol.audit import PLUMBING, AuditRecord
 from postroom.protocol.times import format_time
 
 
@@ -29,6 +30,7 @@ class Visit:
         allowance: what the worker may put through; shared by the connections of a door.
         passed: bytes that passed so far, both ways, for the record of the end; its passage counts them.
         clock: seconds since the epoch.
+        plumbing: what passed of it and is in no line yet.
     """
 
     spec: DoorSpec
@@ -41,6 +43,7 @@ class Visit:
     allowance: Allowance
     passed: int = 0
     clock: Callable[[], float] = field(default=time.time)
+    plumbing: Plumbing = field(default_factory=Plumbing)
 
     def record(self, **said: Any) -> AuditRecord:
         """A record of this moment with the fields `said`."""
@@ -60,3 +63,13 @@ class Visit:
             StateUnwritable: it could not be kept, so what it tells of must not happen.
         """
         self.audit.write(self.record(**said).encode())
+
+    def write_ending(self, reason: str) -> None:
+        """Write how the connection has ended, and before it the plumbing that no line has counted.
+
+        Raises:
+            StateUnwritable: it could not be kept.
+        """
+        if self.plumbing.frames:
+            self.write(verb=PLUMBING, **self.plumbing.line())
+        self.write(verb="close", size=self.passed, reason=reason)

@@ -19,12 +19,12 @@ from postroom.folding.changes import Changes, of_message
 from postroom.folding.submit import Submission, submit
 from postroom.mail import views
 from postroom.mail.directory import resolve
-from postroom.mail.views import Alarm, Mail, Post
+from postroom.mail.views import Mail, Post
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, check_name, only_one
 from postroom.protocol.receipts import Receipt, State, reached
-from postroom.settings import DEFAULT_ORG
+from postroom.settings import DEFAULT_ORG, DEFAULT_PROJECT
 from postroom.store import agents, messages, records
 from postroom.store.agents import Agent
 from postroom.store.database import Connection, Database
@@ -274,13 +274,13 @@ class PostOffice:
 
         return await self._database.read(find)
 
+    async def projects(self) -> list[str]:
+        """The names of all projects: of every agent, also of those that were removed, and of every post."""
+        return await self._database.read(lambda c: records.projects(c, DEFAULT_PROJECT))
+
     async def unread(self, uids: Sequence[str]) -> dict[str, int]:
         """How many messages each of `uids` has not seen and could still."""
         return await self._database.read(lambda c: messages.unread_counts(c, uids))
-
-    async def alerts(self, limit: int = PAGE) -> list[Alarm]:
-        """The newest alerts, newest first."""
-        return await self._database.read(lambda c: views.alarms(c, records.recent_alerts(c, limit)))
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
 

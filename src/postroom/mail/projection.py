@@ -11,7 +11,7 @@ from dataclasses import replace
 from postroom.a2a.messages import context_of, text_of
 from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
-from postroom.folding.alerts import Alert
+from postroom.folding.alerts import Alert, End, decode
 from postroom.folding.changes import Change
 from postroom.folding.rules import Rule
 from postroom.protocol import subjects
@@ -19,8 +19,9 @@ from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE, UID, is_uid
 from postroom.protocol.receipts import Reason, Receipt, State, advance, is_final, may_set
 from postroom.protocol.text import one_line
+from postroom.store import alerts, records
 from postroom.store import messages as store
-from postroom.store import records
+from postroom.store.alerts import AlertRow
 from postroom.store.database import Connection
 
 DEAD_ORIGIN = "Postroom-Origin"
@@ -216,22 +217,25 @@ def _fold_alert(connection: Connection, record: Message) -> list[Change]:
         said = subjects.parse(record.subject)
     except InvalidInput:
         return []
-    alert = Alert.decode(record.payload)
-    # What an alert is about silences the next one about it, so only our own word counts.
-    own = said.sender == CONTROL_PLANE
-    row = records.AlertRow(
-        seq=record.sequence,
-        sender=said.sender,
-        kind=alert.kind if own else "",
-        about=alert.about if own else "",
-        text=alert.text,
-        at=record.timestamp,
-    )
-    return (
-        [Change("alert", row.seq, sender=row.sender)]
-        if records.insert_alert(connection, row)
-        else []
-    )
+    alert, own = decode(record.payload), said.sender == CONTROL_PLANE
+    if isinstance(alert, End) and own:
+        alerts.ended(
+            connection,
+            alert.ends,
+            record.timestamp,
+            upto=min(alert.upto or record.sequence, record.sequence),
+            id=alert.id,
+            kind=alert.kind,
+            about=alert.about,
+            who=alert.who,
+        )
+        return [Change("alert", record.sequence, sender=said.sender)]
+    text = alert.text if isinstance(alert, Alert) else alert.ends
+    # The cause decides which alerts are the same and what ends them, so only our own word counts.
+    cause = (alert.kind, alert.about, alert.who) if own else ("", "", said.sender)
+    at, seq = record.timestamp, record.sequence
+    alerts.raised(connection, AlertRow(seq, seq, said.sender, *cause, text, at, at))
+    return [Change("alert", seq, sender=said.sender)]
 
 
 RULES: dict[str, tuple[Rule, ...]] = {

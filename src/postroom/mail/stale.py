@@ -1,6 +1,7 @@
-"""A message that nobody takes for too long raises one alert (docs/architecture.md, What it does).
+"""An agent that does not take its messages for too long raises one alert (docs/architecture.md, What it does).
 
-That it was raised is known from the log of alerts, so a restart raises no second one.
+That it was raised is known from the log of alerts, so a restart raises no second one. The mail of people is none of
+it: they read when they want to.
 """
 
 from __future__ import annotations
@@ -10,13 +11,11 @@ from functools import partial
 from postroom.bus.port import MessageBusProvider
 from postroom.folding.alerts import Alert, raise_alert
 from postroom.mail.due import Due
-from postroom.protocol.ids import CONTROL_PLANE
 from postroom.store import pending
+from postroom.store.alerts import STALE
 from postroom.store.database import Connection, Database
 from postroom.store.messages import MessageRow
 from postroom.store.parties import parties
-
-KIND = "stale"
 
 
 class Stale:
@@ -34,22 +33,27 @@ class Stale:
         self._after = after
 
     async def find(self, now: float) -> Due:
-        """Messages that nobody took in time and that no alert is about."""
+        """The first message to each agent that was not taken in time and that no alert tells of."""
         return await self._database.read(partial(_find, now=now, patience=self._after))
 
     async def act(self, message: MessageRow) -> None:
         """Raise the alert."""
-        who = await self._database.read(lambda c: parties(c, (message.sender, message.recipient)))
-        sender, recipient = who[message.sender], who[message.recipient]
-        text = (
-            f"@{recipient.nick or recipient.uid} has not taken message {message.id} "
-            f"from @{sender.nick or sender.uid} for {self._after:.0f} s"
-        )
-        await raise_alert(self._bus, Alert(text, KIND, f"{message.sender}/{message.id}"))
+        text = await self._database.read(partial(_text, message=message, patience=self._after))
+        await raise_alert(self._bus, Alert(text, STALE, who=message.recipient))
+
+
+def _text(connection: Connection, message: MessageRow, patience: float) -> str:
+    waiting = pending.count_untaken(connection, message.recipient)
+    sender = parties(connection, [message.sender])[message.sender]
+    return (
+        f"has not taken its messages for {patience:.0f} s: {waiting} wait,"
+        f" the first from @{sender.nick or sender.uid}"
+    )
 
 
 def _find(connection: Connection, now: float, patience: float) -> Due:
     limit = now - patience
-    waiting = pending.untaken(connection, limit, KIND, CONTROL_PLANE)
-    following = pending.next_untaken(connection, limit, KIND, CONTROL_PLANE)
-    return Due(waiting, None if following is None else following + patience)
+    waiting = pending.untaken(connection, limit)
+    first = {message.recipient: message for message in reversed(waiting)}
+    following = pending.next_untaken(connection, limit)
+    return Due(list(first.values()), None if following is None else following + patience)

@@ -19,7 +19,7 @@ from postroom.store import messages, records
 from postroom.store.database import Connection
 from postroom.store.messages import MessageRow
 from postroom.store.parties import Party, parties
-from postroom.store.records import AlertRow, DeadLetterRow, PostRow
+from postroom.store.records import DeadLetterRow, PostRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,28 +97,6 @@ class Post:
 
 
 @dataclass(frozen=True, slots=True)
-class Alarm:
-    """An alert that was raised; `kind` and `about` say what the post office raised it for."""
-
-    seq: int
-    sender: Party
-    kind: str
-    about: str
-    text: str
-    at: float
-
-    def as_json(self) -> dict[str, Any]:
-        """Shape of the API."""
-        return {
-            "seq": self.seq,
-            "from": self.sender.as_json(),
-            "kind": self.kind,
-            "text": self.text,
-            "at": self.at,
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A message that could not be delivered; `requeued_as` is the message that repeats it."""
 
@@ -147,14 +125,6 @@ class DeadLetter:
             "subject": self.subject,
             "requeued_as": self.requeued_as or None,
         }
-
-
-def alarms(connection: Connection, rows: Sequence[AlertRow]) -> list[Alarm]:
-    """The rows as they are shown, in their order."""
-    known = parties(connection, (row.sender for row in rows))
-    return [
-        Alarm(row.seq, known[row.sender], row.kind, row.about, row.text, row.at) for row in rows
-    ]
 
 
 def mails(connection: Connection, rows: Sequence[MessageRow]) -> list[Mail]:

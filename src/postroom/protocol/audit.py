@@ -16,6 +16,9 @@ from postroom.errors import InvalidInput
 OUT, IN = "out", "in"
 """Directions, seen from the agent."""
 
+PLUMBING = "plumbing"
+"""Verb of a line that counts what carries the messages, and covers what follows of it for a while."""
+
 ALLOWED, DENIED = "allowed", "denied"
 """Verdicts: forwarded, or refused for `reason`."""
 
@@ -34,10 +37,12 @@ class AuditRecord:
         connection: name that the lines of one connection share.
         protocol: `nats`, `http` (the control plane's API), `egress` (HTTP to elsewhere) or `tunnel` (CONNECT).
         direction: `out` from the agent or `in` to it.
-        verb: `PUB`, `HPUB`, `SUB`, `UNSUB`, `MSG`, `HMSG`, `CONNECT`, `-ERR`; an HTTP method; `open`, `close`.
+        verb: `plumbing` (see `PLUMBING`);
+            `PUB`, `HPUB`, `SUB`, `UNSUB`, `MSG`, `HMSG`, `CONNECT`, `-ERR`; an HTTP method; `open`, `close`.
         subject: of the bus.
         url: of an HTTP request, without user, query and fragment; `host:port` of a tunnel.
         size: bytes of headers and payload; of what passed so far on `close`.
+        count: frames of `size` bytes since the last line of plumbing, in such a line; else 0.
         verdict: `allowed` or `denied`.
         reason: why it was denied, or how the connection ended.
         status: of an HTTP answer, else 0.
@@ -58,6 +63,7 @@ class AuditRecord:
     subject: str = ""
     url: str = ""
     size: int = 0
+    count: int = 0
     verdict: str = ALLOWED
     reason: str = ""
     status: int = 0
@@ -73,6 +79,19 @@ class AuditRecord:
             name: getattr(self, name) for name in _NAMES if getattr(self, name) or name in _ALWAYS
         }
         return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+    @property
+    def plumbing(self) -> bool:
+        """Whether it tells of what carries the messages and not of any: beats, pulls, acknowledgements, answers."""
+        if self.verdict != ALLOWED or self.protocol != "nats":
+            return False
+        tokens = self.subject.split(".")
+        return (
+            self.verb in {PLUMBING, "CONNECT", "SUB", "UNSUB"}
+            or tokens[0] in {"_I", "$JS"}
+            or tokens[:2] == ["system", "discovery"]
+            or (tokens[0], tokens[2:]) == ("worker", ["status"])
+        )
 
     @classmethod
     def decode(cls, line: bytes | str | Mapping[str, Any]) -> AuditRecord:

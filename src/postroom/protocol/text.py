@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 # Bidirectional controls reorder what a person reads (CVE-2021-42574); format characters hide text.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
+# What begins with ESC, or with its form of one character: CSI, strings to their end, two or three characters.
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b[PX^_\]]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x90-\x9f\n]*(?:\x07|\x1b\\|\x9c)"
+    r"|\x1b(?:[NO][ -~]|[ -/]+[0-~]|[=>78DEHMc])"
+)
+
+
 def printable(text: str) -> str:
-    """`text` with every control and format character taken out, newline and tab kept."""
+    """`text` without escape sequences and control and format characters, newline and tab kept."""
+    text = _ESCAPES.sub("", text)
     return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in _HIDDEN)
 
 

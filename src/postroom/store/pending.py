@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import Connection, Select, and_, bindparam, exists, false, func, select
+from sqlalchemy import Connection, and_, bindparam, exists, false, func, or_, select
 
+from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import State
+from postroom.store.alerts import STALE
 from postroom.store.messages import COLUMNS, MessageRow, rows
 from postroom.store.schema import a2a_tasks, agents, alerts, messages
 
@@ -130,34 +132,56 @@ def next_expiry(connection: Connection, now: float) -> float | None:
     return connection.execute(later).scalar()
 
 
-def _untaken(alert_kind: str, alerter: str) -> Select:
-    raised = (
-        exists()
-        .where(
-            alerts.c.kind == alert_kind,
-            alerts.c.sender == alerter,
-            alerts.c.about == messages.c.sender + "/" + messages.c.id,
-        )
-        .correlate(messages)
+_STALE = and_(
+    alerts.c.kind == STALE,
+    alerts.c.sender == CONTROL_PLANE,
+    alerts.c.who == messages.c.recipient,
+)
+_others = messages.alias("others")
+_STILL = exists().where(
+    _others.c.final == false(),
+    _others.c.state == State.ACCEPTED.value,
+    _others.c.recipient == alerts.c.who,
+    _others.c.stored_at <= alerts.c.at,
+)
+_TOLD = (
+    exists()
+    .where(
+        _STALE,
+        or_(
+            messages.c.stored_at <= func.coalesce(alerts.c.ended_at, alerts.c.at),
+            and_(alerts.c.ended_at.is_(None), _STILL.correlate(alerts)),
+        ),
     )
-    return select(*COLUMNS).where(_OPEN, messages.c.state == State.ACCEPTED.value, ~raised)
+    .correlate(messages)
+)
+_PERSON = (
+    exists()
+    .where(agents.c.uid == messages.c.recipient, agents.c.kind == "human")
+    .correlate(messages)
+)
+_UNTAKEN = select(*COLUMNS).where(_OPEN, messages.c.state == State.ACCEPTED.value, ~_PERSON, ~_TOLD)
 
 
-def untaken(
-    connection: Connection, before: float, alert_kind: str, alerter: str
-) -> list[MessageRow]:
-    """Messages stored before `before` that nobody took and that no alert of `alerter` is about."""
-    found = _untaken(alert_kind, alerter).where(messages.c.stored_at <= before)
+def untaken(connection: Connection, before: float) -> list[MessageRow]:
+    """Messages to agents, stored before `before`, that nobody took and that no alert about the agent tells of."""
+    found = _UNTAKEN.where(messages.c.stored_at <= before)
     return rows(connection, found.order_by(messages.c.stored_at).limit(BATCH))
 
 
-def next_untaken(
-    connection: Connection, after: float, alert_kind: str, alerter: str
-) -> float | None:
+def next_untaken(connection: Connection, after: float) -> float | None:
     """When the earliest such message past `after` was stored, seconds since the epoch."""
-    found = _untaken(alert_kind, alerter).where(messages.c.stored_at > after)
+    found = _UNTAKEN.where(messages.c.stored_at > after)
     first = rows(connection, found.order_by(messages.c.stored_at).limit(1))
     return first[0].stored_at if first else None
+
+
+def count_untaken(connection: Connection, recipient: str) -> int:
+    """How many messages to that agent nobody took."""
+    found = select(func.count()).where(
+        _OPEN, messages.c.state == State.ACCEPTED.value, messages.c.recipient == recipient
+    )
+    return connection.execute(found).scalar_one()
 
 
 def recipients_waited_for(connection: Connection, before: float, limit: int) -> list[str]:

@@ -1,16 +1,16 @@
-"""Posts, dead letters, alerts, early receipts and cursors, as rows of the projection."""
+"""Posts, dead letters, early receipts and cursors, as rows of the projection."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, union, update
 from sqlalchemy.dialects.sqlite import insert
 
 from postroom.store.messages import page
 from postroom.store.rows import all_of, first_of
-from postroom.store.schema import alerts, cursors, deadletters, early_receipts, posts
+from postroom.store.schema import cursors, deadletters, early_receipts, memberships, posts
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +51,6 @@ class DeadLetterRow:
 
 
 @dataclass(frozen=True, slots=True)
-class AlertRow:
-    """Something that needs a person; `about` is what the post office raised it for, else ""."""
-
-    seq: int
-    sender: str
-    kind: str
-    about: str
-    text: str
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
 class EarlyReceipt:
     """A receipt whose message is not folded yet; `seq` is its sequence in RECEIPTS."""
 
@@ -77,7 +65,6 @@ class EarlyReceipt:
 
 _POST = [posts.c[field.name] for field in fields(PostRow)]
 _DEAD = [deadletters.c[field.name] for field in fields(DeadLetterRow)]
-_ALERT = [alerts.c[field.name] for field in fields(AlertRow)]
 _EARLY = [early_receipts.c[field.name] for field in fields(EarlyReceipt)]
 
 
@@ -124,6 +111,12 @@ def posts_past(connection: Connection, after: int, limit: int) -> list[PostRow]:
     """The first posts of all projects past sequence `after`, oldest first."""
     found = select(*_POST).where(posts.c.seq > after).order_by(posts.c.seq)
     return all_of(connection, PostRow, found.limit(page(limit)))
+
+
+def projects(connection: Connection, *more: str) -> list[str]:
+    """The projects that somebody is or was in, or has posted to, and `more`; sorted."""
+    found = union(select(memberships.c.project), select(posts.c.project))
+    return sorted({*connection.execute(found).scalars(), *more})
 
 
 def insert_dead_letter(connection: Connection, row: DeadLetterRow) -> bool:
@@ -181,26 +174,6 @@ def attempts_of(connection: Connection, ids: Iterable[str]) -> dict[tuple[str, s
         .group_by(deadletters.c.sender, deadletters.c.message_id)
     )
     return {(sender, message): count for sender, message, count in connection.execute(found)}
-
-
-def insert_alert(connection: Connection, row: AlertRow) -> bool:
-    """Store an alert; False if that record was folded before."""
-    return (
-        connection.execute(insert(alerts).values(**asdict(row)).on_conflict_do_nothing()).rowcount
-        == 1
-    )
-
-
-def recent_alerts(connection: Connection, limit: int) -> list[AlertRow]:
-    """The newest alerts, newest first."""
-    found = select(*_ALERT).order_by(alerts.c.seq.desc()).limit(page(limit))
-    return all_of(connection, AlertRow, found)
-
-
-def alert_raised(connection: Connection, kind: str, about: str) -> bool:
-    """Whether the post office has raised an alert of that kind about that (what others say it is about is not kept)."""
-    found = select(alerts.c.seq).where(alerts.c.kind == kind, alerts.c.about == about).limit(1)
-    return connection.execute(found).first() is not None
 
 
 def keep_early_receipt(connection: Connection, row: EarlyReceipt) -> None:

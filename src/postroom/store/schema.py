@@ -21,7 +21,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION = "0006"
+REVISION = "0007"
 """The migration that makes exactly these tables (a test compares them)."""
 
 metadata = MetaData(
@@ -205,13 +205,20 @@ deadletters = Table(
 alerts = Table(
     "alerts",
     metadata,
-    Column("seq", Integer, primary_key=True),  # of ALERTS
+    Column("id", Integer, primary_key=True),  # sequence in ALERTS of its first record
+    Column("seq", Integer, nullable=False),  # of its last one
     Column("sender", Text, nullable=False),
     Column("kind", Text, nullable=False),
     Column("about", Text, nullable=False),
+    Column("who", Text, nullable=False),
     Column("text", Text, nullable=False),
+    Column("count", Integer, nullable=False),
+    Column("first_at", Float, nullable=False),
     Column("at", Float, nullable=False),
+    Column("ended_at", Float),
+    Column("ended", Text, nullable=False),
     Index("ix_alerts_about", "about", "kind"),
+    Index("ix_alerts_sender", "sender", "seq"),
 )
 
 a2a_tasks = Table(

@@ -23,17 +23,15 @@ from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Reason, Receipt, State
 from postroom.protocol.tasks import TaskState
 from postroom.protocol.text import one_line
-from postroom.store import agents, pending, records, tasks
+from postroom.store import agents, alerts, pending, tasks
 from postroom.store.agents import Agent
+from postroom.store.alerts import QUESTION
 from postroom.store.database import Connection, Database
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.chain import Chain, ended
 from postroom.tasks.rules import may_request
 
 log = get_logger(__name__)
-
-ALERT = "input-required"
-"""Kind of the alert that a task waits for somebody."""
 
 SHORT_ID = 8
 """Characters of an id that people are shown."""
@@ -44,7 +42,7 @@ AT_ONCE = 16
 MOST_ENDED = 4096
 """Ends that are remembered until they are folded."""
 
-QUESTION = 300
+SHOWN = 300
 """Characters of a question that an alert shows."""
 
 MOST_ALERTS = 20
@@ -56,18 +54,17 @@ TOLD_WINDOW = 600.0
 """Bytes of changes of a worker's tasks that others are told in so many seconds; beyond that, only of ends. What is told
 lies in PRIORITY, which all share, for a day."""
 
-Alert = Callable[[str, str, str], Awaitable[None]]
-"""Raise an alert: kind, what it is about, text."""
+Alert = Callable[[str, str, str, str], Awaitable[None]]
+"""Raise an alert: kind, what it is about, uid of whom, text."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """A change, the task as it is now, and its parties (None: there is no such agent)."""
+    """A change, the task as it is now, and who asked for it (None: there is no such agent)."""
 
     event: TaskEventRow
     task: TaskRow
     requester: Agent | None
-    worker: Agent | None
 
 
 class TaskClerk:
@@ -138,7 +135,7 @@ class TaskClerk:
             changes, behind = await self._database.read(partial(_told, seqs=part))
             for told in changes:
                 await self._tell_requester(told)
-                await self._tell_people(told.event.seq, told.task, told.worker)
+                await self._tell_people(told.event.seq, told.task)
             await self._report(behind)
         if self._contested:
             await self.end_hopeless()
@@ -150,8 +147,8 @@ class TaskClerk:
         while found := await self._database.read(partial(tasks.behind, after=after)):
             await self._report(found)
             after = found[-1][0].requested_seq
-        for task, worker in await self._database.read(_interrupted):
-            await self._tell_people(task.seq, task, worker)
+        for task in await self._database.read(tasks.interrupted):
+            await self._tell_people(task.seq, task)
 
     async def end_hopeless(self) -> None:
         """End every open task that nobody will ever run; also when an agent was retired."""
@@ -257,21 +254,21 @@ class TaskClerk:
             # What others are told must not wait for room. The requester can still ask.
             log.warning("%s was not told of task %s: %s", task.requester, task.id, error)
 
-    async def _tell_people(self, seq: int, task: TaskHead, worker: Agent | None) -> None:
+    async def _tell_people(self, seq: int, task: TaskHead) -> None:
         if task.seq != seq or not TaskState(task.state).interrupted:
             return
         about = f"{task.id}/{seq}"
-        if await self._database.read(lambda c: records.alert_raised(c, ALERT, about)):
+        if await self._database.read(lambda c: alerts.is_raised(c, QUESTION, about)):
             return
         if not self._may_alert(task.worker):
             log.warning("worker %s asks too often; no alert about task %s", task.worker, task.id)
             return
         short = task.id[:SHORT_ID]
         text = (
-            f"{_shown(worker, task.worker)} asks about task {short}: "
-            f"{one_line(task.said, QUESTION)}; postroom task answer {short} TEXT"
+            f"asks about task {short}: {one_line(task.said, SHOWN)}; "
+            f"postroom task answer {short} TEXT"
         )
-        await self._alert(ALERT, about, text)
+        await self._alert(QUESTION, about, task.worker, text)
 
     def _may_alert(self, worker: str) -> bool:
         return self._count(self._alerts, worker, 1, ALERT_WINDOW) <= MOST_ALERTS
@@ -332,23 +329,15 @@ def _told(
     """The changes that the records at `seqs` made, and the tasks whose request does not say so yet."""
     events = tasks.events_at(connection, seqs)
     rows = {row.id: row for row in tasks.tasks_by_ids(connection, {e.task for e in events})}
-    known = agents.agents_by_uid(
-        connection, {uid for row in rows.values() for uid in (row.requester, row.worker)}
-    )
+    known = agents.agents_by_uid(connection, {row.requester for row in rows.values()})
     changes = [
-        _Told(event, row, known.get(row.requester), known.get(row.worker))
+        _Told(event, row, known.get(row.requester))
         for event in events
         if (row := rows.get(event.task)) is not None
     ]
     # Taken, or ended: nothing between these is in a receipt.
     ids = {told.task.id for told in changes if not told.event.event or told.task.final}
     return changes, tasks.behind(connection, ids=ids) if ids else []
-
-
-def _interrupted(connection: Connection) -> list[tuple[TaskHead, Agent | None]]:
-    rows = tasks.interrupted(connection)
-    known = agents.agents_by_uid(connection, (row.worker for row in rows))
-    return [(row, known.get(row.worker)) for row in rows]
 
 
 def _update(event: TaskEventRow, task: TaskRow, *, whole: bool) -> dict:

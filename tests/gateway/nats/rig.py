@@ -231,7 +231,7 @@ async def house_before(bus: Bus, *, violations: int = 20) -> AsyncGenerator[Hous
             audit = Kept()
             alerts: list[tuple[str, str]] = []
 
-            async def alert(org: str, kind: str, text: str) -> None:
+            async def alert(org: str, kind: str, text: str, who: str) -> None:
                 alerts.append((kind, text))
 
             deadlines = Deadlines(dial=10.0, flush=2.0)

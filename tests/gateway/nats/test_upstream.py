@@ -13,7 +13,8 @@ import trustme
 from postroom.bus.address import BusAddress
 from postroom.errors import BusDisconnected
 from postroom.gateway.door import DoorGateway
-from postroom.gateway.nats.passage import WRITE_BUFFER, NatsPassage
+from postroom.gateway.nats.passage import NatsPassage
+from postroom.gateway.nats.side import WRITE_BUFFER
 from postroom.gateway.nats.upstream import dial
 from postroom.gateway.port import DoorSpec
 from postroom.identity.nkeys import KeyPair, Kind
@@ -155,8 +156,8 @@ async def _played(folder: Path, tmp_path: Path) -> tuple[Upstream, Raw, DoorGate
     trust = Trust.load_or_create(tmp_path / "keys")
     address = BusAddress((_place(server),))
 
-    async def alert(org: str, kind: str, text: str) -> None:
-        del org, kind, text
+    async def alert(org: str, kind: str, text: str, who: str) -> None:
+        del org, kind, text, who
 
     passage = NatsPassage(lambda: address, KeyPair.generate(Kind.USER).sign)
     gateway = DoorGateway(folder, {"nats": passage}, Kept(), alert=alert)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+import textwrap
 import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.cli.output import Cell, clock
+from postroom.cli.output import Cell, clock, columns, shortened
 from postroom.cli.tasks.lines import short
 from postroom.errors import PostroomError
 from postroom.protocol.audit import DENIED, SERVER
@@ -25,7 +26,12 @@ _LONGEST = 400
 REFRESH = 5.0
 """Seconds between two questions for the names of agents."""
 
-_WIDTHS = {"at": 16, "who": 14, "protocol": 6, "way": 3, "verb": 7, "size": 9}
+_WIDTHS = (8, 10, 3, 11, 8)
+"""Columns for time, worker, direction, act and size; the rest of 80 is for what it is about."""
+
+INDENT = " " * 10
+LEAST = 20
+"""Columns that what a line is about has in any terminal."""
 
 
 class Lines:
@@ -43,22 +49,27 @@ class Lines:
         self._columns = shutil.get_terminal_size().columns if narrow else 0
 
     def line(self, record: dict[str, Any]) -> str:
-        """`record` on one line; nothing in it acts on the terminal."""
+        """`record` on one line, below it in a terminal why it was denied; nothing in it acts on the terminal."""
         said = {name: one_line(str(value), _LONGEST) for name, value in record.items()}
         denied = said.get("verdict") == DENIED
-        cells = {
-            "at": _clock(said.get("at", "")),
-            "who": self._name(said.get("worker", "")),
-            "protocol": said.get("protocol", ""),
-            "way": said.get("direction", ""),
-            "verb": said.get("verb", ""),
-            "size": _size(record.get("size")),
-        }
-        head = "  ".join(Cell(cells[name]).padded(width) for name, width in _WIDTHS.items())
-        rest = "  ".join(part for part in self._rest(said, denied=denied) if part)
-        if self._columns:
-            rest = Cell(rest).padded(max(20, self._columns - sum(_WIDTHS.values()) - 12)).rstrip()
-        line = f"{head}  {rest}".rstrip()
+        cells = (
+            _clock(said.get("at", "")),
+            self._name(said.get("worker", "")),
+            said.get("direction", ""),
+            _act(said),
+            _size(record.get("size")),
+        )
+        # A day before today makes its line longer: no time is cut.
+        widths = (max(_WIDTHS[0], len(cells[0])), *_WIDTHS[1:])
+        head = " ".join(Cell(c).padded(width) for c, width in zip(cells, widths, strict=True))
+        why = f"DENIED: {said.get('reason', '')}" if denied else ""
+        rest = [part for part in self._rest(said, denied=denied) if part]
+        if not self._columns:
+            line = f"{head}  {'  '.join(([why] if denied else []) + rest)}".rstrip()
+        else:
+            room = max(LEAST, self._columns - columns(head) - 2)
+            line = f"{head}  {shortened('  '.join(rest), room)}".rstrip()
+            line = "\n".join([line, *_wrapped(why, self._columns)])
         return click.style(line, fg="red") if denied else line
 
     def _rest(self, said: dict[str, str], *, denied: bool) -> list[str]:
@@ -70,7 +81,6 @@ class Lines:
         message = said.get("cause_message", "")
         exact = "for" if said.get("cause_exact") == "True" else "perhaps for"
         return [
-            f"DENIED: {reason}" if denied else "",
             what,
             said.get("status", ""),
             "" if denied else reason,
@@ -104,5 +114,14 @@ def _clock(at: str) -> str:
         return at
 
 
+def _act(said: dict[str, str]) -> str:
+    protocol, verb = said.get("protocol", ""), said.get("verb", "")
+    return verb if protocol in {"nats", ""} else f"{protocol} {verb}"
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, initial_indent=INDENT, subsequent_indent=INDENT)
+
+
 def _size(size: object) -> str:
-    return f"{size:>7} B" if isinstance(size, int) and size else ""
+    return f"{size:>6} B" if isinstance(size, int) and size else ""

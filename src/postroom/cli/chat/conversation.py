@@ -6,7 +6,7 @@ import queue
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from postroom.cli.chat.screen import Screen
 from postroom.cli.chat.sources import CANONICAL, Broken, CutLine, EndOfInput, Item, Line, Sources
@@ -17,6 +17,9 @@ from postroom.client.http import Client
 from postroom.client.records import Mail, Milestone
 from postroom.client.stream import Event
 from postroom.errors import CallerError, MessageTooLarge, PostroomError, Refused
+
+if TYPE_CHECKING:
+    from postroom.cli.chat.prompt import Prompt
 
 UNREAD = frozenset({"accepted", "delivered"})
 
@@ -49,13 +52,23 @@ class Conversation:
         target: whom one talks to.
         screen: prints.
         typed: the input is a terminal, so a line that was refused is said and does not end the chat.
+        prompt: where lines are edited, None where they come as they are.
     """
 
-    def __init__(self, client: Client, target: Target, screen: Screen, *, typed: bool) -> None:
+    def __init__(
+        self,
+        client: Client,
+        target: Target,
+        screen: Screen,
+        *,
+        typed: bool,
+        prompt: Prompt | None = None,
+    ) -> None:
         self._client = client
         self._target = target
         self._screen = screen
         self._typed = typed
+        self._prompt = prompt
         self._sent: list[str] = []
 
     def run(self, history: int, ending: Ending) -> None:
@@ -67,11 +80,14 @@ class Conversation:
         """
         after = self._show_history(history)
         descriptor = -1 if sys.stdin is None else sys.stdin.fileno()
-        with Sources(self._target.follow(after), descriptor) as sources:
-            self._talk(sources, ending.milestone is not None)
-            if ending.milestone is not None:
-                self._settle(sources, ending.milestone, ending.timeout)
-            self._linger(sources, ending.linger)
+        with Sources(self._target.follow(after), descriptor, self._prompt) as sources:
+            try:
+                self._talk(sources, ending.milestone is not None)
+                if ending.milestone is not None:
+                    self._settle(sources, ending.milestone, ending.timeout)
+                self._linger(sources, ending.linger)
+            finally:
+                self._screen.settle()
 
     def _show_history(self, limit: int) -> int:
         """Print it; returns the stream sequence after which the live part begins."""

@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from postroom.cli.output import block, clock
-from postroom.protocol.receipts import RANK, State
+from postroom.cli.output import block, clock, columns, shortened
+from postroom.protocol.receipts import RANK, State, is_final
 from postroom.protocol.text import one_line
 
 OWN = 1024
 """Messages whose ids, and own ones whose states, are remembered."""
 
+MOST_PENDING = 5
+"""Own messages that are shown with a state that changes; the oldest is then printed as it is."""
+
 _COLOURS = {"human": "green", "worker": "cyan", "external": "magenta", "service": "blue"}
+
+
+@dataclass(slots=True)
+class _Own:
+    """A message of the person's, and how far it has come."""
+
+    record: Any
+    state: State = State.ACCEPTED
+    reason: str = ""
+
+    @property
+    def final(self) -> bool:
+        return is_final(self.state, expects_reply=bool(self.record.get("expects_reply")))
+
+    @property
+    def said(self) -> str:
+        return f"· {self.state.value}" + (f": {one_line(self.reason, 200)}" if self.reason else "")
 
 
 class Screen:
@@ -26,22 +49,37 @@ class Screen:
         me: uid of the person.
         echoed: the terminal shows what the person types, so it is not printed again.
         receipts: print how own messages fare.
+        live: own messages stand above the typed line with their state, and are printed when that is final.
     """
 
-    def __init__(self, me: str, *, echoed: bool, receipts: bool) -> None:
+    def __init__(self, me: str, *, echoed: bool, receipts: bool, live: bool = False) -> None:
         self._me = me
         self._echoed = echoed
         self._receipts = receipts
+        self._live = live
         self._shown: deque[str] = deque(maxlen=OWN)
-        self._states: dict[str, State] = {}
+        self._own: dict[str, _Own] = {}
+        self._pending: list[str] = []
+        self.changed: Callable[[], None] = lambda: None
+        """Told when `above` has changed."""
 
     def sent(self, record: Any) -> None:
-        """Take note of what the person has typed here, and print it where the terminal did not."""
+        """Take note of what the person has typed here, and show it where the terminal did not."""
+        message_id = record["id"]
+        if message_id in self._own:
+            return
+        self._own[message_id] = _Own(record)
+        if len(self._own) > OWN:
+            del self._own[next(iter(self._own))]
+        if self._live and "to" in record and message_id not in self._shown:
+            self._shown.append(message_id)
+            self._pending.append(message_id)
+            if len(self._pending) > MOST_PENDING:
+                self._print(self._pending[0])
+            self.changed()
+            return
         if self._echoed:
-            self._shown.append(record["id"])
-        self._states[record["id"]] = State.ACCEPTED
-        if len(self._states) > OWN:
-            del self._states[next(iter(self._states))]
+            self._shown.append(message_id)
         self.show(record)
 
     def is_to_me(self, record: Any) -> bool:
@@ -53,24 +91,63 @@ class Screen:
         if record["id"] in self._shown:
             return False
         self._shown.append(record["id"])
-        when = clock(record.get("at") or record["sent_at"], time.time())
-        sender = record["from"]
-        nick = one_line(str(sender.get("nick") or sender["uid"]), 64)
-        mine = sender["uid"] == self._me
-        name = click.style(f"[{nick}]", fg=_COLOURS.get(sender.get("kind", "")), bold=mine or None)
-        click.echo(block(f"{click.style(when, dim=True)} {name} ", record["text"]))
-        sys.stdout.flush()
+        if record.get("reply_to"):
+            self.receipt(record["reply_to"], State.ANSWERED.value, "")
+        self._line(record)
         return True
 
     def receipt(self, message_id: str, state: str, reason: str) -> None:
-        """Print the new state of an own message, once per state, dim."""
-        before = self._states.get(message_id)
-        if before is None or not self._receipts or state not in set(State):
+        """Show the new state of an own message; each is printed with one state, and its death in any case."""
+        own = self._own.get(message_id)
+        if own is None or not self._receipts or state not in set(State):
             return
         reached = State(state)
-        if RANK[reached] <= RANK[before]:
+        if RANK[reached] <= RANK[own.state]:
             return
-        self._states[message_id] = reached
-        detail = f": {one_line(reason, 200)}" if reason else ""
-        colour = "red" if reached is State.DEAD else None
-        click.echo(click.style(f"    · {reached.value}{detail}", dim=True, fg=colour))
+        own.state, own.reason = reached, reason
+        if message_id in self._pending:
+            if own.final:
+                self._print(message_id)
+            self.changed()
+        elif own.final and (reached is State.DEAD or not self._live):
+            colour = "red" if reached is State.DEAD else None
+            click.echo(click.style(f"    {own.said}", dim=True, fg=colour))
+
+    def above(self) -> str:
+        """Own messages whose state may still change, a line each."""
+        return "".join(self._pending_line(self._own[each]) for each in list(self._pending))
+
+    def settle(self) -> None:
+        """Print what stands above as it is: nothing of it will change any more."""
+        for message_id in list(self._pending):
+            self._print(message_id)
+        self.changed()
+
+    def _pending_line(self, own: _Own) -> str:
+        head = f"{self._when(own.record)} [{self._nick(own.record)}] "
+        room = shutil.get_terminal_size().columns
+        text = one_line(own.record["text"])
+        tail = f" {own.said}"
+        return f"{head}{shortened(text, max(10, room - columns(head + tail) - 1))}{tail}\n"
+
+    def _print(self, message_id: str) -> None:
+        self._pending.remove(message_id)
+        own = self._own[message_id]
+        colour = "red" if own.state is State.DEAD else None
+        self._line(own.record, click.style(f" {own.said}", dim=True, fg=colour))
+
+    def _line(self, record: Any, tail: str = "") -> None:
+        sender = record["from"]
+        mine = sender["uid"] == self._me
+        colour = _COLOURS.get(sender.get("kind", ""))
+        name = click.style(f"[{self._nick(record)}]", fg=colour, bold=mine or None)
+        when = click.style(self._when(record), dim=True)
+        click.echo(block(f"{when} {name} ", record["text"]) + tail)
+        sys.stdout.flush()
+
+    def _when(self, record: Any) -> str:
+        return clock(record.get("at") or record["sent_at"], time.time())
+
+    def _nick(self, record: Any) -> str:
+        sender = record["from"]
+        return one_line(str(sender.get("nick") or sender["uid"]), 64)

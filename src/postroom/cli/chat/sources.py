@@ -13,10 +13,13 @@ import selectors
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from postroom.client.stream import Event, EventStream
 from postroom.errors import MessageTooLarge
+
+if TYPE_CHECKING:
+    from postroom.cli.chat.prompt import Prompt
 
 BOUND = 1000
 MAX_LINE = 512 * 1024
@@ -62,12 +65,14 @@ class Sources:
     Args:
         events: live events.
         descriptor: file descriptor of the person's input, -1 for none.
+        prompt: reads the person's lines instead.
     """
 
-    def __init__(self, events: EventStream, descriptor: int) -> None:
+    def __init__(self, events: EventStream, descriptor: int, prompt: Prompt | None = None) -> None:
         self.queue: queue.Queue[Item] = queue.Queue(BOUND)
         self._events = events
         self._descriptor = descriptor
+        self._prompt = prompt
         self._terminal = descriptor >= 0 and os.isatty(descriptor)
         self._stopping = threading.Event()
         self._wake_read, self._wake_write = os.pipe()
@@ -88,6 +93,8 @@ class Sources:
         self._stopping.set()
         os.write(self._wake_write, b"\0")
         self._events.close()
+        if self._prompt is not None:
+            self._prompt.close()
         for thread in self._threads:
             thread.join(JOIN)
         os.close(self._wake_write)
@@ -113,7 +120,9 @@ class Sources:
         yield from self._events
 
     def _input_items(self) -> Iterator[Item]:
-        if self._descriptor >= 0:
+        if self._prompt is not None:
+            yield from map(Line, self._prompt.lines())
+        elif self._descriptor >= 0:
             decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
             pending = ""
             for chunk in self._chunks():

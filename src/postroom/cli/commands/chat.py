@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import click
 
 from postroom.cli.options import connect, state_option
+from postroom.cli.projects import check_project, new_option
 from postroom.cli.waiting import wait_options
+from postroom.protocol.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.records import Milestone
@@ -32,12 +36,19 @@ if TYPE_CHECKING:
     metavar="S",
     help="Go on showing what comes for S seconds after the end of the input.",
 )
+@new_option
 @state_option()
 def command(
-    target: str, history: int, milestone: Milestone | None, timeout: float, linger: float
+    target: str,
+    history: int,
+    milestone: Milestone | None,
+    timeout: float,
+    linger: float,
+    new: bool,
 ) -> None:
     """Talk in '#PROJECT' or with @NICK: what you type is sent line by line, what comes is shown.
 
+    In a terminal lines are edited, with history.
     Leave with Ctrl-D or Ctrl-C. It works in a pipe too: each line of the input is sent, and is on disk
     when the command ends. A message from an agent that is shown counts as seen; your next line answers it
     if it expects a reply.
@@ -51,14 +62,26 @@ def command(
 
     typed = sys.stdin is not None and sys.stdin.isatty()
     on_screen = sys.stdout.isatty()
-    with connect() as client:
+    edited = typed and on_screen and os.environ.get("TERM", "dumb") != "dumb"
+    with connect() as client, ExitStack() as stack:
+        if to_project:
+            check_project(client, target, new=new)
         me = client.status()["me"]
         other = (ProjectTarget if to_project else AgentTarget)(client, target)
-        screen = Screen(me["uid"], echoed=typed and on_screen, receipts=on_screen)
-        conversation = Conversation(client, other, screen, typed=typed)
+        echoed = typed and on_screen and not edited
+        screen = Screen(me["uid"], echoed=echoed, receipts=on_screen, live=edited)
+        prompt = None
+        if edited:
+            from postroom.cli.chat.prompt import Prompt, patch_stdout
+
+            prompt = Prompt(screen.above, f"{one_line(target, 20)}> ")
+            screen.changed = prompt.refresh
+            stack.enter_context(patch_stdout(raw=True))
+        conversation = Conversation(client, other, screen, typed=typed, prompt=prompt)
         try:
             conversation.run(history, Ending(milestone, timeout, linger))
         except KeyboardInterrupt:
             if not typed:
                 raise
-            click.echo()  # the terminal shows ^C; leaving so is normal
+            if not edited:
+                click.echo()  # the terminal shows ^C; leaving so is normal

@@ -9,6 +9,7 @@ import click
 from postroom.cli.content import text_argument
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
+from postroom.cli.projects import check_project, new_option
 from postroom.cli.waiting import await_milestone, receipt_line, wait_options
 from postroom.protocol.text import one_line
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     help="Dead if not seen by then.",
 )
 @click.option("--key", metavar="K", default="", help="Idempotency key: once only per key.")
+@new_option
 @json_option
 @state_option()
 def command(
@@ -40,6 +42,7 @@ def command(
     reply_to: str,
     expires: float | None,
     key: str,
+    new: bool,
     as_json: bool,
 ) -> None:
     """Send TEXT to @NICK, a uid or a '#PROJECT'; without TEXT, or for `-`, standard input is sent.
@@ -55,6 +58,7 @@ def command(
     content = text_argument(text)
     with connect() as client, client.transport.within(timeout):
         if to_project:
+            check_project(client, to, new=new)
             post = client.post(to, content, key=key)
             _say(post, f"{one_line(post['id'])} accepted", as_json=as_json)
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from postroom.bus.port import MessageBusProvider
 from postroom.control.audit.patience import insist
@@ -25,7 +25,11 @@ def trouble_of(log: AuditLog) -> str:
 
 
 async def watch(
-    log: AuditLog, bus: MessageBusProvider, org: str, space: Callable[[], None]
+    log: AuditLog,
+    bus: MessageBusProvider,
+    org: str,
+    space: Callable[[], None],
+    over: Callable[[str, str], Awaitable[None]],
 ) -> None:
     """Raise alerts until cancelled; one that the bus cannot take waits until it can.
 
@@ -34,8 +38,11 @@ async def watch(
         bus: where the alerts go.
         org: whose they are.
         space: raises `StateUnwritable` while the disk of the bus is full: writing then would break its stream.
+        over: ends alerts, given why and their kind.
     """
     while True:
+        if log.trouble is None:  # also of an earlier process
+            await over("the audit log can be written again", KIND)
         while not (text := trouble_of(log)):
             await asyncio.wait({log.turn()})
 
@@ -46,4 +53,5 @@ async def watch(
         await insist(tell, "an alert", org)
         while log.trouble is not None:
             await asyncio.wait({log.turn()})
+        await over("the audit log can be written again", KIND)
         await asyncio.sleep(PAUSE)

@@ -32,7 +32,9 @@ async def open_audit(
         log, room.bus, trust.org, Cursor(settings.home / "audit-copy.json"), room.space
     )
     room.crew.start(copy.run(), "audit-copy")
-    room.crew.start(alarm.watch(log, room.bus, trust.org, room.space), "audit-alarm")
+    room.crew.start(
+        alarm.watch(log, room.bus, trust.org, room.space, room.alerts.end), "audit-alarm"
+    )
     outsiders = Outsiders(room.directory)
     await outsiders.load()
     tap = StoredTap(

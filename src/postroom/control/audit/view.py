@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Callable
 
 from postroom.control.audit.alarm import trouble_of
 from postroom.gateway.audit import AuditLog
-from postroom.gateway.audit.query import Query
+from postroom.gateway.audit.query import Found, Query
 from postroom.gateway.audit.reading import Position, newest, read_lines
 from postroom.protocol.times import parse_time
+
+OMITTED = "omitted"
+"""Field of the line that says how many lines of plumbing among those before it are left out."""
 
 HEARTBEAT = 15.0
 """Seconds of silence after which an empty line is sent, so that both ends notice a dead connection."""
@@ -55,7 +59,7 @@ class AuditView:
             self._ending.set_result(None)
 
     async def stream(self, query: Query, *, limit: int, follow: bool) -> AsyncIterator[bytes]:
-        """Lines that `query` wants, with their breaks.
+        """Lines that `query` wants, with their breaks; behind what is there how many were omitted, if any.
 
         Args:
             query: what is wanted.
@@ -65,18 +69,23 @@ class AuditView:
         end = self._log.end
         async with self._slots:
             if limit:
-                lines = await asyncio.to_thread(self._newest, query, limit, end)
+                lines, omitted = await asyncio.to_thread(self._newest, query, limit, end)
                 yield _joined(lines)
             else:
-                async for chunk in self._past(query, end):
-                    yield chunk
+                omitted = 0
+                async for chunk, left_out in self._past(query, end):
+                    omitted += left_out
+                    if chunk:
+                        yield chunk
+        if omitted:
+            yield json.dumps({OMITTED: omitted}).encode() + b"\n"
         if follow:
             async for chunk in self._live(query, end):
                 yield chunk
 
-    def _newest(self, query: Query, limit: int, end: Position) -> list[bytes]:
+    def _newest(self, query: Query, limit: int, end: Position) -> tuple[list[bytes], int]:
         begin = self._begin(query)
-        return newest(self._log.files, end, limit, query.wants, lambda number: number >= begin)
+        return newest(self._log.files, end, limit, query.judge, lambda number: number >= begin)
 
     def _begin(self, query: Query) -> int:
         """Number of the first file that can have a record of the time in question, 0 for any."""
@@ -92,21 +101,20 @@ class AuditView:
             begin = number + 1
         return begin
 
-    async def _past(self, query: Query, end: Position) -> AsyncIterator[bytes]:
+    async def _past(self, query: Query, end: Position) -> AsyncIterator[tuple[bytes, int]]:
         position = Position(await asyncio.to_thread(self._begin, query))
         while not self._ending.done():
-            chunk, reached = await asyncio.to_thread(self._read, query, position, end)
+            chunk, omitted, reached = await asyncio.to_thread(self._read, query, position, end)
             if reached == position:
                 return
-            if chunk:
-                yield chunk
+            yield chunk, omitted
             position = reached
             await asyncio.sleep(BREATH)
 
     async def _live(self, query: Query, position: Position) -> AsyncIterator[bytes]:
         while not self._ending.done():
             growth = self._log.growth()
-            chunk, reached = await asyncio.to_thread(self._read, query, position, self._log.end)
+            chunk, _, reached = await asyncio.to_thread(self._read, query, position, self._log.end)
             if chunk:
                 yield chunk
             if reached == position:
@@ -119,9 +127,11 @@ class AuditView:
             position = reached
             await asyncio.sleep(PACE)
 
-    def _read(self, query: Query, start: Position, end: Position) -> tuple[bytes, Position]:
+    def _read(self, query: Query, start: Position, end: Position) -> tuple[bytes, int, Position]:
         lines, reached = read_lines(self._log.files, start, end, CHUNK)
-        return _joined([line for line in lines if query.wants(line)]), reached
+        judged = [(line, query.judge(line)) for line in lines]
+        wanted = [line for line, what in judged if what is Found.WANTED]
+        return _joined(wanted), sum(what is Found.OMITTED for _, what in judged), reached
 
 
 def _joined(lines: list[bytes]) -> bytes:

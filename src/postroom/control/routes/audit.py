@@ -12,6 +12,7 @@ from postroom.control.routes.refs import uid_of
 from postroom.errors import NotFound
 from postroom.gateway.audit.query import Query as Wanted
 from postroom.gateway.audit.query import parse_since
+from postroom.protocol.ids import UID
 
 Limit = Annotated[int, Query(ge=0, le=10_000)]
 Ref = Annotated[str, Query(max_length=200)]
@@ -30,6 +31,7 @@ def router(context: Context) -> APIRouter:
         limit: Limit = 0,
         *,
         denied: bool = False,
+        plumbing: bool = True,
         follow: bool = False,
     ) -> StreamingResponse:
         wanted = Wanted(
@@ -38,6 +40,7 @@ def router(context: Context) -> APIRouter:
             task=await _task(context, task),
             since=parse_since(since, view.clock()) if since else "",
             denied=denied,
+            plumbing=plumbing,
         )
         lines = view.stream(wanted, limit=limit, follow=follow)
         headers = {"Cache-Control": "no-store"}
@@ -47,10 +50,12 @@ def router(context: Context) -> APIRouter:
 
 
 async def _task(context: Context, ref: str) -> str:
-    """The id that `ref` means; the log remembers tasks that the post room has forgotten."""
+    """The id that `ref` means; a whole one may be of a task that the log alone remembers."""
     if not ref:
         return ""
     try:
         return (await context.tasks.find(ref)).id
     except NotFound:
+        if not UID.fullmatch(ref):
+            raise
         return ref

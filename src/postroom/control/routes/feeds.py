@@ -25,6 +25,10 @@ def router(context: Context) -> APIRouter:
     routes = APIRouter()
     office, me = context.room.office, context.room.owner.uid
 
+    @routes.get("/projects")
+    async def projects() -> dict[str, Any]:
+        return {"projects": await office.projects()}
+
     @routes.get("/projects/{project}/posts")
     async def posts(project: str, limit: Limit = 50, before: Sequence = 0) -> dict[str, Any]:
         check_name(project, "project")

@@ -37,7 +37,9 @@ def router(context: Context) -> APIRouter:
             "attention": [task.as_json() for task in await context.tasks.attention()],
             "audit": context.audit.trouble,
             "bus": _bus(context.room),
-            "alerts": [alarm.as_json() for alarm in await context.room.office.alerts(ALERTS_SHOWN)],
+            "alerts": [
+                alarm.as_json() for alarm in await context.room.alerts.standing(ALERTS_SHOWN)
+            ],
         }
 
     @routes.post("/shutdown", status_code=202)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import Enum
 
 from postroom.errors import InvalidInput, PostroomError
 from postroom.protocol.audit import DENIED, AuditRecord
@@ -16,6 +17,14 @@ _AT = re.compile(rb'"at":\s*"([0-9TZ:.-]*)"')
 _ORG = re.compile(rb'"org":\s*"([^"\\]*)"')
 
 
+class Found(Enum):
+    """What a line is for who asks."""
+
+    WANTED = "wanted"
+    OMITTED = "omitted"
+    OTHER = "other"
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """Which records; what is empty does not matter.
@@ -26,6 +35,7 @@ class Query:
         task: id: they are about it, or caused by it.
         since: a time as records have it (`parse_since`); so written, times compare as texts.
         denied: refused ones alone.
+        plumbing: also what carries the messages and tells of none.
     """
 
     org: str
@@ -33,24 +43,36 @@ class Query:
     task: str = ""
     since: str = ""
     denied: bool = False
+    plumbing: bool = True
 
     def wants(self, line: bytes) -> bool:
         """Whether `line` is such a record."""
+        return self.judge(line) is Found.WANTED
+
+    def judge(self, line: bytes) -> Found:
+        """Whether `line` is such a record, or would be one but for the plumbing."""
+        record = self._record(line)
+        if record is None:
+            return Found.OTHER
+        return Found.OMITTED if record.plumbing and not self.plumbing else Found.WANTED
+
+    def _record(self, line: bytes) -> AuditRecord | None:
         for word in (self.worker, self.task, DENIED if self.denied else ""):
             if word and word.encode() not in line:  # cheaper than to decode it
-                return False
+                return None
         if self.since and _at(line) < self.since:
-            return False
+            return None
         try:
             record = AuditRecord.decode(line)
         except InvalidInput:
-            return False
-        return (
+            return None
+        wanted = (
             record.org in ("", self.org)
             and self.worker in ("", record.worker)
             and (not self.task or self.task in (record.task, record.cause_task))
             and (not self.denied or record.verdict == DENIED)
         )
+        return record if wanted else None
 
 
 def _at(line: bytes) -> str:

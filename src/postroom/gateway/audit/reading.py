@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from postroom.gateway.audit.files import Files
+from postroom.gateway.audit.query import Found
 
 CHUNK = 256 * 1024
 """Bytes that are read at a time; what is longer without a line break is no record."""
@@ -69,26 +70,33 @@ def newest(
     files: Files,
     end: Position,
     limit: int,
-    keep: Callable[[bytes], bool],
+    judge: Callable[[bytes], Found],
     worth: Callable[[int], bool] = lambda _: True,
-) -> list[bytes]:
-    """The last `limit` lines before `end` that `keep` wants, oldest first.
+) -> tuple[list[bytes], int]:
+    """The last `limit` lines before `end` that are wanted, oldest first, and how many among and after them are omitted.
 
     Args:
         files: of the log.
         end: in the log.
         limit: so many are held at a time.
-        keep: called for each line.
+        judge: called for each line.
         worth: whether a closed file can have any; if not, older ones have none either.
     """
     found: deque[bytes] = deque()
+    omitted = 0
     for number in (end.file, *(n for n in reversed(files.closed()) if n < end.file)):
         if number < end.file and not worth(number):
             break
         stop = end if number == end.file else Position(number + 1)
-        mine: deque[bytes] = deque(maxlen=limit - len(found))
-        mine.extend(line for line in all_lines(files, stop, Position(number)) if keep(line))
-        found.extendleft(reversed(mine))
+        mine: deque[tuple[bytes, int]] = deque(maxlen=limit - len(found))
+        passed = 0
+        for line in all_lines(files, stop, Position(number)):
+            what = judge(line)
+            if what is Found.WANTED:
+                mine.append((line, passed))
+            passed += what is Found.OMITTED
+        found.extendleft(line for line, _ in reversed(mine))
         if len(found) >= limit:
-            break
-    return list(found)
+            return list(found), omitted + passed - mine[0][1]
+        omitted += passed
+    return list(found), omitted

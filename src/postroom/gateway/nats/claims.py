@@ -12,6 +12,7 @@ from postroom.gateway.nats.headers import Headers
 from postroom.gateway.nats.journal import Journal, cause_fields, message_field, message_id
 from postroom.gateway.nats.rights import Rights, quoted
 from postroom.gateway.nats.stream import UNKNOWN
+from postroom.gateway.plumbing import BEAT, LARGEST
 from postroom.gateway.visit import Visit
 from postroom.identity.accounts import AGENT_SUBSCRIPTIONS
 
@@ -26,7 +27,8 @@ OVER_HOUR = "more stored bytes than one worker may add in an hour"
 
 _UNSHOWN = re.compile(rb"[^!-~]|['\"]")
 _PRINTABLE = re.compile(rb"[!-~]+").fullmatch
-_ACK = b"$JS.ACK.INBOX."
+_ANY_ACK = b"$JS.ACK."
+_ACK = _ANY_ACK + b"INBOX."
 
 
 class Claims:
@@ -110,8 +112,15 @@ class Claims:
                 self._visit.cause.task_changed(right.task, right.state)
             else:
                 extra += cause_fields(self._visit.cause)
-        elif subject.startswith(_ACK) and data[start : start + 4] != b"+WPI":
-            self._visit.cause.settled(b"".join(subject.split(b".")[5:6]).decode("ascii"))
+        elif subject.startswith(_ANY_ACK):
+            if size <= LARGEST and data[start : start + 4] == b"+WPI":
+                self.journal.plumbing(BEAT, size)
+                return True
+            if subject.startswith(_ACK):
+                self._visit.cause.settled(b"".join(subject.split(b".")[5:6]).decode("ascii"))
+        if right.plumbing and size <= LARGEST:
+            self.journal.plumbing(right.plumbing, size)
+            return True
         self.journal.allowed(verb, right.said or subject, size, extra)
         return True
 

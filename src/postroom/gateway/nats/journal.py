@@ -10,7 +10,7 @@ import json
 from postroom.gateway.cause import Cause
 from postroom.gateway.nats.rights import quoted
 from postroom.gateway.visit import Visit
-from postroom.protocol.audit import GATEWAY
+from postroom.protocol.audit import GATEWAY, PLUMBING
 from postroom.protocol.times import format_time
 
 MAX_SUBJECT = 512
@@ -50,11 +50,12 @@ class Journal:
         self._always = always
         self._second, self._minute = -1, b""
         self._at = b""
+        self._now = 0.0
         self.lines: list[bytes] = []
 
     def begin(self) -> None:
         """A piece was received: its records carry this moment."""
-        now = self._visit.clock()
+        self._now = now = self._visit.clock()
         second = int(now)
         if second != self._second:
             self._second, self._minute = second, format_time(second)[:-4].encode()
@@ -79,6 +80,14 @@ class Journal:
             extra,
             _END,
         )
+
+    def plumbing(self, kind: str, size: int) -> None:
+        """Count what will be passed on and says nothing; the line that covers it stands before it."""
+        plumbing = self._visit.plumbing
+        if not plumbing.covered(self._now, size):
+            said = self._visit.record(verb=PLUMBING, **plumbing.line(self._now))
+            self.lines.append(said.encode())
+        plumbing.count(kind, size)
 
     def denied(self, verb: bytes, subject: bytes, size: int, reason: str) -> None:
         """Note what will not be passed on, and why."""

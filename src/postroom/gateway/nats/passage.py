@@ -7,7 +7,7 @@ stops the reading of the other side, so memory is bounded; then the server cuts 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from postroom.bus.address import BusAddress
 from postroom.errors import StateUnwritable
@@ -17,29 +17,20 @@ from postroom.gateway.nats.inward import ServerStream
 from postroom.gateway.nats.journal import Journal, message_field, message_id
 from postroom.gateway.nats.outward import ClientStream
 from postroom.gateway.nats.rights import Rights, quoted
-from postroom.gateway.nats.stream import MAX_PAYLOAD, Piece
+from postroom.gateway.nats.side import Side
+from postroom.gateway.nats.stream import MAX_PAYLOAD
 from postroom.gateway.nats.upstream import dial
+from postroom.gateway.plumbing import ANSWER, BEAT, LARGEST
 from postroom.gateway.port import DEADLINES, Deadlines
 from postroom.gateway.streams import cut
 from postroom.gateway.visit import Visit
 from postroom.protocol.audit import IN
-
-WRITE_BUFFER = 512 * 1024
-"""Bytes that may wait to be taken by one side before the other is not read."""
 
 SMALL = 1024
 """Bytes of a piece that counts like a frame, even if it completes none: who sends byte by byte costs as much."""
 
 ANSWERS = 64 * 1024
 """Bytes of our own answers that may wait for a client before it is not read."""
-
-
-PIECE = 32 * 1024
-"""Bytes that are read at once, so that the others have something to do while the rest is judged; of a body that is
-passed on unread it is more."""
-
-_READ = memoryview(bytearray(256 * 1024))
-"""Where every side reads to: a piece is copied out in the same turn."""
 
 
 class NatsPassage:
@@ -100,91 +91,6 @@ class NatsPassage:
         for side in sides:
             side.transport.close()
         await asyncio.wait({side.lost for side in sides}, timeout=self._deadlines.flush)
-
-
-class Side(asyncio.BufferedProtocol):
-    """What both ends share: when they are read from, and how they end.
-
-    Args:
-        visit: the visit.
-        transport: of this end.
-        ended: gets how the visit ends.
-    """
-
-    peer: Side
-
-    def __init__(
-        self, visit: Visit, transport: asyncio.Transport, ended: asyncio.Future[str]
-    ) -> None:
-        self.visit = visit
-        self.transport = transport
-        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._ended = ended
-        self._holds = {"start"}
-        transport.set_write_buffer_limits(high=WRITE_BUFFER)
-        transport.set_protocol(self)
-        transport.pause_reading()
-        if transport.is_closing():
-            self.end("it was closed early")
-
-    def hold(self, why: str) -> None:
-        """Do not read here until `release` with the same reason."""
-        self._holds.add(why)
-        self.transport.pause_reading()
-
-    def release(self, why: str) -> None:
-        """That reason is gone."""
-        self._holds.discard(why)
-        if not self._holds and not self.transport.is_closing():
-            self.transport.resume_reading()
-
-    def end(self, reason: str) -> None:
-        """The visit is over."""
-        if not self._ended.done():
-            self._ended.set_result(reason)
-
-    def pass_on(self, pieces: Sequence[Piece]) -> None:
-        """Write to the other side."""
-        if len(pieces) == 1:
-            self.peer.transport.write(pieces[0])
-        elif pieces:
-            self.peer.transport.writelines(pieces)
-        self.visit.passed += sum(map(len, pieces))
-
-    @property
-    def half_open(self) -> bool:
-        """What asyncio is to be answered at the end of what comes: TLS ends both ways at once."""
-        return self.transport.get_extra_info("sslcontext") is None
-
-    @property
-    def ahead(self) -> int:
-        """Bytes that are to come of a body that is passed on."""
-        raise NotImplementedError
-
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (asyncio's signature)
-        """Of asyncio."""
-        return _READ if self.ahead > PIECE else _READ[:PIECE]
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Of asyncio."""
-        self.data_received(_READ[:nbytes].tobytes())
-
-    def data_received(self, data: bytes) -> None:
-        """The next piece came."""
-        raise NotImplementedError
-
-    def pause_writing(self) -> None:
-        """Of asyncio: this end takes nothing at the moment."""
-        self.peer.hold("slow")
-
-    def resume_writing(self) -> None:
-        """Of asyncio."""
-        self.peer.release("slow")
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's signature)
-        """Of asyncio."""
-        if not self.lost.done():
-            self.lost.set_result(None)
 
 
 class Outward(Side):
@@ -336,6 +242,7 @@ class Inward(Side):
         self._journal = Journal(visit, IN)
         self._stream = ServerStream(self)
         self._inbox = f"worker.{visit.spec.uid}.inbox.".encode()
+        self._answers = f"_I.{visit.spec.uid}.js.".encode()
         self._acks = f"$JS.ACK.INBOX.{visit.spec.uid}.".encode()
 
     @property
@@ -393,6 +300,10 @@ class Inward(Side):
         self, subject: bytes, reply: bytes, header: int, size: int, data: bytes, start: int
     ) -> None:
         """A message for the worker."""
+        if size <= LARGEST and subject.startswith((self._answers, b"system.discovery.")):
+            beat = subject.startswith(b"s")
+            self._journal.plumbing(BEAT if beat else ANSWER, size)
+            return
         found = message_id(data, start, header) if header else b""
         if found and reply.startswith(self._acks) and subject.startswith(self._inbox):
             sequence = reply[len(self._acks) :].split(b".")[1:2]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from postroom.gateway.plumbing import BEAT, PULL
 from postroom.protocol.permissions import NAME_TEMPLATE, agent_permissions, allows, matches
 from postroom.protocol.streams import STREAMS
 
@@ -45,18 +46,31 @@ class Right:
         stored: whether a stream stores what is published on it.
         task, state: of a record of a task, else "".
         extra: further fields of its audit records, as JSON that begins with a comma.
+        plumbing: kind of plumbing (`postroom.gateway.plumbing`), "" for what has a line of its own.
     """
 
-    __slots__ = ("extra", "said", "state", "stored", "task")
+    __slots__ = ("extra", "plumbing", "said", "state", "stored", "task")
 
     def __init__(self, subject: bytes = b"", *, stored: bool = False, tasks: bool = False) -> None:
         self.said = quoted(subject)
         self.stored = stored
         self.task = self.state = ""
         self.extra = b""
+        self.plumbing = _plumbing(subject)
         if tasks:
             self.task, _, self.state = subject.decode("ascii").split(".", 3)[3].partition(".")
             self.extra = b',"task":"%b"' % quoted(self.task.encode())
+
+
+def _plumbing(subject: bytes) -> str:
+    if subject.startswith(b"$JS.API.CONSUMER.MSG.NEXT."):
+        return PULL
+    tokens = subject.split(b".")
+    beat = tokens[:2] == [b"system", b"discovery"] or (tokens[0], tokens[2:]) == (
+        b"worker",
+        [b"status"],
+    )
+    return BEAT if beat else ""
 
 
 _UNIQUE = Right()

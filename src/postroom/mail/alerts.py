@@ -1,0 +1,176 @@
+"""Alerts as people see and clear them, and as the rest of the control plane raises and ends them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from postroom.bus.port import BusAdmin, MessageBusProvider
+from postroom.errors import NotFound, PostroomError
+from postroom.folding.alerts import Alert, End, raise_alert
+from postroom.folding.changes import ALERTS, Changes
+from postroom.observe import get_logger
+from postroom.store import alerts, records
+from postroom.store.alerts import MOST, AlertRow
+from postroom.store.database import Connection, Database
+from postroom.store.parties import Party, parties
+
+log = get_logger(__name__)
+
+FOLD_WAIT = 2.0
+"""Seconds that who clears alerts waits until they are gone."""
+
+CLEARED, GONE = "cleared", "its cause has gone"
+"""Why alerts end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """An alert as it is shown: one line about one agent, or about the post room (`who` is None)."""
+
+    row: AlertRow
+    who: Party | None
+    stands: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """Shape of the API."""
+        row = self.row
+        return {
+            "id": row.id,
+            "at": row.at,
+            "first_at": row.first_at,
+            "count": row.count,
+            "nick": self.who.nick if self.who else "",
+            "who": self.who.as_json() if self.who else None,
+            "kind": row.kind,
+            "text": row.text,
+            "ended": "" if self.stands else row.ended or GONE,
+            "ended_at": row.ended_at,
+        }
+
+
+class AlertOffice:
+    """The alerts of an organisation.
+
+    Args:
+        bus: connection of the control plane.
+        admin: how far ALERTS has come.
+        database: the projection.
+        changes: told by the fold.
+        space: asked before a person's wish is written; raises `StateUnwritable` while the disk is full.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        bus: MessageBusProvider,
+        admin: BusAdmin,
+        database: Database,
+        changes: Changes,
+        *,
+        space: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._bus = bus
+        self._admin = admin
+        self._database = database
+        self._changes = changes
+        self._space = space
+        self._clock = clock
+
+    async def standing(self, limit: int = MOST, kinds: Sequence[str] = ()) -> list[Alarm]:
+        """The alerts that stand: the post office's before those of agents, the newest of each first."""
+        return await self._database.read(
+            partial(_standing, now=self._clock(), limit=limit, kinds=kinds)
+        )
+
+    async def all(self, limit: int = MOST) -> list[Alarm]:
+        """The newest alerts with those that have ended, the newest first."""
+        return await self._database.read(partial(_all, now=self._clock(), limit=limit))
+
+    async def clear(self, alert: int = 0) -> int:
+        """End the alert with that id, or all (0) that stand now; returns how many.
+
+        Raises:
+            NotFound: no such alert stands.
+            StateUnwritable, RequestTimeout, BusDisconnected: it may not be stored; say it again.
+        """
+        wanted = {alarm.row.id: alarm.row.seq for alarm in await self.standing()}
+        if alert:
+            if alert not in wanted:
+                raise NotFound(f"no alert {alert} stands", remedy="postroom alerts")
+            wanted = {alert: wanted[alert]}
+        if not wanted:
+            return 0
+        self._space()
+        # What is raised meanwhile nobody has seen yet.
+        await raise_alert(self._bus, End(CLEARED, id=alert, upto=max(wanted.values())))
+
+        async def left() -> bool:
+            return any(alarm.row.id in wanted for alarm in await self.standing())
+
+        await self._changes.until(ALERTS, left, lambda some: not some, FOLD_WAIT)
+        return len(wanted)
+
+    async def tell(self, kind: str, text: str, who: str = "", about: str = "") -> None:
+        """Raise an alert; if that fails it is in the log.
+
+        Args:
+            kind: of the cause.
+            text: for a person; "" where the cause has gone.
+            who: uid of the agent that it is about, "" for the post room.
+            about: what exactly, where the kind has several causes at a time.
+        """
+        if not text:
+            await self.end(GONE, kind, who, about)
+            return
+        try:
+            await raise_alert(self._bus, Alert(text, kind, about, who))
+        except PostroomError as error:
+            log.error("an alert could not be raised: %s: %s", text, error)
+
+    async def reached(self) -> int:
+        """Sequence of the last record of ALERTS, 0 where the bus does not tell."""
+        try:
+            return await self._admin.last_sequence("ALERTS")
+        except PostroomError as error:
+            log.warning("which alerts there are is not known: %s", error)
+            return 0
+
+    async def end(
+        self, why: str, kind: str = "", who: str = "", about: str = "", upto: int = 0
+    ) -> None:
+        """End the alerts that have all that is given, where there may be one (see `folding.alerts.End`)."""
+        now, upto = self._clock(), upto or await self.reached()
+
+        def needed(connection: Connection) -> bool:
+            rows = alerts.standing(connection, now, MOST, [kind] if kind else [])
+            folded = records.cursor(connection, "ALERTS")
+            return folded < upto or any(row.who == who and about in ("", row.about) for row in rows)
+
+        if not await self._database.read(needed):
+            return
+        try:
+            await raise_alert(self._bus, End(why, kind=kind, about=about, who=who, upto=upto))
+        except PostroomError as error:
+            log.error("an alert that is over could not be ended: %s", error)
+
+
+def _standing(
+    connection: Connection, now: float, limit: int, kinds: Sequence[str] = ()
+) -> list[Alarm]:
+    rows = alerts.standing(connection, now, limit, kinds)
+    return _shown(connection, rows, {row.id for row in rows})
+
+
+def _all(connection: Connection, now: float, limit: int) -> list[Alarm]:
+    standing = {row.id for row in alerts.standing(connection, now, MOST)}
+    return _shown(connection, alerts.newest(connection, limit), standing)
+
+
+def _shown(connection: Connection, rows: Sequence[AlertRow], standing: set[int]) -> list[Alarm]:
+    known = parties(connection, (row.who for row in rows if row.who))
+    return [Alarm(row, known.get(row.who), row.id in standing) for row in rows]

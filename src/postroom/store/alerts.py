@@ -1,0 +1,168 @@
+"""Alerts as rows: one for each cause, from its first record to its end.
+
+An alert stands until its end is stored, or until the projection shows that its cause has gone: the mail was taken,
+the question was answered, the agent was removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    delete,
+    exists,
+    false,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from postroom.protocol.ids import CONTROL_PLANE
+from postroom.protocol.receipts import State
+from postroom.store.messages import page
+from postroom.store.rows import all_of
+from postroom.store.schema import a2a_tasks, agents, alerts, messages
+
+STALE = "stale"
+"""Kind of the alert that an agent does not take its messages."""
+
+QUESTION = "input-required"
+"""Kind of the alert that a task waits for somebody; it is about `<task>/<sequence of the question>`."""
+
+FLOOD = "worker-flood"
+"""Kind of the alert that a worker is held back at its door; it is raised again each minute meanwhile."""
+
+FLOOD_LASTS = 300.0
+"""Seconds without another one after which a flood is over."""
+
+MOST_OF_AGENT = 5
+"""Alerts that an agent has raised itself and that are kept: who floods loses its own."""
+
+MOST = 500
+"""Alerts of the post office that are kept, the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRow:
+    """Something that needs a person, or did.
+
+    Attributes:
+        id: sequence in ALERTS of its first record.
+        seq: of its last one.
+        kind, about: what the post office raised it for; "" of what an agent has raised.
+        who: uid of the agent that it is about, "" for the post room.
+        count: how often it was raised.
+        first_at, at: when it was raised first and last.
+        ended_at, ended: when and why it was ended by a record; None and "" until then.
+    """
+
+    id: int
+    seq: int
+    sender: str
+    kind: str
+    about: str
+    who: str
+    text: str
+    first_at: float
+    at: float
+    count: int = 1
+    ended_at: float | None = None
+    ended: str = ""
+
+
+_COLUMNS = [alerts.c[field.name] for field in fields(AlertRow)]
+
+_REMOVED = exists().where(agents.c.uid == alerts.c.who, agents.c.retired_at.is_not(None))
+_UNTAKEN = exists().where(
+    messages.c.final == false(),
+    messages.c.state == State.ACCEPTED.value,
+    messages.c.recipient == alerts.c.who,
+    messages.c.stored_at <= alerts.c.at,
+)
+_ASKED = exists().where(
+    a2a_tasks.c.final == false(),
+    alerts.c.about == a2a_tasks.c.id + "/" + a2a_tasks.c.seq.concat(""),
+)
+
+
+def raised(connection: Connection, row: AlertRow) -> None:
+    """Fold a record that raises an alert: a new one, or the one that stands for the same cause; once only."""
+    folded = exists().where(alerts.c.sender == row.sender, alerts.c.seq >= row.seq)
+    if connection.execute(select(folded)).scalar():
+        return
+    same: list[ColumnElement[bool]] = [alerts.c.ended_at.is_(None)]
+    same += [alerts.c[name] == getattr(row, name) for name in ("sender", "kind", "about", "who")]
+    if not row.kind:
+        same.append(alerts.c.text == row.text)
+    again = update(alerts).where(*same)
+    again = again.values(seq=row.seq, text=row.text, at=row.at, count=alerts.c.count + 1)
+    if connection.execute(again).rowcount:
+        return
+    connection.execute(insert(alerts).values(**asdict(row)))
+    most = MOST if row.sender == CONTROL_PLANE else MOST_OF_AGENT
+    newest = select(alerts.c.id).where(alerts.c.sender == row.sender).order_by(alerts.c.seq.desc())
+    connection.execute(
+        delete(alerts).where(
+            alerts.c.sender == row.sender, alerts.c.id.not_in(newest.limit(most).scalar_subquery())
+        )
+    )
+
+
+def ended(
+    connection: Connection,
+    why: str,
+    at: float,
+    *,
+    upto: int,
+    id: int,  # noqa: A002
+    **cause: str,
+) -> int:
+    """Fold a record that ends alerts; returns how many.
+
+    Args:
+        connection: in a transaction.
+        why: in words.
+        at: when.
+        upto: only those that were not raised after this sequence.
+        id: of one, 0 for any.
+        cause: `kind`, `about`, `who` that they have; "" for any.
+    """
+    those: list[ColumnElement[bool]] = [alerts.c.ended_at.is_(None), alerts.c.seq <= upto]
+    those += [alerts.c[name] == value for name, value in cause.items() if value]
+    if id:
+        those.append(alerts.c.id == id)
+    done = update(alerts).where(*those).values(ended_at=at, ended=why)
+    return connection.execute(done).rowcount
+
+
+def standing(
+    connection: Connection, now: float, limit: int, kinds: Sequence[str] = ()
+) -> list[AlertRow]:
+    """The alerts that stand at `now`: the post office's before those of agents, the newest of each first."""
+    found = select(*_COLUMNS).where(
+        alerts.c.ended_at.is_(None),
+        ~_REMOVED,
+        or_(alerts.c.kind != STALE, _UNTAKEN),
+        or_(alerts.c.kind != QUESTION, _ASKED),
+        or_(alerts.c.kind != FLOOD, alerts.c.at > now - FLOOD_LASTS),
+    )
+    if kinds:
+        found = found.where(alerts.c.kind.in_(kinds))
+    found = found.order_by(alerts.c.sender != CONTROL_PLANE, alerts.c.seq.desc())
+    return all_of(connection, AlertRow, found.limit(page(limit)))
+
+
+def newest(connection: Connection, limit: int) -> list[AlertRow]:
+    """The newest alerts, whether they stand or not, the newest first."""
+    found = select(*_COLUMNS).order_by(alerts.c.seq.desc()).limit(page(limit))
+    return all_of(connection, AlertRow, found)
+
+
+def is_raised(connection: Connection, kind: str, about: str) -> bool:
+    """Whether the post office has ever raised an alert of that kind about that."""
+    found = select(alerts.c.id).where(alerts.c.kind == kind, alerts.c.about == about).limit(1)
+    return connection.execute(found).first() is not None
