@@ -21,7 +21,6 @@ from tests.cli.conftest import LIMIT, SOURCE, Run, command, environment, spawned
 ROOM = str(Path(__file__).parent / "room")
 TEMPLATE = '[worker]\nname = "bob"\n[workstation]\ncommand = ["true"]\n'
 ROOT = str(Path(__file__).parents[2])
-TEMPLATE = '[worker]\nname = "bob"\n[workstation]\ncommand = ["sh"]\n'
 
 
 @pytest.fixture

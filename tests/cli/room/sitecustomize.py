@@ -12,7 +12,6 @@ import signal
 import sys
 import types
 from dataclasses import asdict
-from importlib.util import find_spec
 from typing import Any
 
 
@@ -53,7 +52,4 @@ def run(settings: Any) -> int:
 
 control: Any = types.ModuleType("postroom.control")
 control.run = run
-_package = find_spec("postroom")
-assert _package is not None
-control.__path__ = [f"{where}/control" for where in _package.submodule_search_locations or ()]
 sys.modules["postroom.control"] = control
