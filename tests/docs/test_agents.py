@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.docs.pages import Command, blocks, matches
+from postroom.protocol.template import parse_template
+from tests.docs.pages import Block, Command, blocks, matches
 from tests.e2e.conftest import DEADLINE, PostRoom, room, until
 
 __all__ = ["room"]
@@ -117,10 +118,32 @@ def test_every_command_of_the_page_works_in_a_worker_in_its_order(
     hands.await_line("task")
     room.run("send", "@hands", "is anybody there?")
     names = {MESSAGE: hands.await_line("message")["id"]}
-    for block in blocks(PAGE):
-        if block.language == "console":
-            for command in block.commands:
-                follow(hands, command, names)
+    for block in blocks("README.md"):
+        if block.name:  # `helper.toml` and its program, which the page goes on with
+            (room.scratch / block.name).write_text(block.text, encoding="utf-8")
+    for command in (each for block in blocks(PAGE) for each in commands_of(block)):
+        outside = command.words.startswith("postroom ")
+        if outside:
+            words = [
+                str(room.scratch / w) if w.endswith(".toml") else w for w in command.words.split()
+            ]
+            room.run(*words[1:])
+        else:
+            follow(hands, command, names)
+
+
+@pytest.mark.requirement("docs-agents-run")
+def test_every_template_of_the_page_is_one() -> None:
+    templates = [block.text for block in blocks(PAGE) if block.language == "toml"]
+    assert len(templates) >= 2
+    for text in templates:
+        whole = text if "[worker]" in text else HANDS + text
+        parse_template(whole)
+
+
+def commands_of(block: Block) -> list[Command]:
+    """The commands of a block; only `console` blocks have any."""
+    return block.commands if block.language == "console" else []
 
 
 def follow(hands: Hands, command: Command, names: dict[str, str]) -> None:

@@ -24,7 +24,11 @@ ELSEWHERE = {
 }
 """Commands that are not typed here, and where they are tried."""
 
-WATCHED = {"postroom audit --follow": "@reviewer"}
+WATCHED: dict[str, str] = {
+    "postroom audit --follow": "@reviewer",
+    "postroom status --watch": "@reviewer",
+    "postroom watch": "",
+}
 """Commands that go on until Ctrl-C, and what is to be seen first."""
 
 TYPED = {
