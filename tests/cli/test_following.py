@@ -221,7 +221,7 @@ def test_watch_shows_each_thing_that_happens_on_a_line(standin: Standin, tmp_pat
     assert [line.split(" ", 2)[2] for line in lines] == [
         "@bob task ab12cd34 from @alice: review it\n",
         "@bob ab12cd34 working: step 1\n",
-        "@bob ab12cd34 @bob asks: [31mred reversed bob 12:00 forged\n",
+        "@bob ab12cd34 @bob asks: red reversed bob 12:00 forged\n",
         "@bob to you: hello you\n",
         "#main @bob: done\n",
         "@bob alert: it is full\n",

@@ -41,7 +41,7 @@ def test_status_lists_first_what_needs_attention(postroom: Run, standin: Standin
     )
     lines = postroom("status").out.splitlines()
     assert lines[0] == "post room 0.1.0 at http://127.0.0.1:1, you are @alice"
-    assert lines[8].endswith("  @bob help (2 times)")
+    assert lines[8].endswith(" @bob help (2 times)")
     assert [*lines[1:8], *lines[9:11]] == [
         "needs you:",
         "  ab12cd34 @bob asks: red reversed bob 12:00 forged",
@@ -61,7 +61,7 @@ def test_a_question_is_no_alert_beside_what_needs_you(postroom: Run, standin: St
     told = alert("asks about task ab12cd34: red", kind="input-required", nick="bob")
     answered(standin, worker(), alerts=[told, alert("full")])
     line = postroom("status").out.splitlines()[1]
-    assert (line[:10], line[-6:]) == ("alert: 1  ", "  full")
+    assert (line[:9], line[-5:]) == ("alert: 1 ", " full")
 
 
 @pytest.mark.requirement("cli-status-attention")

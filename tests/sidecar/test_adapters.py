@@ -147,7 +147,7 @@ def test_what_a_run_of_a_text_agent_prints_is_the_answer_to_its_message_when_it_
     assert adapter.render(MESSAGE) == b"hi\n"
     assert [adapter.feed(line) for line in ("yes \x1b[31m", "", "  and no", "")] == [[]] * 4
 
-    assert adapter.finish(End(0)) == [Reply("m1", "yes [31m\n\n  and no")]
+    assert adapter.finish(End(0)) == [Reply("m1", "yes \n\n  and no")]
 
 
 @pytest.mark.parametrize("end", [End(1), End(137, 9), End(0, told=True)])

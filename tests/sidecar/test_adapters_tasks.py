@@ -165,7 +165,7 @@ def test_what_a_run_of_a_text_agent_prints_is_the_result_of_its_task_when_it_end
     adapter.feed("42\x1b[2J")
     adapter.feed("43")
 
-    assert adapter.finish(End(0)) == [Artifact(ID, "42[2J\n43"), Complete(ID)]
+    assert adapter.finish(End(0)) == [Artifact(ID, "42\n43"), Complete(ID)]
 
 
 def test_a_text_agent_that_prints_nothing_has_done_its_task_all_the_same():

@@ -96,7 +96,7 @@ async def test_a_message_is_listed_until_it_is_answered_or_seen(inside: Inside):
     first, second = await home.write("one\x1b[2J"), await home.write("two")
     await home.tap.until(lambda: home.receipts(first))
     _, listed, _ = await inside.run("inbox")
-    assert listed == f"{first} alice: one[2J"
+    assert listed == f"{first} alice: one"
 
     code, out, _ = await inside.run("reply", first, "answer")
     (answer,) = await home.tap.until(home.to_alice)

@@ -90,7 +90,7 @@ async def test_an_agent_finds_others_by_a_line(home: House):
 async def test_the_command_lists_who_is_there_and_what_they_can_do(inside: Inside):
     code, out, _ = await inside.run("agents", "--skill", "write & more")
 
-    assert (code, out) == (0, "@carol online [write] Writes[2J.")
+    assert (code, out) == (0, "@carol online [write] Writes.")
     assert inside.home.finds == [{"skill": "write & more"}]
 
     _, out, _ = await inside.run("agents", "--json")

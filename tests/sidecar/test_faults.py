@@ -339,7 +339,7 @@ async def test_lines_that_cannot_be_read_are_counted_in_the_status_with_the_last
     sys.stdin.read()
     """
     async with home.sidecar(agent):
-        told = "printed 40 lines that are no JSON; last: loading[2J 39"
+        told = "printed 40 lines that are no JSON; last: loading 39"
         await home.tap.until(lambda: told in [each.detail for each in home.presences()])
         await home.write("go on")
 

@@ -29,7 +29,7 @@ def command(nick: str, purge: bool, yes: bool, as_json: bool) -> None:
     elif purge:
         click.echo(f"removed @{one_line(removed['nick'])} with its files")
     else:
-        click.echo(f"removed @{one_line(removed['nick'])}; its files stay in {removed['folder']}")
+        click.echo(f"removed @{one_line(removed['nick'])}; its files stay until: postroom prune")
 
 
 def _ask(nick: str, open_tasks: int, *, purge: bool) -> None:

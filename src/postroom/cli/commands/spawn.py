@@ -136,5 +136,4 @@ def _print(worker: Worker) -> None:
     from postroom.cli.starting import told
 
     place = f" in #{one_line(worker['project'])}" if worker["project"] else ""
-    nick, uid = one_line(worker["nick"]), one_line(worker["uid"])
-    click.echo(f"spawned @{nick} ({uid}){place}, {told(worker)}")
+    click.echo(f"spawned @{one_line(worker['nick'])}{place}, {told(worker)}")
