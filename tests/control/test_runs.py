@@ -146,7 +146,7 @@ async def test_a_start_that_failed_is_kept_in_words_until_the_next_one() -> None
         assert made.runs.failure(agent.uid) == "the disk is full"
         assert await made.told() == (
             "worker-not-started",
-            "@one was not started: the disk is full",
+            f"{agent.uid}: was not started: the disk is full",
         )
 
 

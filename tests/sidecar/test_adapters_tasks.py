@@ -176,7 +176,7 @@ def test_a_text_agent_that_prints_nothing_has_done_its_task_all_the_same():
 
 
 @pytest.mark.requirement("sidecar-text-fails")
-@pytest.mark.parametrize("complaint, said", [("", ""), ("no \x1b[31mkey\n", ": no [31mkey")])
+@pytest.mark.parametrize("complaint, said", [("", ""), ("no \x1b[31mkey\n", ": no key")])
 def test_an_exit_code_of_a_text_agent_fails_its_task(complaint: str, said: str):
     adapter = PlainText()
     adapter.render_task(TASK)
