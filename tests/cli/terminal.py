@@ -24,7 +24,9 @@ class Terminal:
     def __init__(self, *arguments: str, columns: int = 80) -> None:
         self._fd, far = pty.openpty()
         fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
-        env = {key: value for key, value in environment().items() if key != "COLUMNS"}
+        env = {
+            key: value for key, value in environment().items() if key not in {"COLUMNS", "LINES"}
+        }
         self.text = ""
         self.process = subprocess.Popen(
             command(*arguments),

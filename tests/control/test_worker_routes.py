@@ -21,6 +21,9 @@ from tests.control.test_inward import listening, whole
 
 pytestmark = pytest.mark.anyio
 
+SHOWN = ("id", "state", "text", "attempt", "status_text")
+"""Of the task that a worker is at, beside the times."""
+
 
 @pytest.mark.requirement("task-shown-of-worker")
 async def test_a_worker_is_shown_with_what_it_is_at(tmp_path: Path):
@@ -32,17 +35,24 @@ async def test_a_worker_is_shown_with_what_it_is_at(tmp_path: Path):
 
         async def shown(nick: str) -> tuple[dict[str, Any] | None, int]:
             view = (await room.api.get(f"/v1/workers/{nick}")).json()
-            return view["task"], view["open_tasks"]
+            task = view["task"] and {name: view["task"][name] for name in SHOWN}
+            return task, view["open_tasks"]
 
         assert await shown("alice") == (None, 3)
         await alice.take(one)
         await alice.take(two)
         await alice.say(two, TaskState.WORKING, attempt=1)
         await alice.say(two, TaskState.INPUT_REQUIRED, "?")
-        asks = {"id": two, "state": "input-required", "text": "two", "attempt": 1}
+        asks = {
+            "id": two,
+            "state": "input-required",
+            "text": "two",
+            "attempt": 1,
+            "status_text": "?",
+        }
         assert await shown("alice") == (asks, 3)
         await alice.say(one, TaskState.WORKING, attempt=2)
-        works = {"id": one, "state": "working", "text": "one x", "attempt": 2}
+        works = {"id": one, "state": "working", "text": "one x", "attempt": 2, "status_text": ""}
         assert await shown("alice") == (works, 3)
         await alice.say(one, TaskState.COMPLETED)
         assert await shown("alice") == (asks, 2)

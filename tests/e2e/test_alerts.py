@@ -32,7 +32,7 @@ def test_an_alert_goes_when_its_worker_runs_again_or_it_is_cleared_also_over_a_r
 ):
     room.up()
     for nick in ("frail", "gone"):
-        room.run("spawn", room.template(FRAIL, nick), "--name", nick)
+        room.run("spawn", room.template(FRAIL, nick), "--name", nick, status=1)
     until(lambda: {alert["nick"] for alert in alerts(room)} == {"frail", "gone"})
     said = room.run("alerts")
     assert "@frail the agent ended" in said

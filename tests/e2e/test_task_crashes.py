@@ -260,7 +260,7 @@ def test_a_worker_that_is_removed_in_mid_task_leaves_no_task_open(room: PostRoom
     passed = give(room, lead, "pass quick d")
     until(lambda: "holds b" in worker.notes)
 
-    room.run("remove", "helper")
+    room.run("remove", "helper", "--yes")
 
     assert [ended(room, task)["state"] for task in given] == ["failed"] * 3
     assert ended(room, passed)["state"] == "completed"
