@@ -29,13 +29,22 @@ class Connected(Protocol):
 
 
 async def watch_bus(bus: Connected, changes: Changes) -> None:
-    """Tell when the bus has gone and when it is back, until cancelled."""
-    up = True
+    """Tell when the bus has gone and when it is back, until cancelled.
+
+    Whoever read that it is away while something else happened is told that it is back, also of an outage that began
+    and ended between two looks: the count of connections shows it.
+    """
+    seen = _state(bus)
     while True:
-        if bus.statistics().connected != up:
-            up = not up
+        if (now := _state(bus)) != seen:
+            seen = now
             changes.publish([Change("bus", 0)])
         await asyncio.sleep(LOOK)
+
+
+def _state(bus: Connected) -> tuple[bool, int]:
+    found = bus.statistics()
+    return found.connected, found.reconnects
 
 
 @dataclass(frozen=True, slots=True)
