@@ -34,7 +34,7 @@ class Shell:
 
     def __init__(self, folder: Path, env: dict[str, str]) -> None:
         self.folder = folder
-        self._orders, self._out = tempfile.TemporaryDirectory(prefix="shell-"), None
+        self._orders = tempfile.TemporaryDirectory(prefix="shell-")
         read_orders, self._tell = os.pipe()
         self._answers, write_answers = os.pipe()
         self._process = subprocess.Popen(
