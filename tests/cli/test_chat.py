@@ -405,6 +405,7 @@ def test_on_a_terminal_a_refused_line_does_not_end_the_chat(
     terminal.shows("[bob] before", "#main>")
     terminal.type("one\r")
     terminal.read_until("postroom: full")
+    terminal.shows_last("#main>")  # what is typed before the next prompt would be lost
     terminal.type("\x04")
     assert terminal.ended() == 0
 

@@ -83,6 +83,8 @@ class RobustClient(Client):
             task.cancel()
         if running:
             await asyncio.wait(running, timeout=1)
+            self.hang_up()  # what such a task has opened since
+            await asyncio.sleep(0)  # asyncio closes the socket in its next turn
 
     def hang_up(self) -> None:
         """Close the socket now, whatever it still holds."""
