@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -109,6 +110,16 @@ def gone(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return True
     return state == "Z"
+
+
+@contextmanager
+def running_room() -> Generator[PostRoom]:
+    """A post room that is up, for all the tests of a module."""
+    with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
+        room = PostRoom(Path(scratch) / "state", Path(scratch))
+        room.up()
+        yield room
+        room.run("down")
 
 
 @pytest.fixture

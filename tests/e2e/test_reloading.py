@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from postroom.errors import EXIT_CODES, Conflict, InvalidTemplate
-from tests.e2e.conftest import PostRoom
+from tests.e2e.conftest import PostRoom, running_room
 
 CONFLICT, INVALID = EXIT_CODES[Conflict], EXIT_CODES[InvalidTemplate.__mro__[1]]  # ty: ignore[invalid-argument-type]
 TEMPLATE = """
@@ -34,11 +33,8 @@ WAITS = "import sys\nsys.stdin.read()\n"
 @pytest.fixture(scope="module")
 def room() -> Iterator[PostRoom]:
     """One post room for all tests here; each uses names of its own."""
-    with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
-        room = PostRoom(Path(scratch) / "state", Path(scratch))
-        room.up()
+    with running_room() as room:
         yield room
-        room.run("down")
 
 
 def write(room: PostRoom, nick: str, agent: str, *more: str) -> Path:

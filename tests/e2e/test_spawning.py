@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.e2e.conftest import EXAMPLES, PostRoom, until
+from tests.e2e.conftest import EXAMPLES, PostRoom, running_room, until
 
 ECHO = (EXAMPLES / "echo.toml").read_text()
 
@@ -21,11 +21,8 @@ ECHO = (EXAMPLES / "echo.toml").read_text()
 @pytest.fixture(scope="module")
 def room() -> Iterator[PostRoom]:
     """One post room for all tests here; each uses names of its own."""
-    with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
-        room = PostRoom(Path(scratch) / "state", Path(scratch))
-        room.up()
+    with running_room() as room:
         yield room
-        room.run("down")
 
 
 @pytest.fixture

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import PostRoom
+from tests.e2e.conftest import PostRoom, running_room
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "agents.md"
 CRITIC = """
@@ -49,11 +48,8 @@ def block(language: str, holding: str) -> str:
 
 @pytest.fixture(scope="module")
 def room() -> Iterator[PostRoom]:
-    with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
-        room = PostRoom(Path(scratch) / "state", Path(scratch))
-        room.up()
+    with running_room() as room:
         yield room
-        room.run("down")
 
 
 def delegated(room: PostRoom, nick: str, text: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from postroom.sandbox import confine
 from postroom.sandbox.landlock import OLDEST
-from tests.e2e.conftest import EXAMPLES, PostRoom, gone, until
+from tests.e2e.conftest import EXAMPLES, PostRoom, gone, running_room, until
 from tests.e2e.processes import below
 
 landlock = pytest.mark.skipif(
@@ -92,11 +92,8 @@ command = ["sleep", "600"]
 @pytest.fixture(scope="module")
 def room() -> Iterator[PostRoom]:
     """One post room for all tests here; each uses names of its own."""
-    with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
-        room = PostRoom(Path(scratch) / "state", Path(scratch))
-        room.up()
+    with running_room() as room:
         yield room
-        room.run("down")
 
 
 @pytest.mark.requirement("wall-worker-works")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO
 
 import pytest
 
-from tests.e2e.conftest import DEADLINE, PostRoom
+from tests.e2e.conftest import DEADLINE, PostRoom, running_room
 
 AGENT = """
 import json, sys
@@ -45,11 +43,8 @@ files = ["agent.py"]
 @pytest.fixture(scope="module")
 def room() -> Iterator[PostRoom]:
     """One post room for all tests here, with a worker for each."""
-    with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
-        room = PostRoom(Path(scratch) / "state", Path(scratch))
-        room.up()
+    with running_room() as room:
         yield room
-        room.run("down")
 
 
 def spawn(room: PostRoom, nick: str) -> None:

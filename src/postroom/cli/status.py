@@ -29,7 +29,7 @@ WEAK = frozenset({"partial", "none"})
 QUESTION = "input-required"
 """Kind of the alerts about questions of tasks, which are shown as what needs the person."""
 
-FAILURES = frozenset({"worker-ended", "worker-not-started", "worker-limit", "agent-failed"})
+FAILURES = frozenset({"worker-ended", "worker-not-started", "worker-limit"})
 """Kinds of the alerts that a worker does not run."""
 
 FAILED = {"failed": "has failed", "exited": "has ended", "stalled": "is stalled"}

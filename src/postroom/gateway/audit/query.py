@@ -45,10 +45,6 @@ class Query:
     denied: bool = False
     plumbing: bool = True
 
-    def wants(self, line: bytes) -> bool:
-        """Whether `line` is such a record."""
-        return self.judge(line) is Found.WANTED
-
     def judge(self, line: bytes) -> Found:
         """Whether `line` is such a record, or would be one but for the plumbing."""
         record = self._record(line)
