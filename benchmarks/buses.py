@@ -24,9 +24,9 @@ from nats.js.api import (
 
 from benchmarks.room import PostRoom
 from postroom.bus.nats import NatsBus
-from postroom.folding.fold import DURABLE
 from postroom.identity.credential import Credential
 from postroom.identity.trust import Trust
+from postroom.projection.fold import DURABLE
 from postroom.protocol.streams import DUPLICATE_WINDOW
 from postroom.settings import Settings
 

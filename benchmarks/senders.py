@@ -18,7 +18,6 @@ from nats.js import JetStreamContext
 from benchmarks.buses import PLAIN, TIMEOUT, Buses, folded, plain_stream
 from benchmarks.connection import Connection
 from benchmarks.room import PostRoom
-from postroom.a2a.messages import text_message
 from postroom.bus.nats import NatsBus
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
@@ -26,6 +25,7 @@ from postroom.protocol.ids import message_id
 from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.keys import random_key
 from postroom.sidecar.outgoing import Draft, Outgoing
+from postroom_a2a.messages import text_message
 
 TEXT = "the quick brown fox jumps over the lazy dog; " * 4
 

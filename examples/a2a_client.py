@@ -9,11 +9,11 @@ import asyncio
 import sys
 
 import nats
-from a2a import types
 from a2a.client import ClientConfig
 from a2a.helpers import get_stream_response_text, new_text_message
 
-from postroom.a2a import core_interfaces, core_subject, register
+from a2a import types
+from postroom_a2a import core_interfaces, core_subject, register
 
 
 async def main(url: str, text: str) -> None:

@@ -11,12 +11,12 @@ import signal
 import sys
 
 import nats
-from a2a import types
 from a2a.helpers import new_text_message
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 
-from postroom.a2a import AgentRequestHandler, NatsA2AServer, core_interfaces, core_subject
+from a2a import types
+from postroom_a2a import AgentRequestHandler, NatsA2AServer, core_interfaces, core_subject
 
 SUBJECT = core_subject("echo")
 CARD = types.AgentCard(

@@ -25,7 +25,7 @@ from typing import Any
 from lead import ASKS, NOBODY, OUTCOMES
 
 from postroom.client.http import Client
-from postroom.protocol.text import printable
+from postroom_a2a.text import printable
 
 HERE = Path(__file__).resolve().parent
 

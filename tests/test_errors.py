@@ -27,9 +27,12 @@ from postroom.errors import (
     problem,
 )
 
+MODULES = {errors.__name__, PostroomError.__module__}
+"""A user's own subclasses, and those of other tests, do not count."""
+
 
 def _subclasses(root: type[PostroomError]) -> list[type[PostroomError]]:
-    children = [child for child in root.__subclasses__() if child.__module__ == errors.__name__]
+    children = [child for child in root.__subclasses__() if child.__module__ in MODULES]
     return [root, *(found for child in children for found in _subclasses(child))]
 
 

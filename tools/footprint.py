@@ -17,7 +17,6 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from tools.release import build
-from tools.standalone import assemble
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE_LIMIT = 75
@@ -30,10 +29,10 @@ _BYTES_PER_BLOCK = 512
 
 
 _PROGRAM = """
-import sys, postroom.a2a
+import sys, postroom_a2a
 assert not {"a2a", "google"} & set(sys.modules), "importing the library loads the SDK"
-for name in postroom.a2a.__all__:
-    getattr(postroom.a2a, name)
+for name in postroom_a2a.__all__:
+    getattr(postroom_a2a, name)
 """
 
 
@@ -70,7 +69,8 @@ def install(environment: Path, scratch: Path) -> None:
     venv.create(environment, with_pip=False)
     python = str(environment / "bin" / "python")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    _run(*pip, "wheel", "--no-deps", "--no-build-isolation", f"--wheel-dir={scratch}", str(ROOT))
+    projects = (str(ROOT / "a2a"), str(ROOT))
+    _run(*pip, "wheel", "--no-deps", "--no-build-isolation", f"--wheel-dir={scratch}", *projects)
     base = str(ROOT / "requirements" / "base.txt")
     _run(*pip, "--python", python, "install", "--require-hashes", "-r", base)
     wheels = [str(wheel) for wheel in scratch.glob("*.whl")]
@@ -79,11 +79,10 @@ def install(environment: Path, scratch: Path) -> None:
 
 def measure_standalone(scratch: Path) -> int:
     """Count the packages of the library's own install, in which a program can use all of its public names."""
-    environment, project = scratch / "library", scratch / "postroom-a2a"
+    environment = scratch / "library"
     venv.create(environment, with_pip=False)
     python = str(environment / "bin" / "python")
-    assemble(project)
-    build(project, scratch / "dist", "wheel")
+    build(ROOT / "a2a", scratch / "dist", "wheel")
     # Compiling what is thrown away would take longer than all the rest.
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     pip += ["--python", python, "install", "--no-compile"]

@@ -19,6 +19,7 @@ OPTIONS = (
     "--python-version=3.11",
     "--generate-hashes",
     "--no-emit-index-url",
+    "--no-emit-package=postroom-a2a",  # its folder is in this repository
     "--custom-compile-command=make lock",
     "--quiet",
 )
@@ -45,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     held = ["--constraints", "requirements/dev.txt", "--upgrade"]
     compile_file("dev.txt", "pyproject.toml", "--extra=test", "--extra=dev", *upgrade)
     compile_file("base.txt", "pyproject.toml", *held)
-    compile_file("a2a.txt", "packaging/a2a/pyproject.toml", *held)
+    compile_file("a2a.txt", "a2a/pyproject.toml", "--extra=sdk", *held)
     compile_file("build.txt", "-", *held, stdin=build_requirements())
     return 0
 

@@ -12,12 +12,9 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-from tools.standalone import assemble
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -45,7 +42,7 @@ def tag_version(ref: str) -> str:
 def versions(root: Path) -> dict[str, str]:
     """Every place that states the version, and what it states there."""
     stated = {}
-    for name in ("pyproject.toml", "packaging/a2a/pyproject.toml"):
+    for name in ("pyproject.toml", "a2a/pyproject.toml"):
         project = tomllib.loads((root / name).read_text(encoding="utf-8"))["project"]
         stated[name] = project["version"]
     places = {"src/postroom/__init__.py": _VERSION, "CHANGELOG.md": _HEADING}
@@ -96,11 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if target.exists() and any(target.iterdir()):
         print("no release: dist/ is not empty")
         return 1
-    with tempfile.TemporaryDirectory(prefix="postroom-release-") as folder:
-        standalone = Path(folder) / "postroom-a2a"
-        assemble(standalone)
-        for project in (ROOT, standalone):
-            build(project, target)
+    for project in (ROOT, ROOT / "a2a"):
+        build(project, target)
     for path in sorted(target.iterdir()):
         print(f"{path.relative_to(ROOT)}  {path.stat().st_size} bytes")
     return 0

@@ -27,7 +27,7 @@ from a2a.types import (
     TaskState,
 )
 
-from postroom.a2a.handling import AgentRequestHandler
+from postroom_a2a.sdk.handling import AgentRequestHandler
 
 CALLS = 2000
 WARM = 100

@@ -1,5 +1,7 @@
 """Every exception of Postroom, and the tables that turn one into an exit code or an HTTP problem.
 
+The library defines those that it raises too (`postroom_a2a.errors`).
+
 The tree says whose fault it is, so that a caller can decide without reading texts:
 
     PostroomError
@@ -42,42 +44,75 @@ The tree says whose fault it is, so that a caller can decide without reading tex
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import Any
 
+from postroom_a2a.errors import (
+    BusDisconnected,
+    CallerError,
+    Conflict,
+    EnvironmentFault,
+    Forbidden,
+    InvalidInput,
+    InvalidName,
+    LostUpdate,
+    MessageTooLarge,
+    NoResponders,
+    NotFound,
+    PeerError,
+    PostroomError,
+    ProtocolViolation,
+    Refused,
+    RequestTimeout,
+    StreamBroken,
+    StreamFull,
+    Unauthorized,
+    Uncertain,
+)
 
-class PostroomError(Exception):
-    """Base of all errors that Postroom raises on purpose.
-
-    Args:
-        message: one sentence that says what is wrong, in the user's words.
-        remedy: what the user can do about it, or "" where nothing is known.
-        details: what stands behind it, for who wants to know more.
-    """
-
-    code: ClassVar[str] = "error"
-
-    def __init__(self, message: str, *, remedy: str = "", details: Sequence[str] = ()) -> None:
-        super().__init__(message)
-        self.message = message
-        self.remedy = remedy
-        self.details = tuple(details)
-
-    def __str__(self) -> str:
-        """The message and, where there is one, the remedy, on one line."""
-        return f"{self.message} ({self.remedy})" if self.remedy else self.message
-
-
-class CallerError(PostroomError):
-    """The request itself cannot be met."""
-
-    code = "caller-error"
-
-
-class InvalidInput(CallerError):
-    """A value breaks a stated rule."""
-
-    code = "invalid-input"
+__all__ = [
+    "EXIT_CODES",
+    "HTTP_STATUS",
+    "AddressRefused",
+    "AlreadyRunning",
+    "BlobTooLarge",
+    "BlobsFull",
+    "BusDisconnected",
+    "CallerError",
+    "Conflict",
+    "EnvironmentFault",
+    "Forbidden",
+    "InvalidInput",
+    "InvalidName",
+    "InvalidTemplate",
+    "LostUpdate",
+    "MessageTooLarge",
+    "NameTaken",
+    "NoResponders",
+    "NotFound",
+    "NotRunning",
+    "PeerError",
+    "PortTaken",
+    "PostroomError",
+    "ProtocolViolation",
+    "Refused",
+    "RequestTimeout",
+    "SandboxUnavailable",
+    "ServerFailed",
+    "ServerTooOld",
+    "StateUnwritable",
+    "StoreLocked",
+    "StreamBroken",
+    "StreamFull",
+    "Unauthorized",
+    "Uncertain",
+    "UnknownRecipient",
+    "exit_code",
+    "from_problem",
+    "http_status",
+    "leaves",
+    "problem",
+]
 
 
 class InvalidTemplate(InvalidInput):
@@ -86,40 +121,16 @@ class InvalidTemplate(InvalidInput):
     code = "invalid-template"
 
 
-class InvalidName(InvalidInput):
-    """A nick, project or uid is malformed or reserved."""
-
-    code = "invalid-name"
-
-
-class MessageTooLarge(InvalidInput):
-    """A message is over the size limit; it was not sent."""
-
-    code = "message-too-large"
-
-
 class BlobTooLarge(MessageTooLarge):
     """A blob is over the size limit; it was not stored."""
 
     code = "blob-too-large"
 
 
-class NotFound(CallerError):
-    """What the request names does not exist."""
-
-    code = "not-found"
-
-
 class UnknownRecipient(NotFound):
     """No agent has that address."""
 
     code = "unknown-recipient"
-
-
-class Conflict(CallerError):
-    """The request does not fit the present state."""
-
-    code = "conflict"
 
 
 class NameTaken(Conflict):
@@ -134,88 +145,16 @@ class AlreadyRunning(Conflict):
     code = "already-running"
 
 
-class Forbidden(CallerError):
-    """The caller is known and may not do this."""
-
-    code = "forbidden"
-
-
-class Unauthorized(Forbidden):
-    """The caller showed no credential, or one that is not valid."""
-
-    code = "unauthorized"
-
-
 class AddressRefused(Forbidden):
     """The host has an address that nothing here may connect to."""
 
     code = "address-refused"
 
 
-class PeerError(PostroomError):
-    """The other side of a connection broke a rule or did not answer."""
-
-    code = "peer-error"
-
-
-class ProtocolViolation(PeerError):
-    """A frame, record or line is not what its protocol allows."""
-
-    code = "protocol-violation"
-
-
-class NoResponders(PeerError):
-    """Nobody listens on the subject of a request."""
-
-    code = "no-responders"
-
-
-class RequestTimeout(PeerError):
-    """No answer came within the deadline; whether it was acted on is unknown."""
-
-    code = "request-timeout"
-
-
-class Uncertain(RequestTimeout):
-    """The connection broke after the request was sent; whether it was acted on is unknown."""
-
-    code = "uncertain"
-
-
-class StreamBroken(PeerError):
-    """A stream of answers has a gap or fell silent; what was lost is unknown."""
-
-    code = "stream-broken"
-
-
-class Refused(PostroomError):
-    """A bound was reached and nothing was accepted."""
-
-    code = "refused"
-
-
-class StreamFull(Refused):
-    """The stream or the recipient's inbox is full; nothing was stored and nothing was lost."""
-
-    code = "stream-full"
-
-
 class BlobsFull(Refused):
     """There is no room for more blobs; nothing was stored."""
 
     code = "blobs-full"
-
-
-class LostUpdate(Refused):
-    """A write named a sequence that is no longer the last one."""
-
-    code = "lost-update"
-
-
-class EnvironmentFault(PostroomError):
-    """Something on this machine prevents it; a person has to act."""
-
-    code = "environment"
 
 
 class NotRunning(EnvironmentFault):
@@ -258,12 +197,6 @@ class SandboxUnavailable(EnvironmentFault):
     """The sandbox asked for cannot be had here; nothing was started without it."""
 
     code = "sandbox-unavailable"
-
-
-class BusDisconnected(EnvironmentFault):
-    """There is no connection to the bus, and none came back within the deadline."""
-
-    code = "bus-disconnected"
 
 
 # The most specific class listed wins (see `exit_code` and `http_status`).

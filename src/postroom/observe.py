@@ -47,7 +47,8 @@ def _install(handler: logging.Handler, level: str) -> None:
             "%(asctime)s %(levelname)s %(name)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S%z"
         )
     )
-    root = logging.getLogger("postroom")
-    root.handlers[:] = [handler]
-    root.setLevel(level.upper())
-    root.propagate = False
+    for name in ("postroom", "postroom_a2a"):
+        root = logging.getLogger(name)
+        root.handlers[:] = [handler]
+        root.setLevel(level.upper())
+        root.propagate = False

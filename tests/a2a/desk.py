@@ -9,15 +9,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from postroom.a2a.engine import Ask, TaskEngine
-from postroom.a2a.execution import Execution
-from postroom.a2a.messages import ROLE_USER, text_message
-from postroom.a2a.records import TaskRecord
-from postroom.a2a.tasklog import ExecutorGone, StoredTask, TaskLog
-from postroom.a2a.tasks import new_task, status_text
 from postroom.bus.nats import NatsBus
 from postroom.errors import NotFound
-from postroom.protocol.tasks import TaskState, allowed, follows, parse_task_subject, task_id
+from postroom.protocol.tasks import follows, parse_task_subject, task_id
+from postroom.tasks.engine import Ask, TaskEngine
+from postroom.tasks.execution import Execution
+from postroom.tasks.log import ExecutorGone, StoredTask, TaskLog
+from postroom.tasks.records import TaskRecord
+from postroom_a2a.messages import ROLE_USER, text_message
+from postroom_a2a.task_state import TaskState, allowed
+from postroom_a2a.tasks import new_task, status_text
 from tests.rig import Rig, new_uid
 
 PATIENCE = 20.0

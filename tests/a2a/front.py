@@ -37,13 +37,6 @@ from a2a.utils.errors import TaskNotFoundError
 from starlette.applications import Starlette
 from starlette.requests import Request
 
-from postroom.a2a.engine import Ask, TaskEngine
-from postroom.a2a.executors import SdkExecutor
-from postroom.a2a.handler import TaskRequestHandler
-from postroom.a2a.messages import context_of
-from postroom.a2a.service import TaskPage, TaskQuery, TaskVersion
-from postroom.a2a.tasklog import TaskLog
-from postroom.a2a.users import Requester
 from postroom.bus.nats import NatsBus
 from postroom.errors import (
     BusDisconnected,
@@ -53,8 +46,15 @@ from postroom.errors import (
     NotFound,
     RequestTimeout,
 )
+from postroom.oldsdk.executors import SdkExecutor
+from postroom.oldsdk.handler import TaskRequestHandler
 from postroom.protocol.tasks import task_id
-from postroom.protocol.times import parse_time
+from postroom.tasks.engine import Ask, TaskEngine
+from postroom.tasks.log import TaskLog
+from postroom_a2a.messages import context_of
+from postroom_a2a.sdk.users import Requester
+from postroom_a2a.service import TaskPage, TaskQuery, TaskVersion
+from postroom_a2a.times import parse_time
 from tests.a2a.agents import Agent, text
 from tests.a2a.desk import PATIENCE, Log
 from tests.rig import Rig, new_uid

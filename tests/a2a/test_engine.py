@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from postroom.a2a.execution import Execution
-from postroom.a2a.messages import ROLE_USER, text_message, text_of
-from postroom.a2a.records import MAX_TASK_BYTES
-from postroom.a2a.tasklog import AttemptLost
-from postroom.a2a.tasks import answer_in, artifacts_of, new_task, status_text, text_artifact
 from postroom.errors import Conflict, LostUpdate, MessageTooLarge, NotFound
 from postroom.protocol import subjects
-from postroom.protocol.tasks import TaskState, chain_headers, task_id
+from postroom.protocol.tasks import chain_headers, task_id
+from postroom.tasks.execution import Execution
+from postroom.tasks.log import AttemptLost
+from postroom.tasks.records import MAX_TASK_BYTES
+from postroom_a2a.messages import ROLE_USER, text_message, text_of
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import answer_in, artifacts_of, new_task, status_text, text_artifact
 from tests.a2a.desk import Script, done, running_desk
 from tests.rig import Rig, new_uid, running_bus
 

@@ -9,15 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from postroom.a2a.execution import Execution
-from postroom.a2a.messages import text_message
-from postroom.a2a.records import MAX_TASK_BYTES
-from postroom.a2a.tasklog import AttemptLost
-from postroom.a2a.tasks import artifacts_of, text_artifact
 from postroom.bus.nats import NatsBus
 from postroom.bus.port import Stored
 from postroom.errors import MessageTooLarge
-from postroom.protocol.tasks import TaskState
+from postroom.tasks.execution import Execution
+from postroom.tasks.log import AttemptLost
+from postroom.tasks.records import MAX_TASK_BYTES
+from postroom_a2a.messages import text_message
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import artifacts_of, text_artifact
 from tests.a2a.desk import done, running_desk
 from tests.rig import Rig, running_bus
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from postroom.a2a.execution import Execution
-from postroom.a2a.messages import text_message
-from postroom.a2a.tasklog import AttemptLost
-from postroom.protocol.tasks import TaskState
+from postroom.tasks.execution import Execution
+from postroom.tasks.log import AttemptLost
+from postroom_a2a.messages import text_message
+from postroom_a2a.task_state import TaskState
 from tests.a2a.desk import Desk, done, running_desk
 from tests.rig import Rig, running_bus
 

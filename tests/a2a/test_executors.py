@@ -23,15 +23,15 @@ from a2a.types import (
 )
 from a2a.utils.errors import InvalidAgentResponseError
 
-from postroom.a2a.executors import SdkExecutor
-from postroom.a2a.messages import ROLE_USER, text_message
-from postroom.a2a.records import MAX_TASK_BYTES, TaskRecord
-from postroom.a2a.tasks import artifacts_of, status_text
 from postroom.bus.nats import NatsBus
 from postroom.errors import LostUpdate, MessageTooLarge
+from postroom.oldsdk.executors import SdkExecutor
 from postroom.protocol import subjects
-from postroom.protocol.tasks import TaskState as State
 from postroom.protocol.tasks import chain_headers
+from postroom.tasks.records import MAX_TASK_BYTES, TaskRecord
+from postroom_a2a.messages import ROLE_USER, text_message
+from postroom_a2a.task_state import TaskState as State
+from postroom_a2a.tasks import artifacts_of, status_text
 from tests.a2a.agents import Agent, Work, answers, asks, chunks, text, waits
 from tests.a2a.desk import Log
 from tests.a2a.front import LogService, start

@@ -7,27 +7,27 @@ import sys
 
 import pytest
 
-import postroom.a2a
+import postroom_a2a
 
 PLAIN = ["Call", "Caller", "CoreCaller", "CoreServer", "Operations", "RpcError", "subject_of"]
 
 
-@pytest.mark.parametrize("name", postroom.a2a.__all__)
+@pytest.mark.parametrize("name", postroom_a2a.__all__)
 def test_a_public_name_is_there(name: str):
-    assert getattr(postroom.a2a, name) is not None
-    assert name in dir(postroom.a2a)
+    assert getattr(postroom_a2a, name) is not None
+    assert name in dir(postroom_a2a)
 
 
 def test_the_table_of_modules_names_what_is_public():
-    assert sorted(postroom.a2a._MODULES) == sorted(postroom.a2a.__all__)
+    assert sorted(postroom_a2a._MODULES) == sorted(postroom_a2a.__all__)
     with pytest.raises(AttributeError, match="nothing"):
-        _ = postroom.a2a.nothing
+        _ = postroom_a2a.nothing
 
 
 @pytest.mark.requirement("core-sdk-unneeded")
 def test_serving_and_calling_frames_loads_neither_sdk_nor_protobuf():
     program = (
-        f"import sys; from postroom.a2a import {', '.join(PLAIN)}; "
+        f"import sys; from postroom_a2a import {', '.join(PLAIN)}; "
         "sys.exit(any(name.split('.')[0] in {'a2a', 'google', 'pydantic'} for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -30,7 +30,7 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 
-from postroom.protocol.tasks import TaskState as State
+from postroom_a2a.task_state import TaskState as State
 from tests.a2a.agents import Agent, answers, asks, chunks, raises, returns, text, waits
 from tests.a2a.front import Front, artifacts, durable, message, reference, start, states
 from tests.rig import Rig, new_uid, running_bus

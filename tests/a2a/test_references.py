@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from a2a import types
 from a2a.client import ClientConfig
 from a2a.client.errors import A2AClientError
 
-from postroom.a2a.nats.calling import CoreCaller, new_id
-from postroom.a2a.nats.factory import register
-from postroom.a2a.nats.frames import Request
-from postroom.a2a.nats.headers import CONTENT
-from postroom.a2a.nats.objects import ObjectBucket
-from postroom.a2a.nats.server import NatsA2AServer, core_interfaces
-from postroom.a2a.nats.serving import CoreServer
-from postroom.a2a.references import LargeContent, parts_of
-from postroom.a2a.sdk import SdkOperations
-from postroom.a2a.translation import OPERATIONS, V03, V10, Dialect
+from a2a import types
 from postroom.errors import MessageTooLarge, NotFound, ProtocolViolation, StreamFull
+from postroom_a2a.binding.frames import Request
+from postroom_a2a.binding.headers import CONTENT
+from postroom_a2a.live.calling import CoreCaller, new_id
+from postroom_a2a.live.serving import CoreServer
+from postroom_a2a.nats.objects import ObjectBucket
+from postroom_a2a.sdk.factory import register
+from postroom_a2a.sdk.operations import SdkOperations
+from postroom_a2a.sdk.references import LargeContent, parts_of
+from postroom_a2a.sdk.server import NatsA2AServer, core_interfaces
+from postroom_a2a.sdk.translation import OPERATIONS, V03, V10, Dialect
 from tests.a2a.nats.streams import jetstream
 from tests.a2a.translation.agents import Scripted
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Connection
 
-from postroom.a2a.messages import ROLE_AGENT, ROLE_USER, text_message
-from postroom.a2a.tasks import apply, artifact_update, file_artifact, new_task
 from postroom.blobs import rules
-from postroom.folding.rules import fold, together
+from postroom.projection.rules import fold, together
 from postroom.protocol.blobs import blob_url
 from postroom.protocol.envelope import TaskRequest
-from postroom.protocol.tasks import TaskState
 from postroom.store import blobs, tasks
 from postroom.store.blobs import BlobRow
 from postroom.tasks.rules import ORDER
+from postroom_a2a.messages import ROLE_AGENT, ROLE_USER, text_message
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import apply, artifact_update, file_artifact, new_task
 from tests.mail.log import ALICE, BOB, EVE, Record, Rows, envelope, inbox
 from tests.tasks.log import FIRST, RULES, TASK, next_of, request, stored
 

@@ -14,7 +14,7 @@ from postroom.cli.audit.lines import Lines
 from postroom.cli.output import columns
 from postroom.client.http import Client
 from postroom.protocol.audit import AuditRecord
-from postroom.protocol.times import format_time
+from postroom_a2a.times import format_time
 from tests.cli.conftest import Run, environment, spawned
 from tests.client.standin import BOB, Standin
 

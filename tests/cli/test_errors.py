@@ -12,7 +12,7 @@ import pytest
 from postroom import errors, settings
 from postroom.cli.root import EPILOG, INTERRUPTED, PIPE_CLOSED, run
 from postroom.protocol import tasks
-from postroom.protocol.tasks import TERMINAL, TaskState
+from postroom_a2a.task_state import TERMINAL, TaskState
 from tests.cli.conftest import LIMIT, Run, command, environment, spawned
 from tests.client.standin import DEADLINE, Standin, mail, problem, status, worker
 

@@ -43,7 +43,7 @@ OWN = {
     "postroom.cli.root",
     "postroom.errors",
     "postroom.protocol",
-    "postroom.protocol.text",
+    "postroom_a2a.text",
 }
 
 PROBE = """

@@ -15,7 +15,7 @@ from postroom.client.http import Client
 from postroom.client.locate import Server, locate
 from postroom.client.retry import Again
 from postroom.client.transport import Transport
-from postroom.protocol.retry import RetryPolicy
+from postroom_a2a.retry import RetryPolicy
 from tests.client.conftest import Pauses
 from tests.client.standin import TOKEN, Standin, mail, post, problem, status, worker
 

@@ -12,7 +12,7 @@ from postroom.client.locate import Server
 from postroom.client.stream import RECONNECT, EventStream, Seen
 from postroom.client.transport import Transport
 from postroom.errors import NotFound, PeerError, ProtocolViolation
-from postroom.protocol.retry import RetryPolicy
+from postroom_a2a.retry import RetryPolicy
 from tests.client.standin import DEADLINE, TOKEN, Standin, frame, mail, post
 
 SOON = replace(RECONNECT, base=0.0)

@@ -12,8 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from postroom.a2a.cards import build_card
-from postroom.a2a.signing import verify_card
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.port import Message
 from postroom.control.announcements import Announcements
@@ -21,6 +19,8 @@ from postroom.control.presence import PresenceBoard
 from postroom.control.registry import Registry
 from postroom.control.run import Run
 from postroom.control.workers import Workers
+from postroom.directory.card_signatures import verify_card
+from postroom.directory.cards import build_card
 from postroom.errors import NotFound
 from postroom.protocol import subjects
 from postroom.protocol.presence import Presence, WorkerState

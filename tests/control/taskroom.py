@@ -13,16 +13,6 @@ from typing import Any, cast
 
 import httpx2
 
-from postroom.a2a.records import TaskRecord
-from postroom.a2a.tasks import (
-    Message,
-    agent_message,
-    answer_update,
-    apply,
-    artifact_update,
-    status_update,
-    text_artifact,
-)
 from postroom.blobs.folder import BlobFolder
 from postroom.blobs.office import BlobOffice
 from postroom.bus.nats.bus import NatsBus
@@ -44,8 +34,6 @@ from postroom.control.services import AgentServices
 from postroom.control.statefile import Announcement
 from postroom.control.taskverbs import TaskVerbs
 from postroom.control.yellowpages import YellowPages
-from postroom.folding.changes import Changes
-from postroom.folding.fold import Fold, all_after
 from postroom.gateway.audit import AuditLog
 from postroom.gateway.credentials import Credentials
 from postroom.identity.tokens import digest
@@ -54,10 +42,12 @@ from postroom.mail.clerk import Clerk
 from postroom.mail.deadmail import DeadMail
 from postroom.mail.directory import Directory
 from postroom.mail.office import PostOffice
+from postroom.projection.changes import Changes
+from postroom.projection.fold import Fold, all_after
 from postroom.protocol import priority, subjects
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.priority import PriorityRecord
-from postroom.protocol.tasks import TaskState, chain_headers
+from postroom.protocol.tasks import chain_headers
 from postroom.settings import Settings
 from postroom.store import tasks as store
 from postroom.store.agents import Agent
@@ -69,7 +59,18 @@ from postroom.tasks import rules
 from postroom.tasks.chain import Chain
 from postroom.tasks.clerk import TaskClerk
 from postroom.tasks.office import TaskOffice
+from postroom.tasks.records import TaskRecord
 from postroom.tasks.requests import Requests
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import (
+    Message,
+    agent_message,
+    answer_update,
+    apply,
+    artifact_update,
+    status_update,
+    text_artifact,
+)
 from tests.control.cardroom import CardRoom, card_room
 from tests.control.serving import Site, serving
 from tests.mail.desk import running

@@ -29,9 +29,9 @@ from postroom.mail.directory import Directory
 from postroom.protocol import subjects
 from postroom.protocol.audit import DENIED, AuditRecord
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.protocol.times import format_time
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
+from postroom_a2a.times import format_time
 from tests.control.taskroom import TaskRoom, task_room
 from tests.rig import Rig, new_uid, running_bus
 

@@ -14,8 +14,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from postroom.a2a.messages import text_message
-from postroom.a2a.tasks import artifact_update
 from postroom.blobs import folder as folder_module
 from postroom.blobs import office as office_module
 from postroom.blobs.folder import BlobFolder
@@ -23,7 +21,9 @@ from postroom.errors import RequestTimeout, StateUnwritable
 from postroom.protocol import subjects
 from postroom.protocol.blobs import blob_url
 from postroom.protocol.envelope import Envelope
-from postroom.protocol.tasks import TaskState
+from postroom_a2a.messages import text_message
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import artifact_update
 from tests.control.taskroom import ALL_BLOBS, LARGEST_BLOB, Hand, TaskRoom, task_room
 from tests.control.test_worker_routes import door_of
 

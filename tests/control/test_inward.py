@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.a2a.cards import SERVER_SOCKET
 from postroom.control.inward import MAX_ANSWER_BYTES, MAX_CARD_BYTES, fetch_card
+from postroom.directory.cards import SERVER_SOCKET
 from postroom.errors import Conflict, PostroomError, ProtocolViolation, RequestTimeout
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("inward-socket-itself")]

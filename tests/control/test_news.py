@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from postroom.control.outages import watch_bus
-from postroom.folding.changes import Change
-from postroom.protocol.tasks import TaskState
+from postroom.projection.changes import Change
+from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import SECONDS, TaskRoom, task_room
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.a2a.cards import address, skills_of
 from postroom.control.registry import SHORTEST_INTERVAL
+from postroom.directory.cards import address, skills_of
 from postroom.errors import Forbidden
 from postroom.protocol import subjects
 from postroom.protocol.presence import WorkerState

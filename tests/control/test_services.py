@@ -13,9 +13,6 @@ from typing import Any, cast
 
 import pytest
 
-from postroom.a2a.cards import skills_of
-from postroom.a2a.messages import text_message, text_of
-from postroom.a2a.signing import verify_card
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.port import Delivery
 from postroom.control.accounts import Accounts
@@ -24,6 +21,8 @@ from postroom.control.mailroom import Mailroom
 from postroom.control.services import AgentServices
 from postroom.control.taskverbs import TaskVerbs
 from postroom.control.yellowpages import MAX_ANSWER, YellowPages, bounded
+from postroom.directory.card_signatures import verify_card
+from postroom.directory.cards import skills_of
 from postroom.identity import jwt
 from postroom.identity.credential import Credential
 from postroom.protocol import subjects
@@ -34,6 +33,7 @@ from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
 from postroom.store.workers import STOPPED, WorkerRecord
+from postroom_a2a.messages import text_message, text_of
 from tests.control.cardroom import CardRoom, card, card_room
 from tests.gateway.nats.rig import House, house_before
 from tests.mail.desk import NOW, Desk, Worker, running

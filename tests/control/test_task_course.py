@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from postroom.a2a.messages import text_of
-from postroom.a2a.records import TaskRecord
 from postroom.errors import LostUpdate
 from postroom.protocol.priority import Cancel, Input
-from postroom.protocol.tasks import TaskState, chain_headers
+from postroom.protocol.tasks import chain_headers
 from postroom.store.tasks import TaskRow
 from postroom.tasks.chain import Chain
 from postroom.tasks.office import TaskOffice
+from postroom.tasks.records import TaskRecord
 from postroom.tasks.views import TaskEvent
+from postroom_a2a.messages import text_of
+from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import SECONDS, Hand, TaskRoom, task_room
 
 pytestmark = pytest.mark.anyio

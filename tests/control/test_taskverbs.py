@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from postroom.a2a.messages import ROLE_USER, text_message
-from postroom.a2a.records import TaskRecord
-from postroom.a2a.tasks import new_task
 from postroom.control import taskverbs
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.priority import Cancel, Input
-from postroom.protocol.tasks import TaskState, chain_headers, task_id
+from postroom.protocol.tasks import chain_headers, task_id
+from postroom.tasks.records import TaskRecord
+from postroom_a2a.messages import ROLE_USER, text_message
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import new_task
 from tests.control.taskroom import SECONDS, Hand, TaskRoom, task_room
 
 pytestmark = pytest.mark.anyio

@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 from postroom.identity.tokens import digest
-from postroom.protocol.tasks import TaskState
 from postroom.store import workers as worker_rows
+from postroom_a2a.task_state import TaskState
 from tests.control.cardroom import card
 from tests.control.taskroom import Hand, TaskRoom, task_room
 from tests.control.test_inward import listening, whole

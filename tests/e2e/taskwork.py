@@ -9,12 +9,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from postroom.a2a.records import TaskRecord
 from postroom.bus.nats import NatsAdmin, NatsBus
 from postroom.bus.port import Message
 from postroom.identity.trust import Trust
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.protocol.tasks import TaskState, allowed, follows, parse_task_subject
+from postroom.protocol.tasks import follows, parse_task_subject
+from postroom.tasks.records import TaskRecord
+from postroom_a2a.task_state import TaskState, allowed
 from tests.e2e.conftest import PostRoom
 
 # Each task is "<kind> <name>", and `notes` in the workspace holds what was done of it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from postroom.a2a.signing import verify_card
+from postroom.directory.card_signatures import verify_card
 from tests.e2e.conftest import EXAMPLES, PostRoom, until
 
 

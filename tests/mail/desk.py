@@ -12,11 +12,8 @@ from typing import Any, TypeVar
 
 from sqlalchemy import select
 
-from postroom.a2a.messages import text_message
 from postroom.bus.memory import MemoryAdmin, MemoryBroker, MemoryBus
 from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider, Stored
-from postroom.folding.changes import Changes
-from postroom.folding.fold import Fold
 from postroom.mail import views
 from postroom.mail.alerts import AlertOffice
 from postroom.mail.clerk import Clerk
@@ -26,6 +23,8 @@ from postroom.mail.directory import Directory
 from postroom.mail.office import PostOffice
 from postroom.mail.projection import RULES
 from postroom.mail.views import Mail
+from postroom.projection.changes import Changes
+from postroom.projection.fold import Fold
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE
@@ -36,6 +35,7 @@ from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.messages import COLUMNS, rows
 from postroom.store.migrate import migrate
+from postroom_a2a.messages import text_message
 from tests.rig import running_bus
 
 SECONDS = 10.0

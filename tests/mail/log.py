@@ -7,16 +7,16 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, create_engine, select
 
-from postroom.a2a.messages import text_message
 from postroom.bus.port import Message
-from postroom.folding.rules import Folded, fold
 from postroom.mail.projection import RULES
+from postroom.projection.rules import Folded, fold
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import Receipt, State
 from postroom.store.messages import COLUMNS, rows
 from postroom.store.schema import PROJECTION, metadata
+from postroom_a2a.messages import text_message
 
 ALICE, BOB, EVE = "a" * 32, "b" * 32, "e" * 32
 

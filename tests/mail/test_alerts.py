@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import NotFound
-from postroom.folding.alerts import Alert, End, raise_alert
-from postroom.folding.changes import ALERTS
-from postroom.folding.rebuild import rebuild
 from postroom.mail.alerts import Alarm, AlertOffice
 from postroom.mail.projection import RULES
+from postroom.projection.alerts import Alert, End, raise_alert
+from postroom.projection.changes import ALERTS
+from postroom.projection.rebuild import rebuild
 from postroom.protocol import subjects
 from postroom.store.alerts import MOST_OF_AGENT
 from postroom.store.database import Database

@@ -13,13 +13,13 @@ import pytest
 from postroom.bus.nats import NatsBus
 from postroom.bus.port import Delivery, Message
 from postroom.errors import Conflict, InvalidInput, NotFound
-from postroom.folding.changes import DEADLETTERS
 from postroom.mail.views import DeadLetter, Mail
+from postroom.projection.changes import DEADLETTERS
 from postroom.protocol import priority, subjects
 from postroom.protocol.priority import Input, Update
 from postroom.protocol.receipts import State
 from postroom.protocol.streams import BY_NAME, ConsumerSpec
-from postroom.protocol.tasks import TaskState
+from postroom_a2a.task_state import TaskState
 from tests.mail.desk import (
     BACKENDS,
     NOW,

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import BusDisconnected
-from postroom.folding.changes import ALERTS, Change, Changes
 from postroom.mail.due import LONGEST_SLEEP, Due, Watch
 from postroom.mail.expiry import Expiry
 from postroom.mail.stale import Stale
+from postroom.projection.changes import ALERTS, Change, Changes
 from postroom.protocol.receipts import State
 from postroom.store.messages import MessageRow
 from tests.mail.desk import BACKENDS, SECONDS, running, running_desk

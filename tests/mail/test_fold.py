@@ -115,7 +115,7 @@ async def test_what_a_crash_left_between_commit_and_receipt_is_done_after_the_re
 async def test_a_receipt_that_could_not_be_stored_is_stored_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("postroom.folding.fold.FIRST_RETRY", 0.001)
+    monkeypatch.setattr("postroom.projection.fold.FIRST_RETRY", 0.001)
     async with running_desk(tmp_path, fold=False) as desk:
         report = desk.clerk.report
         failures = iter([BusDisconnected("gone"), StateUnwritable("full")])

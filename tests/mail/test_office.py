@@ -21,7 +21,7 @@ from postroom.errors import (
     StreamFull,
     UnknownRecipient,
 )
-from postroom.folding.changes import ALERTS
+from postroom.projection.changes import ALERTS
 from postroom.protocol.envelope import MAX_ENVELOPE_BYTES
 from postroom.protocol.ids import message_id
 from postroom.protocol.receipts import State

@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import select
 
 from postroom.errors import EnvironmentFault, InvalidInput, NotFound, StateUnwritable
-from postroom.folding.rebuild import rebuild
-from postroom.folding.retention import Retention
 from postroom.mail.projection import RULES
 from postroom.mail.retention import OVER
+from postroom.projection.rebuild import rebuild
+from postroom.projection.retention import Retention
 from postroom.protocol.receipts import State
 from postroom.store import snapshot
 from postroom.store.database import Connection, Database
@@ -174,7 +174,7 @@ async def test_a_database_in_memory_is_not_shortened(tmp_path: Path):
 async def test_one_run_deletes_all_that_is_over_however_much_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("postroom.folding.retention.SCAN", 2)
+    monkeypatch.setattr("postroom.projection.retention.SCAN", 2)
     async with running_desk(tmp_path) as desk:
         maria, bob = await desk.person(), await desk.worker("bob")
         open_one = await desk.office.send(maria.uid, "@bob", "open")
@@ -194,7 +194,7 @@ async def test_one_run_deletes_all_that_is_over_however_much_it_is(
 async def test_what_stays_open_at_the_front_does_not_hide_what_is_final_behind_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("postroom.folding.retention.SCAN", 1)
+    monkeypatch.setattr("postroom.projection.retention.SCAN", 1)
     async with running_desk(tmp_path) as desk:
         maria, bob = await desk.person(), await desk.worker("bob")
         await desk.office.send(maria.uid, "@bob", "open")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from postroom.errors import InvalidInput, MessageTooLarge, ProtocolViolation
 from postroom.protocol.envelope import MAX_ENVELOPE_BYTES, Envelope
-from postroom.protocol.times import format_time
+from postroom_a2a.times import format_time
 from tests.protocol.records import is_storable, payloads
 
 UID = "0123456789abcdef" * 2

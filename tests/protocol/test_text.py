@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from postroom.protocol.text import one_line, printable
+from postroom_a2a.text import one_line, printable
 
 EVERYTHING = "".join(map(chr, range(sys.maxunicode + 1)))
 any_text = st.text(st.characters(exclude_categories=()))

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from postroom.errors import InvalidInput, ProtocolViolation
-from postroom.protocol.times import format_time, parse_time
+from postroom_a2a.times import format_time, parse_time
 
 YEAR_1 = -62_135_596_800.0
 YEAR_9999 = 253_402_300_799.0

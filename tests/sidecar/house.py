@@ -16,9 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from postroom.a2a.engine import Ask
-from postroom.a2a.messages import ROLE_USER, text_message, text_of
-from postroom.a2a.records import TaskRecord
 from postroom.bus.nats import NatsBus
 from postroom.bus.port import Message
 from postroom.errors import UnknownRecipient, problem
@@ -30,7 +27,11 @@ from postroom.protocol.presence import Presence, WorkerState
 from postroom.protocol.priority import PriorityRecord, Requested, Update
 from postroom.protocol.receipts import Receipt
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
-from postroom.protocol.tasks import TaskState, task_id
+from postroom.protocol.tasks import task_id
+from postroom.tasks.engine import Ask
+from postroom.tasks.records import TaskRecord
+from postroom_a2a.messages import ROLE_USER, text_message, text_of
+from postroom_a2a.task_state import TaskState
 from tests.a2a.desk import Log
 from tests.rig import Rig, new_uid, running_bus
 from tests.sidecar.street import Street, task_answer

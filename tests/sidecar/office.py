@@ -9,20 +9,8 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any
 
-from postroom.a2a.messages import ROLE_USER, text_message
-from postroom.a2a.tasks import (
-    apply,
-    artifact_update,
-    artifacts_of,
-    new_task,
-    state_of,
-    status_text,
-    status_update,
-    text_artifact,
-)
 from postroom.errors import Conflict, NotFound
-from postroom.protocol.tasks import TaskState, task_id
-from postroom.protocol.times import parse_time
+from postroom.protocol.tasks import task_id
 from postroom.sidecar.a2a.changes import Change, Changes, Page
 from postroom.sidecar.adapters import (
     AnswerTask,
@@ -39,6 +27,19 @@ from postroom.sidecar.adapters import (
     Sender,
     TaskAction,
 )
+from postroom_a2a.messages import ROLE_USER, text_message
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import (
+    apply,
+    artifact_update,
+    artifacts_of,
+    new_task,
+    state_of,
+    status_text,
+    status_update,
+    text_artifact,
+)
+from postroom_a2a.times import parse_time
 
 OWN = "b" * 32
 OTHER = Sender("c" * 32, "carol", "worker")

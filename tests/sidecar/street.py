@@ -7,9 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from postroom.a2a.engine import Ask
-from postroom.a2a.records import TaskRecord
-from postroom.a2a.tasklog import StoredTask
 from postroom.bus.port import Message
 from postroom.errors import NotFound, problem
 from postroom.protocol import priority, subjects
@@ -17,6 +14,9 @@ from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.priority import Cancel, Update
 from postroom.protocol.tasks import parse_task_subject, task_id
+from postroom.tasks.engine import Ask
+from postroom.tasks.log import StoredTask
+from postroom.tasks.records import TaskRecord
 
 if TYPE_CHECKING:
     from tests.sidecar.house import House

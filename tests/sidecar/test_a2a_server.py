@@ -42,7 +42,7 @@ from a2a.utils.errors import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.a2a.cards import build_card
+from postroom.directory.cards import build_card
 from postroom.errors import Forbidden, NotFound
 from postroom.protocol.template import Template
 from postroom.sidecar.a2a.asking import AskingOperations

@@ -12,12 +12,9 @@ from typing import Any
 
 import pytest
 
-from postroom.a2a.messages import text_message
-from postroom.a2a.records import TaskRecord
-from postroom.a2a.tasks import artifacts_of
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
-from postroom.protocol.tasks import TaskState, task_id
+from postroom.protocol.tasks import task_id
 from postroom.sidecar.adapters import (
     Action,
     Artifact,
@@ -29,6 +26,10 @@ from postroom.sidecar.adapters import (
     Progress,
     Sender,
 )
+from postroom.tasks.records import TaskRecord
+from postroom_a2a.messages import text_message
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import artifacts_of
 from tests.sidecar.house import House
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "agents.md"

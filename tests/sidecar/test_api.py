@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from postroom.a2a.messages import text_of
+from postroom_a2a.messages import text_of
 from tests.sidecar.house import House
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +34,7 @@ class Inside:
     async def run(self, *words: str, stdin: bytes = b"") -> tuple[int, str, str]:
         """`postroom-agent` with these arguments: exit code, stdout, stderr."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "postroom.sidecar.agentcli", *words),
+            *(sys.executable, "-m", "postroom.agentcli.main", *words),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

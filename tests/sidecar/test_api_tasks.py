@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from postroom.protocol.tasks import EXIT_CODES, TaskState
+from postroom.protocol.tasks import EXIT_CODES
 from postroom.sidecar.adapters import (
     AnswerTask,
     Artifact,
@@ -28,6 +28,7 @@ from postroom.sidecar.adapters import (
 )
 from postroom.sidecar.api import LocalApi
 from postroom.sidecar.httpd import HttpServer
+from postroom_a2a.task_state import TaskState
 from tests.sidecar.office import OWN, Office
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +47,7 @@ class Inside:
     async def start(self, *words: str) -> asyncio.subprocess.Process:
         """`postroom-agent` with these arguments."""
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "postroom.sidecar.agentcli", *words),
+            *(sys.executable, "-m", "postroom.agentcli.main", *words),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

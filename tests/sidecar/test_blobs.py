@@ -49,7 +49,7 @@ class Desk:
     async def run(self, *words: str, given: bytes = b"") -> tuple[int, bytes, str]:
         """`postroom-agent`: its exit code, what it printed, and what it complained of."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "postroom.sidecar.agentcli", *words),
+            *(sys.executable, "-m", "postroom.agentcli.main", *words),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

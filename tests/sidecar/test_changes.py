@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from postroom.protocol.tasks import TaskState
 from postroom.sidecar.a2a import changes as module
 from postroom.sidecar.a2a.changes import Change, Changes, Page
+from postroom_a2a.task_state import TaskState
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.a2a.messages import text_of
 from postroom.protocol.presence import WorkerState
+from postroom_a2a.messages import text_of
 from tests.sidecar.house import PATIENCE, House
 
 pytestmark = pytest.mark.anyio

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from postroom.a2a.messages import text_of
 from postroom.errors import PostroomError
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.streams import MAX_DELIVER
+from postroom_a2a.messages import text_of
 from tests.sidecar.house import PATIENCE, House, end, house
 
 pytestmark = pytest.mark.anyio

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from postroom.a2a.messages import text_of
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.receipts import Receipt, State
+from postroom_a2a.messages import text_of
 from tests.sidecar.house import ECHO, House
 
 pytestmark = pytest.mark.anyio

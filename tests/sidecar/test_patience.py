@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from postroom.a2a.messages import text_of
 from postroom.protocol import subjects
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.streams import MAX_DELIVER
-from postroom.protocol.tasks import TaskState
+from postroom_a2a.messages import text_of
+from postroom_a2a.task_state import TaskState
 from tests.sidecar.house import PATIENCE, House
 
 pytestmark = pytest.mark.anyio

@@ -30,7 +30,12 @@ from a2a.types import (
     TaskStatus,
 )
 
-from postroom.a2a.nats.frames import (
+from postroom.bus.nats import NatsBus
+from postroom.errors import NoResponders
+from postroom.protocol import subjects
+from postroom.sidecar.a2a.rpc import MAX_REQUEST, rpc_caller
+from postroom.sidecar.a2a.serving import EACH, SEQUENCE
+from postroom_a2a.binding.frames import (
     Request,
     Response,
     decode_request,
@@ -38,14 +43,9 @@ from postroom.a2a.nats.frames import (
     encode_result,
     encode_stream_frame,
 )
-from postroom.a2a.nats.jsjson import dumps
-from postroom.a2a.rpc import Code, RpcError
-from postroom.bus.nats import NatsBus
-from postroom.errors import NoResponders
-from postroom.protocol import subjects
-from postroom.protocol.tasks import TaskState as State
-from postroom.sidecar.a2a.rpc import MAX_REQUEST, rpc_caller
-from postroom.sidecar.a2a.serving import EACH, SEQUENCE
+from postroom_a2a.ecma_json import dumps
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.task_state import TaskState as State
 from tests.sidecar.house import PATIENCE, House
 
 pytestmark = pytest.mark.anyio

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from postroom.a2a.messages import text_message, text_of
 from postroom.bus.port import Message
 from postroom.errors import MessageTooLarge, RequestTimeout
 from postroom.protocol import priority, subjects
 from postroom.protocol.priority import Cancel, Input
 from postroom.sidecar import priority as module
 from postroom.sidecar.priority import Priority
+from postroom_a2a.messages import text_message, text_of
 
 pytestmark = pytest.mark.anyio
 

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from postroom.a2a.execution import Execution
-from postroom.a2a.messages import text_message
-from postroom.a2a.records import TaskRecord
-from postroom.a2a.tasks import new_task
 from postroom.sidecar.adapters import Sender
 from postroom.sidecar.agent import Agent
 from postroom.sidecar.directory import Directory
 from postroom.sidecar.program import ProgramExecutor
+from postroom.tasks.execution import Execution
+from postroom.tasks.records import TaskRecord
+from postroom_a2a.messages import text_message
+from postroom_a2a.tasks import new_task
 
 pytestmark = pytest.mark.anyio
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from postroom.a2a.messages import ROLE_USER, text_message, text_of
-from postroom.a2a.tasks import artifacts_of, status_text
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.priority import Cancel, Input
-from postroom.protocol.tasks import TaskState
+from postroom_a2a.messages import ROLE_USER, text_message, text_of
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import artifacts_of, status_text
 from tests.sidecar.house import House
 
 pytestmark = pytest.mark.anyio
 
 AGENT = """
-    from postroom.sidecar.agentcli import main
+    from postroom.agentcli.main import main
 """
 """Before a program that calls `main([...])`, which is `postroom-agent`."""
 

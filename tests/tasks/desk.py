@@ -8,28 +8,29 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from postroom.a2a.messages import text_message
-from postroom.a2a.records import TaskRecord
-from postroom.a2a.tasks import apply, status_update
-from postroom.folding.alerts import Alert, raise_alert
-from postroom.folding.changes import of_task
-from postroom.folding.fold import DURABLE, Fold, all_after
-from postroom.folding.rules import together
 from postroom.mail import projection
 from postroom.mail.clerk import Clerk
+from postroom.projection.alerts import Alert, raise_alert
+from postroom.projection.changes import of_task
+from postroom.projection.fold import DURABLE, Fold, all_after
+from postroom.projection.rules import together
 from postroom.protocol import priority
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Receipt, State
-from postroom.protocol.tasks import TaskState, chain_headers, task_id
+from postroom.protocol.tasks import chain_headers, task_id
 from postroom.store import tasks
 from postroom.store.alerts import AlertRow, newest
 from postroom.store.database import Database
 from postroom.store.tasks import TaskRow
 from postroom.tasks.chain import Chain
 from postroom.tasks.clerk import TaskClerk
+from postroom.tasks.records import TaskRecord
 from postroom.tasks.rules import ORDER
 from postroom.tasks.rules import RULES as TASK_RULES
+from postroom_a2a.messages import text_message
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import apply, status_update
 from tests.mail.desk import NOW, SECONDS, Desk, Worker, desk_of
 
 RULES = together(projection.RULES, TASK_RULES)

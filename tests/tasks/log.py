@@ -8,17 +8,18 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from postroom.a2a.messages import text_message
-from postroom.a2a.records import TaskRecord
-from postroom.a2a.tasks import apply, artifact_update, new_task, status_update, text_artifact
 from postroom.bus.port import Message
-from postroom.folding.rules import Folded, fold, together
 from postroom.mail import projection
+from postroom.projection.rules import Folded, fold, together
 from postroom.protocol.envelope import TaskRequest
-from postroom.protocol.tasks import TaskState, chain_headers, task_id
+from postroom.protocol.tasks import chain_headers, task_id
 from postroom.store import tasks
 from postroom.store.tasks import TaskRow
+from postroom.tasks.records import TaskRecord
 from postroom.tasks.rules import RULES as TASK_RULES
+from postroom_a2a.messages import text_message
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import apply, artifact_update, new_task, status_update, text_artifact
 from tests.mail.log import ALICE, BOB, Record, Rows, envelope, inbox
 
 RULES = together(projection.RULES, TASK_RULES)

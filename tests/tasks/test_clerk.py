@@ -9,15 +9,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from postroom.a2a.messages import text_message
-from postroom.a2a.records import TaskRecord
-from postroom.a2a.tasks import status_text
 from postroom.bus.port import Stored
 from postroom.errors import LostUpdate, StreamFull
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.receipts import State
-from postroom.protocol.tasks import TaskState, chain_headers, task_id
+from postroom.protocol.tasks import chain_headers, task_id
 from postroom.store import tasks
 from postroom.store.database import Connection, Database
 from postroom.store.migrate import migrate
@@ -25,6 +22,10 @@ from postroom.store.schema import PROJECTION, agents
 from postroom.store.tasks import TaskRow
 from postroom.tasks import clerk as module
 from postroom.tasks.chain import ended
+from postroom.tasks.records import TaskRecord
+from postroom_a2a.messages import text_message
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import status_text
 from tests.mail.desk import BACKENDS, SECONDS, running
 from tests.tasks.desk import TaskDesk, following, open_desk
 

@@ -13,7 +13,8 @@ import pytest
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.records import MAX_DEPTH
-from postroom.protocol.tasks import TaskState, chain_headers, task_id
+from postroom.protocol.tasks import chain_headers, task_id
+from postroom_a2a.task_state import TaskState
 from tests.mail.desk import BACKENDS
 from tests.tasks.desk import TaskDesk, following, open_desk
 

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from postroom.folding.rebuild import rebuild
-from postroom.folding.retention import Retention
 from postroom.mail import retention as mail_retention
+from postroom.projection.rebuild import rebuild
+from postroom.projection.retention import Retention
 from postroom.protocol import priority, subjects
 from postroom.protocol.priority import Input
-from postroom.protocol.tasks import TaskState
 from postroom.store import snapshot
 from postroom.store.database import Connection
 from postroom.store.schema import PROJECTION
 from postroom.store.tasks import TaskRow
 from postroom.tasks.retention import LONGER, OVER
+from postroom_a2a.task_state import TaskState
 from tests.mail.desk import BACKENDS, SECONDS, running
 from tests.tasks.desk import RULES, TaskDesk, open_desk
 

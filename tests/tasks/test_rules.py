@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.a2a.messages import text_message
-from postroom.a2a.records import MAX_TASK_BYTES
 from postroom.bus.port import Message
 from postroom.protocol.envelope import TaskRequest
-from postroom.protocol.tasks import TaskState, allowed, chain, task_id
+from postroom.protocol.tasks import chain, task_id
 from postroom.store import tasks
+from postroom.tasks.records import MAX_TASK_BYTES
+from postroom_a2a.messages import text_message
+from postroom_a2a.task_state import TaskState, allowed
 from tests.mail.log import ALICE, BOB, EVE, Rows, envelope, inbox
 from tests.tasks.log import (
     FIRST,

@@ -128,7 +128,7 @@ def handler(name: str, agent_card: AgentCard) -> RequestHandler:
         return TrivialHandler()
     if name == "ours":
         # Here, since the peers of others run without Postroom.
-        from postroom.a2a.handling import AgentRequestHandler
+        from postroom_a2a.sdk.handling import AgentRequestHandler
 
         return AgentRequestHandler(InstantExecutor(), agent_card)
     return DefaultRequestHandler(

@@ -12,12 +12,12 @@ import nats
 from a2a.client import ClientConfig, ClientFactory
 from nats.aio.client import Client
 
+import postroom_a2a as a2a
 from benchmarks.a2a.peers import agent
 from benchmarks.a2a.peers.kinds import Caller, Options
 from benchmarks.a2a.peers.sdk import connected
-from postroom import a2a
-from postroom.a2a import JetStreamA2AServer, NatsA2AServer, core_subject, register, request_subject
-from postroom.a2a.nats.wire import WireConnection
+from postroom_a2a import JetStreamA2AServer, NatsA2AServer, core_subject, register, request_subject
+from postroom_a2a.nats import WireConnection
 
 _CORE = {"nats": "urn:postroom:a2a:nats:1", "nats-json": "NATS"}
 _DURABLE = "urn:postroom:a2a:nats-js:1"

@@ -13,8 +13,8 @@ from typing import Any
 
 from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
-from postroom.folding.changes import Change
-from postroom.folding.rules import Rule
+from postroom.projection.changes import Change
+from postroom.projection.rules import Rule
 from postroom.protocol import subjects
 from postroom.protocol.blobs import PREFIX, named_in
 from postroom.protocol.envelope import Envelope

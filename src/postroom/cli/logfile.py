@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from postroom.errors import NotFound
-from postroom.protocol.text import printable
+from postroom_a2a.text import printable
 
 LOOK = 0.2
 """Seconds between two looks for new lines; not every system tells of a change of a file."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from postroom.protocol.text import one_line, printable
+from postroom_a2a.text import one_line, printable
 
 NARROWEST = 12
 """Columns that the long columns of a table keep as long as all fit so."""

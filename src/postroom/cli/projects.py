@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.errors import NotFound
-from postroom.protocol.text import one_line
+from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.http import Client

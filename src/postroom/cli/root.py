@@ -15,7 +15,7 @@ from postroom import __version__
 from postroom.cli.lazy import LazyGroup
 from postroom.cli.options import org_option, state_option
 from postroom.errors import EnvironmentFault, PostroomError, exit_code
-from postroom.protocol.text import one_line
+from postroom_a2a.text import one_line
 
 SUMMARIES = {
     "up": "Run a post room, in the foreground or detached.",

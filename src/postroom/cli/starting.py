@@ -9,7 +9,7 @@ import click
 from postroom.errors import PostroomError
 from postroom.protocol.presence import last_words
 from postroom.protocol.template import LEVELS
-from postroom.protocol.text import one_line
+from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.records import Worker

@@ -9,8 +9,8 @@ import click
 from postroom.cli.alerts import alert_line
 from postroom.cli.output import Cell, address, ago, columns, fitted, table
 from postroom.cli.tasks.lines import answer_hint, colour_of, is_question, run_time, short
-from postroom.protocol.text import one_line
 from postroom.settings import DEFAULT_ORG
+from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.records import Status, Task, Worker

@@ -13,7 +13,7 @@ from postroom.cli.options import Decorated
 from postroom.cli.output import print_json
 from postroom.errors import PostroomError, Refused, RequestTimeout
 from postroom.protocol.receipts import Reason, State, reached
-from postroom.protocol.text import one_line, printable
+from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:
     from postroom.client.http import Client

@@ -10,7 +10,7 @@ import click
 from postroom.cli.output import address, clock, shortened
 from postroom.cli.status import FAILED
 from postroom.cli.tasks.lines import Updates, short
-from postroom.protocol.text import one_line
+from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.stream import Event

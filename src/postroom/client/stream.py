@@ -29,7 +29,7 @@ from postroom.errors import (
     ProtocolViolation,
     Unauthorized,
 )
-from postroom.protocol.retry import RetryPolicy
+from postroom_a2a.retry import RetryPolicy
 
 SILENCE = 45.0
 """Seconds without a byte after which a connection counts as lost; the server comments every 15 s."""

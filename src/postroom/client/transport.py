@@ -28,8 +28,8 @@ from postroom.errors import (
     from_problem,
 )
 from postroom.protocol.ids import check_name
-from postroom.protocol.retry import RetryPolicy
 from postroom.tls import client_context
+from postroom_a2a.retry import RetryPolicy
 
 CONNECT_TIMEOUT = 5.0
 ANSWER_TIMEOUT = 30.0

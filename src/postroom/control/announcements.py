@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 
-from postroom.a2a.cards import read_card
 from postroom.bus.port import Message, MessageBusProvider, Subscription
 from postroom.control.registry import Runs
+from postroom.directory.cards import read_card
 from postroom.errors import PostroomError
 from postroom.observe import get_logger
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from postroom.control.yellowpages import YellowPages
 from postroom.errors import InvalidInput, NotFound, StreamFull
 from postroom.mail.directory import Directory
-from postroom.protocol.text import one_line
 from postroom.store.agents import Agent
 from postroom.tasks.office import TaskOffice
 from postroom.tasks.requests import Requests, request_key
 from postroom.tasks.views import TaskView
+from postroom_a2a.text import one_line
 
 MAX_CHOSEN = 1024
 """Choices that are remembered for a key that comes again at once; older ones are folded, and found in SQL."""

@@ -43,12 +43,12 @@ from postroom.control.taskverbs import TaskVerbs
 from postroom.control.workers import Workers
 from postroom.control.yellowpages import YellowPages
 from postroom.errors import PostroomError, ServerFailed
-from postroom.folding.changes import Change, Changes
 from postroom.identity.credential import Credential
 from postroom.identity.push import delete_accounts
 from postroom.identity.tokens import digest, new_api_key
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger
+from postroom.projection.changes import Change, Changes
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.store.workers import RUNNING

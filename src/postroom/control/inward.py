@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import h11
 
-from postroom.a2a.cards import CARD_PATH, SERVER_SOCKET
+from postroom.directory.cards import CARD_PATH, SERVER_SOCKET
 from postroom.errors import Conflict, EnvironmentFault, ProtocolViolation, RequestTimeout
 from postroom.protocol.records import read_record
 from postroom.sandbox.port import Inward

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from postroom.a2a.cards import Card, build_card
+from postroom.directory.cards import Card, build_card
 from postroom.errors import InvalidTemplate, StateUnwritable
 from postroom.identity.credential import Credential
 from postroom.protocol.template import MAX_FILES_BYTES, Template

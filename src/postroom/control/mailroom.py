@@ -18,11 +18,6 @@ from postroom.bus.nats.client import RobustClient
 from postroom.bus.space import check_space
 from postroom.control import belonging
 from postroom.control.crew import Crew, hire
-from postroom.folding.alerts import Alert, raise_alert
-from postroom.folding.changes import Changes
-from postroom.folding.fold import Fold, all_after
-from postroom.folding.retention import Retention
-from postroom.folding.rules import together
 from postroom.identity.credential import Credential
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
@@ -38,6 +33,11 @@ from postroom.mail.expiry import Expiry
 from postroom.mail.office import PostOffice
 from postroom.mail.stale import Stale
 from postroom.observe import get_logger
+from postroom.projection.alerts import Alert, raise_alert
+from postroom.projection.changes import Changes
+from postroom.projection.fold import Fold, all_after
+from postroom.projection.retention import Retention
+from postroom.projection.rules import together
 from postroom.protocol.ids import CONTROL_PLANE, NAME
 from postroom.settings import Settings
 from postroom.store.agents import Agent

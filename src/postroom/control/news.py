@@ -16,8 +16,8 @@ from typing import Any
 from postroom.control.context import Context
 from postroom.control.streaming import HEARTBEAT, PAGE
 from postroom.errors import InvalidInput
-from postroom.folding.changes import ALERTS, MAIL, POSTS, TASKS, WORKERS, Signal
 from postroom.mail import views as mail_views
+from postroom.projection.changes import ALERTS, MAIL, POSTS, TASKS, WORKERS, Signal
 from postroom.store import messages, progress, records
 from postroom.store.database import Connection
 from postroom.tasks import views as task_views

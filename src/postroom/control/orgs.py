@@ -31,9 +31,9 @@ from postroom.identity.credential import Credential
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger
 from postroom.protocol.ids import check_name
-from postroom.protocol.retry import RetryPolicy
 from postroom.settings import DEFAULT_ORG, Settings
 from postroom.store.agents import Agent
+from postroom_a2a.retry import RetryPolicy
 
 log = get_logger(__name__)
 

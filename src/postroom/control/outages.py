@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from postroom.bus.port import BusStatistics
 from postroom.control.streaming import Numbered, Show
-from postroom.folding.changes import Change, Changes
-from postroom.protocol.tasks import TaskState
+from postroom.projection.changes import Change, Changes
 from postroom.tasks.office import TaskOffice
 from postroom.tasks.views import hindered
+from postroom_a2a.task_state import TaskState
 
 LOOK = 1.0
 """Seconds between two looks at the connection to the bus; what is shorter is told to nobody."""

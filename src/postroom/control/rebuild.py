@@ -16,8 +16,8 @@ from postroom.control.mailroom import RULES, open_bus
 from postroom.control.statefile import StateLock, prepare
 from postroom.control.up import server_config
 from postroom.errors import NotFound
-from postroom.folding.rebuild import rebuild
 from postroom.identity.trust import Trust
+from postroom.projection.rebuild import rebuild
 from postroom.settings import DEFAULT_ORG, Settings
 from postroom.store.database import Database
 from postroom.store.migrate import migrate

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from postroom.a2a.cards import Card
-from postroom.a2a.signing import sign_card
 from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.control.presence import PresenceBoard
 from postroom.control.roster import state_of
 from postroom.control.run import Run
+from postroom.directory.card_signatures import sign_card
+from postroom.directory.cards import Card
 from postroom.errors import PostroomError
 from postroom.identity.cardkey import CardKey
 from postroom.observe import get_logger

@@ -18,11 +18,11 @@ from postroom.errors import BusDisconnected, NotFound, PeerError
 from postroom.gateway.conduct import CUT_OFF, VIOLATION
 from postroom.mail.alerts import Alarm, AlertOffice
 from postroom.protocol.presence import OVER, Presence, WorkerState
-from postroom.protocol.text import one_line
 from postroom.store.agents import Agent
 from postroom.store.workers import REVOKED, STOPPED, WorkerRecord
 from postroom.tasks.office import TaskOffice
 from postroom.tasks.views import TaskView
+from postroom_a2a.text import one_line
 
 START_UP = 20.0
 """Seconds that a worker has for its first word before its state is unknown and no longer `starting`."""

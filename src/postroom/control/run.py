@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from postroom.a2a.cards import Card
+from postroom.directory.cards import Card
 from postroom.protocol.presence import OUT_OF_MEMORY
 from postroom.sandbox.guard import Guarded, memory_exceeded
 from postroom.sandbox.port import ExitStatus, FarHandle, Limits, SandboxHandle

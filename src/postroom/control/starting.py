@@ -7,12 +7,12 @@ import secrets
 import time
 from collections.abc import Mapping
 
-from postroom.a2a.cards import Card
 from postroom.bus.port import BusAdmin
 from postroom.control.isolation import Demand
 from postroom.control.issuer import Issuer
 from postroom.control.launch import Passport, WorkerFolders, card_of, compose, unwritable
 from postroom.control.run import Run
+from postroom.directory.cards import Card
 from postroom.gateway.port import DoorSpec, GatewayProvider
 from postroom.identity.tokens import digest, new_token
 from postroom.mail.directory import Directory

@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from postroom.folding.changes import Change, Changes, Listener, Signal, Topic
+from postroom.projection.changes import Change, Changes, Listener, Signal, Topic
 
 HEARTBEAT = 15.0
 """Seconds of silence after which a comment is sent, so that both ends notice a dead connection."""

@@ -10,18 +10,18 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol
 
-from postroom.a2a.tasks import status_update
 from postroom.errors import Conflict, InvalidInput, NotFound, RequestTimeout
 from postroom.protocol.envelope import MAX_SKILL
 from postroom.protocol.priority import MAX_REASON
-from postroom.protocol.tasks import TaskState
-from postroom.protocol.text import one_line
 from postroom.store import tasks as store
 from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.office import TaskOffice
 from postroom.tasks.views import TaskView
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import status_update
+from postroom_a2a.text import one_line
 
 OPEN_PAGE = 500
 """Tasks in one answer to `tasks.open`."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from postroom.a2a.cards import Card, matches, skills_of
 from postroom.control.launch import card_of
 from postroom.control.registry import Registry
 from postroom.control.workers import Workers
+from postroom.directory.cards import Card, matches, skills_of
 from postroom.errors import InvalidTemplate, NotFound
 from postroom.mail.directory import Directory
 from postroom.protocol.template import parse_template

@@ -12,7 +12,7 @@ from postroom.gateway.cause import Cause
 from postroom.gateway.plumbing import Plumbing
 from postroom.gateway.port import AuditSink, DoorSpec
 from postroom.protocol.audit import PLUMBING, AuditRecord
-from postroom.protocol.times import format_time
+from postroom_a2a.times import format_time
 
 
 @dataclass(slots=True)

@@ -10,9 +10,9 @@ from typing import Any
 
 from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.errors import NotFound, PostroomError
-from postroom.folding.alerts import Alert, End, raise_alert
-from postroom.folding.changes import ALERTS, Changes
 from postroom.observe import get_logger
+from postroom.projection.alerts import Alert, End, raise_alert
+from postroom.projection.changes import ALERTS, Changes
 from postroom.store import alerts, records
 from postroom.store.alerts import MOST, AlertRow
 from postroom.store.database import Connection, Database

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from postroom.bus.port import MessageBusProvider
-from postroom.folding.fold import After
+from postroom.projection.fold import After
 from postroom.protocol import subjects
 from postroom.protocol.receipts import Reason, Receipt, State
 from postroom.store import pending

@@ -21,20 +21,20 @@ from postroom.errors import (
     ProtocolViolation,
     StreamFull,
 )
-from postroom.folding.fold import consumer
 from postroom.mail import projection
 from postroom.mail.clerk import Clerk
 from postroom.observe import get_logger
+from postroom.projection.fold import consumer
 from postroom.protocol import priority, subjects
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Reason, State
 from postroom.protocol.records import read_record
 from postroom.protocol.streams import ACK_WAIT
-from postroom.protocol.text import one_line
 from postroom.store import messages, pending, records
 from postroom.store.database import Connection, Database
 from postroom.store.messages import MessageRow
+from postroom_a2a.text import one_line
 
 log = get_logger(__name__)
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from postroom.bus.port import MessageBusProvider
 from postroom.errors import Conflict, InvalidInput, NotFound, ProtocolViolation
-from postroom.folding.changes import DEADLETTERS, Changes, of_message
 from postroom.mail import projection, views
 from postroom.mail.views import DeadLetter
+from postroom.projection.changes import DEADLETTERS, Changes, of_message
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, UID, message_id, only_one

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from postroom.errors import PostroomError
-from postroom.folding.changes import MAIL, Changes, Signal
 from postroom.observe import get_logger
+from postroom.projection.changes import MAIL, Changes, Signal
 from postroom.store.messages import MessageRow
 
 log = get_logger(__name__)

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from postroom.a2a.messages import ROLE_AGENT, ROLE_USER, text_message
 from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.errors import InvalidInput, NotFound, RequestTimeout
-from postroom.folding.changes import Changes, of_message
-from postroom.folding.submit import Submission, submit
 from postroom.mail import views
 from postroom.mail.directory import resolve
 from postroom.mail.views import Mail, Post
+from postroom.projection.changes import Changes, of_message
+from postroom.projection.submit import Submission, submit
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, check_name, only_one
@@ -31,6 +30,7 @@ from postroom.store.database import Connection, Database
 from postroom.store.messages import MessageRow
 from postroom.store.parties import Party
 from postroom.store.records import PostRow
+from postroom_a2a.messages import ROLE_AGENT, ROLE_USER, text_message
 
 T = TypeVar("T")
 

@@ -8,21 +8,21 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from postroom.a2a.messages import context_of, text_of
 from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
-from postroom.folding.alerts import Alert, End, decode
-from postroom.folding.changes import Change
-from postroom.folding.rules import Rule
+from postroom.projection.alerts import Alert, End, decode
+from postroom.projection.changes import Change
+from postroom.projection.rules import Rule
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE, UID, is_uid
 from postroom.protocol.receipts import Reason, Receipt, State, advance, is_final, may_set
-from postroom.protocol.text import one_line
 from postroom.store import alerts, records
 from postroom.store import messages as store
 from postroom.store.alerts import AlertRow
 from postroom.store.database import Connection
+from postroom_a2a.messages import context_of, text_of
+from postroom_a2a.text import one_line
 
 DEAD_ORIGIN = "Postroom-Origin"
 DEAD_REASON = "Postroom-Reason"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
-from postroom.folding.retention import Over, covered
+from postroom.projection.retention import Over, covered
 from postroom.protocol import subjects
 from postroom.protocol.receipts import Receipt
 from postroom.store import messages

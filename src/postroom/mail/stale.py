@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 
 from postroom.bus.port import MessageBusProvider
-from postroom.folding.alerts import Alert, raise_alert
 from postroom.mail.due import Due
+from postroom.projection.alerts import Alert, raise_alert
 from postroom.store import pending
 from postroom.store.alerts import STALE
 from postroom.store.database import Connection, Database

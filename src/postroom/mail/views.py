@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from postroom.a2a.messages import text_of
 from postroom.errors import ProtocolViolation
 from postroom.protocol import priority
 from postroom.protocol.envelope import Envelope
@@ -20,6 +19,7 @@ from postroom.store.database import Connection
 from postroom.store.messages import MessageRow
 from postroom.store.parties import Party, parties
 from postroom.store.records import DeadLetterRow, PostRow
+from postroom_a2a.messages import text_of
 
 
 @dataclass(frozen=True, slots=True)

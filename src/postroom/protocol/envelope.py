@@ -19,7 +19,7 @@ from typing import Any
 from postroom.errors import InvalidInput, InvalidName, MessageTooLarge, ProtocolViolation
 from postroom.protocol.ids import check_message_id
 from postroom.protocol.records import MAX_DEPTH, read_record, too_deep
-from postroom.protocol.times import format_time, parse_time
+from postroom_a2a.times import format_time, parse_time
 
 MAX_ENVELOPE_BYTES = 512 * 1024
 """Largest envelope that is sent. Below the server's `max_payload` (1 MiB), so that headers, the dead letter's

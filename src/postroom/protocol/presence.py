@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from postroom.errors import ProtocolViolation
 from postroom.protocol.records import instant, read_record
-from postroom.protocol.text import one_line
+from postroom_a2a.text import one_line
 
 BEAT_INTERVAL = 5.0
 """Seconds between two status messages of a live worker; PRESENCE forgets after 30 s (`streams.STREAMS`)."""

@@ -16,7 +16,7 @@ from typing import Any
 from postroom.errors import InvalidName, ProtocolViolation
 from postroom.protocol.ids import check_message_id
 from postroom.protocol.records import instant, read_record
-from postroom.protocol.text import one_line
+from postroom_a2a.text import one_line
 
 
 class State(StrEnum):

@@ -123,8 +123,8 @@ def rules_for(spec: SandboxSpec, python: tuple[Path, ...]) -> dict[str, list[str
         "read": _present([*READABLE, *READABLE_ETC, *python, *shared]),
         "write": [str(folder.resolve()) for folder in write],
         "device": _present(DEVICES),
-        # Of a source checkout only the package is read, but Python looks for its name in the folder around it.
-        "names": [str(python_home.PACKAGE.parent)],
+        # Of a source checkout only the packages are read, but Python looks for their names in the folders around them.
+        "names": [str(package.parent) for package in python_home.PACKAGES],
     }
 
 

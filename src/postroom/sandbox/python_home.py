@@ -1,8 +1,8 @@
 """The host folders that hold the Python that runs Postroom, so that it also runs inside a sandbox.
 
 Only those: the installation (`sys.base_prefix`), the virtual environment (`sys.prefix`) and the
-`postroom` package itself, each under its own path. Never a whole home folder, and of a source
-checkout only the package.
+packages `postroom` and `postroom_a2a`, each under its own path. Never a whole home folder, and of
+a source checkout only the packages.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import postroom_a2a
 from postroom.errors import SandboxUnavailable
 from postroom.sandbox.policy import WHOLE_FOLDERS, home
 
 PACKAGE = Path(__file__).resolve().parents[1]
+PACKAGES = (PACKAGE, Path(postroom_a2a.__file__).resolve().parent)
 
 
 def folders() -> tuple[Path, ...]:
@@ -26,7 +28,7 @@ def folders() -> tuple[Path, ...]:
     Raises:
         SandboxUnavailable: Python is installed right in a home or system folder, which is not shared.
     """
-    wanted = [Path(sys.base_prefix), Path(sys.prefix), PACKAGE]
+    wanted = [Path(sys.base_prefix), Path(sys.prefix), *PACKAGES]
     user_site = Path(site.getusersitepackages())
     if PACKAGE.is_relative_to(user_site):
         wanted.append(user_site)  # a `pip install --user` keeps our dependencies there

@@ -13,12 +13,9 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from postroom.a2a.cards import matches, skills_of
-from postroom.a2a.engine import Ask, TaskEngine
-from postroom.a2a.tasklog import TaskLog
 from postroom.bus.port import DeliveryHandler
+from postroom.directory.cards import matches, skills_of
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.protocol.text import one_line
 from postroom.sidecar.a2a.asking import AskingOperations
 from postroom.sidecar.a2a.changes import Changes
 from postroom.sidecar.a2a.door import A2ADoor
@@ -48,6 +45,9 @@ from postroom.sidecar.status import Status
 from postroom.sidecar.wire import Wire
 from postroom.sidecar.workapi import WorkRoutes
 from postroom.sidecar.workstation import LocalWorkstation, Workstation
+from postroom.tasks.engine import Ask, TaskEngine
+from postroom.tasks.log import TaskLog
+from postroom_a2a.text import one_line
 
 JOURNAL = "confirmed"
 """Name of the journal in the state folder."""

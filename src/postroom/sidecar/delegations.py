@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from postroom.a2a.tasklog import StoredTask
-from postroom.a2a.tasks import artifacts_of, status_text
 from postroom.errors import (
     BusDisconnected,
     InvalidInput,
@@ -23,7 +21,7 @@ from postroom.errors import (
 from postroom.observe import get_logger
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.priority import Update
-from postroom.protocol.tasks import INTERRUPTED, task_id
+from postroom.protocol.tasks import task_id
 from postroom.sidecar.a2a.changes import Changes
 from postroom.sidecar.adapters import Delegate, Delegated, Sender
 from postroom.sidecar.agent import AgentGone, Runs
@@ -32,6 +30,9 @@ from postroom.sidecar.keys import Key
 from postroom.sidecar.ledger import Ledger
 from postroom.sidecar.outgoing import Draft, Outgoing
 from postroom.sidecar.wire import backoff
+from postroom.tasks.log import StoredTask
+from postroom_a2a.task_state import INTERRUPTED
+from postroom_a2a.tasks import artifacts_of, status_text
 
 REMEMBERED = 4096
 """Delegated tasks whose last news are remembered."""

@@ -32,7 +32,6 @@ from postroom.errors import (
 )
 from postroom.observe import get_logger
 from postroom.protocol.execd import TOKEN_HEADER, exit_status, mode_number
-from postroom.protocol.text import one_line
 from postroom.sidecar.lines import LineReader, Overlong
 from postroom.sidecar.workstation import (
     FILE_TIMEOUT,
@@ -46,6 +45,7 @@ from postroom.sidecar.workstation import (
     parts_of,
     within,
 )
+from postroom_a2a.text import one_line
 
 GRACE = 10.0
 """Seconds beyond a command's own time in which execd has to say that it has killed it."""

@@ -25,8 +25,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from postroom.a2a.engine import Ask
-from postroom.a2a.messages import context_of, text_of
 from postroom.bus.port import Delivery
 from postroom.errors import NotFound, PostroomError, ProtocolViolation, StateUnwritable
 from postroom.observe import get_logger
@@ -34,7 +32,6 @@ from postroom.protocol.envelope import Envelope
 from postroom.protocol.receipts import Reason, State
 from postroom.protocol.streams import MAX_DELIVER, redelivery_delay
 from postroom.protocol.template import PATIENCE
-from postroom.protocol.times import format_time
 from postroom.sidecar.adapters import Incoming, Sender
 from postroom.sidecar.agent import AgentGone, Runs
 from postroom.sidecar.directory import Directory
@@ -44,6 +41,9 @@ from postroom.sidecar.receipts import Receipts
 from postroom.sidecar.session import Run
 from postroom.sidecar.settling import Settling
 from postroom.sidecar.window import Window
+from postroom.tasks.engine import Ask
+from postroom_a2a.messages import context_of, text_of
+from postroom_a2a.times import format_time
 
 _log = get_logger(__name__)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from postroom.a2a.engine import Ask, TaskEngine
-from postroom.a2a.records import TaskRecord
-from postroom.a2a.tasklog import StoredTask
 from postroom.errors import ProtocolViolation
-from postroom.protocol.tasks import TaskState
 from postroom.sidecar.a2a.changes import Change, Page
 from postroom.sidecar.adapters import Sender
 from postroom.sidecar.wire import Wire, ask_control
+from postroom.tasks.engine import Ask, TaskEngine
+from postroom.tasks.log import StoredTask
+from postroom.tasks.records import TaskRecord
+from postroom_a2a.task_state import TaskState
 
 MOST = 200
 """Tasks in one list."""

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 from nats.aio.msg import Msg
 
-from postroom.a2a.cards import SERVER_SOCKET
 from postroom.bus.nats import NatsBus
 from postroom.bus.port import Subscription
+from postroom.directory.cards import SERVER_SOCKET
 from postroom.errors import (
     InvalidInput,
     PostroomError,

@@ -6,7 +6,6 @@ notice came asks for the history.
 
 from __future__ import annotations
 
-from postroom.a2a.messages import text_of
 from postroom.bus.port import Delivery
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.observe import get_logger
@@ -14,11 +13,12 @@ from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import Receipt, State, may_set
-from postroom.protocol.times import format_time
 from postroom.sidecar.adapters import Incoming
 from postroom.sidecar.agent import AgentGone, Runs
 from postroom.sidecar.directory import Directory
 from postroom.sidecar.outgoing import Outgoing
+from postroom_a2a.messages import text_of
+from postroom_a2a.times import format_time
 
 TOLD = frozenset({State.ANSWERED, State.DEAD})
 """States of its own messages that the agent is told: the ones after which nothing comes. Of another it is told only if

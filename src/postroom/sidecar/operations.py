@@ -7,12 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from postroom.a2a.engine import TaskEngine
-from postroom.a2a.execution import Execution
-from postroom.a2a.tasks import file_artifact, text_artifact
 from postroom.errors import InvalidInput, MessageTooLarge, PostroomError
-from postroom.protocol.tasks import TaskState
-from postroom.protocol.text import one_line
 from postroom.sidecar.a2a.changes import Change, Page
 from postroom.sidecar.a2a.live import Live
 from postroom.sidecar.adapters import (
@@ -47,6 +42,11 @@ from postroom.sidecar.outgoing import Draft, Outgoing
 from postroom.sidecar.program import ProgramExecutor
 from postroom.sidecar.session import Run, log_output
 from postroom.sidecar.status import Status
+from postroom.tasks.engine import TaskEngine
+from postroom.tasks.execution import Execution
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import file_artifact, text_artifact
+from postroom_a2a.text import one_line
 
 MANY = 20
 """Refused lines in a row from which on the agent is read more slowly, and they are not logged any more."""

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from postroom.a2a.messages import ROLE_AGENT, ROLE_USER, text_message
 from postroom.errors import InvalidInput, PeerError
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
@@ -20,6 +19,7 @@ from postroom.protocol.ids import check_name, check_uid, message_id
 from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.keys import Key
 from postroom.sidecar.wire import PUBLISH_DEADLINE, Published, Wire, publish_durably
+from postroom_a2a.messages import ROLE_AGENT, ROLE_USER, text_message
 
 REMEMBERED = 4096
 """Own messages whose recipient is remembered, to judge receipts by."""

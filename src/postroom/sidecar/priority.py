@@ -8,8 +8,6 @@ import asyncio
 from collections.abc import Awaitable
 from weakref import WeakValueDictionary
 
-from postroom.a2a.engine import TaskEngine
-from postroom.a2a.tasks import Message
 from postroom.bus.port import Delivery
 from postroom.errors import (
     BusDisconnected,
@@ -29,6 +27,8 @@ from postroom.sidecar.delegations import Delegations
 from postroom.sidecar.ledger import Ledger
 from postroom.sidecar.program import ANSWERED_BY
 from postroom.sidecar.wire import backoff
+from postroom.tasks.engine import TaskEngine
+from postroom_a2a.tasks import Message
 
 PASSING = (NoResponders, RequestTimeout, BusDisconnected, Refused)
 """Faults that are over by themselves."""

@@ -11,16 +11,16 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from postroom.a2a.engine import SKILL
-from postroom.a2a.execution import Execution
-from postroom.a2a.messages import ROLE_USER, text_of
-from postroom.a2a.tasklog import AttemptLost, ExecutorGone
 from postroom.protocol.ids import is_uid
 from postroom.sidecar.adapters import IncomingTask, Sender
 from postroom.sidecar.agent import AgentGone, Runs
 from postroom.sidecar.directory import Directory
 from postroom.sidecar.keys import Derivation
 from postroom.sidecar.session import Run
+from postroom.tasks.engine import SKILL
+from postroom.tasks.execution import Execution
+from postroom.tasks.log import AttemptLost, ExecutorGone
+from postroom_a2a.messages import ROLE_USER, text_of
 
 ANSWERED_BY = "urn:postroom:a2a:answered-by:1"
 """Key in the metadata of an answer: uid of who gave it."""

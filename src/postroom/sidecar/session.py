@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from postroom.observe import get_logger
-from postroom.protocol.text import printable
 from postroom.sidecar.adapters import Action, Adapter, Incoming, IncomingTask
 from postroom.sidecar.lines import LineReader, Overlong
 from postroom.sidecar.process import AgentProcess
 from postroom.sidecar.status import Status
+from postroom_a2a.text import printable
 
 STALLED_AFTER = 60.0
 """Seconds that the agent may leave its input unread before it counts as stalled."""

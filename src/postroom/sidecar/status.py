@@ -10,8 +10,8 @@ from postroom.errors import PostroomError
 from postroom.observe import get_logger
 from postroom.protocol import subjects
 from postroom.protocol.presence import BEAT_INTERVAL, Presence, WorkerState, last_words
-from postroom.protocol.text import one_line
 from postroom.sidecar.wire import Wire
+from postroom_a2a.text import one_line
 
 SHORTEST_INTERVAL = 0.1
 """Seconds between two records: an agent that changes its state in a loop must not flood the bus."""

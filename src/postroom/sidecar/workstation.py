@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from postroom.errors import Forbidden, InvalidInput, NotFound, RequestTimeout, StateUnwritable
-from postroom.protocol.text import one_line
 from postroom.sidecar.process import AgentProcess
+from postroom_a2a.text import one_line
 
 MAX_OUTPUT = 1024 * 1024
 """Bytes that are kept of each output of a command."""

@@ -6,11 +6,11 @@ from collections.abc import Collection
 
 from sqlalchemy import Connection, and_, select
 
-from postroom.protocol.tasks import TaskState
 from postroom.store.messages import page
 from postroom.store.rows import all_of
 from postroom.store.schema import a2a_task_events, a2a_tasks
 from postroom.store.tasks import EVENT, HEAD, TaskEventRow, TaskHead
+from postroom_a2a.task_state import TaskState
 
 
 def begun(connection: Connection, tasks: Collection[str]) -> dict[str, float]:

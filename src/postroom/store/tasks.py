@@ -21,10 +21,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import insert
 
 from postroom.protocol.receipts import State
-from postroom.protocol.tasks import INTERRUPTED, TaskState
 from postroom.store.messages import MAX_PAGE, page
 from postroom.store.rows import all_of, first_of
 from postroom.store.schema import a2a_task_events, a2a_tasks, agents, messages
+from postroom_a2a.task_state import INTERRUPTED, TaskState
 
 BATCH = 256
 """Tasks that a question of the post office returns at most; the next one finds the rest."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 
-from postroom.a2a.records import TaskRecord
-from postroom.a2a.tasks import agent_message, apply, status_update
 from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.errors import LostUpdate
 from postroom.observe import get_logger
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.protocol.tasks import TaskState, chain, chain_headers
+from postroom.protocol.tasks import chain, chain_headers
 from postroom.store import records, tasks
 from postroom.store.database import Connection, Database
 from postroom.store.tasks import TaskRow
+from postroom.tasks.records import TaskRecord
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import agent_message, apply, status_update
 
 log = get_logger(__name__)
 

@@ -13,16 +13,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from postroom.a2a.tasks import status_update
 from postroom.bus.port import Message, MessageBusProvider
 from postroom.errors import InvalidInput, LostUpdate, ProtocolViolation, StreamFull
-from postroom.folding.fold import After
 from postroom.observe import get_logger
+from postroom.projection.fold import After
 from postroom.protocol import priority, subjects
 from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Reason, Receipt, State
-from postroom.protocol.tasks import TaskState
-from postroom.protocol.text import one_line
 from postroom.store import agents, alerts, pending, tasks
 from postroom.store.agents import Agent
 from postroom.store.alerts import QUESTION
@@ -30,6 +27,9 @@ from postroom.store.database import Connection, Database
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.chain import Chain, ended
 from postroom.tasks.rules import may_request
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import status_update
+from postroom_a2a.text import one_line
 
 log = get_logger(__name__)
 

@@ -13,9 +13,6 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 
-from postroom.a2a.messages import ROLE_USER, text_message
-from postroom.a2a.records import TaskRecord
-from postroom.a2a.tasks import Message, answer_in, status_update
 from postroom.bus.port import MessageBusProvider
 from postroom.errors import (
     Conflict,
@@ -25,12 +22,12 @@ from postroom.errors import (
     RequestTimeout,
     StreamFull,
 )
-from postroom.folding.changes import Changes, of_task
+from postroom.projection.changes import Changes, of_task
 from postroom.protocol import priority, subjects
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, only_one
 from postroom.protocol.priority import Cancel, Input
-from postroom.protocol.tasks import TASK_ID, TaskState
+from postroom.protocol.tasks import TASK_ID
 from postroom.store import agents
 from postroom.store import tasks as store
 from postroom.store.agents import Agent
@@ -38,8 +35,12 @@ from postroom.store.database import Connection, Database
 from postroom.store.tasks import TaskRow
 from postroom.tasks import views
 from postroom.tasks.chain import Chain, ended
+from postroom.tasks.records import TaskRecord
 from postroom.tasks.requests import Requests
 from postroom.tasks.views import Hindrance, TaskEvent, TaskView
+from postroom_a2a.messages import ROLE_USER, text_message
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import Message, answer_in, status_update
 
 FOLD_WAIT = 2.0
 """Seconds that a call waits for a record to be folded, so that its answer shows it."""

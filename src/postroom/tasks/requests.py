@@ -7,12 +7,9 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable
 
-from postroom.a2a.messages import ROLE_USER, context_of, text_message, text_of
-from postroom.a2a.records import TaskRecord
-from postroom.a2a.tasks import new_task
 from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.errors import InvalidInput, NotFound
-from postroom.folding.submit import submit
+from postroom.projection.submit import submit
 from postroom.protocol import subjects
 from postroom.protocol.envelope import MAX_SKILL, Envelope, TaskRequest
 from postroom.protocol.ids import message_id
@@ -22,6 +19,9 @@ from postroom.store.agents import Agent
 from postroom.store.database import Connection, Database
 from postroom.store.messages import MessageRow
 from postroom.store.tasks import TaskRow
+from postroom.tasks.records import TaskRecord
+from postroom_a2a.messages import ROLE_USER, context_of, text_message, text_of
+from postroom_a2a.tasks import new_task
 
 MAX_CONTEXT = 200
 """Characters of the id of a context that a person names."""

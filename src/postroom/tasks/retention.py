@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from postroom.bus.port import Message
 from postroom.errors import ProtocolViolation
-from postroom.folding.retention import Over, covered
+from postroom.projection.retention import Over, covered
 from postroom.protocol import priority
 from postroom.protocol.tasks import parse_task_subject
 from postroom.store import tasks

@@ -10,29 +10,23 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from postroom.a2a.messages import context_of, text_of
-from postroom.a2a.records import MAX_TASK_BYTES, TaskRecord
-from postroom.a2a.tasks import new_task, state_of, status_text
 from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
-from postroom.folding.changes import Change
-from postroom.folding.fold import Order
-from postroom.folding.rules import Rule
+from postroom.projection.changes import Change
+from postroom.projection.fold import Order
+from postroom.projection.rules import Rule
 from postroom.protocol import subjects
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import UID
-from postroom.protocol.tasks import (
-    EXPECTED,
-    TaskState,
-    allowed,
-    follows,
-    parse_task_subject,
-    task_id,
-)
+from postroom.protocol.tasks import EXPECTED, follows, parse_task_subject, task_id
 from postroom.store import tasks
 from postroom.store.database import Connection
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
+from postroom.tasks.records import MAX_TASK_BYTES, TaskRecord
+from postroom_a2a.messages import context_of, text_of
+from postroom_a2a.task_state import TaskState, allowed
+from postroom_a2a.tasks import new_task, state_of, status_text
 
 MAX_SAID = 1000
 """Characters of what was said with a state that lists show."""

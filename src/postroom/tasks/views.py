@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from postroom.a2a.tasks import answer_in, artifacts_of, status_text
 from postroom.protocol.blobs import MAX_NAMED, PREFIX
-from postroom.protocol.tasks import TaskState
-from postroom.protocol.text import one_line
 from postroom.store import blobs, progress
 from postroom.store import tasks as store
 from postroom.store.database import Connection
 from postroom.store.parties import Party, parties
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import answer_in, artifacts_of, status_text
+from postroom_a2a.text import one_line
 
 MAX_DETAIL = 300
 """Characters of the line that says how a task stands."""

@@ -20,7 +20,7 @@ from a2a.types import (
 )
 from a2a.utils.errors import InternalError, InvalidAgentResponseError, UnsupportedOperationError
 
-from postroom.a2a.handling import MemoryTaskStore, run
+from postroom_a2a.sdk.handling import MemoryTaskStore, run
 from tests.a2a.agents import Agent, answers, asks, chunks, raises, returns, text, waits
 from tests.a2a.front import artifacts, message
 from tests.a2a.handling.handlers import BY_US, asked, kinds, shown
@@ -431,7 +431,7 @@ async def test_a_follow_up_keeps_the_id_of_its_task() -> None:
 
 def test_the_handler_imports_none_of_the_sdks_handlers_and_stores() -> None:
     script = (
-        "import sys, postroom.a2a.handling; "
+        "import sys, postroom_a2a.sdk.handling; "
         "print([m for m in sys.modules if m.startswith(('a2a.server.request_handlers', "
         "'a2a.server.tasks', 'a2a.server.agent_execution', 'sqlalchemy'))])"
     )

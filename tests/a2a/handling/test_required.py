@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from a2a import types
 from a2a.utils.errors import InvalidParamsError
 from a2a.utils.proto_utils import validate_proto_required_fields
 from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.a2a.handling.required import require
+from a2a import types
+from postroom_a2a.sdk.handling.required import require
 
 KINDS = [
     types.SendMessageRequest,

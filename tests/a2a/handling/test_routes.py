@@ -15,7 +15,7 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 
-from postroom.a2a.handling import AgentRequestHandler
+from postroom_a2a.sdk.handling import AgentRequestHandler
 from tests.a2a.agents import Agent, answers, asks, chunks, raises, waits
 from tests.a2a.front import CARD, Front, artifacts, message, reference, serving, states
 from tests.rig import new_uid

@@ -12,13 +12,13 @@ from typing import Any
 import nats
 from nats.aio.client import Client
 
-from postroom.a2a.nats.calling import FLOW, CoreCaller, new_id
-from postroom.a2a.nats.frames import Request, Response
-from postroom.a2a.nats.headers import Flow
-from postroom.a2a.nats.jsjson import dumps
-from postroom.a2a.nats.serving import CoreServer
-from postroom.a2a.operations import Call
-from postroom.a2a.rpc import Code, RpcError
+from postroom_a2a.binding.frames import Request, Response
+from postroom_a2a.binding.headers import Flow
+from postroom_a2a.ecma_json import dumps
+from postroom_a2a.live.calling import FLOW, CoreCaller, new_id
+from postroom_a2a.live.serving import CoreServer
+from postroom_a2a.operations import Call
+from postroom_a2a.rpc import Code, RpcError
 from tests.a2a.nats.connections import open_connection
 from tests.rig import open_server
 

@@ -7,8 +7,8 @@ from typing import Any
 import nats
 from nats.aio.client import Client
 
-from postroom import a2a
-from postroom.a2a.nats.wire import WireConnection
+import postroom_a2a as a2a
+from postroom_a2a.nats import WireConnection
 
 own: bool = False
 """Whether the test of the moment uses the binding's own connection."""

@@ -14,18 +14,18 @@ from typing import Any
 
 from nats.aio.client import Client
 
-from postroom.a2a.nats.calling import new_id
-from postroom.a2a.nats.durable.client import DurableCaller
-from postroom.a2a.nats.durable.server import DurableServer
-from postroom.a2a.nats.frames import Request, Response
-from postroom.a2a.nats.jetstream import JetStream
-from postroom.a2a.nats.mailbox import Mailbox
-from postroom.a2a.nats.wire import WireConnection
-from postroom.a2a.operations import Call, Operations
-from postroom.a2a.rpc import Code, RpcError
 from postroom.bus.parent_death import die_with_parent
 from postroom.bus.server_binary import find_binary
 from postroom.errors import NotFound
+from postroom_a2a.binding.frames import Request, Response
+from postroom_a2a.durable.client import DurableCaller
+from postroom_a2a.durable.server import DurableServer
+from postroom_a2a.live.calling import new_id
+from postroom_a2a.nats import WireConnection
+from postroom_a2a.nats.jetstream import JetStream
+from postroom_a2a.nats.mailbox import Mailbox
+from postroom_a2a.operations import Call, Operations
+from postroom_a2a.rpc import Code, RpcError
 from tests.a2a.nats.connections import open_connection
 
 SUBJECT = "a2a.agent.echo.requests"

@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator
 
 import nats
 
-from postroom.a2a.nats.durable.server import DurableServer
-from postroom.a2a.operations import Call
+from postroom_a2a.durable.server import DurableServer
+from postroom_a2a.operations import Call
 
 SUBJECT = "a2a.agent.echo.requests"
 

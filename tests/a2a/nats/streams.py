@@ -9,8 +9,8 @@ from pathlib import Path
 import nats
 from nats.aio.client import Client
 
-from postroom.a2a.nats.jetstream import JetStream
-from postroom.a2a.nats.mailbox import Mailbox
+from postroom_a2a.nats.jetstream import JetStream
+from postroom_a2a.nats.mailbox import Mailbox
 from tests.a2a.nats.connections import open_connection
 from tests.rig import open_server
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import nats
 
-from postroom.a2a.nats.calling import new_id
-from postroom.a2a.nats.durable.client import DurableCaller
-from postroom.a2a.nats.frames import Request, Response
 from postroom.errors import PostroomError
+from postroom_a2a.binding.frames import Request, Response
+from postroom_a2a.durable.client import DurableCaller
+from postroom_a2a.live.calling import new_id
 from tests.a2a.nats.taskworker import SUBJECT
 
 AT_A_TIME = 12

@@ -13,13 +13,13 @@ import os
 import sys
 
 import nats
-from a2a import types
 from a2a.helpers import new_text_artifact_update_event, new_text_message
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 
-from postroom.a2a import AgentRequestHandler, JetStreamA2AServer, KvTaskStore
+from a2a import types
+from postroom_a2a import AgentRequestHandler, JetStreamA2AServer, KvTaskStore
 
 SUBJECT = "a2a.agent.desk.requests"
 

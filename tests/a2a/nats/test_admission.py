@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from a2a import types
 from a2a.client import Client, ClientConfig
 
-from postroom.a2a import NatsA2AServer, core_interfaces, register
-from postroom.a2a.nats import admission
-from postroom.a2a.nats.calling import CoreCaller, new_id
-from postroom.a2a.nats.frames import Request, Response
-from postroom.a2a.nats.patient import RETRY, PatientCaller
-from postroom.a2a.rpc import Code
-from postroom.a2a.translation.failures import ServerBusyError
-from postroom.protocol.retry import RetryPolicy
+from a2a import types
+from postroom_a2a import NatsA2AServer, core_interfaces, register
+from postroom_a2a.binding.frames import Request, Response
+from postroom_a2a.live import admission
+from postroom_a2a.live.calling import CoreCaller, new_id
+from postroom_a2a.live.patient import RETRY, PatientCaller
+from postroom_a2a.retry import RetryPolicy
+from postroom_a2a.rpc import Code
+from postroom_a2a.sdk.translation.failures import ServerBusyError
 from tests.a2a.nats.agent import SUBJECT, TIMEOUT, Scene, connected, scene
 from tests.a2a.nats.rawpeer import compact, wire
 from tests.a2a.translation.agents import TASK, Scripted

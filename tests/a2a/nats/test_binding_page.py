@@ -15,7 +15,7 @@ import pytest
 from a2a.types import AgentCard
 
 from postroom import errors
-from postroom.a2a import open_registry
+from postroom_a2a import open_registry
 from tests.rig import open_server
 
 pytestmark = pytest.mark.anyio

@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from postroom.a2a.nats.calling import CoreCaller
-from postroom.a2a.nats.connection import Frame, settle
-from postroom.a2a.nats.headers import Flow
-from postroom.a2a.nats.mailbox import Mailbox
-from postroom.a2a.nats.serving import CoreServer
-from postroom.a2a.rpc import Code
 from postroom.errors import MessageTooLarge, NoResponders, RequestTimeout, StreamBroken
+from postroom_a2a.binding.headers import Flow
+from postroom_a2a.live.calling import CoreCaller
+from postroom_a2a.live.serving import CoreServer
+from postroom_a2a.nats.mailbox import Mailbox
+from postroom_a2a.nats.port import Frame, settle
+from postroom_a2a.rpc import Code
 from tests.a2a.nats.agent import SUBJECT, TIMEOUT, PlainAgent, connected, scene
 from tests.rig import open_server
 
@@ -444,7 +444,7 @@ class PlainAgentCalls:
         self._count = 0
 
     async def echo(self, value: object) -> object:
-        from postroom.a2a.nats.frames import Request
+        from postroom_a2a.binding.frames import Request
 
         self._count += 1
         answer = await self._caller.call(Request(self._count, "echo", value), timeout=TIMEOUT)

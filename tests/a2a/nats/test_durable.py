@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from postroom.a2a.nats.durable.client import DurableCaller
-from postroom.a2a.nats.durable.server import DurableServer
-from postroom.a2a.nats.durable.streams import Streams
-from postroom.a2a.nats.frames import Request
 from postroom.errors import InvalidName, RequestTimeout, StreamBroken
+from postroom_a2a.binding.frames import Request
+from postroom_a2a.durable.client import DurableCaller
+from postroom_a2a.durable.server import DurableServer
+from postroom_a2a.durable.streams import Streams
 from tests.a2a.nats.durableagent import (
     SUBJECT,
     Agent,

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from postroom.a2a.nats.connection import Frame
-from postroom.a2a.nats.durable.streams import Streams
-from postroom.a2a.nats.frames import (
+from postroom.errors import PostroomError, RequestTimeout, StreamFull
+from postroom_a2a.binding.frames import (
     Request,
     encode_complete,
     encode_error,
     encode_request,
     encode_stream_frame,
 )
-from postroom.a2a.nats.jetstream import JetStream, Stored
-from postroom.a2a.rpc import RpcError
-from postroom.errors import PostroomError, RequestTimeout, StreamFull
+from postroom_a2a.durable.streams import Streams
+from postroom_a2a.nats.jetstream import JetStream, Stored
+from postroom_a2a.nats.port import Frame
+from postroom_a2a.rpc import RpcError
 from tests.a2a.nats.durableagent import (
     SUBJECT,
     Agent,

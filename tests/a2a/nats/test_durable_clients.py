@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from a2a import types
 from a2a.client import ClientConfig
 from a2a.helpers import new_text_message
 
-from postroom.a2a import JetStreamA2AServer, durable_interfaces, register
-from postroom.a2a.nats.durable import responses
-from postroom.a2a.nats.jetstream import JetStream
+from a2a import types
+from postroom_a2a import JetStreamA2AServer, durable_interfaces, register
+from postroom_a2a.durable import responses
+from postroom_a2a.nats.jetstream import JetStream
 from tests.a2a.nats.durableagent import SUBJECT, Desk, open_desk
 from tests.a2a.translation.agents import MESSAGE, Scripted
 

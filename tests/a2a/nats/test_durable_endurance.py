@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from a2a import types
 
-from postroom.a2a.nats.jetstream import JetStream
-from postroom.a2a.nats.kv import Bucket
+from a2a import types
 from postroom.errors import NotFound
+from postroom_a2a.nats.jetstream import JetStream
+from postroom_a2a.nats.kv import Bucket
 from tests.a2a.nats import taskclient, taskworker
 from tests.a2a.nats.cuts import Way
 from tests.a2a.nats.durableagent import Desk, open_desk

@@ -12,13 +12,13 @@ import nats
 import pytest
 from nats.aio.client import Client
 
-from postroom.a2a.nats.durable.client import DurableCaller
-from postroom.a2a.nats.durable.server import DurableServer
-from postroom.a2a.nats.durable.streams import Streams
-from postroom.a2a.nats.frames import Request
-from postroom.a2a.nats.jetstream import JetStream
-from postroom.a2a.nats.mailbox import Mailbox
 from postroom.errors import PostroomError
+from postroom_a2a.binding.frames import Request
+from postroom_a2a.durable.client import DurableCaller
+from postroom_a2a.durable.server import DurableServer
+from postroom_a2a.durable.streams import Streams
+from postroom_a2a.nats.jetstream import JetStream
+from postroom_a2a.nats.mailbox import Mailbox
 from tests.a2a.nats.durableagent import (
     SUBJECT,
     Agent,

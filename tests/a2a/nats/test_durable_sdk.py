@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from a2a import types
 from a2a.client import ClientConfig
 from a2a.helpers import new_text_message
 from a2a.utils.errors import TaskNotFoundError
 
-from postroom.a2a import JetStreamA2AServer, SdkOperations, durable_interfaces, register
-from postroom.a2a.operations import Call
+from a2a import types
+from postroom_a2a import JetStreamA2AServer, SdkOperations, durable_interfaces, register
+from postroom_a2a.operations import Call
 from tests.a2a.nats.durableagent import SUBJECT, open_desk
 from tests.a2a.translation.agents import MESSAGE, TASK, Scripted
 

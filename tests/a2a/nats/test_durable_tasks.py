@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from postroom.a2a.nats.calling import new_id
-from postroom.a2a.nats.durable.client import DurableCaller
-from postroom.a2a.nats.frames import Request
+from postroom_a2a.binding.frames import Request
+from postroom_a2a.durable.client import DurableCaller
+from postroom_a2a.live.calling import new_id
 from tests.a2a.nats import taskworker
 from tests.a2a.nats.durableagent import Desk, open_desk
 from tests.a2a.nats.workers import Worker, working

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from postroom.a2a.nats.durable.streams import Streams
-from postroom.a2a.nats.frames import Request
-from postroom.a2a.nats.jetstream import JetStream
 from postroom.errors import EnvironmentFault, NoResponders
+from postroom_a2a.binding.frames import Request
+from postroom_a2a.durable.streams import Streams
+from postroom_a2a.nats.jetstream import JetStream
 from tests.a2a.nats.durableagent import (
     SUBJECT,
     Agent,

@@ -12,11 +12,6 @@ from pathlib import Path
 import pytest
 from nats.aio.msg import Msg
 
-from postroom.a2a.nats import subjects
-from postroom.a2a.nats.calling import CoreCaller, new_id
-from postroom.a2a.nats.connection import Frame
-from postroom.a2a.nats.frames import Request, Response
-from postroom.a2a.nats.serving import CoreServer
 from postroom.errors import (
     InvalidInput,
     InvalidName,
@@ -24,6 +19,11 @@ from postroom.errors import (
     RequestTimeout,
     StreamBroken,
 )
+from postroom_a2a.binding import subjects
+from postroom_a2a.binding.frames import Request, Response
+from postroom_a2a.live.calling import CoreCaller, new_id
+from postroom_a2a.live.serving import CoreServer
+from postroom_a2a.nats.port import Frame
 from tests.a2a.nats.agent import SUBJECT, TIMEOUT, PlainAgent, connected, scene
 from tests.a2a.nats.rawpeer import AnsweredError, RawClient, wire
 from tests.rig import open_server

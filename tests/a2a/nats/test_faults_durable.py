@@ -11,12 +11,12 @@ from typing import cast
 import pytest
 from nats.aio.client import Client
 
-from postroom.a2a.nats.connection import Connection, Frame
-from postroom.a2a.nats.durable.streams import Streams
-from postroom.a2a.nats.durable.trimming import trim
-from postroom.a2a.nats.frames import Request, encode_request
-from postroom.a2a.nats.wire import WireConnection
 from postroom.errors import MessageTooLarge, StreamFull
+from postroom_a2a.binding.frames import Request, encode_request
+from postroom_a2a.durable.streams import Streams
+from postroom_a2a.durable.trimming import trim
+from postroom_a2a.nats import WireConnection
+from postroom_a2a.nats.port import Connection, Frame
 from tests.a2a.nats.durableagent import (
     SUBJECT,
     Agent,

@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
-from postroom.a2a.nats import flow
-from postroom.a2a.nats.frames import COMPLETE, encode_complete, encode_result, encode_stream_frame
-from postroom.a2a.nats.headers import Flow
 from postroom.errors import NoResponders, ProtocolViolation, StreamBroken
+from postroom_a2a.binding import flow
+from postroom_a2a.binding.frames import (
+    COMPLETE,
+    encode_complete,
+    encode_result,
+    encode_stream_frame,
+)
+from postroom_a2a.binding.headers import Flow
 
 
 @dataclass

@@ -16,15 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nats.aio.msg import Msg
 
-from postroom.a2a.nats import frames
-from postroom.a2a.nats.calling import CoreCaller, new_id
-from postroom.a2a.nats.connection import settle
-from postroom.a2a.nats.frames import Request
-from postroom.a2a.nats.mailbox import Mailbox
-from postroom.a2a.nats.serving import CoreServer
-from postroom.a2a.nats.transport import NatsA2ATransport
-from postroom.a2a.rpc import Code, RpcError
 from postroom.errors import BusDisconnected, InvalidInput, ProtocolViolation
+from postroom_a2a.binding import frames
+from postroom_a2a.binding.frames import Request
+from postroom_a2a.live.calling import CoreCaller, new_id
+from postroom_a2a.live.serving import CoreServer
+from postroom_a2a.nats.mailbox import Mailbox
+from postroom_a2a.nats.port import settle
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.sdk.transport import NatsA2ATransport
 from tests.a2a.nats.agent import SUBJECT, TIMEOUT, PlainAgent, connected, scene
 from tests.a2a.nats.rawpeer import wire
 from tests.rig import open_server

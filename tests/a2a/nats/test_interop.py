@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from a2a import types
 from a2a.client.errors import A2AClientError
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError
 
-from postroom.a2a import CoreCaller, CoreServer, NatsA2ATransport, SdkOperations
-from postroom.a2a.translation import OPERATIONS, V03, operation_of
+from a2a import types
+from postroom_a2a import CoreCaller, CoreServer, NatsA2ATransport, SdkOperations
+from postroom_a2a.sdk.translation import OPERATIONS, V03, operation_of
 from tests.a2a.nats.agent import TIMEOUT, connected
 from tests.a2a.nats.rawpeer import METHODS, STREAMS, AnsweredError, RawClient, RawServer, wire
 from tests.a2a.translation.agents import Scripted

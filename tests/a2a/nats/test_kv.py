@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from postroom.a2a.nats.jetstream import JetStream
-from postroom.a2a.nats.kv import Bucket, Settings
-from postroom.a2a.nats.mailbox import Mailbox
 from postroom.errors import InvalidInput, LostUpdate, MessageTooLarge, NotFound, RequestTimeout
+from postroom_a2a.nats.jetstream import JetStream
+from postroom_a2a.nats.kv import Bucket, Settings
+from postroom_a2a.nats.mailbox import Mailbox
 from tests.a2a.nats.connections import open_connection
 from tests.a2a.nats.streams import jetstream
 from tests.rig import open_server

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from postroom.a2a.nats.mailbox import FrameQueue
 from postroom.errors import StreamBroken
+from postroom_a2a.nats.mailbox import FrameQueue
 
 pytestmark = pytest.mark.anyio
 

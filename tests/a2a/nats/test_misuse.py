@@ -9,11 +9,12 @@ from pathlib import Path
 
 import nats
 import pytest
-from a2a import types
 from a2a.client import ClientConfig
 from nats.aio.client import Client as Connection
 
-from postroom.a2a import (
+from a2a import types
+from postroom.errors import Forbidden, InvalidInput, NoResponders
+from postroom_a2a import (
     JetStreamA2AServer,
     KvTaskStore,
     LargeContent,
@@ -24,8 +25,7 @@ from postroom.a2a import (
     register,
     request_subject,
 )
-from postroom.a2a.nats.failures import MalformedAnswerError, NoRespondersError
-from postroom.errors import Forbidden, InvalidInput, NoResponders
+from postroom_a2a.sdk.failures import MalformedAnswerError, NoRespondersError
 from tests.a2a.nats.agent import connected
 from tests.a2a.translation.agents import Scripted
 from tests.rig import open_server

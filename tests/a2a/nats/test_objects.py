@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.a2a.nats.objects import ObjectBucket
 from postroom.errors import InvalidInput, MessageTooLarge, NotFound, ProtocolViolation, StreamFull
+from postroom_a2a.nats.objects import ObjectBucket
 from tests.a2a.nats.streams import jetstream
 
 pytestmark = pytest.mark.anyio

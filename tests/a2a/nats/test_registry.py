@@ -10,15 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from a2a import types
 from a2a.compat.v0_3 import types as types03
 from a2a.compat.v0_3.conversions import to_core_agent_card
 from google.protobuf.json_format import ParseDict
 
-from postroom.a2a.nats.cardregistry import open_registry, read_card, write_card
-from postroom.a2a.nats.jetstream import JetStream
-from postroom.a2a.nats.kv import Bucket, Settings
-from postroom.a2a.nats.registry import BUCKET, PLAIN, Registry
+from a2a import types
 from postroom.errors import (
     Conflict,
     InvalidName,
@@ -27,6 +23,10 @@ from postroom.errors import (
     ProtocolViolation,
     Refused,
 )
+from postroom_a2a.nats.jetstream import JetStream
+from postroom_a2a.nats.kv import Bucket, Settings
+from postroom_a2a.registry import BUCKET, PLAIN, Registry
+from postroom_a2a.sdk.card_registry import open_registry, read_card, write_card
 from tests.a2a.nats.streams import jetstream
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.a2a.nats import subjects
 from postroom.errors import InvalidInput, InvalidName
+from postroom_a2a.binding import subjects
 
 TOKENS = [
     ("agent-a", "agent-a"),

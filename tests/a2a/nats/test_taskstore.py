@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from a2a import types
 from a2a.server.context import ServerCallContext
 from a2a.server.tasks.inmemory_task_store import InMemoryTaskStore
 from a2a.utils.errors import InvalidParamsError
 
-from postroom.a2a.nats.kv import Bucket
-from postroom.a2a.nats.taskstore import KvTaskStore
-from postroom.a2a.users import Requester
+from a2a import types
 from postroom.errors import Conflict, LostUpdate, MessageTooLarge, ProtocolViolation, RequestTimeout
+from postroom_a2a.nats.kv import Bucket
+from postroom_a2a.sdk.taskstore import KvTaskStore
+from postroom_a2a.sdk.users import Requester
 from tests.a2a.agents import asks, chunks
 from tests.a2a.front import message
 from tests.a2a.handling.handlers import Made, opener, ours, reference, shown

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from a2a import types
 from a2a.client import Client, ClientConfig, ClientFactory
 from a2a.client.base_client import BaseClient
 from a2a.client.client import ClientCallContext
@@ -19,10 +18,12 @@ from a2a.client.errors import A2AClientError, A2AClientTimeoutError
 from a2a.utils.errors import TaskNotFoundError, UnsupportedOperationError
 from nats.aio.client import Client as Connection
 
+from a2a import types
 from postroom import errors
-from postroom.a2a import NatsA2AServer, core_interfaces, register
-from postroom.a2a.nats import labels, transport
-from postroom.a2a.nats.failures import CallTimeoutError, client_error
+from postroom_a2a import NatsA2AServer, core_interfaces, register
+from postroom_a2a.binding import labels
+from postroom_a2a.sdk import transport
+from postroom_a2a.sdk.failures import CallTimeoutError, client_error
 from tests.a2a.nats.agent import SUBJECT, TIMEOUT, connected
 from tests.a2a.translation.agents import TASK, Scripted
 from tests.rig import open_server

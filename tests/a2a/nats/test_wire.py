@@ -10,13 +10,7 @@ from typing import Any
 import pytest
 import trustme
 
-from postroom import a2a
-from postroom.a2a.nats.calling import CoreCaller
-from postroom.a2a.nats.connection import Frame
-from postroom.a2a.nats.frames import Request
-from postroom.a2a.nats.mailbox import Mailbox
-from postroom.a2a.nats.serving import CoreServer
-from postroom.a2a.nats.wire import Credentials, WireConnection
+import postroom_a2a as a2a
 from postroom.errors import (
     BusDisconnected,
     Forbidden,
@@ -29,6 +23,12 @@ from postroom.errors import (
 )
 from postroom.identity.nkeys import KeyPair, Kind
 from postroom.protocol.ids import CONTROL_PLANE
+from postroom_a2a.binding.frames import Request
+from postroom_a2a.live.calling import CoreCaller
+from postroom_a2a.live.serving import CoreServer
+from postroom_a2a.nats import Credentials, WireConnection
+from postroom_a2a.nats.mailbox import Mailbox
+from postroom_a2a.nats.port import Frame
 from tests.a2a.nats.agent import SUBJECT, PlainAgent
 from tests.a2a.nats.wireserver import ConfiguredServer, Proxy
 from tests.rig import running_server

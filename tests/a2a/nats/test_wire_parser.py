@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.a2a.nats.wire.frame import WireFrame, read_headers, write_headers
-from postroom.a2a.nats.wire.parser import MAX_LINE, Parser
 from postroom.errors import InvalidInput, ProtocolViolation
+from postroom_a2a.nats.frame import WireFrame, read_headers, write_headers
+from postroom_a2a.nats.parser import MAX_LINE, Parser
 
 token = st.binary(min_size=1, max_size=12).filter(lambda b: not set(b) & set(b" \t\r\n"))
 message = st.tuples(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from a2a import types
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler
+
+from a2a import types
 
 MESSAGE = types.Message(
     message_id="r-1", role=types.Role.ROLE_AGENT, parts=[types.Part(text="hello")]

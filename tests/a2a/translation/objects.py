@@ -5,9 +5,10 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import Any
 
-from a2a import types
 from google.protobuf.json_format import ParseDict
 from hypothesis import strategies as st
+
+from a2a import types
 
 Timestamp = type(types.TaskStatus().timestamp)
 Json = st.SearchStrategy[Any]

@@ -11,9 +11,9 @@ from a2a.server.request_handlers.response_helpers import build_error_response
 from a2a.utils import errors as sdk
 from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, A2AError, TaskNotFoundError
 
-from postroom.a2a.rpc import Code, RpcError
-from postroom.a2a.translation import V03, V10, Dialect, a2a_error, rpc_error
-from postroom.a2a.translation.failures import ServerBusyError, UnknownCodeError
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.sdk.translation import V03, V10, Dialect, a2a_error, rpc_error
+from postroom_a2a.sdk.translation.failures import ServerBusyError, UnknownCodeError
 
 KINDS = list(JSON_RPC_ERROR_CODE_MAP)
 NEW = {sdk.ExtensionSupportRequiredError, sdk.VersionNotSupportedError}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.a2a.nats import frames
-from postroom.a2a.nats.jsjson import dumps
-from postroom.a2a.translation import OPERATIONS, V03, a2a_error, operation_of, rpc_error
+from postroom_a2a.binding import frames
+from postroom_a2a.ecma_json import dumps
+from postroom_a2a.sdk.translation import OPERATIONS, V03, a2a_error, operation_of, rpc_error
 from tests.a2a.translation.golden import COMPLETE, ERRORS, EVENTS, REQUESTS, RESPONSES
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from a2a import types
 
-from postroom.a2a.nats.jsjson import loads
-from postroom.a2a.operations import Call
-from postroom.a2a.rpc import Code, RpcError
-from postroom.a2a.sdk import SdkOperations
-from postroom.a2a.translation import OPERATIONS, V03, V10, Dialect
+from a2a import types
+from postroom_a2a.ecma_json import loads
+from postroom_a2a.operations import Call
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.sdk.operations import SdkOperations
+from postroom_a2a.sdk.translation import OPERATIONS, V03, V10, Dialect
 from tests.a2a.agents import Agent, chunks
 from tests.a2a.front import Front, durable, message, reference
 from tests.rig import running_bus
@@ -90,7 +90,9 @@ async def test_required_member_that_is_missing_is_refused(front: Front, dialect:
 
 
 def test_import_loads_neither_the_sdks_handlers_nor_its_client():
-    program = "import sys, postroom.a2a.sdk, postroom.a2a.translation; print(*sys.modules)"
+    program = (
+        "import sys, postroom_a2a.sdk.operations, postroom_a2a.sdk.translation; print(*sys.modules)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
     )

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from a2a import types
 from a2a.compat.v0_3 import conversions
 from a2a.compat.v0_3 import types as legacy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.a2a.translation import OPERATIONS, V03
+from a2a import types
+from postroom_a2a.sdk.translation import OPERATIONS, V03
 from tests.a2a.translation import objects
 
 GOING_ON = {"submitted", "working"}

@@ -6,13 +6,13 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from a2a import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.a2a.rpc import Code, RpcError
-from postroom.a2a.translation import OPERATIONS, V03
+from a2a import types
 from postroom.errors import ProtocolViolation
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.sdk.translation import OPERATIONS, V03
 from tests.a2a.translation import objects
 
 GOING_ON = {"submitted", "working"}

@@ -8,15 +8,15 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from a2a import types
 from a2a.utils.errors import InvalidParamsError, TaskNotFoundError, UnsupportedOperationError
 
-from postroom.a2a.nats.jsjson import loads
-from postroom.a2a.operations import Call
-from postroom.a2a.rpc import Code, RpcError
-from postroom.a2a.sdk import SdkOperations
-from postroom.a2a.translation import OPERATIONS, V03, V10, Dialect, Operation
+from a2a import types
 from postroom.errors import MessageTooLarge, NotFound
+from postroom_a2a.ecma_json import loads
+from postroom_a2a.operations import Call
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.sdk.operations import SdkOperations
+from postroom_a2a.sdk.translation import OPERATIONS, V03, V10, Dialect, Operation
 from tests.a2a.translation.agents import ARTIFACT, CARD, CONFIG, MESSAGE, STATUS, TASK, Scripted
 
 pytestmark = pytest.mark.anyio

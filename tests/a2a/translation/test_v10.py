@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from a2a import types
 from a2a.server.routes.common import serialize_list_tasks_response
 from google.protobuf.json_format import MessageToDict
 from hypothesis import given, settings
 
-from postroom.a2a import translate
-from postroom.a2a.rpc import Code, RpcError
-from postroom.a2a.translation import OPERATIONS, V03, V10, operation_of
+from a2a import types
 from postroom.errors import InvalidInput, ProtocolViolation
+from postroom.oldsdk import translate
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.sdk.translation import OPERATIONS, V03, V10, operation_of
 from tests.a2a.translation import objects
 
 SEND = OPERATIONS["SendMessage"]

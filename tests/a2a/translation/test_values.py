@@ -7,17 +7,17 @@ import math
 from typing import Any
 
 import pytest
-from a2a import types
 from google.protobuf.json_format import ParseDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.a2a.nats.jsjson import loads
-from postroom.a2a.operations import Call
-from postroom.a2a.rpc import Code, RpcError
-from postroom.a2a.sdk import SdkOperations
-from postroom.a2a.translation import OPERATIONS
-from postroom.a2a.translation.methods import METHODS
+from a2a import types
+from postroom_a2a.ecma_json import loads
+from postroom_a2a.operations import Call
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.sdk.operations import SdkOperations
+from postroom_a2a.sdk.translation import OPERATIONS
+from postroom_a2a.sdk.translation.methods import METHODS
 from tests.a2a.translation.agents import Scripted
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,7 @@ from postroom.errors import NotFound
 from postroom.protocol.permissions import matches
 from postroom.protocol.streams import ConsumerSpec, StreamSpec
 from postroom.protocol.subjects import sender_of
-from postroom.protocol.times import format_time
+from postroom_a2a.times import format_time
 
 _ADVISORY_TYPES = {
     "MAX_DELIVERIES": "io.nats.jetstream.advisory.v1.max_deliver",

@@ -11,9 +11,9 @@ from typing import Any
 from postroom.bus.nats.dialing import remaining
 from postroom.bus.nats.link import Link
 from postroom.bus.nats.replies import Replies
-from postroom.bus.refusals import TEMPORARY, refusal
 from postroom.errors import BusDisconnected, NotFound, PostroomError, ProtocolViolation
 from postroom.protocol.subjects import JETSTREAM
+from postroom_a2a.nats.jetstream_errors import TEMPORARY, refusal
 
 CALL_TIMEOUT = 10.0
 """Seconds for one call, reconnects and a server that is still loading included."""

@@ -126,7 +126,7 @@ class NatsBus:
 
     @property
     def connection(self) -> BusConnection:
-        """This connection as `postroom.a2a` uses one."""
+        """This connection as `postroom_a2a` uses one."""
         return self._connection
 
     async def wait_lost(self) -> PostroomError:

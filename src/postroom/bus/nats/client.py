@@ -15,7 +15,7 @@ from nats.aio.client import Client, Srv
 from nats.errors import Error
 from nats.protocol.parser import PING
 
-from postroom.bus.natspy import harden
+from postroom_a2a.nats.natspy import harden
 
 
 @contextmanager

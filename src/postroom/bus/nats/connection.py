@@ -1,4 +1,4 @@
-"""The bus's connection as one that `postroom.a2a` can use: beside everything else that goes over it.
+"""The bus's connection as one that `postroom_a2a` can use: beside everything else that goes over it.
 
 Answers to calls arrive by the subscription that the bus has for answers anyway (`Replies`); a second one would have the
 server send each of them twice.
@@ -52,7 +52,7 @@ class Listening:
 
 
 class BusConnection:
-    """Keeps the port `postroom.a2a.nats.connection.Connection`.
+    """Keeps the port `postroom_a2a.nats.port.Connection`.
 
     Args:
         link: of the bus.

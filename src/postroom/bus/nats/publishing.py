@@ -13,12 +13,12 @@ from postroom.bus.nats.dialing import remaining
 from postroom.bus.nats.link import Link
 from postroom.bus.nats.replies import Answer, Replies
 from postroom.bus.port import Stored
-from postroom.bus.refusals import TEMPORARY, refusal
 from postroom.errors import (
     NoResponders,
     ProtocolViolation,
 )
 from postroom.protocol.subjects import JETSTREAM
+from postroom_a2a.nats.jetstream_errors import TEMPORARY, refusal
 
 
 async def publish_stored(

@@ -15,8 +15,8 @@ from postroom.cli.output import Cell, clock, columns, shortened
 from postroom.cli.tasks.lines import short
 from postroom.errors import PostroomError
 from postroom.protocol.audit import DENIED, SERVER
-from postroom.protocol.text import one_line
-from postroom.protocol.times import parse_time
+from postroom_a2a.text import one_line
+from postroom_a2a.times import parse_time
 
 if TYPE_CHECKING:
     from postroom.client.http import Client

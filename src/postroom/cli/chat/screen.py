@@ -14,7 +14,7 @@ import click
 
 from postroom.cli.output import block, clock, columns, shortened
 from postroom.protocol.receipts import RANK, State, is_final
-from postroom.protocol.text import one_line
+from postroom_a2a.text import one_line
 
 OWN = 1024
 """Messages whose ids, and own ones whose states, are remembered."""

@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import Cell, print_json, print_table
-from postroom.protocol.text import one_line
+from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.records import Listed

@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import clock, print_json
-from postroom.protocol.text import one_line
+from postroom_a2a.text import one_line
 
 
 @click.group("alerts", invoke_without_command=True)

@@ -12,7 +12,7 @@ import click
 from postroom.cli.options import connect, state_option
 from postroom.cli.projects import check_project, new_option
 from postroom.cli.waiting import wait_options
-from postroom.protocol.text import one_line
+from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.records import Milestone

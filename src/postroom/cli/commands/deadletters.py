@@ -9,7 +9,7 @@ import click
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import Cell, address, ago, block, print_json, print_table
 from postroom.cli.tasks.lines import short
-from postroom.protocol.text import one_line
+from postroom_a2a.text import one_line
 
 HEAD = ("ID", "MESSAGE", "FROM", "TO", "REASON", "TRIES", "WHEN", "TEXT")
 

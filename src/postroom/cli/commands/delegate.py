@@ -13,7 +13,7 @@ from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import address, print_json
 from postroom.cli.tasks.following import follow, timeout_option
 from postroom.cli.tasks.lines import accepted_line, short
-from postroom.protocol.text import one_line
+from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.records import Task

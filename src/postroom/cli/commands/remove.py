@@ -6,7 +6,7 @@ import click
 
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
-from postroom.protocol.text import one_line
+from postroom_a2a.text import one_line
 
 
 @click.command("remove")

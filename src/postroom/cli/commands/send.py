@@ -11,7 +11,7 @@ from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
 from postroom.cli.projects import check_project, new_option
 from postroom.cli.waiting import await_milestone, receipt_line, wait_options
-from postroom.protocol.text import one_line
+from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.records import Milestone

@@ -12,7 +12,7 @@ import click
 from postroom.cli.options import chosen_org, connect, json_option, state_folder, state_option
 from postroom.cli.output import print_json
 from postroom.protocol.template import LEVELS
-from postroom.protocol.text import one_line
+from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.records import Worker

@@ -24,8 +24,8 @@ from postroom.cli.tasks.lines import (
 )
 from postroom.cli.waiting import said_if_slow
 from postroom.errors import RequestTimeout
-from postroom.protocol.tasks import TaskState
-from postroom.protocol.text import one_line
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

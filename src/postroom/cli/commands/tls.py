@@ -169,7 +169,7 @@ def _record(kind: str, path: str, certificate: Certificate) -> dict[str, Any]:
 
 
 def _print(one: dict[str, Any]) -> None:
-    from postroom.protocol.text import one_line
+    from postroom_a2a.text import one_line
 
     colour = {"expired": "red", "expiring": "yellow"}.get(one["state"])
     click.echo(f"{one['kind']}: {one_line(one['subject'])}, by {one_line(one['issuer'])}")

@@ -94,7 +94,7 @@ def _arguments(given: dict[str, Any]) -> list[str]:
 
 def _detach(arguments: list[str]) -> None:
     from postroom.cli.detach import start
-    from postroom.protocol.text import one_line
+    from postroom_a2a.text import one_line
 
     state = state_folder()
     click.echo(f"starting a post room on {state} ...", err=True)

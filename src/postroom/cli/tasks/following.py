@@ -18,8 +18,9 @@ from postroom.cli.output import address, block
 from postroom.cli.tasks.answering import Answers, has_person
 from postroom.cli.tasks.lines import Updates, answer_hint, colour_of, file_lines, is_question, short
 from postroom.errors import NotRunning, RequestTimeout
-from postroom.protocol.tasks import EXIT_CODES, TaskState
-from postroom.protocol.text import one_line, printable
+from postroom.protocol.tasks import EXIT_CODES
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:
     from postroom.client.http import Client

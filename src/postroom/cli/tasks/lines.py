@@ -9,8 +9,8 @@ import click
 
 from postroom.cli.output import Cell, address, block, clock, span
 from postroom.protocol.blobs import PREFIX, SHA256
-from postroom.protocol.tasks import INTERRUPTED, TaskState
-from postroom.protocol.text import one_line
+from postroom_a2a.task_state import INTERRUPTED, TaskState
+from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.records import Artifact, Current, Party, Task, TaskEvent

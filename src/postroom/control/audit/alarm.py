@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 from postroom.bus.port import MessageBusProvider
 from postroom.control.audit.patience import insist
-from postroom.folding.alerts import Alert, raise_alert
 from postroom.gateway.audit import AuditLog
+from postroom.projection.alerts import Alert, raise_alert
 
 KIND = "audit-unwritable"
 

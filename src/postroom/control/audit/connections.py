@@ -16,8 +16,8 @@ from postroom.identity.trust import Trust
 from postroom.observe import get_logger
 from postroom.protocol.audit import ALLOWED, DENIED, SERVER, AuditRecord
 from postroom.protocol.ids import is_uid
-from postroom.protocol.text import one_line
-from postroom.protocol.times import format_time, parse_time
+from postroom_a2a.text import one_line
+from postroom_a2a.times import format_time, parse_time
 
 NO_PROXY = "Proxy Required"
 """The server's reason where a worker's credential comes without the gateway."""

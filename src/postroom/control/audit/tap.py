@@ -17,7 +17,7 @@ from postroom.errors import InvalidInput
 from postroom.gateway.audit import AuditLog
 from postroom.protocol import subjects
 from postroom.protocol.audit import OUT, SERVER, AuditRecord
-from postroom.protocol.times import format_time
+from postroom_a2a.times import format_time
 
 INTERVAL = 1.0
 """Seconds between two looks at the streams, while there is somebody to look for."""

@@ -11,7 +11,7 @@ from postroom.control.audit.alarm import trouble_of
 from postroom.gateway.audit import AuditLog
 from postroom.gateway.audit.query import Found, Query
 from postroom.gateway.audit.reading import Position, newest, read_lines
-from postroom.protocol.times import parse_time
+from postroom_a2a.times import parse_time
 
 OMITTED = "omitted"
 """Field of the line that says how many lines of plumbing among those before it are left out."""

@@ -12,8 +12,8 @@ from postroom.control import news, streaming
 from postroom.control.bodies import PostBody
 from postroom.control.context import Context
 from postroom.errors import InvalidInput, PostroomError
-from postroom.folding.changes import Change, of_chat, of_project
 from postroom.mail.views import Mail
+from postroom.projection.changes import Change, of_chat, of_project
 from postroom.protocol.ids import check_name
 
 Limit = Annotated[int, Query(ge=1, le=1000)]

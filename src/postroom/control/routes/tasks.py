@@ -13,9 +13,9 @@ from postroom.control.bodies import AnswerBody, CancelBody, TaskBody
 from postroom.control.context import Context
 from postroom.control.outages import troubles
 from postroom.control.routes.refs import uid_of
-from postroom.folding.changes import BUS, WORKERS, of_task
-from postroom.protocol.tasks import TaskState
+from postroom.projection.changes import BUS, WORKERS, of_task
 from postroom.tasks.views import TaskEvent
+from postroom_a2a.task_state import TaskState
 
 Limit = Annotated[int, Query(ge=1, le=500)]
 Sequence = Annotated[int, Query(ge=0)]

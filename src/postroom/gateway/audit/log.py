@@ -21,7 +21,7 @@ from postroom.gateway.audit.files import Files
 from postroom.gateway.audit.reading import Position
 from postroom.observe import get_logger
 from postroom.protocol.audit import ALLOWED, DENIED, AuditRecord
-from postroom.protocol.times import format_time
+from postroom_a2a.times import format_time
 
 SYNC_INTERVAL = 1.0
 """Seconds after which what was written is on the disk; what a power failure can take."""

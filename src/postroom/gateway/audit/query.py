@@ -8,7 +8,7 @@ from enum import Enum
 
 from postroom.errors import InvalidInput, PostroomError
 from postroom.protocol.audit import DENIED, AuditRecord
-from postroom.protocol.times import format_time, parse_time
+from postroom_a2a.times import format_time, parse_time
 
 _SPAN = re.compile(r"([0-9]{1,9})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -11,7 +11,7 @@ from postroom.gateway.cause import Cause
 from postroom.gateway.nats.rights import quoted
 from postroom.gateway.visit import Visit
 from postroom.protocol.audit import GATEWAY, PLUMBING
-from postroom.protocol.times import format_time
+from postroom_a2a.times import format_time
 
 MAX_SUBJECT = 512
 """Bytes of a subject that a record keeps: a stranger chooses it, and it may be long."""

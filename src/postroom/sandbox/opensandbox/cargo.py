@@ -13,11 +13,10 @@ from postroom.errors import InvalidInput
 from postroom.protocol.execd import mode_number
 from postroom.sandbox.opensandbox.remote import BASE, CODE, EXECD_TOKEN, HOME, SECRETS, STATE, TMP
 from postroom.sandbox.port import SandboxPaths, SandboxSpec
+from postroom.sandbox.python_home import PACKAGES
 
 if TYPE_CHECKING:
     from opensandbox.models.filesystem import WriteEntry
-
-PACKAGE = Path(__file__).resolve().parents[2]
 
 MAX_BYTES = 64 * 1024 * 1024
 """Of all folders together: they are copied, not mounted."""
@@ -32,8 +31,9 @@ def code() -> bytes:
     """This very version of Postroom, as a zip that Python imports from; what it needs is in the image."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(PACKAGE.rglob("*.py")):
-            archive.write(path, path.relative_to(PACKAGE.parent))
+        for package in PACKAGES:
+            for path in sorted(package.rglob("*.py")):
+                archive.write(path, path.relative_to(package.parent))
     return packed.getvalue()
 
 

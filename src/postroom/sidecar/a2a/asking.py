@@ -13,14 +13,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol
 
-from postroom.a2a.messages import context_of
-from postroom.a2a.nats.jsjson import dumps
-from postroom.a2a.operations import Call
-from postroom.a2a.rpc import Code, RpcError
-from postroom.a2a.tasks import Task, new_task, state_of
 from postroom.errors import Conflict, Forbidden, NotFound
-from postroom.protocol.tasks import TaskState
-from postroom.protocol.times import parse_time
 from postroom.sidecar.a2a.changes import Change, Page, until_over
 from postroom.sidecar.a2a.methods import WAIT, Methods, Params, no_task
 from postroom.sidecar.a2a.params import (
@@ -33,6 +26,13 @@ from postroom.sidecar.a2a.params import (
     token_after,
 )
 from postroom.sidecar.adapters import AnswerTask, CancelTask, Delegate, Delegated
+from postroom_a2a.ecma_json import dumps
+from postroom_a2a.messages import context_of
+from postroom_a2a.operations import Call
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import Task, new_task, state_of
+from postroom_a2a.times import parse_time
 
 PAGE_BYTES = 768 * 1024
 """Bytes of the tasks in one answer to ListTasks: it has to fit a message of the bus."""

@@ -14,12 +14,12 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from postroom.a2a.records import TaskRecord
-from postroom.a2a.tasks import Event, Task
 from postroom.errors import BusDisconnected, NoResponders, RequestTimeout
 from postroom.observe import get_logger
-from postroom.protocol.tasks import TaskState
 from postroom.sidecar.wire import backoff
+from postroom.tasks.records import TaskRecord
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import Event, Task
 
 UNSEEN = 16
 """Changes that wait for one follower; of more it reads again what is stored."""

@@ -14,12 +14,12 @@ from contextlib import aclosing
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from postroom.a2a.cards import CARD_PATH, SENDER_TOKEN, Card
-from postroom.a2a.operations import Call, Operations
-from postroom.a2a.rpc import Code, Id, RpcError, id_of, read_call, read_json, refusal, result
+from postroom.directory.cards import CARD_PATH, SENDER_TOKEN, Card
 from postroom.errors import NotFound, PostroomError
 from postroom.sidecar.a2a.methods import VERSION, not_spoken
 from postroom.sidecar.httpd import Answer, Content, Events, Request
+from postroom_a2a.operations import Call, Operations
+from postroom_a2a.rpc import Code, Id, RpcError, id_of, read_call, read_json, refusal, result
 
 CARD_PATHS = (CARD_PATH, "/.well-known/agent.json")
 """Where A2A 1.0 looks for a card, and where its versions before 0.3 did."""

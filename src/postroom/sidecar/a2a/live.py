@@ -14,18 +14,18 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
-from postroom.a2a.nats.calling import Caller
-from postroom.a2a.nats.frames import Request, Response
-from postroom.a2a.operations import Call
-from postroom.a2a.rpc import RpcError
-from postroom.a2a.tasks import Event, state_of
 from postroom.errors import InvalidInput, NoResponders, PostroomError, ProtocolViolation
 from postroom.observe import get_logger
 from postroom.protocol.records import TASK_DEPTH, deeper_than
-from postroom.protocol.tasks import TaskState
 from postroom.sidecar.a2a.changes import Change, Changes, Records
 from postroom.sidecar.a2a.methods import VERSION
 from postroom.sidecar.a2a.serving import SEQUENCE
+from postroom_a2a.binding.frames import Request, Response
+from postroom_a2a.live.calling import Caller
+from postroom_a2a.operations import Call
+from postroom_a2a.rpc import RpcError
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import Event, state_of
 
 PEERS = 64
 """Agents whose answers can be received at a time."""

@@ -1,6 +1,6 @@
 """Operations of A2A 1.0 in JSON, by their names: what the doors of a worker ask, whoever is behind them.
 
-Implements `postroom.a2a.operations.Operations`; a subclass says what is done under which name.
+Implements `postroom_a2a.operations.Operations`; a subclass says what is done under which name.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from postroom.a2a.nats.jsjson import dumps
-from postroom.a2a.operations import Call
-from postroom.a2a.rpc import Code, RpcError
 from postroom.errors import PostroomError
 from postroom.sidecar.a2a.params import camel
+from postroom_a2a.ecma_json import dumps
+from postroom_a2a.operations import Call
+from postroom_a2a.rpc import Code, RpcError
 
 VERSION = "1.0"
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from postroom.a2a.messages import text_of
-from postroom.a2a.rpc import Code, RpcError
 from postroom.errors import ProtocolViolation
-from postroom.protocol.tasks import TaskState
-from postroom.protocol.times import parse_time
+from postroom_a2a.messages import text_of
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.times import parse_time
 
 MAX_PAGE = 100
 PAGE = 50

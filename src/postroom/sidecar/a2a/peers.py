@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from postroom.a2a.cards import Card
-from postroom.a2a.nats.jsjson import dumps
-from postroom.a2a.operations import Call
-from postroom.a2a.rpc import Code, RpcError
+from postroom.directory.cards import Card
 from postroom.errors import InvalidInput, NotFound, PostroomError
 from postroom.protocol.ids import UID
 from postroom.sidecar.a2a.asking import AskingOperations, Tasks
 from postroom.sidecar.a2a.live import Live
 from postroom.sidecar.a2a.methods import PUSH, UNSUPPORTED, not_offered, read_params
 from postroom.sidecar.directory import Directory
+from postroom_a2a.ecma_json import dumps
+from postroom_a2a.operations import Call
+from postroom_a2a.rpc import Code, RpcError
 
 KNOWN = ("GetTask", "SubscribeToTask", "CancelTask")
 """Methods about a task that the other may know alone."""

@@ -6,12 +6,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from postroom.a2a.nats.calling import CoreCaller
-from postroom.a2a.nats.connection import Connection, Frame
-from postroom.a2a.nats.headers import Flow
-from postroom.a2a.nats.serving import CoreServer
-from postroom.a2a.operations import Operations
 from postroom.protocol import subjects
+from postroom_a2a.binding.headers import Flow
+from postroom_a2a.live.calling import CoreCaller
+from postroom_a2a.live.serving import CoreServer
+from postroom_a2a.nats.port import Connection, Frame
+from postroom_a2a.operations import Operations
 
 CONCURRENCY = 16
 """Calls that are worked on at a time; one more is told that the worker is busy."""

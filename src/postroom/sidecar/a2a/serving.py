@@ -13,17 +13,17 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, contextmanager
 from typing import Any, NoReturn, Protocol
 
-from postroom.a2a.operations import Call
-from postroom.a2a.rpc import Code, RpcError
-from postroom.a2a.tasklog import StoredTask
-from postroom.a2a.tasks import Event
 from postroom.errors import NotFound
 from postroom.protocol import subjects
-from postroom.protocol.tasks import TaskState
 from postroom.sidecar.a2a.asking import listed
 from postroom.sidecar.a2a.changes import Changes, Records, until_over
 from postroom.sidecar.a2a.methods import WAIT, Methods, Params, no_task
 from postroom.sidecar.a2a.params import Listing, history_length, name_param, shortened
+from postroom.tasks.log import StoredTask
+from postroom_a2a.operations import Call
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import Event
 
 SEQUENCE = "urn:postroom:a2a:sequence:1"
 """Key in the metadata of what is streamed: the sequence of its record, and `after`, that of the one before."""

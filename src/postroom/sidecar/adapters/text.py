@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from postroom.protocol.text import one_line, printable
 from postroom.sidecar.adapters.actions import (
     Action,
     Artifact,
@@ -24,6 +23,7 @@ from postroom.sidecar.adapters.actions import (
     Seen,
     Sender,
 )
+from postroom_a2a.text import one_line, printable
 
 MAX_ANSWER = 128 * 1024
 """Bytes of an answer. A task has three times as much room, and a text may need twice its bytes in JSON."""

@@ -1,0 +1,143 @@
+"""What both ends of a stream on core NATS count: frames, acknowledgements and silence. Pure.
+
+The server numbers its frames and names a subject on them; a client that can says there what it has read (`ack 16`)
+and that it has had enough (`end`). Rules: docs/binding.md, Streams.
+"""
+
+from __future__ import annotations
+
+from postroom_a2a.binding.frames import COMPLETE, TRANSPORT_ERROR, Response, decode_response
+from postroom_a2a.binding.headers import BEAT, Flow, sequence_of
+from postroom_a2a.binding.subjects import may_be_told
+from postroom_a2a.errors import NoResponders, ProtocolViolation, StreamBroken
+from postroom_a2a.nats.port import NO_RESPONDERS, Frame, status_of
+from postroom_a2a.rpc import Id
+
+END = b"end"
+"""What a client publishes when it gives a stream up."""
+
+_ACK = b"ack "
+_MAX_ACK = 24
+
+SILENT_BEATS = 3
+"""So many missed beats of a server that beats mean that it is gone."""
+
+IDLE = 300.0
+"""Seconds that a server which does not beat may be silent within a stream."""
+
+
+def ack(sequence: int) -> bytes:
+    """What a client publishes when it has read the frames up to `sequence`."""
+    return _ACK + str(sequence).encode()
+
+
+def acknowledged(payload: bytes) -> int:
+    """The sequence that a client acknowledges, 0 for anything else."""
+    if payload.startswith(_ACK) and len(payload) <= _MAX_ACK and payload[4:].isdigit():
+        return int(payload[4:])
+    return 0
+
+
+def nobody(subject: str) -> NoResponders:
+    """That a call found nobody."""
+    return NoResponders(
+        f"nobody serves {subject}",
+        remedy="start its agent, and see that it uses this subject on the same NATS server",
+    )
+
+
+class Reading:
+    """The client's end of one stream.
+
+    Args:
+        call_id: of the request; every frame has to repeat it.
+        subject: of the request, for the texts of errors.
+        flow: that the client announced.
+        idle: seconds of silence after which the stream is broken; 0 for the default.
+
+    Attributes:
+        over: whether the server has ended the stream.
+        back: subject for acknowledgements, "" where the server has named none that may be told.
+    """
+
+    def __init__(self, call_id: Id, subject: str, flow: Flow, idle: float = 0.0) -> None:
+        self.over = False
+        self.back = ""
+        self._id = call_id
+        self._subject = subject
+        self._flow = flow
+        self._idle = idle
+        self._begun = False
+        self._beats = False
+        self._sequence = 0
+        self._said = 0
+
+    @property
+    def idle(self) -> float:
+        """Seconds that the server may be silent from now on."""
+        if self._idle:
+            return self._idle
+        return SILENT_BEATS * self._flow.beat if self._beats else IDLE
+
+    def read(self, frame: Frame) -> Response | None:
+        """What a frame brings: an event or an error; None if it says nothing to the reader.
+
+        Raises:
+            NoResponders: nobody serves the subject.
+            StreamBroken: a frame was lost, or the server reports that the stream failed.
+            ProtocolViolation: it is no frame of this stream.
+        """
+        if status := status_of(frame):
+            self.over = True
+            if status == NO_RESPONDERS and not self._begun:
+                raise nobody(self._subject)
+            raise StreamBroken(f"the server answered with status {status}")
+        self._begun = True
+        if frame.reply and may_be_told(frame.reply):
+            self.back = frame.reply
+        headers = frame.headers or {}
+        if not frame.data and BEAT in headers:
+            self._beats = True
+            self._follow(_count(headers[BEAT]))
+            return None
+        if number := sequence_of(headers):
+            if number <= self._sequence:
+                return None
+            self._follow(number - 1)
+            self._sequence = number
+        return self._event(decode_response(frame.data))
+
+    def _follow(self, number: int) -> None:
+        if number > self._sequence:
+            lost = number - self._sequence
+            raise StreamBroken(f"{lost} frames were lost after frame {self._sequence}")
+
+    def _event(self, response: Response) -> Response | None:
+        if response.kind == TRANSPORT_ERROR:
+            self.over = True
+            text = response.error.message if response.error else ""
+            raise StreamBroken(f"the server's stream failed: {text}")
+        if not answers(response, self._id):
+            raise ProtocolViolation(f"a frame of another call is in the stream of {self._id!r}")
+        # An error ends the stream, and so does an answer without a frame around it.
+        self.over = response.kind in {COMPLETE, ""} or response.error is not None
+        return None if response.kind == COMPLETE else response
+
+    def due(self) -> int:
+        """The sequence that has to be acknowledged now, 0 for none."""
+        window = self._flow.window
+        if not window or not self.back or self._sequence - self._said < max(1, window // 2):
+            return 0
+        self._said = self._sequence
+        return self._sequence
+
+
+def answers(response: Response, call_id: Id) -> bool:
+    """Whether a response is to the call; "10" is not 10. An error may have no id: its server could not read it."""
+    if response.id is None and response.error is not None:
+        return True
+    return response.id == call_id and type(response.id) is type(call_id)
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0

@@ -1,0 +1,312 @@
+r"""The frames of the binding: JSON as the wire `a2a-nats/1` has it, and protobuf for peers of A2A 1.0. Pure.
+
+JSON frames have their members in a fixed order and no others; a reader takes more. A binary frame is a zero byte,
+a JSON object on one line (the head), and the message as protobuf behind it:
+
+    \x00{"id":"7f","method":"SendMessage"}\n<SendMessageRequest>
+    \x00{"id":"7f"}\n<SendMessageResponse>
+    \x00{"id":"7f","error":{"code":-32001,"message":"Task not found"}}\n
+
+Rules: docs/binding.md, Frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from postroom_a2a.binding.headers import MAX_INSTANT, milliseconds
+from postroom_a2a.ecma_json import dumps, loads
+from postroom_a2a.errors import ProtocolViolation
+from postroom_a2a.operations import Call
+from postroom_a2a.rpc import Code, Id, RpcError, id_of
+
+PROTOCOL = "a2a-nats/1"
+
+RESPONSE = "response"
+COMPLETE = "complete"
+TRANSPORT_ERROR = "transport-error"
+
+BINARY = b"\x00"
+_NO_FRAME = "it is no A2A request frame"
+
+
+@dataclass(slots=True)
+class Request:
+    """A call on the wire.
+
+    Attributes:
+        id: that the answer repeats.
+        method: of JSON-RPC.
+        params: JSON value, None where it is left out; bytes of protobuf in a binary frame.
+        binary: whether it is, or has to be, a binary frame.
+        parameters: service parameters.
+        response_subject: where the answer has to be stored; "" for the reply subject.
+        deadline: seconds since the epoch after which nobody waits, 0 for none; JSON frames say it in a header.
+    """
+
+    id: Id
+    method: str
+    params: Any = None
+    binary: bool = False
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    response_subject: str = ""
+    deadline: float = 0.0
+
+    def call(self, caller: str, deadline: float) -> Call:
+        """The call that it asks for, of `caller`, until `deadline` (seconds since the epoch, 0 for none)."""
+        return Call(
+            self.id,
+            self.method,
+            self.params,
+            self.binary,
+            self.parameters,
+            caller,
+            deadline=deadline,
+        )
+
+
+@dataclass(slots=True)
+class Response:
+    """An answer on the wire.
+
+    Attributes:
+        id: of the call.
+        kind: of a stream frame; "" for a bare JSON-RPC response.
+        result: JSON value, or bytes of protobuf; None where there is none.
+        error: instead of a result.
+        binary: whether it was a binary frame.
+    """
+
+    id: Id
+    kind: str = ""
+    result: Any = None
+    error: RpcError | None = None
+    binary: bool = False
+
+
+class BadRequest(ProtocolViolation):
+    """A payload that is no request.
+
+    Args:
+        error: that it is answered with.
+        call_id: of the request, where it could be read.
+        binary: whether it was a binary frame.
+    """
+
+    def __init__(self, error: RpcError, call_id: Id = None, *, binary: bool = False) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.id = call_id
+        self.binary = binary
+
+
+def _id(call_id: Id) -> bytes:
+    """An id as JSON; a whole number with all its digits, though ECMAScript would round it."""
+    return b"%d" % call_id if type(call_id) is int else dumps(call_id)
+
+
+# ── requests ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def encode_request(request: Request) -> bytes:
+    """The frame of a request; `params` of a JSON frame may be the JSON text already."""
+    if request.binary:
+        return _encode_binary_request(request)
+    params = request.params
+    if params is None:
+        params = b""
+    elif not isinstance(params, bytes):
+        params = dumps(params)
+    parts = [
+        b'{"protocol":"a2a-nats/1","request":{"jsonrpc":"2.0","method":',
+        dumps(request.method),
+        b',"params":' if params else b"",
+        params,
+        b',"id":',
+        _id(request.id),
+        b"}",
+    ]
+    if request.parameters:
+        parts += [b',"serviceParameters":', dumps(dict(request.parameters))]
+    if request.response_subject:
+        parts += [b',"responseSubject":', dumps(request.response_subject)]
+    parts.append(b"}")
+    return b"".join(parts)
+
+
+def _encode_binary_request(request: Request) -> bytes:
+    head: dict[str, Any] = {"id": request.id, "method": request.method}
+    if request.parameters:
+        head["serviceParameters"] = dict(request.parameters)
+    if request.response_subject:
+        head["responseSubject"] = request.response_subject
+    if deadline := milliseconds(request.deadline):
+        head["deadline"] = deadline
+    return b"".join((BINARY, dumps(head), b"\n", request.params or b""))
+
+
+def decode_request(payload: bytes) -> Request:
+    """The request in a payload: framed, a bare JSON-RPC request, or a binary frame.
+
+    Members that have no meaning here are ignored.
+
+    Raises:
+        BadRequest: it is none.
+    """
+    if payload.startswith(BINARY):
+        return _decode_binary_request(payload)
+    try:
+        frame = loads(payload)
+    except ValueError as error:
+        raise BadRequest(RpcError(Code.PARSE_ERROR, "the message is no JSON")) from error
+    if not isinstance(frame, dict):
+        raise BadRequest(RpcError(Code.INVALID_REQUEST, _NO_FRAME))
+    if "protocol" not in frame and "jsonrpc" in frame:
+        return _request_of(frame, {})
+    call = frame.get("request")
+    if frame.get("protocol") != PROTOCOL or not isinstance(call, dict):
+        raise BadRequest(
+            RpcError(Code.INVALID_REQUEST, f"{_NO_FRAME} of {PROTOCOL}"), id_of(call or frame)
+        )
+    return _request_of(call, frame)
+
+
+def _request_of(call: dict[str, Any], frame: dict[str, Any]) -> Request:
+    call_id, method = call.get("id"), call.get("method")
+    if call_id is not None and (isinstance(call_id, bool) or not isinstance(call_id, (str, int))):
+        raise BadRequest(RpcError(Code.INVALID_REQUEST, "'id' has to be a text or a whole number"))
+    if call.get("jsonrpc") != "2.0" or not isinstance(method, str):
+        raise BadRequest(RpcError(Code.INVALID_REQUEST, f"{_NO_FRAME}: no JSON-RPC 2.0"), call_id)
+    subject = frame.get("responseSubject")
+    return Request(
+        call_id,
+        method,
+        call.get("params"),
+        parameters=_parameters(frame.get("serviceParameters")),
+        response_subject=subject if isinstance(subject, str) else "",
+    )
+
+
+def _decode_binary_request(payload: bytes) -> Request:
+    head, body = _split(payload)
+    if head is None:
+        raise BadRequest(RpcError(Code.PARSE_ERROR, "the frame has no head"), binary=True)
+    call_id, method = id_of(head), head.get("method")
+    if not isinstance(method, str):
+        error = RpcError(Code.INVALID_REQUEST, "the head names no method")
+        raise BadRequest(error, call_id, binary=True)
+    subject, deadline = head.get("responseSubject"), head.get("deadline")
+    return Request(
+        call_id,
+        method,
+        body,
+        binary=True,
+        parameters=_parameters(head.get("serviceParameters")),
+        response_subject=subject if isinstance(subject, str) else "",
+        deadline=deadline / 1000 if type(deadline) is int and 0 < deadline < MAX_INSTANT else 0.0,
+    )
+
+
+def _parameters(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        return {}
+    return {name: each for name, each in value.items() if isinstance(each, str)}
+
+
+def _split(payload: bytes) -> tuple[dict[str, Any] | None, bytes]:
+    line, mark, body = payload[1:].partition(b"\n")
+    try:
+        head = loads(line) if mark else None
+    except ValueError:
+        head = None
+    return (head if isinstance(head, dict) else None), body
+
+
+# ── responses ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def encode_result(call_id: Id, result: bytes, *, binary: bool = False) -> bytes:
+    """The bare response with a result, which is JSON text or protobuf."""
+    if binary:
+        return b"".join((b'\x00{"id":', _id(call_id), b"}\n", result))
+    return b"".join((b'{"jsonrpc":"2.0","id":', _id(call_id), b',"result":', result, b"}"))
+
+
+def encode_error(call_id: Id, error: RpcError, *, binary: bool = False) -> bytes:
+    """The bare response with an error."""
+    document = dumps(error.document())
+    if binary:
+        return b"".join((b'\x00{"id":', _id(call_id), b',"error":', document, b"}\n"))
+    return b"".join((b'{"jsonrpc":"2.0","id":', _id(call_id), b',"error":', document, b"}"))
+
+
+def encode_stream_frame(response: bytes, *, binary: bool = False) -> bytes:
+    """A bare response (by `encode_result` or `encode_error`) as a frame of a stream."""
+    if binary:
+        return b'\x00{"kind":"response",' + response[2:]
+    return b"".join((b'{"protocol":"a2a-nats/1","kind":"response","response":', response, b"}"))
+
+
+def encode_complete(call_id: Id, *, binary: bool = False) -> bytes:
+    """The last frame of a stream."""
+    if binary:
+        return b"".join((b'\x00{"kind":"complete","id":', _id(call_id), b"}\n"))
+    return b"".join((b'{"protocol":"a2a-nats/1","kind":"complete","id":', _id(call_id), b"}"))
+
+
+def decode_response(payload: bytes) -> Response:
+    """The response in a payload: bare, or a stream frame.
+
+    Raises:
+        ProtocolViolation: it is none.
+    """
+    if payload.startswith(BINARY):
+        return _decode_binary_response(payload)
+    try:
+        frame = loads(payload)
+    except ValueError as error:
+        raise ProtocolViolation("the answer is no JSON") from error
+    if not isinstance(frame, dict):
+        raise ProtocolViolation("the answer is no JSON object")
+    if "kind" not in frame and frame.get("jsonrpc") == "2.0":
+        return _response_of(frame, "")
+    if frame.get("protocol") != PROTOCOL:
+        if "stream" in frame and "seq" in frame:
+            raise ProtocolViolation(
+                f"the JetStream stream {frame['stream']!r} stored the call, and its receipt came as answer",
+                remedy="take the subject out of that stream",
+            )
+        raise ProtocolViolation(f"the answer is no frame of {PROTOCOL}")
+    match frame.get("kind"), frame.get("response"):
+        case "response", dict() as response:
+            return _response_of(response, RESPONSE)
+        case "complete", _:
+            return Response(id_of(frame), COMPLETE)
+        case "transport-error", _:
+            said = frame.get("message")
+            text = said if isinstance(said, str) else "the stream failed"
+            return Response(
+                id_of(frame), TRANSPORT_ERROR, error=RpcError(Code.INTERNAL_ERROR, text)
+            )
+    raise ProtocolViolation("the answer is a frame of no known kind")
+
+
+def _response_of(response: dict[str, Any], kind: str) -> Response:
+    error = response.get("error")
+    if error is not None:
+        return Response(id_of(response), kind, error=RpcError.read(error))
+    return Response(id_of(response), kind, response.get("result"))
+
+
+def _decode_binary_response(payload: bytes) -> Response:
+    head, body = _split(payload)
+    if head is None:
+        raise ProtocolViolation("the answer is a binary frame without a head")
+    kind = head.get("kind", "")
+    if kind not in ("", RESPONSE, COMPLETE):
+        raise ProtocolViolation("the answer is a frame of no known kind")
+    if "error" in head:
+        return Response(id_of(head), kind, error=RpcError.read(head["error"]), binary=True)
+    return Response(id_of(head), kind, None if kind == COMPLETE else body, binary=True)

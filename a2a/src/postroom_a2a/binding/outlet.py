@@ -1,0 +1,177 @@
+"""The server's end of one stream on core NATS: numbered frames, as many as the client takes.
+
+Rules: docs/binding.md, Streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from postroom_a2a.binding.flow import END, acknowledged
+from postroom_a2a.binding.headers import BEAT, SEQUENCE, Flow
+from postroom_a2a.errors import BusDisconnected, MessageTooLarge
+from postroom_a2a.nats.mailbox import Mailbox
+from postroom_a2a.nats.port import FAULTS, NO_RESPONDERS, Frame, status_of
+from postroom_a2a.rpc import Code, RpcError
+
+BURST = 64
+"""Frames that are published at a time to a client without a window."""
+
+STILL = 0.5
+"""Seconds that a full window is unacknowledged before the stream is said to stand still."""
+
+MIN_BEAT = 0.5
+"""Seconds; a client that asks for faster beats gets these."""
+
+
+class Outlet:
+    """Where the frames of one stream go.
+
+    Args:
+        mailbox: that hears acknowledgements, and the server's word that nobody listens.
+        reply: the client's subject.
+        flow: that the client announced.
+        stall: seconds that a client may leave a full window unacknowledged.
+        gone: called when the client listens no more.
+        standing: called with True when the stream stands still, and with False when it goes on or ends.
+        prefix: of the subject for acknowledgements, where the mailbox's own has a wildcard.
+    """
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        reply: str,
+        flow: Flow,
+        *,
+        stall: float,
+        gone: Callable[[], None],
+        standing: Callable[[bool], None],
+        prefix: str = "",
+    ) -> None:
+        self._mailbox = mailbox
+        self._reply = reply
+        self._flow = flow
+        self._stall = stall
+        self._gone = gone
+        self._standing = standing
+        self._stands = False
+        self._sequence = 0
+        self._acknowledged = 0
+        self._room: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._period = max(flow.beat, MIN_BEAT) if flow.beat else 0.0
+        self._sent_at = self._loop.time()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._back = mailbox.token(self._arrived, prefix=prefix)
+
+    async def open(self) -> None:
+        """Tell a client that takes beats that the call was accepted."""
+        if self._period:
+            await self._beat()
+            self._alarm = self._loop.call_later(self._period, self._silence)
+
+    def close(self) -> None:
+        """Stop beating and listening."""
+        self._mailbox.forget(self._back)
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    async def send(self, frame: bytes) -> None:
+        """Publish an event; waits while the client has no room for it.
+
+        Raises:
+            RpcError: the stream has to end with this error.
+            BusDisconnected: the connection takes nothing.
+        """
+        window = self._flow.window
+        if window and self._sequence - self._acknowledged >= window:
+            await self._wait(window)
+        try:
+            await self._publish(frame, self._back)
+        except MessageTooLarge as error:
+            raise too_large(error) from error
+        if not window and self._sequence % BURST == 0:
+            await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        """Wait for the NATS server, since the client does not say how far it is; its 503 comes before this returns."""
+        connection = self._mailbox.connection
+        try:
+            if connection.is_connected:
+                await connection.flush()
+        except FAULTS as error:
+            raise BusDisconnected(f"the NATS connection takes nothing: {error}") from error
+
+    async def send_last(self, frame: bytes) -> None:
+        """Publish an error or the end, whether or not the client has room.
+
+        Raises:
+            BusDisconnected: the connection takes nothing.
+        """
+        await self._publish(frame, "")
+
+    async def _publish(self, frame: bytes, back: str) -> None:
+        headers = {SEQUENCE: str(self._sequence + 1)}
+        await self._mailbox.send(self._reply, frame, reply=back, headers=headers)
+        self._sequence += 1
+        self._sent_at = self._loop.time()
+
+    async def _wait(self, window: int) -> None:
+        while self._sequence - self._acknowledged >= window:
+            self._room = room = self._loop.create_future()
+            notice = self._loop.call_later(STILL, self._stand)
+            alarm = self._loop.call_later(self._stall, _stalled, room, self._stall)
+            try:
+                await room
+            finally:
+                notice.cancel()
+                alarm.cancel()
+                self._room = None
+                if self._stands:
+                    self._stands = False
+                    self._standing(False)
+
+    def _stand(self) -> None:
+        self._stands = True
+        self._standing(True)
+
+    def _arrived(self, frame: Frame) -> None:
+        if status_of(frame) == NO_RESPONDERS or frame.data == END:
+            self._gone()
+        elif sequence := acknowledged(frame.data):
+            self._acknowledged = max(self._acknowledged, min(sequence, self._sequence))
+            if self._room is not None and not self._room.done():
+                self._room.set_result(None)
+
+    async def _beat(self) -> None:
+        headers = {BEAT: str(self._sequence)}
+        self._sent_at = self._loop.time()
+        await self._mailbox.send(self._reply, b"", reply=self._back, headers=headers)
+
+    def _silence(self) -> None:
+        due = self._sent_at + self._period - self._loop.time()
+        if due <= 0 and (self._beating is None or self._beating.done()):
+            self._beating = self._loop.create_task(self._beat())
+            self._beating.add_done_callback(_reported)
+            due = self._period
+        self._alarm = self._loop.call_later(max(due, 0.01), self._silence)
+
+
+def too_large(error: MessageTooLarge) -> RpcError:
+    """What a client is told whose answer does not fit; the text names the limit."""
+    return RpcError(Code.INTERNAL_ERROR, f"the answer cannot be sent: {error.message}")
+
+
+def _stalled(room: asyncio.Future[None], stall: float) -> None:
+    if not room.done():
+        room.set_exception(
+            RpcError(Code.INTERNAL_ERROR, f"nothing was acknowledged for {stall:g} s")
+        )
+
+
+def _reported(beat: asyncio.Task[None]) -> None:
+    # A beat that could not be sent is no more than a beat that got lost.
+    if not beat.cancelled():
+        beat.exception()

@@ -1,0 +1,237 @@
+"""Calling A2A over JetStream: a request counts as sent when it is stored (docs/binding.md, Durable requests)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+
+from postroom_a2a.binding.frames import (
+    COMPLETE,
+    RESPONSE,
+    TRANSPORT_ERROR,
+    Request,
+    Response,
+    encode_request,
+)
+from postroom_a2a.binding.headers import DEADLINE
+from postroom_a2a.durable.answered import Answered, StreamQueue
+from postroom_a2a.durable.responses import Responses
+from postroom_a2a.durable.streams import Streams, lane_of, namespace_of
+from postroom_a2a.errors import NoResponders, RequestTimeout, StreamBroken
+from postroom_a2a.nats.jetstream import MSG_ID
+from postroom_a2a.nats.port import Connection
+
+IDLE = 300.0
+"""Seconds of silence that end a stream."""
+
+QUICK_METHODS = frozenset(
+    {
+        "GetTask",
+        "ListTasks",
+        "CancelTask",
+        "SubscribeToTask",
+        "GetExtendedAgentCard",
+        "CreateTaskPushNotificationConfig",
+        "GetTaskPushNotificationConfig",
+        "ListTaskPushNotificationConfigs",
+        "DeleteTaskPushNotificationConfig",
+        "tasks/get",
+        "tasks/cancel",
+        "tasks/resubscribe",
+        "tasks/pushNotificationConfig/set",
+        "tasks/pushNotificationConfig/get",
+        "tasks/pushNotificationConfig/list",
+        "tasks/pushNotificationConfig/delete",
+        "agent/getAuthenticatedExtendedCard",
+    }
+)
+"""Methods that begin no work, in both versions; they may overtake."""
+
+
+class DurableCaller:
+    """A caller over JetStream; it keeps the port `Caller`.
+
+    A call without a server waits in the stream until its deadline. Giving a call up tells nobody: what it began goes
+    on, and its answer stays in the stream.
+
+    Args:
+        connection: open; of nats-py, or anything like it.
+        subject: of the agent's requests, as `a2a.agent.echo.requests`.
+        client: id of this client; "" for one that nobody else has.
+        namespace: of the response subject; "" for that of `subject`.
+        streams: names and settings of the streams.
+        responses: of the client, shared with its other callers; None for its own.
+        idle: seconds of silence that end a stream.
+        prefix: of JetStream's API.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        subject: str,
+        *,
+        client: str = "",
+        namespace: str = "",
+        streams: Streams | None = None,
+        responses: Responses | None = None,
+        idle: float = IDLE,
+        prefix: str = "$JS.API",
+    ) -> None:
+        self.subject = subject
+        self.responses = responses or Responses(
+            connection,
+            client=client,
+            namespace=namespace or namespace_of(subject),
+            streams=streams,
+            prefix=prefix,
+        )
+        self._holding = False
+        self._idle = idle
+        self._lane = ""
+
+    @property
+    def client(self) -> str:
+        """Id of the client."""
+        return self.responses.client
+
+    async def call(self, request: Request, *, timeout: float) -> Response:
+        """Call, and wait for the answer; an answered error comes as `Response.error`.
+
+        Args:
+            request: with an id of its own.
+            timeout: seconds; the server does not begin the request later.
+
+        Raises:
+            EnvironmentFault: a stream lacks something, or JetStream is off; nothing was sent.
+            NoResponders: no stream stores the subject; nothing was sent.
+            StreamFull, MessageTooLarge, Refused: it was not stored.
+            RequestTimeout: no answer in time; it may have been acted on.
+            BusDisconnected: the connection takes nothing.
+            ProtocolViolation: the log's answer is none.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        await self._open(timeout)
+        answer: asyncio.Future[Answered] = loop.create_future()
+
+        def arrived(answered: Answered) -> None:
+            if answered.response.kind in {RESPONSE, TRANSPORT_ERROR} and not answer.done():
+                answer.set_result(answered)
+
+        deadlines = self.responses.js.mailbox.deadlines
+        deadlines.watch(answer, timeout, _late)
+        self.responses.expect(request.id, arrived)
+        try:
+            await self._send(request, until)
+            return self._seen(await answer)
+        finally:
+            deadlines.forget(answer)
+            self.responses.forget(request.id)
+            if answer.done() and not answer.cancelled():
+                answer.exception()  # where sending failed nobody asks for it
+
+    async def stream(self, request: Request, *, timeout: float) -> AsyncGenerator[Response, None]:
+        """Call, and yield the events of the answer as they come; an error comes as the last `Response.error`.
+
+        Args:
+            request: with an id of its own.
+            timeout: seconds until the first event; the server does not begin the request later.
+
+        Raises:
+            StreamBroken: frames are missing, the server fell silent, or it says that the stream failed.
+            As `call`.
+        """
+        until = asyncio.get_running_loop().time() + timeout
+        await self._open(timeout)
+        queue = StreamQueue()
+        self.responses.expect(request.id, queue.put)
+        try:
+            await self._send(request, until)
+            left = until - asyncio.get_running_loop().time()
+            answered = await queue.get(max(0.0, left))
+            while True:
+                response = self._seen(answered)
+                if response.kind == COMPLETE:
+                    return
+                if response.kind == TRANSPORT_ERROR:
+                    raise StreamBroken(f"the server says that the stream failed: {response.error}")
+                yield response
+                if response.error is not None:
+                    return
+                try:
+                    answered = await queue.get(self._idle)
+                except RequestTimeout as error:
+                    raise StreamBroken(f"nothing came for {self._idle:g} s") from error
+        finally:
+            self.responses.forget(request.id)
+
+    async def close(self) -> None:
+        """Give back what the caller holds; the connection stays open."""
+        if self._holding:
+            self._holding = False
+            await self.responses.let_go()
+
+    async def _open(self, timeout: float) -> None:
+        if not self._holding:
+            self._holding = True
+            self.responses.hold()
+        if self.subject in self.responses.ready:
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                await self.responses.open(self.subject)
+        except TimeoutError as error:
+            raise RequestTimeout(
+                "JetStream did not answer in time; nothing was sent",
+                remedy="this connection may lack the right to publish to $JS.API",
+            ) from error
+
+    async def _send(self, request: Request, until: float) -> None:
+        """Store the request."""
+        left = until - asyncio.get_running_loop().time()
+        deadline = request.deadline or time.time() + left
+        subject = self.responses.subject
+        payload = encode_request(
+            Request(
+                request.id,
+                request.method,
+                request.params,
+                request.binary,
+                request.parameters,
+                subject,
+                deadline,
+            )
+        )
+        headers = {
+            MSG_ID: f"{self.client}:{request.id}",
+            DEADLINE: str(int(deadline * 1000)),
+        }
+        publish = self.responses.js.publish
+        if self._lane and request.method in QUICK_METHODS:
+            try:
+                await publish(self._lane, payload, headers=headers, timeout=left)
+                return
+            except NoResponders:
+                self._lane = ""  # it is not stored any more
+        try:
+            await publish(self.subject, payload, headers=headers, timeout=left)
+        except NoResponders as error:
+            self.responses.missing(self.subject)
+            raise NoResponders(
+                f"no stream stores requests to {self.subject}: {error.message}",
+                remedy=f"see that the stream {self.responses.streams.requests} has the subject",
+            ) from error
+
+    def _seen(self, answered: Answered) -> Response:
+        # Only the one name is believed: an answer must not say where requests go.
+        if answered.lane and answered.lane == lane_of(self.subject):
+            self._lane = answered.lane
+        return answered.response
+
+
+def _late(timeout: float) -> RequestTimeout:
+    return RequestTimeout(
+        f"no answer came within {round(timeout, 1):g} s",
+        remedy="the request is stored: is its server running, on this subject?",
+    )

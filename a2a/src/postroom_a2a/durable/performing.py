@@ -1,0 +1,334 @@
+"""Performing a job: claimed, done, its answer stored, the request acknowledged, in this order (docs/binding.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from postroom_a2a.binding.outlet import too_large
+from postroom_a2a.durable.answers import END, Answers, StreamAnswer, Undeliverable
+from postroom_a2a.durable.claims import Claim, Claims
+from postroom_a2a.durable.jobs import Job, lost_error
+from postroom_a2a.durable.pulling import ACK, GIVE_BACK, Delivery
+from postroom_a2a.durable.streams import dead_letter_subject
+from postroom_a2a.errors import (
+    BusDisconnected,
+    MessageTooLarge,
+    NoResponders,
+    PostroomError,
+    ProtocolViolation,
+    Refused,
+    RequestTimeout,
+)
+from postroom_a2a.nats.jetstream import MSG_ID, JetStream
+from postroom_a2a.operations import Call, Operations
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.text import one_line
+
+Lost = Callable[[Call], Awaitable[bytes | RpcError]]
+"""What a call is answered with that a process began and did not end."""
+
+AtWork = Callable[[Call], Callable[[], Awaitable[None]] | None]
+"""What has to be waited for until nothing works for an answered call any more; None for nothing."""
+
+REASON = "A2A-Reason"
+"""Header of a dead letter: why the request was given up."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of the requests."""
+
+    answered: int = 0
+    rejected: int = 0
+    lost: int = 0
+    dead: int = 0
+
+
+@dataclass(slots=True)
+class Performer:
+    """What performs the jobs of one server.
+
+    Attributes:
+        js: JetStream.
+        operations: of the agent.
+        claims: of the server.
+        answers: way of its answers.
+        lost: what a lost call is answered with.
+        at_work: what an answered call still waits for, so that it is known to be lost if the process ends before.
+        answerable: whether a stream stores the subject.
+        slots: bound of the jobs that begin work.
+        quick: bound of those that neither begin work nor stream.
+        watching: streams that begin no work which may run at a time.
+        max_deliver: deliveries after which a request is given up.
+        retry: seconds after which a request that another process holds is looked at again.
+        released: told of each job that takes no room any more.
+        repair: makes the streams again that answers and claims need, if it may.
+        drained: whether acknowledgements are to be confirmed, because the server ends.
+    """
+
+    js: JetStream
+    operations: Operations
+    claims: Claims
+    answers: Answers
+    lost: Lost
+    at_work: AtWork
+    answerable: Callable[[str], Awaitable[bool]]
+    slots: asyncio.Semaphore
+    quick: asyncio.Semaphore
+    watching: asyncio.Semaphore
+    max_deliver: int
+    retry: float
+    released: Callable[[Job], None]
+    repair: Callable[[], Awaitable[None]]
+    drained: bool = False
+    counts: Counts = field(default_factory=Counts)
+
+    async def perform(self, job: Job) -> None:
+        """Do a job to its end, whatever that is."""
+        try:
+            if not await self.answerable(job.response_subject):
+                raise Undeliverable(f"no stream stores {job.response_subject}")
+            await self._perform(job)
+        except Undeliverable as error:
+            await self._give_up(job, str(error))
+        except BusDisconnected as error:
+            _log.warning("request %s is left to others: %s", job.place.key, error)
+        finally:
+            self._finish(job)
+
+    async def _perform(self, job: Job) -> None:
+        if job.error is not None:
+            await self._answer(job, job.refusal(job.error))
+            await self._acknowledge(job)
+        elif job.late:
+            await self._expire(job)
+        elif job.begins:
+            async with self.slots:
+                claim = await self._claim(job)
+                if claim is Claim.OURS:
+                    await self._begin(job)
+                    return
+            await self._not_ours(job, claim)
+        elif job.delivery.attempt > self.max_deliver:
+            raise Undeliverable(f"it was handed out {job.delivery.attempt - 1} times for nothing")
+        elif not job.streams:
+            async with self.quick:
+                await self._begin(job)
+        elif self.watching.locked():
+            busy = RpcError(Code.SERVER_BUSY, "the agent has as many streams as it takes")
+            await self._answer(job, job.refusal(busy))
+            await self._acknowledge(job)
+        else:
+            async with self.watching:
+                self._finish(job)  # it takes the room of watchers, not that of work
+                await self._begin(job)
+
+    # ── claims ───────────────────────────────────────────────────────────────────────────────────────
+
+    async def _claim(self, job: Job) -> Claim:
+        """Claim it, however long the log cannot be reached."""
+        pause = 0.1
+        job.begun = True  # from now on somebody may find the claim
+        while True:
+            try:
+                claim = await self.claims.take(job.place)
+            except (RequestTimeout, BusDisconnected) as error:
+                if self.js.mailbox.connection.is_closed:
+                    raise BusDisconnected("the connection was closed") from error
+            except (NoResponders, Refused, ProtocolViolation) as error:
+                _log.error("a request waits, it cannot be claimed: %s", error)
+                await self.repair()
+            else:
+                job.begun = claim is Claim.OURS
+                return claim
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+            pause = min(pause * 2, 5.0)
+
+    async def _expire(self, job: Job) -> None:
+        """Too late to begin it; if a process that is gone has begun it, that is to be told."""
+        async with self.quick:
+            try:
+                claim = await self.claims.look(job.place)
+            except PostroomError as error:
+                _log.warning("request %s: its claim cannot be read: %s", job.place.key, error)
+                await self.give_back(job.delivery, self.retry)
+                return
+        if claim is None:
+            await self.reject(job.delivery, job.late)
+        else:
+            await self._not_ours(job, claim)
+
+    async def _not_ours(self, job: Job, claim: Claim) -> None:
+        if claim is Claim.DONE:
+            self.claims.done(job.place)
+            await self.acknowledge(job.delivery)
+        elif claim is Claim.HELD or (
+            claim is Claim.SILENT and job.delivery.attempt <= self.max_deliver
+        ):
+            await self.give_back(job.delivery, self.retry)
+        else:
+            await self.lose(job)
+
+    async def lose(self, job: Job) -> None:
+        """Answer a job that was begun and will not be ended; the answer that is there already stays."""
+        self.counts.lost += 1
+        try:
+            outcome = await self.lost(job.call)
+        except Exception as error:  # noqa: BLE001 - the caller is answered in any case
+            _log.error("%s: the hook for lost calls failed", job.call.method, exc_info=error)
+            outcome = lost_error(job.call)
+        if not job.answered:
+            refused = isinstance(outcome, RpcError)
+            await self._answer(job, job.refusal(outcome) if refused else job.result(outcome))
+        await self._acknowledge(job)
+
+    # ── doing ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _begin(self, job: Job) -> None:
+        job.begun = True
+        if job.streams:
+            await self._pour(job)
+            if job.begins and (working := self.at_work(job.call)):
+                await self._rest(job, working)
+        else:
+            try:
+                payload = job.result(await self.operations.answer(job.call))
+            except Exception as failure:  # noqa: BLE001 - an answer in any case
+                payload = job.refusal(_error(failure, job.call))
+            working = job.begins and self.at_work(job.call)
+            if not working:
+                self._finish(job)
+            await self._answer(job, payload)
+            if working:
+                await self._rest(job, working)
+        await self._acknowledge(job)
+
+    async def _rest(self, job: Job, working: Callable[[], Awaitable[None]]) -> None:
+        """Wait until the work of an answered job is over."""
+        try:
+            await working()
+        except Exception as error:  # noqa: BLE001 - it was answered; the rest is the agent's
+            _log.error("%s failed after its answer", job.call.method, exc_info=error)
+
+    async def _pour(self, job: Job) -> None:
+        answer = StreamAnswer(self.answers, job.response_subject, job.place.key)
+        error: RpcError | None = None
+        try:
+            try:
+                async with aclosing(self.operations.stream(job.call)) as results:
+                    async for result in results:
+                        await answer.add(job.result(result))
+            except Undeliverable:
+                raise
+            except MessageTooLarge as failure:
+                error = too_large(failure)
+            except Exception as failure:  # noqa: BLE001 - an answer in any case
+                error = _error(failure, job.call)
+            if error is None:
+                await answer.end(job.complete())
+            else:
+                await answer.end(job.refusal(error), after=job.complete())
+        finally:
+            answer.close()
+        job.answered = True
+
+    def _finish(self, job: Job) -> None:
+        if not job.finished:
+            job.finished = True
+            self.released(job)
+
+    # ── ends ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _answer(self, job: Job, payload: bytes) -> None:
+        """Store the only answer, or the last of a stream."""
+        answers, name = self.answers, job.place.key
+        headers = answers.headers(f"{name}:{END}")
+        try:
+            ending = await answers.store(job.response_subject, payload, headers)
+        except MessageTooLarge as error:
+            refusal = job.refusal(too_large(error))
+            ending = await answers.store(job.response_subject, refusal, headers)
+        if job.streams:
+            await answers.store_after(ending, job.response_subject, job.complete(), name)
+        job.answered = True
+
+    async def _acknowledge(self, job: Job) -> None:
+        self.counts.answered += 1
+        self.claims.done(job.place)
+        await self.acknowledge(job.delivery)
+
+    async def acknowledge(self, delivery: Delivery) -> None:
+        """The request is dealt with. A lost word of it is made good by the claim, so nobody waits for it."""
+        await self._say(delivery, ACK, confirmed=self.drained)
+
+    async def give_back(self, delivery: Delivery, delay: float = 0.0) -> None:
+        """Have it delivered again, to us or another."""
+        word = GIVE_BACK
+        if delay:
+            word += b" " + json.dumps({"delay": int(delay * 1e9)}).encode()
+        await self._say(delivery, word, confirmed=self.drained)
+
+    async def reject(self, delivery: Delivery, reason: str) -> None:
+        """Never deliver it again, nor answer it."""
+        self.counts.rejected += 1
+        if self.counts.rejected.bit_count() == 1:  # 1, 2, 4, 8, ...: a flood must not fill the log
+            _log.warning(
+                "%s: rejected request %s: %s (%d so far)",
+                delivery.frame.subject,
+                delivery.place.key,
+                reason,
+                self.counts.rejected,
+            )
+        await self._terminate(delivery, reason)
+
+    async def _terminate(self, delivery: Delivery, reason: str) -> None:
+        self.claims.done(delivery.place)
+        await self._say(delivery, b"+TERM " + one_line(reason, 300).encode())
+
+    async def _give_up(self, job: Job, reason: str) -> None:
+        """Put it where dead letters are kept, if they are, and never deliver it again."""
+        self.counts.dead += 1
+        frame, name = job.delivery.frame, job.place.key
+        headers = {**(frame.headers or {}), MSG_ID: f"{name}:dead", REASON: one_line(reason, 300)}
+        subject = dead_letter_subject(frame.subject)
+        try:
+            await self.js.publish(subject, frame.data, headers=headers)
+        except PostroomError as error:
+            _log.error(
+                "gave up request %s: %s; no stream keeps it as a dead letter (%s)",
+                name,
+                reason,
+                error,
+            )
+        else:
+            _log.error("gave up request %s: %s; it is kept on %s", name, reason, subject)
+        await self._terminate(job.delivery, reason)
+
+    async def _say(self, delivery: Delivery, word: bytes, *, confirmed: bool = False) -> None:
+        mailbox = self.js.mailbox
+        try:
+            if confirmed:
+                await mailbox.ask(delivery.reply, word, timeout=2.0)
+            else:
+                await mailbox.send(delivery.reply, word)
+        except PostroomError as error:
+            # It comes again, and the claim says what to do with it.
+            _log.warning("request %s cannot be acknowledged: %s", delivery.place.key, error)
+
+
+def _error(failure: Exception, call: Call) -> RpcError:
+    """What a call is answered with; the text of an internal error stays here."""
+    if isinstance(failure, RpcError):
+        return failure
+    if isinstance(failure, PostroomError):
+        return RpcError.of(failure)
+    _log.error("%s failed", call.method, exc_info=failure)
+    return RpcError(Code.INTERNAL_ERROR, "Internal error")

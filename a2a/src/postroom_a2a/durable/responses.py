@@ -1,0 +1,357 @@
+"""The answers of a client: one consumer for all its calls, read again from the right place whatever happens to it.
+
+The consumer acknowledges nothing and lies in memory, since the stream has the answers: it is made before the first
+request, and made again behind the last answer that was read when one is missing, or when the server falls silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from postroom_a2a.binding.frames import decode_response
+from postroom_a2a.binding.headers import LANE, sequence_of
+from postroom_a2a.binding.subjects import response_subject, token
+from postroom_a2a.durable.answered import Answered
+from postroom_a2a.durable.pulling import delivery_of
+from postroom_a2a.durable.sharing import shared
+from postroom_a2a.durable.streams import Streams
+from postroom_a2a.errors import (
+    BusDisconnected,
+    NotFound,
+    PostroomError,
+    ProtocolViolation,
+    Refused,
+)
+from postroom_a2a.nats.jetstream import JetStream
+from postroom_a2a.nats.mailbox import Mailbox
+from postroom_a2a.nats.port import (
+    FAULTS,
+    Connection,
+    Frame,
+    Subscription,
+    receive,
+    status_of,
+)
+from postroom_a2a.rpc import Id
+
+HEARTBEAT = 2.0
+"""Seconds between the server's signs of life."""
+
+SILENCE = 2.5 * HEARTBEAT
+"""Seconds without one after which the consumer is made again."""
+
+INACTIVE = 3.0
+"""Seconds after which the server forgets the consumer of a client that went away without a word.
+
+Less than for how long a client tries to make its own, so it gets the place of one that crashed.
+"""
+
+MAX_WAITING = 16_384
+"""Calls of a client that may wait at a time."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class ResponseCounters:
+    """What a client has seen.
+
+    Attributes:
+        read: answers.
+        unclaimed: answers that no call waited for.
+        malformed: messages that are no answer.
+        made_again: times that the consumer was made again.
+    """
+
+    read: int = 0
+    unclaimed: int = 0
+    malformed: int = 0
+    made_again: int = 0
+
+
+class Responses:
+    """The answers of one client on one connection; shared by its callers, whatever agents they call.
+
+    `ready` has the request subjects whose streams were seen to. What is held here is given back when the last caller
+    has let go, and before the connection ends; the next call takes it again.
+
+    Args:
+        connection: open; of nats-py, or anything like it.
+        client: id of the client; "" for one that nobody else has.
+        namespace: of the response subject.
+        streams: names and settings of the streams.
+        mailbox: shared with others of the connection; None for one of its own.
+        prefix: of JetStream's API.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        client: str = "",
+        namespace: str = "a2a",
+        streams: Streams | None = None,
+        mailbox: Mailbox | None = None,
+        prefix: str = "$JS.API",
+    ) -> None:
+        self.client = token(client) if client else secrets.token_hex(12)
+        self.namespace = namespace
+        self.subject = response_subject(self.client, namespace)
+        self.streams = streams or Streams()
+        self.counters = ResponseCounters()
+        self.js = JetStream(mailbox or Mailbox(connection), prefix=prefix)
+        self._owned = mailbox is None
+        self._connection = connection
+        self._holders = 0
+        self._waiting: dict[Id, Callable[[Answered], None]] = {}
+        self.ready: set[str] = set()
+        self._opening = asyncio.Lock()
+        self._subscription: Subscription | None = None
+        self._inbox = ""
+        self._consumer = ""
+        self._last = -1  # sequence in the stream of the last answer that was read
+        self._delivered = 0  # its number in the consumer
+        self._heard = 0.0
+        self._broken = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
+        self._answering: asyncio.Task[None] | None = None
+
+    async def open(self, request_subject: str) -> None:
+        """Be ready for the answers to requests on a subject; done already, nothing happens.
+
+        Raises:
+            EnvironmentFault: a stream lacks something, or JetStream is off; the message says what.
+            BusDisconnected: the NATS server is not reached.
+        """
+        async with self._opening:
+            if request_subject in self.ready:
+                return
+            await self.streams.ensure_requests(self.js, request_subject)
+            if self._watching is None:
+                shared(self._connection).ending.add(self._end)
+                await self.streams.ensure_responses(self.js, self.namespace, self.subject)
+                await self._listen()
+                await self._consume()
+                self._watching = asyncio.create_task(self._watch(), name=f"watch {self.subject}")
+            self.ready.add(request_subject)
+
+    def hold(self) -> None:
+        """There is one caller more."""
+        self._holders += 1
+
+    async def let_go(self) -> None:
+        """There is one caller less."""
+        self._holders -= 1
+        async with self._opening:
+            if not self._holders:
+                await self.close()
+
+    async def close(self) -> None:
+        """Give the consumer back; what still waits runs into its deadline."""
+        await self._give_back(self._drop)
+
+    async def _end(self) -> None:
+        """Give the consumer back before the connection ends, without waiting for the server."""
+        await self._give_back(self._drop_unheard)
+
+    async def _give_back(self, drop: Callable[[str], Awaitable[None]]) -> None:
+        self.ready.clear()
+        shared(self._connection).ending.discard(self._end)
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+        consumer, self._consumer = self._consumer, ""
+        if consumer and self._connection.is_connected:
+            await drop(consumer)
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None and not self._connection.is_closed:
+            with suppress(*FAULTS):
+                await subscription.unsubscribe()
+        if self._owned:
+            await self.js.mailbox.close()
+
+    def missing(self, request_subject: str) -> None:
+        """The stream of the requests was not there: look again before the next one."""
+        self.ready.discard(request_subject)
+
+    def expect(self, call_id: Id, arrived: Callable[[Answered], None]) -> None:
+        """`arrived` is called with each answer to the call, until `forget`.
+
+        Raises:
+            Refused: too much waits, or the id is in use.
+        """
+        if len(self._waiting) >= MAX_WAITING:
+            raise Refused("too many calls wait for answers on this connection")
+        if call_id in self._waiting:
+            raise Refused(f"a call with the id {call_id!r} waits already")
+        self._waiting[call_id] = arrived
+
+    def forget(self, call_id: Id) -> None:
+        """Nobody waits for answers to the call any more."""
+        self._waiting.pop(call_id, None)
+
+    # ── frames ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _arrived(self, frame: Frame) -> None:
+        self._heard = asyncio.get_running_loop().time()
+        delivery = delivery_of(frame)
+        if delivery is None:
+            self._told(frame)
+            return
+        if delivery.consumer != self._consumer:
+            return  # an earlier one; what it had is read by this one
+        if delivery.number != self._delivered + 1:
+            self._broken.set()  # one was lost on the way
+            return
+        self._delivered = delivery.number
+        if delivery.place.sequence > self._last:
+            self._last = delivery.place.sequence
+            self._read(frame)
+
+    def _told(self, frame: Frame) -> None:
+        headers = frame.headers or {}
+        if headers.get("Status") != "100":
+            if status_of(frame):
+                self._broken.set()  # the consumer was deleted, or its server goes down
+            return
+        if frame.reply:  # flow control: go on when this was read
+            self._go_on(frame.reply)
+        elif stalled := headers.get("Nats-Consumer-Stalled"):
+            self._go_on(stalled)
+        delivered = headers.get("Nats-Last-Consumer", "")
+        if delivered.isdigit() and int(delivered) > self._delivered:
+            self._broken.set()
+
+    def _go_on(self, subject: str) -> None:
+        # The server asks again with its next sign of life, so one at a time is enough.
+        if self._answering is None or self._answering.done():
+            self._answering = asyncio.create_task(self._answer(subject))
+
+    async def _answer(self, subject: str) -> None:
+        with suppress(PostroomError):
+            await self.js.mailbox.send(subject, b"")
+
+    def _read(self, frame: Frame) -> None:
+        try:
+            response = decode_response(frame.data)
+        except ProtocolViolation as error:
+            self.counters.malformed += 1
+            if self.counters.malformed == 1:
+                _log.warning("%s: skipped a message: %s", self.subject, error)
+            return
+        self.counters.read += 1
+        arrived = self._waiting.get(response.id)
+        if arrived is None:
+            self.counters.unclaimed += 1
+            return
+        headers = frame.headers
+        if headers:
+            arrived(Answered(response, sequence_of(headers), headers.get(LANE, "")))
+        else:
+            arrived(Answered(response, 0, ""))
+
+    # ── the consumer ─────────────────────────────────────────────────────────────────────────────────
+
+    async def _listen(self) -> None:
+        if self._subscription is not None:
+            return
+        self._inbox = self._connection.new_inbox()
+        try:
+            self._subscription = await receive(self._connection, self._inbox, self._arrived)
+        except FAULTS as error:
+            raise BusDisconnected(f"{self._inbox} cannot be subscribed: {error}") from error
+
+    async def _consume(self) -> None:
+        """Make the consumer, behind the last answer that was read, or for new ones if none was."""
+        stream = self.streams.responses
+        state = (await self.js.api(f"STREAM.INFO.{stream}"))["state"]
+        end = int(state.get("last_seq", 0))
+        if self._last < 0:
+            self._last = end
+        elif end < self._last:
+            self._last = 0  # the stream was deleted and made again: all in it is new
+        former, name = self._consumer, f"{self.client[:64]}_{secrets.token_hex(6)}"
+        config = {
+            "name": name,
+            "deliver_subject": self._inbox,
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": self._last + 1,
+            "ack_policy": "none",
+            "filter_subject": self.subject,
+            "flow_control": True,
+            "idle_heartbeat": int(HEARTBEAT * 1e9),
+            "inactive_threshold": int(INACTIVE * 1e9),
+            "mem_storage": True,
+            "num_replicas": 1,
+            "max_deliver": 1,
+        }
+        # Deliveries may come before the answer does.
+        self._consumer, self._delivered = name, 0
+        self._heard = asyncio.get_running_loop().time()
+        try:
+            await self.js.create_consumer(stream, name, config)
+        except Refused as error:
+            raise Refused(
+                error.message,
+                remedy=f"close clients, or let {stream} have more consumers (its max_consumers)",
+            ) from error
+        if former:
+            await self._drop(former)
+
+    async def _drop(self, consumer: str) -> None:
+        with suppress(PostroomError):  # the server forgets it by itself, later
+            await self.js.api(self._deletion(consumer), timeout=2.0)
+
+    async def _drop_unheard(self, consumer: str) -> None:
+        with suppress(PostroomError):
+            await self.js.mailbox.send(f"{self.js.prefix}.{self._deletion(consumer)}", b"")
+
+    def _deletion(self, consumer: str) -> str:
+        return f"CONSUMER.DELETE.{self.streams.responses}.{consumer}"
+
+    async def _watch(self) -> None:
+        """Make the consumer again whenever it has lost something or fell silent."""
+        loop, pause = asyncio.get_running_loop(), 0.05
+        while not self._connection.is_closed:
+            if not await self._trouble(self._heard + SILENCE - loop.time()):
+                pause = 0.05
+                continue
+            if self._connection.is_connected:
+                try:
+                    await self._again()
+                except PostroomError as error:
+                    _log.warning("%s: answers cannot be read: %s", self.subject, error)
+                    self._broken.set()
+                else:
+                    continue
+            else:
+                self._broken.set()
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+            pause = min(pause * 2, 2.0)
+
+    async def _trouble(self, timeout: float) -> bool:
+        """Whether there is any; returns at once if so, else when it is time to look again."""
+        if timeout <= 0:
+            return True
+        try:
+            async with asyncio.timeout(min(timeout, HEARTBEAT)):
+                await self._broken.wait()
+        except TimeoutError:
+            return not self._connection.is_connected
+        return True
+
+    async def _again(self) -> None:
+        self._broken.clear()
+        self.counters.made_again += 1
+        try:
+            await self._consume()
+        except NotFound:
+            await self.streams.ensure_responses(self.js, self.namespace, self.subject)
+            await self._consume()

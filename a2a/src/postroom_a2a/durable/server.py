@@ -1,0 +1,403 @@
+"""Serving A2A over JetStream: stored requests in, stored answers out (docs/binding.md, Durable requests)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from postroom_a2a.durable import trimming
+from postroom_a2a.durable.answers import Answers
+from postroom_a2a.durable.claims import Claims
+from postroom_a2a.durable.durables import Durable
+from postroom_a2a.durable.jobs import (
+    Job,
+    Rejected,
+    check_response_subject,
+    lost_error,
+    read_job,
+)
+from postroom_a2a.durable.options import (
+    ABANDON_AFTER,
+    ACK_WAIT,
+    CONCURRENCY,
+    DRAIN,
+    GRACE,
+    KNOWN_CLIENTS,
+    LAST_WORDS,
+    MAX_DELIVER,
+    QUICK,
+    SURPLUS,
+    UNSENT,
+    WATCHING,
+    DurableStatistics,
+)
+from postroom_a2a.durable.performing import AtWork, Lost, Performer
+from postroom_a2a.durable.pulling import WORKING, Delivery, PullLoop
+from postroom_a2a.durable.streams import (
+    Streams,
+    durable_name,
+    lane_durable_name,
+    lane_of,
+    namespace_of,
+    response_pattern,
+    subjects_of,
+)
+from postroom_a2a.errors import BusDisconnected, PostroomError
+from postroom_a2a.nats.jetstream import JetStream, covers
+from postroom_a2a.nats.mailbox import Mailbox
+from postroom_a2a.nats.port import FAULTS, Connection, Frame
+from postroom_a2a.operations import Call, Operations
+from postroom_a2a.rpc import Code, RpcError
+
+_log = logging.getLogger(__name__)
+
+
+class DurableServer:
+    """The server of one agent's stored requests: `async with DurableServer(...)` works until the block ends.
+
+    Args:
+        connection: open; of nats-py, or anything like it.
+        subject: of the requests, as `a2a.agent.echo.requests`.
+        operations: of the agent.
+        durable: name of the consumer that the replicas share; "" for the subject's own.
+        streams: names and settings of the streams.
+        response_subjects: patterns of the subjects that answers may go to; default: of the clients of the namespace.
+        concurrency: requests that are worked on at a time.
+        lane: take get, cancel and the like on a subject of their own as well, and say so in answers.
+        ack_wait: seconds, of a durable that is made here.
+        abandon_after: seconds after which a request without a deadline is not begun; also how far back a durable begins
+            that is made here.
+        deliver: where a durable begins that is made here: "recent" requests, or "all", as a server of another
+            maker wants it that joins later (old ones are then looked at, and not performed).
+        max_deliver: times that a request is handed out, or its answer refused, before it is given up.
+        lost: what a call is answered with that a process began and did not end; None for an error.
+        at_work: what an answered call still waits for, because work goes on that it began; the request is held as
+            long, so that it is lost, and not forgotten, if the process ends before.
+        admit: gives the caller of a request ("" if unknown), or None to reject it.
+        drain: seconds that running requests get when the server ends, before they are cancelled.
+        grace: seconds for which the owner of a claim may be on its way back to a restarted NATS server.
+        prefix: of JetStream's API.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        subject: str,
+        operations: Operations,
+        *,
+        durable: str = "",
+        streams: Streams | None = None,
+        response_subjects: Sequence[str] = (),
+        concurrency: int = CONCURRENCY,
+        lane: bool = True,
+        ack_wait: float = ACK_WAIT,
+        abandon_after: float = ABANDON_AFTER,
+        deliver: Literal["recent", "all"] = "recent",
+        max_deliver: int = MAX_DELIVER,
+        lost: Lost | None = None,
+        at_work: AtWork = lambda _: None,
+        admit: Callable[[Frame], str | None] = lambda _: "",
+        drain: float = DRAIN,
+        grace: float = GRACE,
+        prefix: str = "$JS.API",
+    ) -> None:
+        self.subject = subject
+        self.namespace = namespace_of(subject)
+        self.durable = durable or durable_name(subject)
+        self.streams = streams or Streams()
+        self._patterns = tuple(response_subjects) or (response_pattern(self.namespace),)
+        self._connection = connection
+        self._operations = operations
+        self._lane = lane
+        self._ack_wait = ack_wait
+        self._abandon_after = abandon_after
+        self._deliver = deliver
+        self._admit = admit
+        self._drain = drain
+        self._js = JetStream(Mailbox(connection), prefix=prefix)
+        self._held: dict[str, Job] = {}
+        self._places: list[Durable] = []
+        self._floors: dict[str, int] = {}
+        self._stored: list[str] = []
+        self._good: set[str] = set()
+        self._loops: list[PullLoop] = []
+        self._running: set[asyncio.Task[None]] = set()
+        self._keepers: list[asyncio.Task[None]] = []
+        self._ending = False
+        self._counted = dict.fromkeys((self.durable, lane_durable_name(self.durable)), 0)
+        self._concurrency = concurrency
+        self._performer = Performer(
+            js=self._js,
+            operations=operations,
+            claims=Claims(self._js, self.streams.claims, self._held.__contains__, grace=grace),
+            answers=Answers(self._js, "", max_deliver, self._repair),
+            lost=lost or _lost,
+            at_work=at_work,
+            answerable=self._answerable,
+            slots=asyncio.Semaphore(concurrency),
+            quick=asyncio.Semaphore(QUICK),
+            watching=asyncio.Semaphore(WATCHING),
+            max_deliver=max_deliver,
+            retry=ack_wait,
+            released=self._released,
+            repair=self._repair,
+        )
+
+    # ── life ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def __aenter__(self) -> Self:
+        """See to streams and durables, and begin to work.
+
+        Raises:
+            EnvironmentFault: a stream lacks something, or JetStream is off; the message says what.
+            BusDisconnected: the NATS server is not reached.
+        """
+        try:
+            await self._js.mailbox.open()
+            await self._performer.claims.open()
+            await self._provide()
+        except FAULTS as error:
+            await self._js.mailbox.close()
+            raise BusDisconnected(f"{self.subject} cannot be served: {error}") from error
+        except BaseException:
+            await self._js.mailbox.close()
+            raise
+        self._keepers = [self._spawn(loop.run(), f"pull {loop.durable}") for loop in self._loops]
+        self._keepers.append(self._spawn(self._beat(), "beat"))
+        if self.streams.create:
+            subjects = [self.subject, lane_of(self.subject)]
+            self._keepers.append(
+                self._spawn(trimming.keep(self._js, self.streams.requests, subjects), "trim")
+            )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Drain."""
+        await self.drain()
+
+    def statistics(self) -> DurableStatistics:
+        """The counts."""
+        counts = self._performer.counts
+        return DurableStatistics(
+            len(self._held),
+            counts.answered,
+            counts.rejected,
+            counts.lost,
+            counts.dead,
+            self._performer.answers.failures,
+            sum(loop.counters.pulls for loop in self._loops),
+        )
+
+    async def drain(self) -> None:
+        """Ask for no more, give back what was not begun, finish what was, and flush.
+
+        What does not finish in time is cancelled and answered as lost. The connection stays open.
+        """
+        self._ending = self._performer.drained = True
+        for loop in self._loops:
+            loop.stop()
+        for job in tuple(self._held.values()):
+            if not job.begun and job.task is not None:
+                job.task.cancel()
+        await self._finish(self._drain)
+        for job in tuple(self._held.values()):
+            if job.task is not None:
+                job.task.cancel()
+        await self._finish(LAST_WORDS)
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        for loop in self._loops:
+            await loop.close()
+        self._performer.claims.close()
+        await self._js.mailbox.close()
+        if self._connection.is_connected:
+            with suppress(*FAULTS):
+                await self._connection.flush()
+
+    async def _finish(self, seconds: float) -> None:
+        if tasks := self._running.difference(self._keepers):
+            await asyncio.wait(tasks, timeout=seconds)
+
+    def _spawn(self, work: Any, name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=f"{self.subject}: {name}")
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s broke", task.get_name(), exc_info=error)
+
+    # ── streams and durables ─────────────────────────────────────────────────────────────────────────
+
+    async def _provide(self) -> None:
+        streams, js = self.streams, self._js
+        await streams.ensure_requests(js, self.subject)
+        await streams.ensure_responses(js, self.namespace)
+        await streams.ensure_claims(js)
+        self._stored = await subjects_of(js, streams.responses)
+        self._add_loop(self.durable, self.subject)
+        lane = lane_of(self.subject)
+        there = await subjects_of(js, streams.requests)
+        if self._lane and any(covers(have, lane) for have in there):
+            self._performer.answers.lane = lane
+            self._add_loop(lane_durable_name(self.durable), lane)
+        for loop in self._loops:
+            await loop.ensure()
+
+    def _add_loop(self, durable: str, subject: str) -> None:
+        place = Durable(self._js, self.streams, durable, subject)
+        self._places.append(place)
+
+        async def ensure() -> None:
+            await self._ensure(place)
+
+        def take(delivery: Delivery) -> None:
+            self._take(delivery, durable)
+
+        def room() -> int:
+            return self._room(durable)
+
+        stream = self.streams.requests
+        self._loops.append(PullLoop(self._js, stream, durable, take, room, ensure))
+
+    async def _ensure(self, place: Durable) -> None:
+        """The durable is there."""
+        floor = self._floors.get(place.name)
+        start = await place.start(floor, self._deliver, self._abandon_after)
+        there = await place.ensure(start, self._ack_wait)
+        self._ack_wait = min(self._ack_wait, there)
+        self._floors[place.name] = await place.floor()
+
+    async def _repair(self) -> None:
+        """The streams beside that of the requests are there."""
+        if not self.streams.create:
+            return
+        try:
+            await self.streams.ensure_responses(self._js, self.namespace)
+            await self.streams.ensure_claims(self._js)
+        except PostroomError as error:
+            _log.warning("%s: %s", self.subject, error)
+
+    def _check(self, subject: str) -> None:
+        if subject not in self._good:
+            check_response_subject(subject, self._patterns)
+
+    async def _answerable(self, subject: str) -> bool:
+        """Whether a stream stores the answer, asked before anything is performed."""
+        if subject in self._good:
+            return True
+        if not any(covers(have, subject) for have in self._stored):
+            try:
+                found = await self._js.api("STREAM.NAMES", {"subject": subject})
+            except PostroomError:
+                return True  # it is seen when the answer is stored
+            if not found.get("streams"):
+                return False
+        if len(self._good) >= KNOWN_CLIENTS:
+            self._good.clear()
+        self._good.add(subject)
+        return True
+
+    # ── requests ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _room(self, durable: str) -> int:
+        if self._ending or len(self._held) > self._concurrency + UNSENT:
+            return 0
+        bound = self._concurrency + SURPLUS if durable == self.durable else QUICK
+        return bound - self._counted[durable]
+
+    def _released(self, job: Job) -> None:
+        durable = job.delivery.consumer
+        self._counted[durable] -= 1
+        for loop in self._loops:
+            if loop.durable == durable:
+                loop.changed()
+
+    def _take(self, delivery: Delivery, durable: str) -> None:
+        place = delivery.place
+        known = self._held.get(place.key)
+        if known is not None:
+            known.delivery = (
+                delivery  # it was too long without a beat; the next one is for this delivery
+            )
+        elif self._performer.claims.is_done(place):
+            self._spawn(self._performer.acknowledge(delivery), "acknowledge again")
+        elif self._ending:
+            self._spawn(self._performer.give_back(delivery), "give back")
+        else:
+            self._accept(delivery, durable)
+
+    def _accept(self, delivery: Delivery, durable: str) -> None:
+        caller = self._admit(delivery.frame)
+        try:
+            if caller is None:
+                raise Rejected("the sender is not admitted")
+            job = read_job(
+                delivery,
+                self._operations,
+                check=self._check,
+                abandon_after=self._abandon_after,
+                caller=caller,
+                now=time.time(),
+            )
+        except Rejected as reason:
+            self._spawn(self._performer.reject(delivery, str(reason)), "reject")
+            return
+        if job.begins and durable != self.durable:
+            # The lane is for what overtakes; work there would stand in its way.
+            job.begins, job.late = False, ""
+            job.error = RpcError(
+                Code.UNSUPPORTED_OPERATION, "this subject takes no calls that begin work"
+            )
+        self._held[job.place.key] = job
+        self._counted[durable] += 1
+        job.task = self._spawn(self._perform(job), job.call.method)
+
+    async def _perform(self, job: Job) -> None:
+        try:
+            await self._performer.perform(job)
+        except asyncio.CancelledError:
+            if not self._ending:
+                raise
+            await self._leave(job)
+        finally:
+            self._held.pop(job.place.key, None)
+
+    async def _leave(self, job: Job) -> None:
+        """The server ends before the job did."""
+        if job.begun and job.begins:
+            await self._performer.lose(job)
+        else:
+            # It may come back to a pull of ours that is still open, and is no job of ours then.
+            del self._held[job.place.key]
+            await self._performer.give_back(job.delivery)
+
+    async def _beat(self) -> None:
+        """Say of everything held that we are at it, and see how far all replicas are."""
+        while True:
+            await asyncio.sleep(self._ack_wait / 3)
+            if not self._connection.is_connected:
+                continue
+            for job in tuple(self._held.values()):
+                with suppress(PostroomError):  # the next beat is as good
+                    await self._js.mailbox.send(job.delivery.reply, WORKING)
+            for place in self._places:
+                with suppress(PostroomError):
+                    self._floors[place.name] = await place.floor()
+
+
+async def _lost(call: Call) -> bytes | RpcError:
+    return lost_error(call)

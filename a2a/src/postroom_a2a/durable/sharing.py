@@ -1,0 +1,58 @@
+"""What the callers of one connection share, and what is done before the connection ends."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from postroom_a2a.errors import PostroomError
+from postroom_a2a.nats.port import Connection
+
+if TYPE_CHECKING:
+    from postroom_a2a.durable.responses import Responses
+    from postroom_a2a.nats.mailbox import Mailbox
+
+_NAME = "_postroom_shared"
+_ENDS = ("drain", "close", "_close")
+"""How a connection ends; a block of nats-py's ends with the last."""
+
+
+class Shared:
+    """What one connection's callers share.
+
+    Attributes:
+        mailboxes: by the prefix of their subjects.
+        responses: by their namespace.
+        ending: called before the connection ends.
+    """
+
+    def __init__(self) -> None:
+        self.mailboxes: dict[str, Mailbox] = {}
+        self.responses: dict[str, Responses] = {}
+        self.ending: set[Callable[[], Awaitable[None]]] = set()
+
+    def announced(self, end: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+        """`end` of a connection, with what has to be done before."""
+
+        async def ending(*args: Any, **options: Any) -> None:
+            while self.ending:
+                with suppress(PostroomError):
+                    await self.ending.pop()()
+            await end(*args, **options)
+
+        return ending
+
+
+def shared(connection: Connection) -> Shared:
+    """What the callers of `connection` share. It lies with the connection, and so goes with it.
+
+    A connection that takes no attributes has its callers share nothing.
+    """
+    kept: dict[str, Any] = getattr(connection, "__dict__", {})
+    if _NAME not in kept:
+        kept[_NAME] = together = Shared()
+        for name in _ENDS:
+            if (end := getattr(connection, name, None)) is not None:
+                kept[name] = together.announced(end)
+    return kept[_NAME]

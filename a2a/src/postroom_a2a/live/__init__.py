@@ -1,0 +1,1 @@
+"""A2A over core NATS: calls and streams that live as long as their connection."""

@@ -1,0 +1,153 @@
+"""Which calls of a server run, which wait for a moment, and which find it busy (docs/binding.md, Limits)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from postroom_a2a.live.runs import Run
+
+STANDING = 256
+"""Streams that may stand still at a time; they cost no more than memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a server takes.
+
+    Attributes:
+        concurrency: calls that run at a time.
+        spare: light calls beyond these.
+        share: of the calls that run, what one caller may have; 0 for three quarters.
+        waiting: calls that wait for a place at a time; one caller may have three quarters of them.
+        patience: seconds that a call waits for its place; with 0 none waits.
+    """
+
+    concurrency: int
+    spare: int
+    share: int
+    waiting: int
+    patience: float
+
+
+class Admission:
+    """The places of a server. Whoever waits is served in turn with the others, not in the order of the calls.
+
+    Args:
+        bounds: what it takes.
+        light: whether a call neither begins work nor streams, so that it overtakes.
+        begin: runs a call.
+        refuse: tells the caller that the server is busy.
+    """
+
+    def __init__(
+        self,
+        bounds: Bounds,
+        *,
+        light: Callable[[Run], bool],
+        begin: Callable[[Run], None],
+        refuse: Callable[[Run], None],
+    ) -> None:
+        self._bounds = bounds
+        self._share = bounds.share or bounds.concurrency - bounds.concurrency // 4
+        self._light, self._begin, self._refuse = light, begin, refuse
+        self._running = 0
+        self._held: dict[str, int] = {}  # places by caller
+        self._waiting: dict[
+            str, dict[Run, asyncio.TimerHandle]
+        ] = {}  # by caller; the next is first
+        self._standing: dict[Run, None] = {}
+        self.waits = 0
+
+    @property
+    def stands(self) -> int:
+        """Streams that stand still."""
+        return len(self._standing)
+
+    def offer(self, run: Run) -> None:
+        """Begin a call, or have it wait, or refuse it."""
+        bounds = self._bounds
+        if self._running < bounds.concurrency:
+            room = self._held.get(run.caller, 0) < self._share or self._light(run)
+        else:
+            room = self._running < bounds.concurrency + bounds.spare and self._light(run)
+        if room:
+            self._take(run.caller)
+            self._begin(run)
+        else:
+            self._queue(run)
+
+    def free(self, run: Run) -> None:
+        """A call that ran is over, or counts no more."""
+        caller = run.caller
+        self._running -= 1
+        if self._held[caller] > 1:
+            self._held[caller] -= 1
+        else:
+            del self._held[caller]
+        if self.waits:
+            self._call_in()
+
+    def stand(self, run: Run) -> None:
+        """A stream stands still: its place is for others. Of too many such streams one is ended."""
+        self._standing[run] = None
+        self.free(run)
+        if len(self._standing) > STANDING:
+            callers = Counter(each.caller for each in self._standing)
+            greedy = callers.most_common(1)[0][0]
+            longest = next(each for each in self._standing if each.caller == greedy)
+            del self._standing[longest]
+            longest.stop_standing()
+
+    def go_on(self, run: Run) -> None:
+        """A stream that stood still goes on or ends, whether or not there is a place."""
+        self._standing.pop(run, None)
+        self._take(run.caller)
+
+    def clear(self) -> list[Run]:
+        """Take out what waits."""
+        runs = [run for mine in self._waiting.values() for run in mine]
+        for run in runs:
+            self._leave(run)
+        return runs
+
+    def _take(self, caller: str) -> None:
+        self._running += 1
+        self._held[caller] = self._held.get(caller, 0) + 1
+
+    def _queue(self, run: Run) -> None:
+        bounds = self._bounds
+        mine = self._waiting.get(run.caller, {})
+        most = bounds.waiting - bounds.waiting // 4
+        if bounds.patience <= 0 or self.waits >= bounds.waiting or len(mine) >= most:
+            self._refuse(run)
+            return
+        loop = asyncio.get_running_loop()
+        mine[run] = loop.call_later(bounds.patience, self._give_up, run)
+        self._waiting[run.caller] = mine
+        self.waits += 1
+
+    def _give_up(self, run: Run) -> None:
+        self._leave(run)
+        self._refuse(run)
+
+    def _leave(self, run: Run) -> None:
+        mine = self._waiting.pop(run.caller)
+        mine.pop(run).cancel()
+        self.waits -= 1
+        if mine:
+            self._waiting[run.caller] = mine  # its next turn is behind everybody else's
+
+    def _call_in(self) -> None:
+        """Begin what waits, as far as there is room."""
+        while self.waits and self._running < self._bounds.concurrency:
+            callers = (c for c in self._waiting if self._held.get(c, 0) < self._share)
+            caller = next(callers, None)
+            if caller is None:
+                return
+            run = next(iter(self._waiting[caller]))
+            self._leave(run)
+            self._take(caller)
+            self._begin(run)

@@ -1,0 +1,325 @@
+"""Serving A2A over core NATS: frames of one subject in, answers and streams out (docs/binding.md, Streams and Limits).
+
+Every call is one supervised task. Whatever happens to it (an error, a deadline, the end of the server), its caller is
+answered; only a message that nobody could be answered for is ignored, and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypedDict
+
+from postroom_a2a.binding.frames import BadRequest, Request, decode_request, encode_error
+from postroom_a2a.binding.headers import STREAM, Flow, deadline_of
+from postroom_a2a.binding.subjects import may_be_told, queue_group
+from postroom_a2a.errors import BusDisconnected, InvalidInput
+from postroom_a2a.live.admission import Admission, Bounds
+from postroom_a2a.live.runs import Run, Site, ending
+from postroom_a2a.nats.mailbox import Mailbox, NewInbox
+from postroom_a2a.nats.port import (
+    FAULTS,
+    Connection,
+    Frame,
+    Subscription,
+    leave,
+    receive,
+    settle,
+)
+from postroom_a2a.operations import Call, Operations
+from postroom_a2a.rpc import Code, RpcError
+
+CONCURRENCY = 64
+"""Calls that run at a time unless the server is told otherwise."""
+
+SPARE = 16
+"""Calls beyond that which neither begin work nor stream (get, cancel, ...), so that they overtake."""
+
+WAITING = 256
+"""Calls that wait for a place at a time."""
+
+PATIENCE = 1.0
+"""Seconds that a call waits for its place."""
+
+REFUSALS = 4096
+"""Refusals that may be on their way at a time; a flood beyond that is ignored, not answered."""
+
+DRAIN = 10.0
+"""Seconds that running calls get when the server ends."""
+
+STALL = 60.0
+"""Seconds that a client may leave the full window of a stream unacknowledged."""
+
+_GRACE = 2.0
+"""Seconds that a cancelled call gets to clean up."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatistics:
+    """Counts of one server since its start.
+
+    Attributes:
+        running: calls at this moment.
+        answered: calls that were answered, be it with an error.
+        refused: calls that were answered with SERVER_BUSY.
+        ignored: messages that nobody could be answered for.
+        lost: answers that the connection did not take.
+        waiting: calls that wait for a place at this moment.
+        standing: of `running`, streams whose reader stands still.
+    """
+
+    running: int
+    answered: int
+    refused: int
+    ignored: int
+    lost: int
+    waiting: int
+    standing: int
+
+
+class CoreOptions(TypedDict, total=False):
+    """The options of `CoreServer`, for what builds on it."""
+
+    queue: str | None
+    concurrency: int
+    spare: int
+    share: int
+    waiting: int
+    patience: float
+    admit: Callable[[Frame], str | None]
+    drain: float
+    stall: float
+    inbox: NewInbox | None
+
+
+class CoreServer:
+    """The server of one agent's subject: `async with CoreServer(...)` takes calls until the block ends.
+
+    Args:
+        connection: open; of nats-py, or anything like it.
+        subject: to serve; it may have wildcards.
+        operations: of the agent.
+        queue: queue group, so that of several replicas one gets each call; None for the subject's own, "" for none.
+        concurrency: calls that run at a time, streams that stand still left out.
+        spare: calls beyond these that neither begin work nor stream.
+        share: of these, what one caller may have; 0 for three quarters.
+        waiting: calls that wait for a place; one more is answered with SERVER_BUSY.
+        patience: seconds for which a call waits before it is answered so.
+        admit: gives the caller of a frame ("" if unknown), or None to ignore it; default: everybody is unknown.
+        drain: seconds that running calls get when the server ends, before they are cancelled.
+        stall: seconds that a client may leave the full window of a stream unacknowledged.
+        inbox: prefix of the subjects on which a caller acknowledges streams, called with the caller, and with "*" for
+            what the server subscribes; None for an inbox of the connection.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        subject: str,
+        operations: Operations,
+        *,
+        queue: str | None = None,
+        concurrency: int = CONCURRENCY,
+        spare: int = SPARE,
+        share: int = 0,
+        waiting: int = WAITING,
+        patience: float = PATIENCE,
+        admit: Callable[[Frame], str | None] = lambda _: "",
+        drain: float = DRAIN,
+        stall: float = STALL,
+        inbox: NewInbox | None = None,
+    ) -> None:
+        self.subject = subject
+        self.queue = queue_group(subject) if queue is None else queue
+        self._connection = connection
+        self._operations = operations
+        self._admission = Admission(
+            Bounds(concurrency, spare, share, waiting, patience),
+            light=self._light,
+            begin=self._begin_run,
+            refuse=self._refuse,
+        )
+        self._admit = admit
+        self._drain = drain
+        self._mailbox = Mailbox(connection, prefix=inbox("*") if inbox else "")
+        self._site = Site(subject, operations, self._mailbox, stall, inbox, self._standing)
+        self._subscription: Subscription | None = None
+        self._running: dict[asyncio.Task[None], Run] = {}
+        self._saying: set[asyncio.Task[None]] = set()
+        self._refused = 0
+        self._ignored = 0
+
+    async def __aenter__(self) -> Self:
+        """Take calls; returns when the NATS server has the subscription.
+
+        Raises:
+            BusDisconnected: it is not reached.
+            Forbidden: this identity may not subscribe there (a connection of nats-py does not tell).
+            InvalidInput: it takes calls already.
+        """
+        if self._subscription is not None:
+            raise InvalidInput(f"the server of {self.subject} takes calls already")
+        try:
+            await self._begin()
+        except BaseException:
+            await self.drain()
+            raise
+        return self
+
+    async def _begin(self) -> None:
+        try:
+            await self._mailbox.open()
+            self._subscription = await receive(
+                self._connection, self.subject, self._arrived, queue=self.queue
+            )
+            await settle(self._connection, self._subscription)
+        except FAULTS as error:
+            raise BusDisconnected(f"{self.subject} cannot be subscribed: {error}") from error
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Drain."""
+        await self.drain()
+
+    def statistics(self) -> ServerStatistics:
+        """The counts."""
+        site, admission = self._site, self._admission
+        return ServerStatistics(
+            len(self._running),
+            site.answered,
+            self._refused,
+            self._ignored,
+            site.lost,
+            admission.waits,
+            admission.stands,
+        )
+
+    def _arrived(self, frame: Frame) -> None:
+        caller = self._admitted(frame)
+        if caller is None:
+            self._ignore(frame.subject)
+            return
+        try:
+            request = decode_request(frame.data)
+        except BadRequest as bad:
+            call = Call(bad.id, "", binary=bad.binary)
+            error = encode_error(bad.id, bad.error, binary=bad.binary)
+            self._say(self._site.answer(call, frame.reply, error))
+            return
+        call = request.call(caller, _deadline(request, frame))
+        flow = _flow(frame) if self._operations.streams(call.method) else None
+        self._admission.offer(Run(self._site, call, frame.reply, flow))
+
+    def _light(self, run: Run) -> bool:
+        return run.flow is None and not self._operations.begins(run.call.method)
+
+    def _begin_run(self, run: Run) -> None:
+        run.task = task = asyncio.create_task(run.perform())
+        self._running[task] = run
+        task.add_done_callback(self._done)
+
+    def _standing(self, run: Run, stands: bool) -> None:
+        (self._admission.stand if stands else self._admission.go_on)(run)
+
+    def _refuse(self, run: Run) -> None:
+        self._refused += 1
+        self._say(run.conclude(b"", _busy()))
+
+    def _say(self, answer: Coroutine[Any, Any, None]) -> None:
+        """Send an answer for which nothing has to be performed."""
+        if len(self._saying) >= REFUSALS:
+            answer.close()
+            self._ignore(self.subject)
+            return
+        task = asyncio.create_task(answer)
+        self._saying.add(task)
+        task.add_done_callback(self._saying.discard)
+
+    def _admitted(self, frame: Frame) -> str | None:
+        """Who sent a frame, "" if unknown; None to ignore it."""
+        if not frame.reply or frame.reply == frame.subject or not may_be_told(frame.reply):
+            return None
+        try:
+            return self._admit(frame)
+        except Exception:  # noqa: BLE001 (whoever sent it must not end the server)
+            _log.exception("%s: the admission of a message failed", self.subject)
+            return None
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        run = self._running.pop(task)
+        self._admission.free(run)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s: %s broke", self.subject, run.call.method, exc_info=error)
+
+    def _ignore(self, subject: str) -> None:
+        self._ignored += 1
+        if self._ignored.bit_count() == 1:  # 1, 2, 4, 8, ...: a flood must not fill the log
+            _log.warning(
+                "%s: ignored a message on %s that nobody can be answered for (%d so far)",
+                self.subject,
+                subject,
+                self._ignored,
+            )
+
+    async def drain(self) -> None:
+        """Take no more calls, finish what runs, cancel what does not finish in time, and flush.
+
+        What is cancelled is answered with an error. The connection stays open.
+        """
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            await self._leave(subscription)
+        await self._finish(self._drain)
+        for run in self._admission.clear():
+            self._say(run.conclude(b"", ending()))
+        for run in self._running.values():
+            run.stop(ending())
+        await self._finish(_GRACE)
+        for run in tuple(self._running.values()):
+            _log.error("%s: %s goes on though cancelled", self.subject, run.call.method)
+            await run.conclude(b"", ending())
+        if self._saying:
+            await asyncio.wait(tuple(self._saying), timeout=_GRACE)
+        await self._mailbox.close()
+        if self._connection.is_connected:
+            with suppress(*FAULTS):
+                await settle(self._connection)
+
+    async def _leave(self, subscription: Subscription) -> None:
+        """Unsubscribe; what the NATS server has sent already is still taken."""
+        try:
+            if self._connection.is_connected:
+                async with asyncio.timeout(self._drain):
+                    await leave(self._connection, subscription)
+            elif not self._connection.is_closed:
+                await subscription.unsubscribe()
+        except (*FAULTS, TimeoutError) as error:
+            _log.warning("%s: the subscription did not end well: %s", self.subject, error)
+
+    async def _finish(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._running:  # what waits begins meanwhile
+                    await asyncio.wait(tuple(self._running))
+
+
+def _deadline(request: Request, frame: Frame) -> float:
+    return request.deadline or (deadline_of(frame.headers) if frame.headers else 0.0)
+
+
+def _flow(frame: Frame) -> Flow:
+    return Flow.read(frame.headers[STREAM]) if frame.headers and STREAM in frame.headers else Flow()
+
+
+def _busy() -> RpcError:
+    return RpcError(Code.SERVER_BUSY, "the agent has as many calls as it takes, try again later")

@@ -1,0 +1,270 @@
+"""JetStream over the binding's connection: its API, acknowledged publishing, streams and consumers that fit.
+
+Names and documents are those of the NATS server (ADR-1); only what the binding needs is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from postroom_a2a.errors import (
+    BusDisconnected,
+    Conflict,
+    NoResponders,
+    NotFound,
+    ProtocolViolation,
+    RequestTimeout,
+)
+from postroom_a2a.nats.jetstream_errors import TEMPORARY, refusal
+from postroom_a2a.nats.mailbox import Mailbox
+from postroom_a2a.nats.port import NO_RESPONDERS, Frame, status_of
+
+API_TIMEOUT = 5.0
+"""Seconds for a call of the API and for a PubAck."""
+
+MSG_ID = "Nats-Msg-Id"
+LAST_SUBJECT_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
+TTL = "Nats-TTL"
+
+_PUB_ACK = re.compile(rb'\{"stream":"([^"\\]+)", ?"seq":([0-9]+)\}')
+_ABSENT = frozenset({10014, 10037, 10059})  # no consumer, no message, no stream
+_IN_USE = frozenset({10013, 10058, 10148})  # a consumer or stream of that name is there already
+
+
+class Stored(NamedTuple):
+    """A PubAck.
+
+    Attributes:
+        stream: that stored the message.
+        sequence: in it.
+        duplicate: a message of the same `Nats-Msg-Id` was there already, at `sequence`.
+    """
+
+    stream: str
+    sequence: int
+    duplicate: bool = False
+
+
+class JetStream:
+    """JetStream as one connection sees it.
+
+    Args:
+        mailbox: that receives the answers.
+        prefix: of the API's subjects (another for a domain).
+    """
+
+    def __init__(self, mailbox: Mailbox, *, prefix: str = "$JS.API") -> None:
+        self.mailbox = mailbox
+        self.prefix = prefix
+
+    async def api(
+        self, verb: str, body: Mapping[str, Any] | None = None, *, timeout: float = API_TIMEOUT
+    ) -> dict[str, Any]:
+        """Call `$JS.API.<verb>`; what the server cannot do at the moment is tried again within `timeout` seconds.
+
+        Raises:
+            NoResponders: JetStream is switched off here, or not for this account.
+            NotFound: stream, consumer or message does not exist.
+            Conflict: a stream or consumer of that name is there, and is another.
+            Refused: another error of the API (and its kinds); the message is the server's.
+            RequestTimeout, BusDisconnected: no answer; it may have been done.
+        """
+        payload = json.dumps(body).encode() if body is not None else b""
+        document = await self._ask(f"{self.prefix}.{verb}", payload, timeout)
+        if isinstance(document, Stored):
+            raise ProtocolViolation("JetStream answered a call of its API with a PubAck")
+        error = document.get("error")
+        if not error:
+            return document
+        what = verb.replace(".", " ").lower()
+        code = error.get("err_code", 0)
+        if code in _ABSENT or (error.get("code") == 404 and not code):
+            raise NotFound(f"{what}: {error.get('description', '')}")
+        if code in _IN_USE:
+            raise Conflict(f"{what}: {error.get('description', '')}")
+        raise refusal(error, what)
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        headers: dict[str, str] | None = None,
+        timeout: float = API_TIMEOUT,
+    ) -> Stored:
+        """Publish to a stream; returns when it is stored.
+
+        With a `Nats-Msg-Id` among the headers it is sent again where the answer was lost.
+
+        Raises:
+            NoResponders: no stream stores the subject, or JetStream is off.
+            LostUpdate: an expected sequence in the headers was not the last one.
+            StreamFull, MessageTooLarge, Refused: not stored.
+            RequestTimeout, BusDisconnected: no answer; it may be stored.
+        """
+        repeat = headers is not None and MSG_ID in headers
+        document = await self._ask(subject, payload, timeout, headers, repeat=repeat)
+        if isinstance(document, Stored):
+            return document
+        if error := document.get("error"):
+            raise refusal(error, f"{subject!r} was not stored")
+        try:
+            return Stored(
+                str(document["stream"]), int(document["seq"]), document.get("duplicate") is True
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProtocolViolation("the log's answer is no PubAck") from error
+
+    async def _ask(
+        self,
+        subject: str,
+        payload: bytes,
+        timeout: float,
+        headers: dict[str, str] | None = None,
+        *,
+        repeat: bool = True,
+    ) -> dict[str, Any] | Stored:
+        """The answer; a plain PubAck, which is the most frequent one, is read without a JSON reader."""
+        loop = asyncio.get_running_loop()
+        deadline, pause = loop.time() + timeout, 0.02
+        while True:
+            share = max(0.001, deadline - loop.time())
+            try:
+                frame = await self.mailbox.ask(
+                    subject,
+                    payload,
+                    timeout=min(share, 2.0) if repeat else share,
+                    headers=headers,
+                )
+            except (RequestTimeout, BusDisconnected):
+                if not repeat or loop.time() >= deadline:
+                    raise
+                frame = None
+            if frame is not None:
+                if found := _PUB_ACK.fullmatch(frame.data):
+                    return Stored(found[1].decode(), int(found[2]))
+                document = _document(frame)
+                if document is not None and not _temporary(document):
+                    return document
+                if document is None and not self._recovering():
+                    raise _unanswered(subject)
+                if loop.time() + pause >= deadline:
+                    if document is None:
+                        raise _unanswered(subject)
+                    return document
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+            pause = min(pause * 2, 0.5)
+
+    def _recovering(self) -> bool:
+        return not self.mailbox.connection.is_connected
+
+    # ── streams and consumers ────────────────────────────────────────────────────────────────────────
+
+    async def ensure_stream(self, name: str, subjects: Sequence[str], **settings: Any) -> None:
+        """Make the stream, or add the subjects that one of that name lacks; its other settings stay as they are.
+
+        Args:
+            name: of the stream.
+            subjects: that it has to store; one that is covered by a wildcard of it is not added.
+            settings: members of the stream's configuration for a new one.
+
+        Raises:
+            Refused: it cannot be made or changed so; the message is the server's.
+            As `api`.
+        """
+        for _ in range(8):  # others do the same at the same time
+            try:
+                config = (await self.api(f"STREAM.INFO.{name}"))["config"]
+            except NotFound:
+                wanted = {"name": name, "subjects": list(subjects), **settings}
+                try:
+                    await self.api(f"STREAM.CREATE.{name}", wanted)
+                except Conflict:
+                    continue
+                return
+            there = list(config.get("subjects", ()))
+            lacking = [each for each in subjects if not any(covers(have, each) for have in there)]
+            if not lacking:
+                return
+            kept = [have for have in there if not any(covers(each, have) for each in lacking)]
+            await self.api(f"STREAM.UPDATE.{name}", {**config, "subjects": [*kept, *lacking]})
+        raise Conflict(f"the stream {name} changes all the time")
+
+    async def ensure_consumer(
+        self, stream: str, name: str, config: Mapping[str, Any], *, changeable: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Make the durable consumer; of one that is there, `changeable` members are set and the rest stays.
+
+        Returns:
+            Its configuration.
+
+        Raises:
+            As `api`.
+        """
+        try:
+            there = (await self.api(f"CONSUMER.INFO.{stream}.{name}"))["config"]
+        except NotFound:
+            there = {}
+        wanted = {**config, "durable_name": name, "name": name}
+        if there:
+            change = {key: config[key] for key in changeable if key in config}
+            if all(there.get(key) == value for key, value in change.items()):
+                return there
+            wanted = {**there, **change}
+        return await self.create_consumer(stream, name, wanted)
+
+    async def create_consumer(
+        self, stream: str, name: str, config: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Make a consumer, or change it to `config`; returns the configuration that the server gave it.
+
+        Raises:
+            As `api`.
+        """
+        target = f"CONSUMER.CREATE.{stream}.{name}"
+        if subject := config.get("filter_subject"):
+            target = f"{target}.{subject}"
+        return (await self.api(target, {"stream_name": stream, "config": dict(config)}))["config"]
+
+
+def _unanswered(subject: str) -> NoResponders:
+    return NoResponders(
+        f"nothing of JetStream answers on {subject!r}",
+        remedy="start nats-server with --jetstream, and switch it on for this account",
+    )
+
+
+def covers(pattern: str, subject: str) -> bool:
+    """Whether everything that `subject` (which may have wildcards) matches is matched by `pattern`."""
+    wanted, given = pattern.split("."), subject.split(".")
+    for index, token in enumerate(wanted):
+        if token == ">":
+            return len(given) > index
+        if index >= len(given) or given[index] == ">":
+            return False
+        if token not in ("*", given[index]):
+            return False
+    return len(wanted) == len(given)
+
+
+def _temporary(document: Mapping[str, Any]) -> bool:
+    error = document.get("error") or {}
+    return error.get("err_code") in TEMPORARY
+
+
+def _document(frame: Frame) -> dict[str, Any] | None:
+    """The answer; None where the server said that nobody listens."""
+    if status_of(frame) == NO_RESPONDERS:
+        return None
+    try:
+        document = json.loads(frame.data)
+    except ValueError as error:
+        raise ProtocolViolation("JetStream's answer is no JSON") from error
+    if not isinstance(document, dict):
+        raise ProtocolViolation("JetStream's answer is no JSON object")
+    return document

@@ -1,0 +1,329 @@
+"""Key-value buckets on JetStream, the same that every NATS client's KV reads and writes (ADR-8).
+
+A bucket is a stream `KV_<bucket>` over `$KV.<bucket>.>` that keeps the last message of each key. A deletion is a
+message with a header, an expired key may leave one of the server's: both read as "there is none".
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+import secrets
+from asyncio import sleep
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any, Self
+
+from postroom_a2a.errors import (
+    BusDisconnected,
+    Conflict,
+    InvalidInput,
+    LostUpdate,
+    NoResponders,
+    NotFound,
+    PeerError,
+    Refused,
+    RequestTimeout,
+    StreamBroken,
+)
+from postroom_a2a.nats.jetstream import LAST_SUBJECT_SEQUENCE, MSG_ID, TTL, JetStream
+from postroom_a2a.nats.kv_format import (
+    OPERATION,
+    ROLLUP,
+    Entry,
+    Settings,
+    read_entry,
+)
+from postroom_a2a.nats.last_record import Record, last_record
+from postroom_a2a.nats.ordered import BEAT, OrderedConsumer
+
+_NAME = re.compile(r"[-A-Za-z0-9_]+")
+_KEY = re.compile(r"[-/_=A-Za-z0-9]+(\.[-/_=A-Za-z0-9]+)*")
+_FILTER = re.compile(r"([-/_=A-Za-z0-9]+|\*)(\.([-/_=A-Za-z0-9]+|\*))*(\.>)?|>")
+
+
+class Bucket:
+    """One bucket; made by `open`.
+
+    Attributes:
+        name: of it.
+        has_ttl: whether keys of it may have a time to live; where not, `ttl` arguments have no effect.
+    """
+
+    def __init__(self, js: JetStream, name: str, config: Mapping[str, Any]) -> None:
+        self.js = js
+        self.name = name
+        self.has_ttl = config.get("allow_msg_ttl") is True
+        self._stream = f"KV_{name}"
+        self._prefix = f"$KV.{name}."
+        self._direct = config.get("allow_direct") is True
+        marker = config.get("subject_delete_marker_ttl") or 0
+        self._marker_ttl = marker / 1e9 if self.has_ttl else 0.0
+
+    @classmethod
+    async def open(
+        cls, js: JetStream, name: str, settings: Settings | None = None, *, create: bool = True
+    ) -> Self:
+        """The bucket `name`, made if it is not there.
+
+        Args:
+            js: JetStream.
+            name: letters, digits, `-` and `_`.
+            settings: for a new bucket.
+            create: False to fail where there is none.
+
+        Raises:
+            InvalidInput: the name is malformed.
+            NotFound: there is none, and `create` is False.
+            As `JetStream.api`.
+        """
+        if not _NAME.fullmatch(name):
+            raise InvalidInput(f"{name!r} is no name of a bucket")
+        settings = settings or Settings()
+        for _ in range(8):  # others make it at the same time
+            try:
+                config = (await js.api(f"STREAM.INFO.KV_{name}"))["config"]
+            except NotFound:
+                if not create:
+                    raise
+            else:
+                if settings.key_ttl and not config.get("allow_msg_ttl"):
+                    config = await _with_ttl(js, config, settings)
+                return cls(js, name, config)
+            try:
+                made = await js.api(f"STREAM.CREATE.KV_{name}", settings.config(name))
+            except Conflict:
+                continue
+            return cls(js, name, made["config"])
+        raise Conflict(f"the bucket {name} comes and goes")
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def get(self, key: str, *, fresh: bool = False) -> Entry | None:
+        """What `key` holds; None for nothing, a deleted or an expired one.
+
+        Args:
+            key: of the bucket.
+            fresh: ask the leader; a replica of a bucket with several may be a moment behind.
+
+        Raises:
+            InvalidInput: the key is malformed.
+            As `JetStream.api`.
+        """
+        entry = await self._last(key, fresh=fresh)
+        return None if entry is None or entry.deleted else entry
+
+    async def watch(
+        self, keys: str = ">", *, values: bool = True, beat: float = BEAT
+    ) -> AsyncGenerator[Entry | None, None]:
+        """What `keys` hold and every change; close the generator to end it.
+
+        First what is there, then None once ("that was all"), then each change: `deleted` for a key that was
+        reported before and is gone. After a gap or a lost connection it reads again and reports what differs.
+
+        Args:
+            keys: filter; `*` for one token, `>` for the rest.
+            values: False to leave the values out.
+            beat: seconds of silence after which the server gives a sign of life.
+
+        Raises:
+            InvalidInput: the filter is malformed.
+            NotFound: the bucket is gone.
+            BusDisconnected: the connection was closed.
+            Refused: the consumer cannot be made.
+        """
+        if not _FILTER.fullmatch(keys):
+            raise InvalidInput(f"{keys!r} is no filter of keys")
+        known: dict[str, int] = {}
+        complete, pause = False, 0.05
+        while True:
+            try:
+                async with aclosing(self._life(keys, known, values=values, beat=beat)) as life:
+                    async for entry in life:
+                        pause = 0.05
+                        if entry is not None or not complete:
+                            yield entry
+                        complete = complete or entry is None
+            except (StreamBroken, RequestTimeout, NoResponders, BusDisconnected):
+                if self.js.mailbox.connection.is_closed:
+                    raise BusDisconnected("the connection was closed during a watch") from None
+            await sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+            pause = min(pause * 2, 2.0)
+
+    async def entries(self, keys: str = ">", *, values: bool = True) -> list[Entry]:
+        """What `keys` (a filter, as of `watch`) hold now, the least recently written first.
+
+        Raises:
+            As `watch`.
+        """
+        found: dict[str, Entry] = {}
+        async with aclosing(self.watch(keys, values=values)) as watch:
+            async for entry in watch:
+                if entry is None:
+                    break
+                found.pop(entry.key, None)
+                if not entry.deleted:
+                    found[entry.key] = entry
+        return list(found.values())
+
+    async def keys(self, keys: str = ">") -> list[str]:
+        """Keys that there are now and that the filter matches.
+
+        Raises:
+            As `watch`.
+        """
+        return [entry.key for entry in await self.entries(keys, values=False)]
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def put(self, key: str, value: bytes, *, ttl: float = 0.0) -> int:
+        """Write; returns the revision.
+
+        Args:
+            key: of the bucket.
+            value: bytes.
+            ttl: seconds, rounded up to whole ones, after which the key is gone; 0 for never.
+
+        Raises:
+            InvalidInput: the key is malformed.
+            MessageTooLarge, StreamFull, Refused: not written.
+            RequestTimeout, BusDisconnected, NoResponders: no answer; it may be written.
+        """
+        return await self._write(key, value, ttl=ttl)
+
+    async def create(self, key: str, value: bytes, *, ttl: float = 0.0) -> int:
+        """Write a key that is not there.
+
+        Raises:
+            LostUpdate: it is there.
+            As `put`.
+        """
+        for _ in range(3):
+            try:
+                return await self._write(key, value, ttl=ttl, expected=0)
+            except LostUpdate:
+                last = await self._last(key, fresh=True)
+                if last is None:  # it expired in between
+                    continue
+                if not last.deleted:
+                    raise
+                return await self._write(key, value, ttl=ttl, expected=last.revision)
+        raise LostUpdate(f"{key!r} comes and goes")
+
+    async def update(self, key: str, value: bytes, revision: int, *, ttl: float = 0.0) -> int:
+        """Write if `revision` is the key's last one; 0 for a key that was never written.
+
+        Raises:
+            LostUpdate: it is not.
+            As `put`.
+        """
+        return await self._write(key, value, ttl=ttl, expected=revision)
+
+    async def delete(self, key: str, *, revision: int | None = None) -> None:
+        """Mark the key as deleted (if `revision` is the last one); its history stays.
+
+        Raises:
+            LostUpdate: it is not.
+            As `put`.
+        """
+        await self._write(key, b"", expected=revision, headers={OPERATION: "DEL"})
+
+    async def purge(self, key: str, *, revision: int | None = None) -> None:
+        """Remove the key and its history; what marks that goes too, where the bucket can do so.
+
+        Raises:
+            LostUpdate: `revision` is not the last one.
+            As `put`.
+        """
+        headers = {OPERATION: "PURGE", ROLLUP: "sub"}
+        await self._write(key, b"", ttl=self._marker_ttl, expected=revision, headers=headers)
+
+    # ── the wire ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _write(
+        self,
+        key: str,
+        value: bytes,
+        *,
+        ttl: float = 0.0,
+        expected: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> int:
+        # The id makes it safe to send again when the answer was lost.
+        mark = secrets.token_hex(12)
+        wire = {**(headers or {}), MSG_ID: mark}
+        if expected is not None:
+            wire[LAST_SUBJECT_SEQUENCE] = str(expected)
+        if ttl > 0 and self.has_ttl:
+            wire[TTL] = f"{math.ceil(ttl)}s"
+        try:
+            return (await self.js.publish(self._subject(key), value, headers=wire)).sequence
+        except LostUpdate:
+            # The server looks at the expected sequence before it looks at the id, so what was sent again may have
+            # been refused for its own first copy.
+            last = await last_record(self.js, self._stream, self._subject(key), direct=False)
+            if last is None or last.headers.get(MSG_ID) != mark:
+                raise
+            return last.sequence
+
+    async def _last(self, key: str, *, fresh: bool) -> Entry | None:
+        direct = self._direct and not fresh
+        record = await last_record(self.js, self._stream, self._subject(key), direct=direct)
+        return None if record is None else self._read(record)
+
+    async def _life(
+        self, keys: str, known: dict[str, int], *, values: bool, beat: float
+    ) -> AsyncGenerator[Entry | None, None]:
+        """What differs from `known`, None, and then the changes, until the consumer breaks."""
+        policy = {"deliver_policy": "last_per_subject", "headers_only": not values}
+        subject = self._prefix + keys
+        async with OrderedConsumer(self.js, self._stream, subject, beat=beat, **policy) as consumer:
+            seen: set[str] | None = set()
+            rest = consumer.pending
+            while True:
+                if seen is not None and not rest:
+                    for each in _gone(known, seen):
+                        yield each
+                    seen = None
+                    yield None
+                record = await consumer.next()
+                rest = record.pending if record else 0
+                if record is None:
+                    continue
+                entry = self._read(record)
+                if seen is not None:
+                    seen.add(entry.key)
+                if entry.deleted:
+                    if known.pop(entry.key, None) is not None:
+                        yield entry
+                elif known.get(entry.key) != entry.revision:
+                    known[entry.key] = entry.revision
+                    yield entry
+
+    def _read(self, record: Record) -> Entry:
+        return read_entry(record.subject.removeprefix(self._prefix), record)
+
+    def _subject(self, key: str) -> str:
+        if not _KEY.fullmatch(key):
+            raise InvalidInput(f"{key!r} is no key of a bucket")
+        return self._prefix + key
+
+
+def _gone(known: dict[str, int], seen: set[str]) -> list[Entry]:
+    """Keys that were there before a gap and left no mark."""
+    return [Entry(key, b"", known.pop(key), deleted=True) for key in list(known) if key not in seen]
+
+
+async def _with_ttl(
+    js: JetStream, config: Mapping[str, Any], settings: Settings
+) -> Mapping[str, Any]:
+    """The stream's configuration after the attempt to let keys have a time to live."""
+    change = {**config, **settings.ttl_config()}
+    try:
+        return (await js.api(f"STREAM.UPDATE.{config['name']}", change))["config"]
+    except (Refused, PeerError):  # an old server, or not our right: without
+        return config
+
+
+__all__ = ["Bucket", "Entry", "Settings"]

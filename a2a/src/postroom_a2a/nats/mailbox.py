@@ -1,0 +1,277 @@
+"""Answers of a connection: one wildcard subscription, and a token for each call or stream that waits.
+
+A frame for a token that nobody waits for is dropped and counted, so that a late answer cannot reach another call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from nats import errors as nats_errors
+from nats.aio.client import Client
+
+from postroom_a2a.errors import (
+    BusDisconnected,
+    InvalidInput,
+    MessageTooLarge,
+    PostroomError,
+    Refused,
+    RequestTimeout,
+    StreamBroken,
+)
+from postroom_a2a.nats.deadlines import Deadlines
+from postroom_a2a.nats.natspy import harden
+from postroom_a2a.nats.port import (
+    FAULTS,
+    Connection,
+    Frame,
+    Subscription,
+    is_own,
+    receive,
+    size_of,
+    watch_denials,
+)
+
+MAX_WAITING = 16_384
+"""Calls and streams of one mailbox that may wait at a time."""
+
+MAX_UNREAD = 1024
+"""Frames of one stream that may lie unread; a peer that sends more than it was allowed ends the stream."""
+
+NewInbox = Callable[[str], str]
+"""Prefix of the subjects on which answers of a peer are received; the argument is the subject that the peer serves."""
+
+
+class Mailbox:
+    """The answers of one connection.
+
+    Args:
+        connection: that receives them.
+        prefix: of the reply subjects, without the last token; "" for a new inbox of the connection.
+    """
+
+    def __init__(self, connection: Connection, *, prefix: str = "") -> None:
+        if isinstance(connection, Client):
+            harden(connection)
+        self.connection = connection
+        self.prefix = prefix or connection.new_inbox()
+        self.late = 0
+        self._loop = asyncio.get_running_loop()
+        self.deadlines = Deadlines()
+        self._asked: dict[str, tuple[asyncio.Future[Frame], str]] = {}
+        self._waiting: dict[str, Callable[[Frame], None]] = {}
+        self._publish = connection.publish if is_own(connection) else self._publish_checked
+        self._subscription: Subscription | None = None
+        self._opening: asyncio.Lock = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Subscribe; done already, nothing happens.
+
+        Raises:
+            BusDisconnected: there is no connection.
+        """
+        if self._subscription is None:
+            async with self._opening:
+                if self._subscription is None:
+                    try:
+                        self._subscription = await receive(
+                            self.connection, f"{self.prefix}.*", self._arrived
+                        )
+                    except FAULTS as error:
+                        raise BusDisconnected(
+                            f"the NATS connection takes nothing: {error}"
+                        ) from error
+                    watch_denials(self.connection, self._denied)
+
+    async def close(self) -> None:
+        """End the subscription; what still waits runs into its deadline."""
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None and not self.connection.is_closed:
+            with suppress(*FAULTS):  # the connection is on its way out
+                await subscription.unsubscribe()
+
+    def token(self, arrived: Callable[[Frame], None], *, prefix: str = "") -> str:
+        """A new reply subject; `arrived` is called with each frame that comes for it, until `forget`.
+
+        It is random as a whole, so that a peer that has seen one call cannot answer another, or end another's stream.
+
+        Args:
+            arrived: takes the frames.
+            prefix: of this subject, where the mailbox's own has a wildcard.
+
+        Raises:
+            Refused: too much waits.
+        """
+        if len(self._waiting) >= MAX_WAITING:
+            raise Refused("too many calls wait for answers on this connection")
+        reply = f"{prefix or self.prefix}.{secrets.token_hex(10)}"
+        self._waiting[reply] = arrived
+        return reply
+
+    def forget(self, reply: str) -> None:
+        """What comes for `reply` from now on is dropped."""
+        self._waiting.pop(reply, None)
+
+    def _arrived(self, frame: Frame) -> None:
+        subject = frame.subject
+        asked = self._asked.pop(subject, None)
+        if asked is not None:
+            answer = asked[0]
+            if not answer.done():
+                answer.set_result(frame)
+            return
+        arrived = self._waiting.get(subject)
+        if arrived is None:
+            self.late += 1
+        else:
+            arrived(frame)
+
+    def _denied(self, error: PostroomError, subject: str) -> None:
+        """The server lets nobody of this identity publish to `subject`."""
+        for answer, asked in self._asked.values():
+            if asked == subject and not answer.done():
+                answer.set_exception(error)
+
+    async def ask(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        timeout: float,
+        headers: dict[str, str] | None = None,
+    ) -> Frame:
+        """Publish, and wait for one answer; a status of the server ("503") is an answer as well.
+
+        Args:
+            subject: to publish to.
+            payload: bytes.
+            timeout: seconds.
+            headers: NATS headers.
+
+        Raises:
+            RequestTimeout: no answer in time; it may have been acted on.
+            Forbidden: this identity may not publish there (a connection of nats-py does not tell: it is a time-out).
+            As `send`.
+        """
+        if self._subscription is None:
+            await self.open()
+        answer: asyncio.Future[Frame] = self._loop.create_future()
+        if len(self._asked) >= MAX_WAITING:
+            raise Refused("too many calls wait for answers on this connection")
+        reply = f"{self.prefix}.{secrets.token_hex(10)}"
+        self._asked[reply] = answer, subject
+        self.deadlines.watch(answer, timeout, _late)
+        try:
+            await self._publish(subject, payload, reply, headers)
+            return await answer
+        finally:
+            self.deadlines.forget(answer)
+            self._asked.pop(reply, None)
+
+    async def send(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        reply: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        """Publish.
+
+        Raises:
+            MessageTooLarge: over the server's limit; nothing was sent.
+            BusDisconnected: there is no connection, or too much waits for it to come back.
+            InvalidInput: the subject or a header is malformed.
+        """
+        await self._publish(subject, payload, reply, headers)
+
+    async def _publish_checked(
+        self, subject: str, payload: bytes, reply: str, headers: dict[str, str] | None
+    ) -> None:
+        """Publish on a connection whose errors are nats-py's."""
+        connection = self.connection
+        if len(payload) + 512 > connection.max_payload or headers:
+            size = size_of(payload, headers)
+            if size > connection.max_payload:
+                raise MessageTooLarge(
+                    f"the message has {size} bytes, the server's limit is {connection.max_payload}"
+                )
+        try:
+            await connection.publish(subject, payload, reply, headers)
+        except nats_errors.MaxPayloadError as error:
+            raise MessageTooLarge(
+                f"the message is over the server's limit of {connection.max_payload} bytes"
+            ) from error
+        except (nats_errors.BadSubjectError, nats_errors.BadHeaderError) as error:
+            raise InvalidInput(f"{subject!r} cannot be published: {error}") from error
+        except (nats_errors.Error, OSError) as error:
+            raise BusDisconnected(f"the NATS connection takes nothing: {error}") from error
+
+
+def _late(_: float) -> RequestTimeout:
+    return RequestTimeout("no answer came in time", remedy=_SILENT)
+
+
+_SILENT = "the peer is busy, or this connection has no right to publish there or to hear the answer"
+
+
+class FrameQueue:
+    """Frames of one stream, in order, read by one reader; bounded.
+
+    Use `put` as the `arrived` of a mailbox token.
+
+    Args:
+        limit: frames that may lie unread.
+        room: bytes that may lie unread; 0 for any number.
+    """
+
+    def __init__(self, limit: int = MAX_UNREAD, room: int = 0) -> None:
+        self._limit = limit
+        self._room = room
+        self._unread = 0
+        self._frames: deque[Frame] = deque()
+        self._overrun = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def put(self, frame: Frame) -> None:
+        """Take a frame; the one too many marks the stream as broken."""
+        size = len(frame.data)
+        full = len(self._frames) >= self._limit or (0 < self._room < self._unread + size)
+        if full or self._overrun:
+            self._overrun = True
+        else:
+            self._frames.append(frame)
+            self._unread += size
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def get(self, timeout: float) -> Frame:
+        """The next frame.
+
+        Raises:
+            StreamBroken: more came than may lie unread.
+            RequestTimeout: none within `timeout` seconds.
+        """
+        if not self._frames:
+            if self._overrun:
+                raise StreamBroken("more of a stream lay unread than its reader takes")
+            loop = asyncio.get_running_loop()
+            self._waiter = waiter = loop.create_future()
+            alarm = loop.call_later(timeout, _expire, waiter)
+            try:
+                await waiter
+            finally:
+                alarm.cancel()
+                self._waiter = None
+        frame = self._frames.popleft()
+        self._unread -= len(frame.data)
+        return frame
+
+
+def _expire(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_exception(RequestTimeout("nothing came in time", remedy=_SILENT))

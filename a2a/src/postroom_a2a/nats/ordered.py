@@ -1,0 +1,160 @@
+"""Records of a stream in order and without gaps, pushed by a consumer that lives as long as its reader (ADR-17).
+
+One `OrderedConsumer` is one such life: a gap or a silence ends it with `StreamBroken`, and its owner decides from
+where to begin the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from postroom_a2a.errors import BusDisconnected, ProtocolViolation, StreamBroken
+from postroom_a2a.nats.jetstream import JetStream
+from postroom_a2a.nats.last_record import Record
+from postroom_a2a.nats.port import FAULTS, Frame, Subscription
+
+BEAT = 5.0
+"""Seconds after which the server says that there is nothing new."""
+
+_UNREAD = 256
+_INACTIVE = 30.0
+_ACK = "$JS.ACK."
+
+
+class OrderedConsumer:
+    """A consumer for one reader; an async context manager.
+
+    Args:
+        js: JetStream.
+        stream: to read.
+        subject: filter, may have wildcards.
+        beat: seconds of silence after which the server sends a sign of life; after three there is none.
+        config: further members of the consumer's configuration, as `deliver_policy` or `headers_only`.
+
+    Attributes:
+        pending: records that there were when it began.
+    """
+
+    def __init__(
+        self, js: JetStream, stream: str, subject: str, *, beat: float = BEAT, **config: Any
+    ) -> None:
+        self.pending = 0
+        self._js = js
+        self._stream = stream
+        self._subject = subject
+        self._beat = beat
+        self._config = config
+        self._name = secrets.token_hex(8)
+        self._frames: asyncio.Queue[Frame] = asyncio.Queue(_UNREAD)
+        self._subscription: Subscription | None = None
+        self._seen = 0
+
+    async def __aenter__(self) -> Self:
+        """Subscribe and make the consumer.
+
+        Raises:
+            As `JetStream.api`.
+        """
+        connection = self._js.mailbox.connection
+        inbox = connection.new_inbox()
+        try:
+            # A pushed record keeps its own subject, so the mailbox's subscription cannot tell whose it is.
+            self._subscription = await connection.subscribe(inbox, cb=self._frames.put)
+        except FAULTS as error:
+            raise BusDisconnected(f"the NATS connection takes nothing: {error}") from error
+        try:
+            await self._create(inbox)
+        except BaseException:
+            await self._unsubscribe()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the consumer; if the word does not arrive, the server ends it later."""
+        await self._unsubscribe()
+        with suppress(BusDisconnected):
+            target = f"{self._js.prefix}.CONSUMER.DELETE.{self._stream}.{self._name}"
+            await self._js.mailbox.send(target, b"")
+
+    async def next(self) -> Record | None:
+        """The next record, or None for a sign of life (there is none at the moment).
+
+        Raises:
+            StreamBroken: a record was lost, or the consumer is gone.
+        """
+        while True:
+            try:
+                async with asyncio.timeout(3 * self._beat):
+                    frame = await self._frames.get()
+            except TimeoutError:
+                raise StreamBroken(f"the consumer of {self._subject!r} fell silent") from None
+            if frame.reply.startswith(_ACK):
+                return self._record(frame)
+            if await self._idle(frame):
+                return None
+
+    async def _create(self, inbox: str) -> None:
+        config = {
+            "name": self._name,
+            "deliver_subject": inbox,
+            "deliver_policy": "all",
+            "ack_policy": "none",
+            "max_deliver": 1,
+            "mem_storage": True,
+            "num_replicas": 1,
+            "flow_control": True,
+            "idle_heartbeat": int(self._beat * 1e9),
+            "inactive_threshold": int(_INACTIVE * 1e9),
+            "filter_subject": self._subject,
+            **self._config,
+        }
+        target = f"CONSUMER.CREATE.{self._stream}.{self._name}.{self._subject}"
+        document = {"stream_name": self._stream, "config": config, "action": "create"}
+        info = await self._js.api(target, document)
+        delivered = (info.get("delivered") or {}).get("consumer_seq", 0)
+        self.pending = info.get("num_pending", 0) + delivered
+
+    async def _unsubscribe(self) -> None:
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            with suppress(*FAULTS):  # the connection is on its way out
+                await subscription.unsubscribe()
+        while not self._frames.empty():  # so that a callback which waits for room ends
+            self._frames.get_nowait()
+
+    def _record(self, frame: Frame) -> Record:
+        sequence, count, pending = _position(frame.reply)
+        if count != self._seen + 1:
+            raise StreamBroken(f"records of {self._subject!r} were lost on the way")
+        self._seen = count
+        return Record(frame.subject, frame.data, frame.headers or {}, sequence, pending)
+
+    async def _idle(self, frame: Frame) -> bool:
+        """Read a sign of life (which says what was sent so far), or answer whether we keep up."""
+        headers = frame.headers or {}
+        if headers.get("Status") != "100":
+            raise StreamBroken(f"the consumer of {self._subject!r} ended")
+        if int(headers.get("Nats-Last-Consumer", "0")) > self._seen:
+            raise StreamBroken(f"records of {self._subject!r} were lost on the way")
+        if answer := frame.reply or headers.get("Nats-Consumer-Stalled", ""):
+            await self._js.mailbox.send(answer, b"")
+        return not answer
+
+
+def _position(reply: str) -> tuple[int, int, int]:
+    """Sequence in the stream, count of the consumer and number pending, from the subject of an acknowledgement."""
+    tokens = reply.split(".")
+    first = 5 if len(tokens) == 9 else 7  # the longer form names domain and account as well
+    try:
+        return int(tokens[first]), int(tokens[first + 1]), int(tokens[first + 3])
+    except (IndexError, ValueError) as error:
+        raise ProtocolViolation("a record's reply subject is no acknowledgement") from error

@@ -1,0 +1,134 @@
+"""The byte stream of a NATS server, taken apart. Pure: bytes in, calls out.
+
+One spelling is accepted: verbs in capitals, digits only, CR LF at the end. A subject may hold any byte but space, tab,
+CR and LF. The server writes one space between fields, and two where it leaves out the reply subject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from postroom_a2a.errors import ProtocolViolation
+
+MAX_LINE = 65_536
+"""Bytes of a control line. A subject may be as long as the server's `max_control_line` allows whoever publishes, so a
+lower bound would let a stranger end this connection."""
+
+MAX_PAYLOAD = 64 * 1024 * 1024
+"""Bytes of one message, headers and all: the most that a NATS server can be set to."""
+
+_DIGITS = 9
+
+OnMessage = Callable[[bytes, bytes, bytes, bytes, bytes], None]
+"""Called with sid, subject, reply, header block and payload."""
+
+OnControl = Callable[[bytes, bytes], None]
+"""Called with the verb (`INFO`, `PING`, `PONG`, `+OK`, `-ERR`) and the rest of the line."""
+
+
+class Parser:
+    """Reads a stream that is cut into pieces anywhere.
+
+    What the two functions raise goes through to who feeds, and the rest of that piece is lost.
+
+    Args:
+        message: takes messages.
+        control: takes everything else.
+    """
+
+    def __init__(self, message: OnMessage, control: OnControl) -> None:
+        self._message = message
+        self._control = control
+        self._pieces: list[bytes] = []
+        self._have = 0
+        self._need = 0
+
+    @property
+    def pending(self) -> int:
+        """Bytes of a line or message that is not complete."""
+        return self._have
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece.
+
+        Raises:
+            ProtocolViolation: the stream is none of a NATS server; nothing more can be read from it.
+        """
+        if self._have:
+            self._pieces.append(data)
+            self._have += len(data)
+            if self._have < self._need:  # a large message is put together once
+                return
+            data = b"".join(self._pieces)
+            self._pieces.clear()
+            self._have = self._need = 0
+        message, find, length = self._message, data.find, len(data)
+        position = 0
+        while position < length:
+            end = find(b"\r\n", position, position + MAX_LINE)
+            if end < 0:
+                if length - position >= MAX_LINE:
+                    raise ProtocolViolation("the server sent a line without an end")
+                break
+            start = end + 2
+            fields = data[position:end].split(b" ")
+            verb = fields[0]
+            if verb == b"MSG":
+                head = 0
+                if len(fields) == 5:
+                    _, subject, sid, reply, digits = fields
+                elif len(fields) == 4:
+                    _, subject, sid, digits = fields
+                    reply = b""
+                else:
+                    _refuse(data[position:end])
+            elif verb == b"HMSG":
+                if len(fields) == 6:
+                    _, subject, sid, reply, first, digits = fields
+                elif len(fields) == 5:
+                    _, subject, sid, first, digits = fields
+                    reply = b""
+                else:
+                    _refuse(data[position:end])
+                if not first.isdigit() or len(first) > _DIGITS:
+                    _refuse(data[position:end])
+                head = int(first)
+            else:
+                begin = position + len(verb)
+                position = start
+                self._other(verb, data[begin:end])
+                continue
+            if not digits.isdigit() or len(digits) > _DIGITS:
+                _refuse(data[position:end])
+            size = int(digits)
+            stop = start + size
+            if size > MAX_PAYLOAD or head > size or not subject or not sid.isdigit():
+                _refuse(data[position:end])
+            if stop + 2 > length:
+                self._need = stop + 2 - position
+                break
+            if data[stop : stop + 2] != b"\r\n":
+                raise ProtocolViolation("the server sent a message that does not end where it says")
+            position = stop + 2
+            if head:
+                message(sid, subject, reply, data[start : start + head], data[start + head : stop])
+            else:
+                message(sid, subject, reply, b"", data[start:stop])
+        if position < length:
+            rest = data[position:] if position else data
+            self._pieces.append(rest)
+            self._have = len(rest)
+
+    def _other(self, verb: bytes, rest: bytes) -> None:
+        if verb not in _SAYING and (verb not in _BARE or rest):
+            _refuse(verb + rest)
+        self._control(verb, rest.strip())
+
+
+_BARE = frozenset({b"PING", b"PONG", b"+OK"})
+_SAYING = frozenset({b"INFO", b"-ERR"})
+
+
+def _refuse(line: bytes) -> NoReturn:
+    raise ProtocolViolation(f"the server sent a line that is none of NATS: {line[:80]!r}")

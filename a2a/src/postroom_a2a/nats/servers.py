@@ -1,0 +1,104 @@
+"""Which server to try next, and when. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from postroom_a2a.errors import InvalidInput, PostroomError, Unauthorized
+from postroom_a2a.nats.options import Server, read_server
+
+CAP = 2.0
+"""Seconds: longest pause between two attempts, before jitter."""
+
+MAX_SERVERS = 256
+"""Servers that are remembered of those that servers name."""
+
+STEADY = 5.0
+"""Seconds after which a connection is no mere attempt."""
+
+MAX_REFUSALS = 2
+"""Times in a row that a server may refuse who we are before it is given up."""
+
+
+class _Entry:
+    __slots__ = ("failures", "named", "refusals", "server")
+
+    def __init__(self, server: Server, *, named: bool) -> None:
+        self.server = server
+        self.named = named
+        self.failures = 0
+        self.refusals = 0
+
+
+class Pool:
+    """The servers of one connection: those that it was given, and those that they name.
+
+    Args:
+        servers: that it was given.
+    """
+
+    def __init__(self, servers: Sequence[Server]) -> None:
+        self._entries = [_Entry(server, named=False) for server in servers]
+
+    @property
+    def servers(self) -> list[Server]:
+        """All of them."""
+        return [entry.server for entry in self._entries]
+
+    def next(self) -> tuple[Server, float] | None:
+        """The server that failed least, and after how many seconds; None if all refuse us."""
+        if not self._entries:
+            return None
+        entry = min(self._entries, key=lambda each: each.failures)
+        if not entry.failures:
+            return entry.server, random.uniform(0, 0.05)  # noqa: S311 (spreads load, hides nothing)
+        pause = min(CAP, 0.05 * 2 ** min(entry.failures, 10))
+        return entry.server, pause * random.uniform(0.5, 1.5)  # noqa: S311
+
+    def failed(self, server: Server, error: PostroomError, *, lived: float = 0.0) -> None:
+        """An attempt failed, or its connection ended after `lived` seconds."""
+        for entry in self._entries:
+            if entry.server == server:
+                # One that takes connections and drops them at once must not be asked all the time.
+                entry.failures = 1 if lived > STEADY else entry.failures + 1
+                entry.refusals = entry.refusals + 1 if isinstance(error, Unauthorized) else 0
+                if entry.refusals >= MAX_REFUSALS:
+                    self._entries.remove(entry)
+                break
+
+    def connected(self, server: Server) -> None:
+        """An attempt succeeded."""
+        for entry in self._entries:
+            if entry.server == server:
+                entry.refusals = 0
+            else:
+                entry.failures = 0  # whatever it had may be over when this one goes
+
+    def told(self, server: Server, info: dict[str, Any]) -> None:
+        """`server` names the others of its cluster."""
+        urls = info.get("connect_urls")
+        if not isinstance(urls, list):
+            return
+        named: list[Server] = []
+        for url in urls[:MAX_SERVERS]:
+            try:
+                found = read_server(str(url))
+            except InvalidInput:
+                continue
+            # They are one cluster, so what holds for one holds for all.
+            named.append(
+                Server(
+                    found.host, found.port, server.tls, server.user, server.password, server.token
+                )
+            )
+        self._entries = [
+            entry
+            for entry in self._entries
+            if not entry.named or entry.server in named or entry.server == server
+        ]
+        there = {(entry.server.host, entry.server.port) for entry in self._entries}
+        self._entries += [
+            _Entry(each, named=True) for each in named if (each.host, each.port) not in there
+        ]

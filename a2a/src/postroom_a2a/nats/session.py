@@ -1,0 +1,266 @@
+"""One connection to one server, from dialling until it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections import deque
+from contextlib import suppress
+from typing import Any, Protocol, cast
+
+from postroom_a2a.errors import BusDisconnected, PostroomError, ProtocolViolation, Unauthorized
+from postroom_a2a.nats.options import Options, Server, connect_line
+from postroom_a2a.nats.parser import Parser
+from postroom_a2a.nats.server_errors import refusal_of
+
+WRITE_BUFFER = 1024 * 1024
+"""Bytes that may lie in the transport before publishing waits."""
+
+VERSION = "1"
+"""Of this client, as the server lists it."""
+
+MAX_PINGS = 2
+"""Pings that may be unanswered."""
+
+
+class Owner(Protocol):
+    """What a session tells, all of it from the loop."""
+
+    def arrived(self, sid: bytes, subject: bytes, reply: bytes, block: bytes, data: bytes) -> None:
+        """A message."""
+        ...
+
+    def informed(self, info: dict[str, Any]) -> None:
+        """The server said something about itself."""
+        ...
+
+    def refused(self, error: PostroomError) -> None:
+        """The server reported an error; if it ends the connection, `lost` follows."""
+        ...
+
+    def paused(self, *, paused: bool) -> None:
+        """The transport has no room, or has room again."""
+        ...
+
+    def lost(self, session: Session, error: PostroomError) -> None:
+        """An established session is over."""
+        ...
+
+
+class Session(asyncio.Protocol):
+    """A connection that is dialled with `dial`.
+
+    Args:
+        owner: of the connection.
+        options: of the connection.
+
+    Attributes:
+        transport: to write to.
+    """
+
+    transport: asyncio.Transport
+
+    def __init__(self, owner: Owner, options: Options) -> None:
+        self._owner = owner
+        self._options = options
+        self._loop = asyncio.get_running_loop()
+        self._parser = Parser(owner.arrived, self._control)
+        self._info: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._pongs: deque[asyncio.Future[None]] = deque()
+        self._up = False
+        self._why: PostroomError | None = None
+        self._unanswered = 0
+        self._alarm: asyncio.TimerHandle | None = None
+
+    # ── asyncio.Protocol ─────────────────────────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Of asyncio."""
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=WRITE_BUFFER)
+
+    def data_received(self, data: bytes) -> None:
+        """Of asyncio."""
+        try:
+            self._parser.feed(data)
+        except ProtocolViolation as error:
+            self.abort(error)
+
+    def eof_received(self) -> bool:
+        """Of asyncio."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Of asyncio."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if not self._ended.done():
+            self._ended.set_result(None)
+        error = self._why or BusDisconnected(f"the NATS server ended the connection: {exc or ''}")
+        if not self._info.done():
+            self._info.set_exception(error)
+            self._info.exception()  # it may be that nobody waits for it
+        while self._pongs:
+            _fail(self._pongs.popleft(), error)
+        if self._up:
+            self._up = False
+            self._owner.lost(self, error)
+
+    def pause_writing(self) -> None:
+        """Of asyncio."""
+        self._owner.paused(paused=True)
+
+    def resume_writing(self) -> None:
+        """Of asyncio."""
+        self._owner.paused(paused=False)
+
+    # ── for the owner ────────────────────────────────────────────────────────────────────────────────
+
+    async def shake_hands(self, server: Server) -> dict[str, Any]:
+        """Agree with the server on who is who.
+
+        Returns:
+            What the server says about itself.
+
+        Raises:
+            Unauthorized: it does not know us.
+            ProtocolViolation: it is no NATS server, or cannot do what is asked for.
+            BusDisconnected: it hung up.
+            OSError: TLS failed.
+        """
+        info = await self._info
+        options = self._options
+        offered = info.get("tls_required") or info.get("tls_available")
+        wanted = server.tls or options.tls is not None or info.get("tls_required")
+        if wanted and not options.tls_first:
+            if not offered:
+                raise ProtocolViolation(f"the NATS server at {server.place} offers no TLS")
+            if self._parser.pending:
+                raise ProtocolViolation("the NATS server spoke where TLS has to begin")
+            context = options.tls or ssl.create_default_context()
+            transport = await self._loop.start_tls(
+                self.transport, self, context, server_hostname=server.host
+            )
+            if transport is None:
+                raise BusDisconnected("the NATS server hung up where TLS has to begin")
+            self.connection_made(transport)
+        self.transport.write(connect_line(options, server, info, VERSION))
+        await self.ping()
+        if self._ended.done():
+            raise self._why or BusDisconnected("the NATS server hung up")
+        self._up = True
+        self._tick()
+        return info
+
+    def ping(self) -> asyncio.Future[None]:
+        """Send a PING behind everything that was written; done when the server has come to it."""
+        pong: asyncio.Future[None] = self._loop.create_future()
+        self._pongs.append(pong)
+        self.transport.write(b"PING\r\n")
+        return pong
+
+    def abort(self, error: PostroomError) -> None:
+        """Hang up at once."""
+        self._why = self._why or error
+        self.transport.abort()
+
+    async def close(self) -> None:
+        """Hang up when everything was written, or after a while."""
+        self.transport.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._options.timeout):
+                await asyncio.shield(self._ended)
+        self.transport.abort()
+
+    # ── what the server says ─────────────────────────────────────────────────────────────────────────
+
+    def _control(self, verb: bytes, rest: bytes) -> None:
+        if verb == b"PONG":
+            self._unanswered = 0
+            if self._pongs:
+                pong = self._pongs.popleft()
+                if not pong.done():
+                    pong.set_result(None)
+        elif verb == b"PING":
+            self.transport.write(b"PONG\r\n")
+        elif verb == b"INFO":
+            info = _info_of(rest)
+            if self._info.done():
+                self._owner.informed(info)
+            else:
+                self._info.set_result(info)
+        elif verb == b"-ERR":
+            self._refused(refusal_of(rest))
+
+    def _refused(self, error: PostroomError) -> None:
+        if isinstance(error, (Unauthorized, BusDisconnected, ProtocolViolation)):
+            self._why = self._why or error  # the server hangs up after it
+        if self._up:
+            self._owner.refused(error)
+        elif self._pongs:
+            _fail(self._pongs.popleft(), error)
+
+    def _tick(self) -> None:
+        if self._unanswered >= MAX_PINGS:
+            self.abort(BusDisconnected("the NATS server does not answer"))
+            return
+        self._unanswered += 1
+        self.ping()
+        self._alarm = self._loop.call_later(self._options.ping_interval, self._tick)
+
+
+async def dial(owner: Owner, server: Server, options: Options) -> tuple[Session, dict[str, Any]]:
+    """Connect to a server.
+
+    Returns:
+        The session, and what the server says about itself.
+
+    Raises:
+        Unauthorized: it does not know us.
+        BusDisconnected, ProtocolViolation: it is not reached, or is not what it has to be.
+    """
+    loop = asyncio.get_running_loop()
+    session: Session | None = None
+    first: ssl.SSLContext | None = None
+    if options.tls_first:
+        first = options.tls or ssl.create_default_context()
+    try:
+        async with asyncio.timeout(options.timeout):
+            _, session = await loop.create_connection(
+                lambda: Session(owner, options),
+                server.host,
+                server.port,
+                ssl=first,
+                server_hostname=server.host if first else None,
+            )
+            return session, await session.shake_hands(server)
+    except OSError as error:  # TimeoutError is one
+        if session is not None:
+            session.transport.abort()
+        raise BusDisconnected(
+            f"no NATS server answers at {server.place}: {error or 'not in time'}"
+        ) from error
+    except BaseException:
+        if session is not None:
+            session.transport.abort()
+        raise
+
+
+def _info_of(text: bytes) -> dict[str, Any]:
+    try:
+        info = json.loads(text)
+    except ValueError:
+        info = None
+    if not isinstance(info, dict):
+        raise ProtocolViolation(
+            "the NATS server said something about itself that is no JSON object"
+        )
+    return info
+
+
+def _fail(waiting: asyncio.Future[None], error: PostroomError) -> None:
+    if not waiting.done():
+        waiting.set_exception(error)
+        waiting.exception()  # our own pings are not waited for

@@ -1,0 +1,157 @@
+"""JSON-RPC 2.0 as A2A uses it: requests in, results and errors out (A2A 1.0, section 9). Pure.
+
+Every door of an A2A agent (HTTP, NATS, the socket of a worker) reads calls and writes refusals with this module.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import IntEnum
+from typing import Any
+
+from postroom_a2a.errors import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    PostroomError,
+    Refused,
+)
+from postroom_a2a.text import one_line
+
+DOMAIN = "a2a-protocol.org"
+ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
+
+
+class Code(IntEnum):
+    """Error codes of JSON-RPC and A2A (sections 5.4 and 9.5); the name is the reason in ErrorInfo."""
+
+    TASK_NOT_FOUND = -32001
+    TASK_NOT_CANCELABLE = -32002
+    PUSH_NOTIFICATION_NOT_SUPPORTED = -32003
+    UNSUPPORTED_OPERATION = -32004
+    CONTENT_TYPE_NOT_SUPPORTED = -32005
+    INVALID_AGENT_RESPONSE = -32006
+    EXTENDED_AGENT_CARD_NOT_CONFIGURED = -32007
+    EXTENSION_SUPPORT_REQUIRED = -32008
+    VERSION_NOT_SUPPORTED = -32009
+    SERVER_BUSY = (
+        -32050
+    )  # ours, in JSON-RPC's range for servers: nothing was begun, try again later
+    INVALID_REQUEST = -32600
+    METHOD_NOT_FOUND = -32601
+    INVALID_PARAMS = -32602
+    INTERNAL_ERROR = -32603
+    PARSE_ERROR = -32700
+
+
+_CODES = frozenset(map(int, Code))
+
+
+class RpcError(Exception):
+    """A call that is answered with an error.
+
+    Args:
+        code: of it; a plain number where a peer sent one that has no name.
+        message: one sentence for people.
+        data: of the error, as it came; None to state `about` instead.
+        about: names and values that go into the ErrorInfo.
+
+    Attributes:
+        plain: say it without ErrorInfo, as A2A 0.3 does.
+    """
+
+    def __init__(self, code: Code | int, message: str, data: Any = None, **about: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+        self.about = about
+        self.plain = False
+
+    @classmethod
+    def of(cls, error: PostroomError) -> RpcError:
+        """What an error of Postroom's is to an A2A client."""
+        code = Code.INTERNAL_ERROR
+        if isinstance(error, InvalidInput):
+            code = Code.INVALID_PARAMS
+        elif isinstance(error, NotFound):
+            code = Code.TASK_NOT_FOUND
+        elif isinstance(error, Conflict):
+            code = Code.UNSUPPORTED_OPERATION
+        elif isinstance(error, Refused):
+            code = Code.SERVER_BUSY
+        return cls(code, str(error), postroom=error.code)
+
+    def document(self) -> dict[str, Any]:
+        """The error member of a response; never null, never with a null member."""
+        document: dict[str, Any] = {
+            "code": int(self.code),
+            "message": one_line(self.message, 500),
+        }
+        if self.data is not None:
+            document["data"] = self.data
+        elif isinstance(self.code, Code) and not self.plain:
+            about = {name: one_line(value, 200) for name, value in self.about.items()}
+            info = {"@type": ERROR_INFO, "reason": self.code.name, "domain": DOMAIN}
+            document["data"] = [{**info, "metadata": about}]
+        return document
+
+    @classmethod
+    def read(cls, document: Any) -> RpcError:
+        """The error in a response, whatever a peer wrote there."""
+        if not isinstance(document, dict):
+            return cls(Code.INTERNAL_ERROR, "the peer sent an error that is no object")
+        code, message = document.get("code"), document.get("message")
+        number = code if isinstance(code, int) and not isinstance(code, bool) else -32603
+        named = Code(number) if number in _CODES else number
+        return cls(named, message if isinstance(message, str) else "", document.get("data"))
+
+
+Id = str | int | None
+"""What a call's answer repeats."""
+
+
+def read_json(body: bytes) -> Any:
+    """The value in a body.
+
+    Raises:
+        RpcError: it is none.
+    """
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RpcError(Code.PARSE_ERROR, "the body is no JSON") from error
+
+
+def id_of(record: Any) -> Id:
+    """The id of a call, None where there is none that an answer can repeat."""
+    call_id = record.get("id") if isinstance(record, dict) else None
+    return call_id if isinstance(call_id, str | int) and not isinstance(call_id, bool) else None
+
+
+def read_call(record: Any) -> tuple[str, dict[str, Any]]:
+    """Method and parameters of a call.
+
+    Raises:
+        RpcError: it is none.
+    """
+    if not isinstance(record, dict) or record.get("jsonrpc") != "2.0":
+        raise RpcError(Code.INVALID_REQUEST, "it is no single call of JSON-RPC 2.0")
+    if record.get("id") is not None and id_of(record) is None:
+        raise RpcError(Code.INVALID_REQUEST, "'id' has to be a text or a whole number")
+    method, params = record.get("method"), record.get("params", {})
+    if not isinstance(method, str):
+        raise RpcError(Code.INVALID_REQUEST, "'method' has to be a text")
+    if not isinstance(params, dict):
+        raise RpcError(Code.INVALID_PARAMS, "'params' has to be an object")
+    return method, params
+
+
+def result(call_id: Id, value: Any) -> dict[str, Any]:
+    """The answer to a call that went well."""
+    return {"jsonrpc": "2.0", "id": call_id, "result": value}
+
+
+def refusal(call_id: Id, error: RpcError) -> dict[str, Any]:
+    """The answer to a call that did not."""
+    return {"jsonrpc": "2.0", "id": call_id, "error": error.document()}

@@ -1,0 +1,361 @@
+"""The operations of A2A 1.0 (section 3.1) for an unchanged `AgentExecutor` of the SDK.
+
+The rules are those of the SDK's `DefaultRequestHandlerV2`; what differs is said in docs/binding.md, Handler. It imports
+none of the SDK's server that the executor does not import anyway.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from a2a.types import (
+    AgentCard,
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    ListTasksResponse,
+    Message,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    Task,
+    TaskState,
+)
+from a2a.utils.errors import (
+    InternalError,
+    InvalidAgentResponseError,
+    InvalidParamsError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+from a2a.utils.input_mode_validator import validate_input_modes as check_input_modes
+from a2a.utils.proto_utils import warn_on_missing_required_fields
+from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
+
+from postroom_a2a.sdk.handling import changes
+from postroom_a2a.sdk.handling.changes import SETTLED, TERMINAL, Event
+from postroom_a2a.sdk.handling.configs import CardModifier, ConfigOperations, UrlCheck
+from postroom_a2a.sdk.handling.memory import MemoryTaskStore
+from postroom_a2a.sdk.handling.required import require
+from postroom_a2a.sdk.handling.run import Request, Run, terminal
+from postroom_a2a.sdk.handling.runs import Runs
+from postroom_a2a.sdk.handling.subscribers import BUFFER, STALL, Stream, Waiter
+
+if TYPE_CHECKING:
+    from a2a.server.agent_execution import AgentExecutor, RequestContext, RequestContextBuilder
+    from a2a.server.context import ServerCallContext
+    from a2a.server.tasks import PushNotificationConfigStore, PushNotificationSender, TaskStore
+
+ASSIGNED = "task_id"
+"""Key in the state of a call context: the id that a task has to get which the call begins. A door that may hand the
+same call over twice sets it; the second time the call joins the task, or is answered with it."""
+
+
+class AgentRequestHandler(ConfigOperations):
+    """Runs an agent, stores its tasks, and tells what happens to them.
+
+    Args:
+        agent_executor: the agent.
+        agent_card: says which of the optional operations there are.
+        task_store: where tasks are kept; without it, in memory.
+        push_config_store: where clients' push notification settings are kept; without it, there are none.
+        push_sender: is told of each change of a task, before the next one.
+        request_context_builder: makes what the executor is given; without it, the SDK's own rules.
+        extended_agent_card: for callers who may see it.
+        extended_card_modifier: what is changed in it for a caller.
+        push_url_validator: whether a URL may be called.
+        validate_input_modes: refuse parts of media types that the card does not name.
+        interrupted_task_timeout: seconds after which a task that waits for an answer is forgotten here, though not in
+            the store; None for never.
+        buffer: events that a stream may lag behind; then the agent waits.
+        stall: seconds that the agent waits for a stream that is not read; then that stream is ended.
+
+    Raises:
+        ValueError: a number is not positive.
+    """
+
+    def __init__(
+        self,
+        agent_executor: AgentExecutor,
+        agent_card: AgentCard,
+        task_store: TaskStore | None = None,
+        *,
+        push_config_store: PushNotificationConfigStore | None = None,
+        push_sender: PushNotificationSender | None = None,
+        request_context_builder: RequestContextBuilder | None = None,
+        extended_agent_card: AgentCard | None = None,
+        extended_card_modifier: CardModifier | None = None,
+        push_url_validator: UrlCheck | None = None,
+        validate_input_modes: bool = False,
+        interrupted_task_timeout: float | None = None,
+        buffer: int = BUFFER,
+        stall: float = STALL,
+    ) -> None:
+        if interrupted_task_timeout is not None and interrupted_task_timeout <= 0:
+            raise ValueError("interrupted_task_timeout must be greater than 0")
+        if buffer < 1 or stall <= 0:
+            raise ValueError("buffer and stall must be greater than 0")
+        store = MemoryTaskStore() if task_store is None else task_store
+        super().__init__(
+            agent_card,
+            store,
+            push_config_store=push_config_store,
+            push_url_validator=push_url_validator,
+            extended_agent_card=extended_agent_card,
+            extended_card_modifier=extended_card_modifier,
+        )
+        self._store = store
+        self._builder = request_context_builder
+        self._validate_input_modes = validate_input_modes
+        self._buffer = buffer
+        self._stall = stall
+        self._runs = Runs(agent_executor, store, push_sender, interrupted_task_timeout)
+        warn_on_missing_required_fields(agent_card, "agent_card of AgentRequestHandler:")
+
+    @property
+    def running(self) -> int:
+        """How many tasks are under way, wait for an answer, or are watched; none of those that have ended."""
+        return len(self._runs)
+
+    async def aclose(self) -> None:
+        """Take no more requests, cancel the agent's executions, end all streams.
+
+        Tasks stay in the store as they are. Takes at most as long as an executor may take to end; may be called again.
+        """
+        await self._runs.aclose()
+
+    # ── messages ────────────────────────────────────────────────────────────────────────────────────
+
+    async def on_message_send(
+        self, params: SendMessageRequest, context: ServerCallContext
+    ) -> Task | Message:
+        """Begin a task or answer one; returns when it has ended or asks, or at once if that is wanted."""
+        require(params)
+        configuration = params.configuration
+        begun = await self._begin(params, context)
+        if isinstance(begun, Task):
+            return apply_history_length(begun, configuration)
+        run, request, task = begun
+        if task is not None and configuration.return_immediately:
+            return apply_history_length(task, configuration)
+        waiter = Waiter(request or run.current, at_once=configuration.return_immediately)
+        run.join(waiter)
+        if request is not None:
+            run.submit(request)
+        try:
+            result = await waiter.result
+        finally:
+            run.leave(waiter)
+        if result is None:
+            if run.task is None:
+                raise InvalidAgentResponseError("the agent has ended without an answer")
+            result = changes.copied(run.task)
+        if isinstance(result, Task):
+            _check_id(run, result)
+            return apply_history_length(result, configuration)
+        return result
+
+    async def on_message_send_stream(
+        self, params: SendMessageRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Event]:
+        """Begin a task or answer one; yields what happens until the agent returns."""
+        require(params)
+        self._check_streaming()
+        begun = await self._begin(params, context)
+        if isinstance(begun, Task):
+            yield apply_history_length(begun, params.configuration)
+            return
+        run, request, task = begun
+        if task is not None:
+            yield apply_history_length(task, params.configuration)
+        stream = self._stream(request or run.current)
+        run.join(stream)
+        if request is not None:
+            run.submit(request)
+        try:
+            while (event := await stream.next()) is not None:
+                if isinstance(event, Task):
+                    _check_id(run, event)
+                    yield apply_history_length(event, params.configuration)
+                else:
+                    yield event
+        finally:
+            run.leave(stream)
+
+    async def _begin(
+        self, params: SendMessageRequest, context: ServerCallContext
+    ) -> tuple[Run, Request | None, Task | None] | Task:
+        """The run of a message, its request, and the task to be shown first.
+
+        If the very call is being performed already there is no request; if it has been performed there is its Task.
+        """
+        message, configuration = params.message, params.configuration
+        validate_history_length(configuration)
+        if self._validate_input_modes:
+            check_input_modes(message, self._card)
+        task_id, context_id = message.task_id, message.context_id
+        known = False
+        if task_id:
+            task = await self._followed(message, context)
+            context_id = task.context_id or context_id
+            known = True
+        elif assigned := context.state.get(ASSIGNED):
+            task = await self._store.get(assigned, context)
+            run = self._runs.get(assigned)
+            if run is not None and run.current is not None:
+                return run, None, None if run.task is None else changes.copied(run.task)
+            if task is not None and task.status.state in SETTLED:
+                return task
+            if task is not None:
+                context_id = task.context_id
+            task_id, known = assigned, task is not None
+        builder = self._builder
+        if builder is None:
+            built = self._runs.request_context(
+                call_context=context,
+                request=params,
+                task_id=task_id or str(uuid.uuid4()),
+                context_id=context_id or str(uuid.uuid4()),
+            )
+        else:
+            built = await builder.build(
+                params=params,
+                task_id=task_id or None,
+                context_id=context_id or None,
+                task=None,
+                context=context,
+            )
+            known = True
+        if configuration.HasField("task_push_notification_config"):
+            await self._configure(
+                str(built.task_id), configuration.task_push_notification_config, context
+            )
+        return self._run_of(built, context), Request(built, known), None
+
+    async def _followed(self, message: Message, context: ServerCallContext) -> Task:
+        """The task that a message answers."""
+        task = await self._store.get(message.task_id, context)
+        if task is None:
+            raise TaskNotFoundError(f"Task {message.task_id} not found")
+        if message.context_id and message.context_id != task.context_id:
+            raise InvalidParamsError(
+                f"Context {message.context_id} does not match context {task.context_id} of task {task.id}"
+            )
+        if task.status.state in TERMINAL:
+            raise terminal(task)
+        return task
+
+    def _run_of(self, built: RequestContext, context: ServerCallContext) -> Run:
+        task_id, context_id = str(built.task_id), str(built.context_id)
+        run = self._runs.get(task_id)
+        if run is None:
+            run = self._runs.open(task_id, context_id, context, built.message)
+        return run
+
+    def _stream(self, request: Request | None = None) -> Stream:
+        return Stream(request, buffer=self._buffer, stall=self._stall)
+
+    # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
+
+    async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task | None:
+        """A task as it is now."""
+        require(params)
+        validate_history_length(params)
+        task = await self._store.get(params.id, context)
+        if task is None:
+            raise TaskNotFoundError
+        return apply_history_length(task, params)
+
+    async def on_list_tasks(
+        self, params: ListTasksRequest, context: ServerCallContext
+    ) -> ListTasksResponse:
+        """The caller's tasks, in pages."""
+        require(params)
+        validate_history_length(params)
+        if params.HasField("page_size"):
+            validate_page_size(params.page_size)
+        page = await self._store.list(params, context)
+        for task in page.tasks:
+            if not params.include_artifacts:
+                task.ClearField("artifacts")
+            shorter = apply_history_length(task, params)
+            if shorter is not task:
+                task.CopyFrom(shorter)
+        return page
+
+    async def on_cancel_task(
+        self, params: CancelTaskRequest, context: ServerCallContext
+    ) -> Task | None:
+        """End a task; its executor is asked first."""
+        require(params)
+        task = await self._store.get(params.id, context)
+        if task is None:
+            raise TaskNotFoundError
+        if task.status.state in TERMINAL:
+            raise TaskNotCancelableError
+        run = self._runs.get(params.id)
+        if run is not None:
+            try:
+                return await run.cancel(context)
+            except UnsupportedOperationError as error:
+                raise TaskNotCancelableError from error
+        # No executor of this process knows it.
+        event = changes.status_of(task, TaskState.TASK_STATE_CANCELED, keep=True)
+        task.status.CopyFrom(event.status)
+        await self._store.save(task, context)
+        return changes.copied(task)
+
+    # ── for a door that keeps requests ──────────────────────────────────────────────────────────────
+
+    def at_work(self, task_id: str) -> Callable[[], Awaitable[None]] | None:
+        """What returns when nothing is to be done for the task any more; None if nothing is."""
+        return self._runs.at_work(task_id)
+
+    async def on_task_lost(self, task_id: str, context: ServerCallContext) -> Task | None:
+        """Fail a task whose process is gone, or ends; one that has ended, or waits for an answer, stays as it is.
+
+        Returns:
+            The task as it then is; None if nobody knows it.
+        """
+        task = await self._store.get(task_id, context)
+        run = self._runs.get(task_id)
+        if run is None:
+            if task is None or task.status.state in SETTLED:
+                return task
+            run = self._runs.open(task_id, task.context_id, context)
+        return await run.lose(context, "the agent's server ended while it worked on this task")
+
+    async def on_subscribe_to_task(
+        self, params: SubscribeToTaskRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Event]:
+        """The Task, then what happens until it has ended."""
+        require(params)
+        self._check_streaming()
+        task = await self._store.get(params.id, context)
+        if task is None:
+            raise TaskNotFoundError
+        if task.status.state in TERMINAL:
+            raise terminal(task)
+        run = self._runs.get(params.id)
+        if run is None:
+            run = self._runs.open(params.id, task.context_id, context)
+        stream = self._stream()
+        run.join(stream)
+        try:
+            if run.task is None:
+                # Read again: it may have ended before there was a run to tell so.
+                task = await self._store.get(params.id, context) or task
+                if task.status.state in TERMINAL:
+                    raise terminal(task)
+            yield task if run.task is None else changes.copied(run.task)
+            while (event := await stream.next()) is not None:
+                yield event
+        finally:
+            run.leave(stream)
+
+
+def _check_id(run: Run, task: Task) -> None:
+    if task.id != run.id:
+        raise InternalError("Task ID mismatch in agent response")

@@ -1,0 +1,287 @@
+"""One task in the hands of its agent: runs its requests one after the other, and cancels it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from a2a.types import Message, Task, TaskState
+from a2a.utils.errors import InternalError, TaskNotFoundError, UnsupportedOperationError
+
+from postroom_a2a.sdk.handling import changes
+from postroom_a2a.sdk.handling.changes import INTERRUPTED, TERMINAL
+from postroom_a2a.sdk.handling.queue import TaskQueue
+from postroom_a2a.sdk.handling.record import Host, TaskRecord
+from postroom_a2a.sdk.handling.subscribers import Subscriber
+
+if TYPE_CHECKING:
+    from a2a.server.agent_execution import RequestContext
+    from a2a.server.context import ServerCallContext
+
+GRACE = 5.0
+"""Seconds that an executor has to end when it is cancelled; then the task is canceled without it."""
+
+_log = logging.getLogger(__name__)
+
+
+def terminal(task: Task) -> UnsupportedOperationError:
+    """The error of a request about a task that has ended."""
+    state = TaskState.Name(task.status.state)
+    return UnsupportedOperationError(f"Task {task.id} is in terminal state: {state}")
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A message for the agent.
+
+    Attributes:
+        context: what the executor is given.
+        known: whether the store may have the task already.
+        variables: context variables of the caller, if the request has to wait for another.
+    """
+
+    context: RequestContext
+    known: bool
+    variables: contextvars.Context | None = None
+
+
+class Run(TaskRecord):
+    """A task while its agent works on it, waits for an answer, or somebody watches it.
+
+    It has an asyncio task only while the executor runs.
+
+    Attributes:
+        current: the request that the executor runs now.
+    """
+
+    __slots__ = ("_canceling", "_queue", "_ran", "_timer", "_waiting", "_worker", "current")
+
+    def __init__(
+        self,
+        host: Host,
+        task_id: str,
+        context_id: str,
+        context: ServerCallContext,
+        first: Message | None = None,
+    ) -> None:
+        super().__init__(host, task_id, context_id, context, first)
+        self.current: Request | None = None
+        self._ran = False
+        self._waiting: deque[Request] = deque()
+        self._worker: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._canceling: asyncio.Lock | None = None
+        self._queue = TaskQueue(self)
+
+    # ── who is told ─────────────────────────────────────────────────────────────────────────────────
+
+    def join(self, subscriber: Subscriber) -> None:
+        """Tell a subscriber what happens from now on."""
+        self._keep()
+        self._subscribers.append(subscriber)
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """Tell it nothing more."""
+        if subscriber in self._subscribers:
+            self._subscribers.remove(subscriber)
+            if subscriber.full:
+                subscriber.end()  # the agent must not wait for it
+            self._rest()
+
+    # ── requests ────────────────────────────────────────────────────────────────────────────────────
+
+    def submit(self, request: Request) -> None:
+        """Run a request, after those that came before it."""
+        if self._worker is None:
+            self._start(request)
+        else:
+            request.variables = contextvars.copy_context()
+            self._waiting.append(request)
+
+    def _start(self, request: Request) -> None:
+        self._keep()
+        self._ran = True
+        self.current = request
+        self._worker = asyncio.create_task(
+            self._perform(request), name=self.id, context=request.variables
+        )
+        # Not in the coroutine: one that is cancelled before its first step runs no line of it.
+        self._worker.add_done_callback(self._returned)
+
+    async def _perform(self, request: Request) -> None:
+        begun = False
+        try:
+            self._context = request.context.call_context
+            if request.known and not await self._loaded(request):
+                return
+            self._said = request.context.message
+            begun = True
+            await self._host.executor.execute(request.context, self._queue)
+        except asyncio.CancelledError:
+            worker = asyncio.current_task()
+            if worker is None or worker.cancelling():
+                # By `cancel`, which sees to the task's last state, or by `stop`.
+                self.finished = True
+            else:
+                _log.exception("task %s: its agent cancelled itself", self.id)
+                await self._failed(InternalError("the agent cancelled itself"), by_agent=True)
+        except Exception as error:  # noqa: BLE001 (told to whoever asked)
+            _log.exception("task %s: its agent failed", self.id)
+            await self._failed(error, by_agent=begun)
+
+    async def _loaded(self, request: Request) -> bool:
+        """Read the task, which may have changed meanwhile; False if it has ended."""
+        self.task = task = await self._host.store.get(self.id, self._context)
+        if task is None:
+            return True
+        if task.status.state in TERMINAL:
+            self.finished = True
+            self._fail(terminal(task))
+            return False
+        # Its own: this one changes with each event.
+        request.context.current_task = changes.copied(task)
+        return True
+
+    def _returned(self, worker: asyncio.Task[None]) -> None:
+        request, self.current, self._worker = self.current, None, None
+        if worker.cancelled():
+            self.finished = True
+        if self._canceling is not None and self._canceling.locked():
+            return  # the last state is still to be told
+        for subscriber in tuple(self._subscribers):
+            subscriber.done(request)
+        if self.finished:
+            self.close()
+        elif self._waiting:
+            self._start(self._waiting.popleft())
+        else:
+            self._rest()
+
+    # ── ends ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def cancel(self, context: ServerCallContext) -> Task:
+        """Let the executor cancel the task, end it, and see to it that the task is over.
+
+        Raises:
+            Exception: what the executor's `cancel` raised; the task has failed then.
+        """
+        if self._canceling is None:
+            self._canceling = asyncio.Lock()
+        async with self._canceling:
+            task = self.task or await self._host.store.get(self.id, context)
+            if task is None:
+                raise TaskNotFoundError
+            if self.task is None:
+                self.task = task
+            if not self.finished:
+                self._keep()
+                self._context = context
+                try:
+                    await self._cancel(self.task, context)
+                finally:
+                    if self.finished:
+                        self.close()
+        return changes.copied(self.task)
+
+    async def _cancel(self, task: Task, context: ServerCallContext) -> None:
+        shown = self._host.request_context(
+            call_context=context,
+            task_id=self.id,
+            context_id=task.context_id,
+            task=changes.copied(task),
+        )
+        worker = self._worker
+        try:
+            await self._host.executor.cancel(shown, TaskQueue(self, patient=False))
+        except asyncio.CancelledError:
+            # Who asked is gone. The executor's work ends below, so that the task must not seem to go on.
+            await self._conclude(TaskState.TASK_STATE_CANCELED)
+            raise
+        except Exception:
+            _log.exception("task %s: its agent failed to cancel it", self.id)
+            await self._conclude(TaskState.TASK_STATE_FAILED)
+            raise
+        finally:
+            self._waiting.clear()
+            if worker is not None:
+                worker.cancel()
+        if not self.finished and worker is not None:
+            await asyncio.wait([worker], timeout=GRACE)
+        await self._conclude(TaskState.TASK_STATE_CANCELED)
+
+    async def lose(self, context: ServerCallContext, text: str) -> Task | None:
+        """Fail the task, because the process that works on it is gone or goes; one that rests stays as it is.
+
+        Returns:
+            The task; None if it was never stored.
+        """
+        if self._canceling is None:
+            self._canceling = asyncio.Lock()
+        async with self._canceling:
+            self._keep()
+            if self.task is None:
+                self.task = await self._host.store.get(self.id, context)
+            try:
+                await self._give_up(text)
+            finally:
+                if self._worker is not None:
+                    self._worker.cancel()
+                self.close()
+        return None if self.task is None else changes.copied(self.task)
+
+    async def quiet(self) -> None:
+        """Return when no executor runs."""
+        while self._worker is not None:
+            await asyncio.wait([self._worker])
+
+    def stop(self) -> asyncio.Task[None] | None:
+        """Cancel the executor, leave the task as it is; returns what has to be waited for."""
+        self.finished = True
+        if self._worker is None:
+            self.close()
+        else:
+            self._worker.cancel()
+        return self._worker
+
+    def release(self) -> None:
+        """Forget a task that waits for an answer; a request for it begins with the store."""
+        self._timer = None
+        if self._worker is None and not self._subscribers:
+            self.finished = True
+            self._deaf = True
+            self._host.discard(self)
+
+    def close(self) -> None:
+        """End all streams; a run whose executor does not end is kept until it does."""
+        self.finished = self._deaf = True
+        self._waiting.clear()
+        for subscriber in self._subscribers:
+            subscriber.end()
+        self._subscribers.clear()
+        self._keep()
+        if self._worker is None:
+            self._host.discard(self)
+
+    def _rest(self) -> None:
+        """Hold as little as possible, now that nothing runs."""
+        if self._worker is not None or self._subscribers or self.finished:
+            return
+        if not self._ran:
+            self.finished = True
+            self._host.discard(self)
+        elif (
+            self._host.idle is not None
+            and self.task is not None
+            and self.task.status.state in INTERRUPTED
+        ):
+            self._keep()
+            self._timer = asyncio.get_running_loop().call_later(self._host.idle, self.release)
+
+    def _keep(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,145 @@
+"""An agent of the SDK on NATS: any `RequestHandler` served on a subject, in A2A 1.0 and 0.3, JSON and protobuf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self, Unpack
+
+from a2a.auth.user import User
+
+from a2a import types
+from postroom_a2a.binding.labels import CORE, CORE_BINARY, DURABLE, DURABLE_BINARY
+from postroom_a2a.binding.subjects import core_url, durable_url, served
+from postroom_a2a.durable.jobs import lost_error
+from postroom_a2a.durable.options import DurableOptions
+from postroom_a2a.durable.server import DurableServer
+from postroom_a2a.errors import Forbidden, InvalidInput
+from postroom_a2a.live.serving import CoreOptions, CoreServer
+from postroom_a2a.nats.port import Connection
+from postroom_a2a.operations import Call
+from postroom_a2a.rpc import RpcError
+from postroom_a2a.sdk.operations import SdkOperations, user_of
+
+if TYPE_CHECKING:
+    from a2a.server.request_handlers.request_handler import RequestHandler
+
+    from postroom_a2a.sdk.references import LargeContent
+
+
+class NatsA2AServer(CoreServer):
+    """The server of an SDK handler: `async with NatsA2AServer(connection, subject=..., handler=...)`.
+
+    Args:
+        connection: open; of nats-py, or anything like it.
+        subject: to serve, for example by `core_subject("echo")`.
+        handler: of the SDK.
+        user: who calls, as the handler is told; nobody unless `admit` has proof.
+        content: where large content goes that a caller takes by reference; None to send all of it along.
+        options: as of `CoreServer`.
+
+    Raises:
+        InvalidInput: the subject cannot be served (a URL, a request subject), or `concurrency` is below 1.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        subject: str,
+        handler: RequestHandler,
+        user: Callable[[Call], User] = user_of,
+        content: LargeContent | None = None,
+        **options: Unpack[CoreOptions],
+    ) -> None:
+        operations = SdkOperations(handler, user=user, content=content)
+        super().__init__(connection, _open(subject, "requests", options), operations, **options)
+
+    async def __aenter__(self) -> Self:
+        """Take calls; returns when the NATS server has the subscription.
+
+        Raises:
+            Forbidden: the connection may not subscribe to the subject.
+            BusDisconnected: the NATS server is not reached.
+        """
+        before = getattr(self._connection, "last_error", None)
+        await super().__aenter__()
+        # The NATS server refuses a subscription beside the protocol, and nats-py goes on as if it were there.
+        told = getattr(self._connection, "last_error", None)
+        if told is not before and f'subscription to "{self.subject.lower()}"' in str(told):
+            await self.drain()
+            raise Forbidden(
+                f"this connection may not subscribe to {self.subject}",
+                remedy="give its user that permission in nats-server's configuration",
+            )
+        return self
+
+
+def core_interfaces(subject: str) -> list[types.AgentInterface]:
+    """What the card of an agent lists that a `NatsA2AServer` serves on `subject`; the fastest comes first."""
+    url = core_url(subject)
+    return [
+        types.AgentInterface(url=url, protocol_binding=CORE_BINARY, protocol_version="1.0"),
+        types.AgentInterface(url=url, protocol_binding=CORE, protocol_version="1.0"),
+        types.AgentInterface(url=url, protocol_binding=CORE, protocol_version="0.3"),
+    ]
+
+
+class JetStreamA2AServer(DurableServer):
+    """The server of the stored requests of an SDK handler, as `NatsA2AServer` is of its calls.
+
+    A task whose process is gone has failed as soon as another process has its request, which is answered with the task.
+    That needs an `AgentRequestHandler`; a handler of the SDK cancels the task, and forgets one that it answered before
+    its end.
+
+    Args:
+        connection: open; of nats-py, or anything like it.
+        subject: of the requests, for example by `request_subject("echo")`.
+        handler: of the SDK.
+        user: who calls, as the handler is told; nobody unless `admit` has proof.
+        content: where large content goes that a caller takes by reference; None to send all of it along.
+        options: as of `DurableServer`.
+
+    Raises:
+        InvalidInput: the subject cannot be served (a URL, a wildcard, a core subject), or `concurrency` is below 1.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        subject: str,
+        handler: RequestHandler,
+        user: Callable[[Call], User] = user_of,
+        content: LargeContent | None = None,
+        **options: Unpack[DurableOptions],
+    ) -> None:
+        operations = SdkOperations(handler, user=user, content=content)
+        subject = _open(subject, "rpc", options)
+
+        async def lost(call: Call) -> bytes | RpcError:
+            return await operations.lost(call) or lost_error(call)
+
+        options.setdefault("lost", lost)
+        options.setdefault("at_work", operations.at_work)
+        super().__init__(connection, subject, operations, **options)
+
+
+def durable_interfaces(subject: str) -> list[types.AgentInterface]:
+    """What the card of an agent lists that a `JetStreamA2AServer` serves on `subject`; the fastest comes first."""
+    url = durable_url(subject)
+    return [
+        types.AgentInterface(url=url, protocol_binding=DURABLE_BINARY, protocol_version="1.0"),
+        types.AgentInterface(url=url, protocol_binding=DURABLE, protocol_version="1.0"),
+        types.AgentInterface(url=url, protocol_binding=DURABLE, protocol_version="0.3"),
+    ]
+
+
+def _open(subject: str, ending: str, options: CoreOptions | DurableOptions) -> str:
+    """`subject`, if it can be served with these options."""
+    if options.get("concurrency", 1) < 1:
+        raise InvalidInput(
+            "concurrency has to be 1 or more: with less, every call would be refused"
+        )
+    return served(
+        subject, ending, "JetStreamA2AServer" if ending == "requests" else "NatsA2AServer"
+    )

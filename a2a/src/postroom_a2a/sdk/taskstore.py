@@ -1,0 +1,333 @@
+"""Tasks of an SDK agent in a KV bucket, for any number of replicas (docs/binding.md, Task store).
+
+What one replica saved the next one reads, and a write that does not know the last state is refused: two writers cannot
+overwrite each other, and nothing is written over a task that has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import logging
+import random
+import re
+from bisect import insort
+from collections import OrderedDict
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from a2a.server.owner_resolver import OwnerResolver, resolve_user_scope
+from a2a.server.tasks.task_store import TaskStore
+from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
+from a2a.utils.errors import InvalidParamsError
+from a2a.utils.task import ListTasksCursor, decode_list_tasks_cursor, encode_list_tasks_cursor
+from google.protobuf.message import DecodeError
+
+from a2a import types
+from postroom_a2a.errors import (
+    BusDisconnected,
+    Conflict,
+    LostUpdate,
+    MessageTooLarge,
+    NoResponders,
+    ProtocolViolation,
+    RequestTimeout,
+)
+from postroom_a2a.nats.jetstream import JetStream
+from postroom_a2a.nats.kv import Bucket, Entry, Settings
+from postroom_a2a.nats.mailbox import Mailbox
+from postroom_a2a.nats.port import Connection
+
+if TYPE_CHECKING:
+    from a2a.server.context import ServerCallContext
+
+BUCKET = "A2A_TASKS"
+
+KEEP = 7 * 86_400.0
+"""Seconds that a task is kept after it has ended, unless the store is told otherwise."""
+
+MAX_KNOWN = 65_536
+"""Tasks whose last revision a store remembers."""
+
+FINAL = frozenset(
+    {
+        types.TaskState.TASK_STATE_COMPLETED,
+        types.TaskState.TASK_STATE_FAILED,
+        types.TaskState.TASK_STATE_CANCELED,
+        types.TaskState.TASK_STATE_REJECTED,
+    }
+)
+
+_RESTING = FINAL | {
+    types.TaskState.TASK_STATE_INPUT_REQUIRED,
+    types.TaskState.TASK_STATE_AUTH_REQUIRED,
+}
+"""States in which nobody works on a task."""
+
+PATIENCE = 30.0
+"""Seconds for which a save is tried again while the log cannot be reached (nats-server restarts)."""
+
+_PLAIN = re.compile(r"[-A-Za-z0-9_]{1,128}")
+
+_Place = tuple[bool, int, str]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a store knows of a task: its revision, whether it has ended, whether this process works on it, and the
+    payloads of saves whose end is not known.
+    """
+
+    revision: int
+    final: bool
+    writing: bool
+    doubt: frozenset[bytes] = frozenset()
+
+
+class KvTaskStore(TaskStore):
+    """The SDK's task store on one bucket.
+
+    The first `save` of a task that was not read before creates it, each further one replaces what this store wrote or
+    read last; so of two replicas that work on one task, one is refused (`LostUpdate`).
+
+    Args:
+        bucket: that keeps the tasks.
+        owner: whose task it is, for a call; nobody sees the tasks of another owner.
+        keep: seconds that an ended task is kept, where the bucket can do so; 0 for as long as the bucket keeps all.
+        patience: seconds for which a save is tried again while the log cannot be reached.
+    """
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        *,
+        owner: OwnerResolver = resolve_user_scope,
+        keep: float = KEEP,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._bucket = bucket
+        self._owner = owner
+        self._keep = keep
+        self._patience = patience
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+
+    @classmethod
+    async def open(
+        cls,
+        connection: Connection | JetStream,
+        *,
+        bucket: str = BUCKET,
+        settings: Settings | None = None,
+        owner: OwnerResolver = resolve_user_scope,
+        keep: float = KEEP,
+        patience: float = PATIENCE,
+    ) -> KvTaskStore:
+        """A store in the bucket of that name, which is made if it is not there.
+
+        Args:
+            connection: to NATS, or JetStream as one sees it.
+            bucket: name of it; agents that must not see each other's tasks need one each.
+            settings: of a new one.
+            owner: as of the class.
+            keep: as of the class.
+            patience: as of the class.
+
+        Raises:
+            As `Bucket.open`.
+        """
+        js = connection if isinstance(connection, JetStream) else JetStream(Mailbox(connection))
+        opened = await Bucket.open(js, bucket, settings or Settings(key_ttl=True))
+        return cls(opened, owner=owner, keep=keep, patience=patience)
+
+    async def save(self, task: types.Task, context: ServerCallContext) -> None:
+        """Save a task.
+
+        Raises:
+            LostUpdate: it is not the state that this store wrote or read last which would be replaced.
+            Conflict: the task has ended, and this is another state of it.
+            MessageTooLarge: the task does not fit into a message of the server.
+            RequestTimeout, BusDisconnected, NoResponders: the log could not be reached for `patience` seconds.
+            As `Bucket.put`.
+        """
+        key = self._key(task.id, context)
+        payload = task.SerializeToString(deterministic=True)
+        state = task.status.state
+        known = self._known.get(key)
+        if known is not None and known.final:
+            entry = await self._bucket.get(key, fresh=True)
+            if entry is None or entry.value != payload:
+                raise Conflict(f"the task {task.id} has ended; nothing is written over that")
+            return
+        ttl = self._keep if state in FINAL else 0.0
+        try:
+            revision = await self._persist(key, payload, known, ttl)
+        except LostUpdate as error:
+            self._known.pop(key, None)
+            raise LostUpdate(f"another writer changed the task {task.id}") from error
+        except MessageTooLarge as error:
+            raise MessageTooLarge(
+                f"the task {task.id} is too large to be kept: {error.message}",
+                remedy="keep large content elsewhere, or raise max_payload of nats-server",
+            ) from error
+        self._remember(key, _Known(revision, state in FINAL, writing=state not in _RESTING))
+
+    async def _persist(self, key: str, payload: bytes, known: _Known | None, ttl: float) -> int:
+        """Write, again and again while the log cannot be reached, for a time."""
+        loop = asyncio.get_running_loop()
+        give_up, pause = loop.time() + self._patience, 0.05
+        while True:
+            try:
+                return await self._write(key, payload, known, ttl)
+            except (RequestTimeout, BusDisconnected, NoResponders):
+                before, doubt = (known.revision, known.doubt) if known else (0, frozenset())
+                known = _Known(before, final=False, writing=True, doubt=doubt | {payload})
+                self._remember(key, known)
+                if loop.time() + pause >= give_up:
+                    raise
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+            pause = min(pause * 2, 2.0)
+
+    async def _write(self, key: str, payload: bytes, known: _Known | None, ttl: float) -> int:
+        if known is None:
+            return await self._bucket.create(key, payload, ttl=ttl)
+        try:
+            return await self._bucket.update(key, payload, known.revision, ttl=ttl)
+        except LostUpdate:
+            entry = await self._bucket.get(key, fresh=True) if known.doubt else None
+            if entry is None or entry.value not in known.doubt:
+                raise
+            return await self._bucket.update(key, payload, entry.revision, ttl=ttl)
+
+    async def get(self, task_id: str, context: ServerCallContext) -> types.Task | None:
+        """The task; None where the caller's owner has none of that id.
+
+        Raises:
+            ProtocolViolation: what is kept is no task.
+            As `Bucket.get`.
+        """
+        key = self._key(task_id, context)
+        entry = await self._bucket.get(key, fresh=True)
+        if entry is None:
+            self._known.pop(key, None)
+            return None
+        task = _task(entry)
+        known = self._known.get(key)
+        # Who is at work on the task goes on from what it wrote; that it was read meanwhile is no excuse.
+        if known is None or not known.writing:
+            self._remember(key, _Known(entry.revision, task.status.state in FINAL, writing=False))
+        return task
+
+    async def list(
+        self, params: types.ListTasksRequest, context: ServerCallContext
+    ) -> types.ListTasksResponse:
+        """A page of the owner's tasks, those changed last first; every task of the owner is read for it.
+
+        Raises:
+            InvalidParamsError: the page token is none of ours.
+            As `Bucket.watch`.
+        """
+        after = _cursor(params.page_token)
+        size = params.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE
+        page: list[tuple[_Place, bytes]] = []
+        total = rest = 0
+        filter_ = f"{_token(self._owner(context))}.*"
+        async with aclosing(self._bucket.watch(filter_)) as entries:
+            async for entry in entries:
+                if entry is None:
+                    break
+                task = None if entry.deleted else _listed(entry)
+                if task is None or not _wanted(task, params):
+                    continue
+                total += 1
+                place = _place(task)
+                if after is None or place < after:
+                    rest += 1
+                    insort(page, (place, entry.value))
+                    del page[:-size]  # the last of them are the first of the list
+        tasks = [types.Task.FromString(payload) for _, payload in reversed(page)]
+        return types.ListTasksResponse(
+            tasks=tasks,
+            next_page_token=_page_token(tasks[-1]) if rest > size else "",
+            total_size=total,
+            page_size=size,
+        )
+
+    async def delete(self, task_id: str, context: ServerCallContext) -> None:
+        """Remove a task; of one that is not there nothing happens.
+
+        Raises:
+            As `Bucket.put`.
+        """
+        key = self._key(task_id, context)
+        self._known.pop(key, None)
+        if await self._bucket.get(key, fresh=True) is not None:
+            await self._bucket.purge(key)
+
+    def _key(self, task_id: str, context: ServerCallContext) -> str:
+        return f"{_token(self._owner(context))}.{_token(task_id)}"
+
+    def _remember(self, key: str, known: _Known) -> None:
+        self._known[key] = known
+        self._known.move_to_end(key)
+        if len(self._known) > MAX_KNOWN:
+            self._known.popitem(last=False)
+
+
+def _token(value: str) -> str:
+    """An owner or an id as one token of a key; different values give different tokens."""
+    if _PLAIN.fullmatch(value):
+        return value
+    if len(said := value.encode("utf-8", "surrogatepass")) > 96:
+        return f"=={hashlib.sha256(said).hexdigest()}"
+    return f"={base64.urlsafe_b64encode(said).decode().rstrip('=')}"
+
+
+def _task(entry: Entry) -> types.Task:
+    try:
+        return types.Task.FromString(entry.value)
+    except DecodeError as error:
+        raise ProtocolViolation(f"what is kept as {entry.key!r} is no task") from error
+
+
+def _listed(entry: Entry) -> types.Task | None:
+    try:
+        return _task(entry)
+    except ProtocolViolation as error:
+        _log.warning("left out of a list of tasks: %s", error)
+        return None
+
+
+def _wanted(task: types.Task, params: types.ListTasksRequest) -> bool:
+    if params.context_id and task.context_id != params.context_id:
+        return False
+    if params.status and task.status.state != params.status:
+        return False
+    if not params.HasField("status_timestamp_after"):
+        return True
+    since = params.status_timestamp_after.ToNanoseconds()
+    stated, at, _ = _place(task)
+    return stated and at >= since
+
+
+def _place(task: types.Task) -> _Place:
+    """Where a task stands in a list, in the order that the SDK's stores have."""
+    stated = task.status.HasField("timestamp")
+    return stated, task.status.timestamp.ToNanoseconds() if stated else 0, task.id
+
+
+def _cursor(page_token: str) -> _Place | None:
+    if not page_token:
+        return None
+    cursor = decode_list_tasks_cursor(page_token)
+    if cursor is None:
+        raise InvalidParamsError(f"Invalid page token: {page_token}")
+    return cursor.sort_key()
+
+
+def _page_token(last: types.Task) -> str:
+    stated, at, task_id = _place(last)
+    return encode_list_tasks_cursor(ListTasksCursor(at if stated else None, task_id))

@@ -1,0 +1,158 @@
+"""The operations of A2A: the one table of their names, their types, and where an SDK handler has them.
+
+Names are those of A2A 1.0; 0.3 has other names for the same operations (docs/binding.md, Operations).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from google.protobuf.message import Message as Proto
+
+from a2a import types
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation of A2A.
+
+    Attributes:
+        name: its method in A2A 1.0.
+        legacy: its method in A2A 0.3; "" where 0.3 has none.
+        handler: the attribute of the SDK's `RequestHandler` that performs it.
+        request: the protobuf type of its parameters.
+        result: the protobuf type of its answer, or of one event of its stream; None for an answer without content.
+        streams: whether it answers with a stream.
+        begins: whether it may begin work, so that it must not be performed twice for one call.
+        bare: whether its parameters may be left out.
+    """
+
+    name: str
+    legacy: str
+    handler: str
+    request: type[Proto]
+    result: type[Proto] | None
+    streams: bool = False
+    begins: bool = False
+    bare: bool = False
+
+
+_PUSH = "tasks/pushNotificationConfig"
+
+_TABLE = (
+    Operation(
+        "SendMessage",
+        "message/send",
+        "on_message_send",
+        types.SendMessageRequest,
+        types.SendMessageResponse,
+        begins=True,
+    ),
+    Operation(
+        "SendStreamingMessage",
+        "message/stream",
+        "on_message_send_stream",
+        types.SendMessageRequest,
+        types.StreamResponse,
+        streams=True,
+        begins=True,
+    ),
+    Operation("GetTask", "tasks/get", "on_get_task", types.GetTaskRequest, types.Task),
+    Operation(
+        "ListTasks", "", "on_list_tasks", types.ListTasksRequest, types.ListTasksResponse, bare=True
+    ),
+    Operation("CancelTask", "tasks/cancel", "on_cancel_task", types.CancelTaskRequest, types.Task),
+    Operation(
+        "SubscribeToTask",
+        "tasks/resubscribe",
+        "on_subscribe_to_task",
+        types.SubscribeToTaskRequest,
+        types.StreamResponse,
+        streams=True,
+    ),
+    Operation(
+        "CreateTaskPushNotificationConfig",
+        f"{_PUSH}/set",
+        "on_create_task_push_notification_config",
+        types.TaskPushNotificationConfig,
+        types.TaskPushNotificationConfig,
+    ),
+    Operation(
+        "GetTaskPushNotificationConfig",
+        f"{_PUSH}/get",
+        "on_get_task_push_notification_config",
+        types.GetTaskPushNotificationConfigRequest,
+        types.TaskPushNotificationConfig,
+    ),
+    Operation(
+        "ListTaskPushNotificationConfigs",
+        f"{_PUSH}/list",
+        "on_list_task_push_notification_configs",
+        types.ListTaskPushNotificationConfigsRequest,
+        types.ListTaskPushNotificationConfigsResponse,
+    ),
+    Operation(
+        "DeleteTaskPushNotificationConfig",
+        f"{_PUSH}/delete",
+        "on_delete_task_push_notification_config",
+        types.DeleteTaskPushNotificationConfigRequest,
+        None,
+    ),
+    Operation(
+        "GetExtendedAgentCard",
+        "agent/getAuthenticatedExtendedCard",
+        "on_get_extended_agent_card",
+        types.GetExtendedAgentCardRequest,
+        types.AgentCard,
+        bare=True,
+    ),
+)
+
+OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation in _TABLE}
+"""Every operation by its name in A2A 1.0."""
+
+
+class Dialect(Protocol):
+    """One version of A2A in JSON: what it calls an operation, and its objects from and to protobuf."""
+
+    version: str
+    """Major and minor, as the service parameter `A2A-Version` states it."""
+
+    def method(self, operation: Operation) -> str:
+        """What this version calls an operation.
+
+        Raises:
+            RpcError: UNSUPPORTED_OPERATION, it has none such.
+        """
+
+    def write_params(self, operation: Operation, request: Any) -> Any:
+        """The parameters of a call as a JSON value; None where they are left out.
+
+        Raises:
+            RpcError: UNSUPPORTED_OPERATION, as by `method`.
+        """
+
+    def read_params(self, operation: Operation, value: Any) -> Any:
+        """The request in the parameters of a call, None where they were left out.
+
+        Raises:
+            RpcError: INVALID_PARAMS, with the member that is wrong.
+        """
+
+    def write_result(self, operation: Operation, message: Any, request: Any = None) -> Any:
+        """A result, or one event of a stream, as a JSON value.
+
+        Args:
+            operation: that was performed.
+            message: what it gave, of the operation's type; None if that is None.
+            request: that it answers, where it is known. It decides which members a list of tasks shows.
+        """
+
+    def read_result(self, operation: Operation, value: Any) -> Any:
+        """The message in a result, or in one event of a stream; None where the operation's type is None.
+
+        Raises:
+            ProtocolViolation: it is none.
+        """

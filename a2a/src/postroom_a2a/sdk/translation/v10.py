@@ -1,0 +1,90 @@
+"""A2A 1.0 in JSON: ProtoJSON, as the SDK's JSON-RPC dispatcher writes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message import Message as Proto
+
+from a2a import types
+from postroom_a2a.errors import ProtocolViolation
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.sdk.translation.operations import Operation
+from postroom_a2a.sdk.translation.reading import DEPTH, UNREADABLE, reason
+from postroom_a2a.sdk.translation.writing import plain
+
+
+class Dialect10:
+    """A2A 1.0; members that are not known are ignored."""
+
+    version = "1.0"
+
+    def method(self, operation: Operation) -> str:
+        """The operation's name."""
+        return operation.name
+
+    def write_params(self, operation: Operation, request: Proto) -> dict[str, Any]:  # noqa: ARG002 (the port's)
+        """The request as ProtoJSON."""
+        return plain(request)
+
+    def read_params(self, operation: Operation, value: Any) -> Proto:
+        """The request in ProtoJSON.
+
+        Raises:
+            RpcError: INVALID_PARAMS, it is none.
+        """
+        if value is None and operation.bare:
+            return operation.request()
+        if not isinstance(value, dict):
+            raise RpcError(Code.INVALID_PARAMS, "'params' has to be an object")
+        try:
+            return ParseDict(
+                value,
+                operation.request(),
+                ignore_unknown_fields=True,
+                max_recursion_depth=DEPTH,
+            )
+        except UNREADABLE as error:
+            raise RpcError(Code.INVALID_PARAMS, f"'params': {reason(error)}") from error
+
+    def write_result(
+        self,
+        operation: Operation,
+        message: Proto | None,
+        request: Proto | None = None,
+    ) -> dict[str, Any] | None:
+        """The message as ProtoJSON; a page of tasks has its empty members too, as the specification wants."""
+        if operation.result is None or message is None:
+            return None
+        if not isinstance(message, types.ListTasksResponse):
+            return plain(message)
+        page = plain(message, always_print_fields_with_no_presence=True)
+        if isinstance(request, types.ListTasksRequest) and not request.include_artifacts:
+            for task in page["tasks"]:
+                del task["artifacts"]
+        return page
+
+    def read_result(self, operation: Operation, value: Any) -> Any:
+        """The message in ProtoJSON.
+
+        Raises:
+            ProtocolViolation: it is none.
+        """
+        if operation.result is None:
+            return None
+        if not isinstance(value, dict):
+            raise ProtocolViolation(f"the result of {operation.name} is no object")
+        try:
+            message = ParseDict(value, operation.result(), ignore_unknown_fields=True)
+        except UNREADABLE as error:
+            raise ProtocolViolation(f"the result of {operation.name}: {reason(error)}") from error
+        for holder, oneof in _HOLDERS:
+            if isinstance(message, holder) and message.WhichOneof(oneof) is None:
+                raise ProtocolViolation(f"the result of {operation.name} holds nothing")
+        return message
+
+
+_HOLDERS = ((types.SendMessageResponse, "payload"), (types.StreamResponse, "payload"))
+
+V10 = Dialect10()

@@ -1,0 +1,309 @@
+"""The SDK's client transport over NATS: its operations over any `Caller`, in A2A 1.0 or 0.3, as JSON or protobuf."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from a2a.client.client import ClientCallContext
+from a2a.client.service_parameters import with_a2a_extensions
+from a2a.client.transports.base import ClientTransport
+from a2a.utils.errors import A2AError
+from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as Proto
+
+from a2a import types
+from postroom_a2a.binding.frames import Request, Response
+from postroom_a2a.binding.headers import CONTENT
+from postroom_a2a.errors import InvalidInput, PostroomError, ProtocolViolation, RequestTimeout
+from postroom_a2a.live.calling import Caller, new_id
+from postroom_a2a.nats.deadlines import EXCEEDED
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.sdk.failures import client_error
+from postroom_a2a.sdk.translation import OPERATIONS, V03, V10, Dialect, Operation, a2a_error
+
+if TYPE_CHECKING:
+    from postroom_a2a.sdk.references import LargeContent
+
+TIMEOUT = 30.0
+"""Seconds for an answer, and for the first sign of a stream, where the call states none."""
+
+CANCEL_TIMEOUT = 10.0
+"""Seconds for the cancel of an abandoned task."""
+
+VERSION = "A2A-Version"
+EXTENSIONS = "A2A-Extensions"
+LEGACY_EXTENSIONS = "X-A2A-Extensions"
+
+_FINAL = frozenset(
+    {
+        types.TaskState.TASK_STATE_COMPLETED,
+        types.TaskState.TASK_STATE_FAILED,
+        types.TaskState.TASK_STATE_CANCELED,
+        types.TaskState.TASK_STATE_REJECTED,
+    }
+)
+
+_log = logging.getLogger(__name__)
+
+
+class NatsA2ATransport(ClientTransport):
+    """The operations of one agent; the connection below stays open when this is closed.
+
+    Errors that the agent answers are the SDK's (`TaskNotFoundError`, ...); a call that was not answered raises one of
+    `postroom_a2a.sdk.failures`.
+
+    Args:
+        caller: of the agent; closed with this.
+        card: of the agent, None where it is not known.
+        dialect: the agent's version of A2A.
+        binary: speak protobuf (1.0 only, to a server of this binding).
+        timeout: seconds for an answer, and for the first sign of a stream; a call's context may state others.
+        cancel_abandoned: cancel the task of a streamed message whose reader stops before its end.
+        content: fetches large content that the agent sends by reference; None not to ask for that.
+    """
+
+    def __init__(
+        self,
+        caller: Caller,
+        card: types.AgentCard | None = None,
+        *,
+        dialect: Dialect = V10,
+        binary: bool = False,
+        timeout: float = TIMEOUT,
+        cancel_abandoned: bool = False,
+        content: LargeContent | None = None,
+    ) -> None:
+        self._caller = caller
+        self._content = content
+        self._card = card
+        self._dialect = dialect
+        self._binary = binary
+        self._timeout = timeout
+        self._cancel_abandoned = cancel_abandoned
+        self._cancelling: set[asyncio.Task[None]] = set()
+        # The version of protobuf frames is the binding's own; 0.3 knows no such parameter.
+        self._stated = {VERSION: dialect.version} if dialect is V10 and not binary else {}
+
+    async def send_message(
+        self, request: types.SendMessageRequest, *, context: ClientCallContext | None = None
+    ) -> types.SendMessageResponse:
+        """Send a message and wait for its task or message."""
+        return await self._call("SendMessage", request, context)
+
+    async def send_message_streaming(
+        self, request: types.SendMessageRequest, *, context: ClientCallContext | None = None
+    ) -> AsyncGenerator[types.StreamResponse]:
+        """Send a message and follow what comes of it."""
+        task_id, ended = "", False
+        async with aclosing(self._stream("SendStreamingMessage", request, context)) as events:
+            try:
+                async for event in events:
+                    task_id, ended = task_id or _task_of(event), ended or _is_last(event)
+                    yield event
+                ended = True
+            except A2AError:
+                ended = True  # the reader was told, and decides
+                raise
+            finally:
+                if task_id and not ended and self._cancel_abandoned:
+                    self._cancel_later(task_id, context)
+
+    async def get_task(
+        self, request: types.GetTaskRequest, *, context: ClientCallContext | None = None
+    ) -> types.Task:
+        """A task as it is."""
+        return await self._call("GetTask", request, context)
+
+    async def list_tasks(
+        self, request: types.ListTasksRequest, *, context: ClientCallContext | None = None
+    ) -> types.ListTasksResponse:
+        """A page of tasks; A2A 0.3 has no such operation."""
+        return await self._call("ListTasks", request, context)
+
+    async def cancel_task(
+        self, request: types.CancelTaskRequest, *, context: ClientCallContext | None = None
+    ) -> types.Task:
+        """Cancel a task."""
+        return await self._call("CancelTask", request, context)
+
+    async def create_task_push_notification_config(
+        self,
+        request: types.TaskPushNotificationConfig,
+        *,
+        context: ClientCallContext | None = None,
+    ) -> types.TaskPushNotificationConfig:
+        """Set where a task's changes are posted to."""
+        return await self._call("CreateTaskPushNotificationConfig", request, context)
+
+    async def get_task_push_notification_config(
+        self,
+        request: types.GetTaskPushNotificationConfigRequest,
+        *,
+        context: ClientCallContext | None = None,
+    ) -> types.TaskPushNotificationConfig:
+        """One such place of a task."""
+        return await self._call("GetTaskPushNotificationConfig", request, context)
+
+    async def list_task_push_notification_configs(
+        self,
+        request: types.ListTaskPushNotificationConfigsRequest,
+        *,
+        context: ClientCallContext | None = None,
+    ) -> types.ListTaskPushNotificationConfigsResponse:
+        """All such places of a task."""
+        return await self._call("ListTaskPushNotificationConfigs", request, context)
+
+    async def delete_task_push_notification_config(
+        self,
+        request: types.DeleteTaskPushNotificationConfigRequest,
+        *,
+        context: ClientCallContext | None = None,
+    ) -> None:
+        """Delete such a place."""
+        await self._call("DeleteTaskPushNotificationConfig", request, context)
+
+    async def subscribe(
+        self, request: types.SubscribeToTaskRequest, *, context: ClientCallContext | None = None
+    ) -> AsyncGenerator[types.StreamResponse]:
+        """A task as it is, and what comes of it."""
+        async with aclosing(self._stream("SubscribeToTask", request, context)) as events:
+            async for event in events:
+                yield event
+
+    async def get_extended_agent_card(
+        self,
+        request: types.GetExtendedAgentCardRequest,
+        *,
+        context: ClientCallContext | None = None,
+    ) -> types.AgentCard:
+        """The card that the agent shows to known callers, or the card at hand if there is no other."""
+        if self._card is not None and not self._card.capabilities.extended_agent_card:
+            return self._card
+        return await self._call("GetExtendedAgentCard", request, context)
+
+    async def close(self) -> None:
+        """Finish cancels that are on their way, and give back what the caller holds."""
+        if self._cancelling:
+            await asyncio.wait(self._cancelling, timeout=CANCEL_TIMEOUT)
+        await self._caller.close()
+
+    # ── one call ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def _call(self, name: str, message: Proto, context: ClientCallContext | None) -> Any:
+        operation = OPERATIONS[name]
+        try:
+            request = self._request(operation, message, context)
+            seconds = self._seconds(context)
+            if context is not None and context.timeout:
+                request.deadline = time.time() + seconds
+            response = await self._caller.call(request, timeout=seconds)
+            return await self._whole(self._result(operation, response))
+        except RpcError as error:
+            raise a2a_error(error) from error
+        except PostroomError as error:
+            raise client_error(error) from error
+
+    async def _stream(
+        self, name: str, message: Proto, context: ClientCallContext | None
+    ) -> AsyncGenerator[types.StreamResponse, None]:
+        operation = OPERATIONS[name]
+        try:
+            request = self._request(operation, message, context)
+            responses = self._caller.stream(request, timeout=self._seconds(context))
+            async with aclosing(responses):
+                async for response in responses:
+                    yield await self._whole(self._result(operation, response))
+        except RpcError as error:
+            raise a2a_error(error) from error
+        except PostroomError as error:
+            raise client_error(error) from error
+
+    def _request(
+        self, operation: Operation, message: Proto, context: ClientCallContext | None
+    ) -> Request:
+        given = (context.service_parameters if context is not None else None) or {}
+        parameters = {**self._stated, **given}
+        if self._content is not None:
+            with_a2a_extensions([CONTENT])(parameters)
+        if self._dialect is V03 and EXTENSIONS in parameters:
+            parameters.setdefault(LEGACY_EXTENSIONS, parameters[EXTENSIONS])
+        if self._binary:
+            params: Any = message.SerializeToString()
+        else:
+            params = self._dialect.write_params(operation, message)
+        method = self._dialect.method(operation)
+        return Request(new_id(), method, params, binary=self._binary, parameters=parameters)
+
+    async def _whole(self, message: Any) -> Any:
+        """What came, with the content that was sent by reference."""
+        if self._content is not None and message is not None:
+            await self._content.attach(message)
+        return message
+
+    def _result(self, operation: Operation, response: Response) -> Any:
+        if response.error is not None:
+            raise _late(response.error) or response.error
+        if not response.binary:
+            return self._dialect.read_result(operation, response.result)
+        if operation.result is None:
+            return None
+        try:
+            return operation.result.FromString(response.result or b"")
+        except DecodeError as error:
+            raise ProtocolViolation(f"the result is no {operation.result.__name__}") from error
+
+    def _seconds(self, context: ClientCallContext | None) -> float:
+        seconds = (context.timeout if context is not None else None) or self._timeout
+        if not seconds > 0:  # nor is it NaN
+            raise InvalidInput(f"a timeout has to be more than 0 seconds, not {seconds}")
+        return seconds
+
+    # ── abandoned tasks ──────────────────────────────────────────────────────────────────────────────
+
+    def _cancel_later(self, task_id: str, context: ClientCallContext | None) -> None:
+        """Cancel a task in the background: the reader is gone, and must not be kept."""
+        cancel = asyncio.create_task(self._cancel(task_id, context))
+        self._cancelling.add(cancel)
+        cancel.add_done_callback(self._cancelling.discard)
+
+    async def _cancel(self, task_id: str, context: ClientCallContext | None) -> None:
+        parameters = context.service_parameters if context is not None else None
+        limited = ClientCallContext(timeout=CANCEL_TIMEOUT, service_parameters=parameters)
+        try:
+            await self.cancel_task(types.CancelTaskRequest(id=task_id), context=limited)
+        except A2AError as error:
+            _log.warning("the abandoned task %s could not be cancelled: %s", task_id, error)
+
+
+def _late(error: RpcError) -> RequestTimeout | None:
+    """The time-out that an error is with which a server says that the call's deadline has passed."""
+    if error.code != Code.INTERNAL_ERROR or not error.message.startswith(EXCEEDED):
+        return None
+    return RequestTimeout(error.message, remedy="give the call more time, or compare the clocks")
+
+
+def _task_of(event: types.StreamResponse) -> str:
+    match event.WhichOneof("payload"):
+        case "task":
+            return event.task.id
+        case "status_update":
+            return event.status_update.task_id
+        case "artifact_update":
+            return event.artifact_update.task_id
+    return ""
+
+
+def _is_last(event: types.StreamResponse) -> bool:
+    match event.WhichOneof("payload"):
+        case "task":
+            return event.task.status.state in _FINAL
+        case "status_update":
+            return event.status_update.status.state in _FINAL
+        case "message":
+            return True
+    return False

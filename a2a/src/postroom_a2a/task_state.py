@@ -1,0 +1,74 @@
+"""The life of an A2A task as one transition table (A2A 1.0, section 4.1.3). Pure.
+
+submitted → working → completed | failed | canceled | rejected
+              ⇅
+    input-required, auth-required
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class TaskState(StrEnum):
+    """State of a task; the value is the last token of its record's subject (A2A 1.0, section 4.1.3)."""
+
+    SUBMITTED = "submitted"
+    WORKING = "working"
+    INPUT_REQUIRED = "input-required"
+    AUTH_REQUIRED = "auth-required"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    REJECTED = "rejected"
+
+    @property
+    def a2a(self) -> str:
+        """The state's name in A2A 1.0 JSON."""
+        return "TASK_STATE_" + self.value.upper().replace("-", "_")
+
+    @classmethod
+    def from_a2a(cls, name: object) -> TaskState:
+        """The state with that A2A 1.0 name.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if not isinstance(name, str) or not name.startswith("TASK_STATE_"):
+            raise ValueError(f"{name!r} is no state of a task")
+        return cls(name.removeprefix("TASK_STATE_").lower().replace("_", "-"))
+
+    @property
+    def terminal(self) -> bool:
+        """Whether nothing follows."""
+        return self in TERMINAL
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it waits for somebody to say something."""
+        return self in INTERRUPTED
+
+
+TERMINAL = frozenset(
+    {TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED}
+)
+INTERRUPTED = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
+
+_END_EARLY = frozenset({TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED})
+
+FIRST = frozenset({TaskState.SUBMITTED}) | _END_EARLY
+"""States that the first record of a task may have."""
+
+TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
+    TaskState.SUBMITTED: frozenset({TaskState.WORKING}) | _END_EARLY,
+    TaskState.WORKING: frozenset({TaskState.WORKING}) | INTERRUPTED | TERMINAL,
+    TaskState.INPUT_REQUIRED: frozenset({TaskState.WORKING}) | INTERRUPTED | TERMINAL,
+    TaskState.AUTH_REQUIRED: frozenset({TaskState.WORKING}) | INTERRUPTED | TERMINAL,
+    **{state: frozenset() for state in TERMINAL},
+}
+"""What may follow what. `working` follows itself: progress, artifacts, another attempt."""
+
+
+def allowed(before: TaskState | None, after: TaskState) -> bool:
+    """Whether a task in `before` (None: no record yet) may be in `after` next."""
+    return after in (FIRST if before is None else TRANSITIONS[before])

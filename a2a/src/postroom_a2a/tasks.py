@@ -1,0 +1,187 @@
+"""A2A 1.0 Tasks as JSON: a snapshot, and what an event makes of it (specification, sections 4.1.1 and 4.2). Pure.
+
+A snapshot holds what somebody needs who knows nothing else: state, artifacts, and in `history` what was asked, what
+the agent asked back and what it was answered. Progress is in the events alone.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from typing import Any
+
+from postroom_a2a.errors import InvalidInput
+from postroom_a2a.messages import files_of, text_message, text_of, texts_of
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.times import format_time
+
+Task = dict[str, Any]
+"""A Task as JSON."""
+
+Event = dict[str, Any]
+"""A StreamResponse as JSON: `{"task"}`, `{"statusUpdate"}` or `{"artifactUpdate"}`."""
+
+Message = dict[str, Any]
+"""A Message as JSON."""
+
+ANSWER = "urn:postroom:a2a:answer:1"
+"""Key in the metadata of a status update: what was answered to the task's question."""
+
+
+def new_task(task_id: str, context_id: str, request: Message, at: float) -> Task:
+    """The task that a request makes, `submitted`."""
+    return {
+        "id": task_id,
+        "contextId": context_id,
+        "status": {"state": TaskState.SUBMITTED.a2a, "timestamp": format_time(at)},
+        "history": [request],
+    }
+
+
+def state_of(task: Task) -> TaskState:
+    """The state of a snapshot.
+
+    Raises:
+        InvalidInput: it says none.
+    """
+    status = task.get("status")
+    try:
+        return TaskState.from_a2a(status.get("state") if isinstance(status, dict) else None)
+    except ValueError as error:
+        raise InvalidInput(str(error)) from error
+
+
+def status_text(holder: Task) -> str:
+    """What the agent said with the state of a task, or of a status update of one; "" if nothing."""
+    status = holder.get("status")
+    message = status.get("message") if isinstance(status, dict) else None
+    return text_of(message) if isinstance(message, dict) else ""
+
+
+def agent_message(task: Task, text: str) -> Message:
+    """A new message of the agent's about its task."""
+    said = text_message(secrets.token_hex(16), text, context_id=task["contextId"])
+    return {**said, "taskId": task["id"]}
+
+
+def status_update(task: Task, state: TaskState, at: float, message: Message | None = None) -> Event:
+    """The event of a change of state; also of progress, which is `working` again."""
+    status: dict[str, Any] = {"state": state.a2a, "timestamp": format_time(at)}
+    if message is not None:
+        status["message"] = message
+    return {
+        "statusUpdate": {"taskId": task["id"], "contextId": task["contextId"], "status": status}
+    }
+
+
+def answer_update(task: Task, at: float, answer: Message) -> Event:
+    """The event of an answer: the task is worked on again. What was said stands in the event's metadata."""
+    event = status_update(task, TaskState.WORKING, at)
+    event["statusUpdate"]["metadata"] = {ANSWER: text_of(answer)}
+    return event
+
+
+def answer_in(event: Event) -> str:
+    """What was answered, if `event` is that of an answer, else ""."""
+    update = event.get("statusUpdate")
+    metadata = update.get("metadata") if isinstance(update, dict) else None
+    said = metadata.get(ANSWER) if isinstance(metadata, dict) else None
+    return said if isinstance(said, str) else ""
+
+
+def artifact_update(
+    task: Task, artifact: dict[str, Any], *, append: bool = False, last: bool = True
+) -> Event:
+    """The event of an artifact, or of a further piece of one.
+
+    Args:
+        task: it belongs to.
+        artifact: `{"artifactId", "name"?, "parts", ...}`.
+        append: its parts come behind those that are there.
+        last: nothing more comes of it.
+    """
+    update: dict[str, Any] = {
+        "taskId": task["id"],
+        "contextId": task["contextId"],
+        "artifact": artifact,
+    }
+    if append:
+        update["append"] = True
+    if last:
+        update["lastChunk"] = True
+    return {"artifactUpdate": update}
+
+
+def text_artifact(artifact_id: str, text: str, name: str = "") -> dict[str, Any]:
+    """An artifact with one text part."""
+    named = {"name": name} if name else {}
+    return {"artifactId": artifact_id, **named, "parts": [{"text": text}]}
+
+
+def file_artifact(
+    artifact_id: str, url: str, media_type: str, filename: str, name: str = ""
+) -> dict[str, Any]:
+    """An artifact with one part that is named by its URL; "" where the type or the file's name is not known."""
+    part = {"url": url}
+    part |= {"mediaType": media_type} if media_type else {}
+    part |= {"filename": filename} if filename else {}
+    named = {"name": name} if name else {}
+    return {"artifactId": artifact_id, **named, "parts": [part]}
+
+
+def apply(task: Task, event: Event, *, heard: Message | None = None) -> Task:
+    """The snapshot after `event`; `task` stays as it was.
+
+    Args:
+        task: snapshot before.
+        event: that follows it.
+        heard: a message to the agent that belongs to the change: an answer that makes it work again.
+    """
+    after = dict(task)
+    if heard is not None:
+        after["history"] = [*task.get("history", ()), *_question(task), heard]
+    if "statusUpdate" in event:
+        update = event["statusUpdate"]
+        after["status"] = update["status"]
+        if update.get("metadata"):
+            after["metadata"] = {**task.get("metadata", {}), **update["metadata"]}
+    elif "artifactUpdate" in event:
+        update = event["artifactUpdate"]
+        after["artifacts"] = _with_artifact(
+            task.get("artifacts", ()), update["artifact"], append=bool(update.get("append"))
+        )
+    return after
+
+
+def _question(task: Task) -> Iterable[Message]:
+    if state_of(task).interrupted and isinstance(task["status"].get("message"), dict):
+        yield task["status"]["message"]
+
+
+def _with_artifact(
+    artifacts: Iterable[dict[str, Any]], new: dict[str, Any], *, append: bool
+) -> list[dict[str, Any]]:
+    kept, found = [], False
+    for artifact in artifacts:
+        if artifact["artifactId"] != new["artifactId"]:
+            kept.append(artifact)
+            continue
+        found = True
+        kept.append({**artifact, "parts": [*artifact["parts"], *new["parts"]]} if append else new)
+    return kept if found else [*kept, new]
+
+
+def artifacts_of(task: Task) -> list[dict[str, Any]]:
+    """The artifacts as `{"id", "name", "text", "files"?}`: text parts joined, and parts that are named by a URL."""
+    return [_shown(artifact) for artifact in task.get("artifacts", ())]
+
+
+def _shown(artifact: dict[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "id": str(artifact.get("artifactId", "")),
+        "name": str(artifact.get("name", "")),
+        "text": "".join(texts_of(artifact)),
+    }
+    if files := files_of(artifact):
+        shown["files"] = files
+    return shown

@@ -1,1 +1,0 @@
-"""A2A on NATS: the binding (docs/binding.md). Its public names are in `postroom.a2a`."""

@@ -1,0 +1,98 @@
+"""What `postroom-agent` does about blobs: store a file, fetch one, and give a file as an artifact."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from postroom.agentcli.local_client import download, upload
+from postroom.client.files import media_type_for, whole_file
+from postroom.errors import InvalidInput, ProtocolViolation
+from postroom.protocol.blobs import INLINE_BYTES, sha256_of
+
+
+def add_commands(commands: Any) -> None:
+    """Add the command `blob` to the parser's."""
+    blob = commands.add_parser("blob", help="store and fetch what is too large for a message")
+    verbs = blob.add_subparsers(dest="verb", required=True, metavar="COMMAND")
+    put = verbs.add_parser("put", help="store a file; prints its URL")
+    put.add_argument("file", help="name of the file, - for standard input")
+    put.add_argument("--type", default="", metavar="T", help="media type; by the name if not given")
+    get = verbs.add_parser("get", help="fetch a blob and check it")
+    get.add_argument("url", help="blob:sha256:...")
+    get.add_argument("-o", "--output", default="", metavar="FILE", help="not to standard output")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out one command; returns the exit code.
+
+    Raises:
+        PostroomError: it was refused, or what came is not what was asked for.
+    """
+    if options.verb == "put":
+        with _opened(options.file) as file:
+            stored = upload("/v1/blobs", file, media_type_for(options.file, options.type))
+        sys.stdout.write(f"{stored['url']}\n")
+    elif options.output:
+        with whole_file(Path(options.output)) as target:
+            _fetch(options.url, target)
+    else:
+        _fetch(options.url, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+    return 0
+
+
+def file_fields(name: str, media_type: str) -> dict[str, Any]:
+    """The fields of an artifact that is a file: short text in it, everything else stored as a blob.
+
+    Raises:
+        InvalidInput: the file cannot be read.
+        PostroomError: it was not stored.
+    """
+    with _opened(name) as file:
+        if not file.seekable():
+            raise InvalidInput(
+                f"{name!r} is no file", remedy="store it with: postroom-agent blob put"
+            )
+        if (text := _short_text(file.read(INLINE_BYTES + 1))) is not None:
+            return {"text": text}
+        file.seek(0)
+        kind = media_type_for(name, media_type)
+        stored = upload("/v1/blobs", file, kind)
+    return {"url": stored["url"], "mediaType": kind, "filename": Path(name).name}
+
+
+def _short_text(data: bytes) -> str | None:
+    if len(data) > INLINE_BYTES or b"\0" in data:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+@contextmanager
+def _opened(name: str) -> Generator[BinaryIO]:
+    if name == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        file = Path(name).open("rb")  # noqa: SIM115 (closed below)
+    except OSError as error:
+        raise InvalidInput(f"{name!r} cannot be read: {error.strerror}") from error
+    with file:
+        yield file
+
+
+def _fetch(url: str, target: BinaryIO) -> None:
+    wanted, found = sha256_of(url), hashlib.sha256()
+    for data in download(f"/v1/blobs/{wanted}"):
+        found.update(data)
+        target.write(data)
+    if found.hexdigest() != wanted:
+        raise ProtocolViolation("what came is not what the URL names")

@@ -1,0 +1,275 @@
+"""Agent Cards of workers: building one from a template, and judging one that an agent announces. Pure.
+
+The shape is the AgentCard of A2A 1.0 (specification, section 4.4) as ProtoJSON. No card here has an empty or default
+value without presence: whether such a value is signed is where verifiers differ (section 8.4.1), so a card
+without one has the same canonical form for all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from postroom.errors import InvalidInput, MessageTooLarge
+from postroom.protocol.ids import check_name, check_uid
+from postroom.protocol.template import Template
+from postroom_a2a.text import one_line, printable
+
+Card = dict[str, Any]
+"""An AgentCard as JSON."""
+
+BINDING = "NATS"
+PROTOCOL_VERSION = "1.0"
+
+SENDER_TOKEN = "urn:postroom:a2a:sender-token:1"
+"""Extension: who calls the card's address appends its own uid to it, as the last token of the subject."""
+
+CARD_PATH = "/.well-known/agent-card.json"
+"""Where an A2A server shows its card (A2A 1.0)."""
+
+SERVER_SOCKET = "a2a.sock"
+"""Name, in a worker's state folder, of the socket of its own A2A server."""
+
+MAX_CARD_BYTES = 32 * 1024
+MAX_SKILLS = 64
+MAX_WORD = 128
+"""Characters of a skill's id and name, and of a tag."""
+
+MAX_TEXT = 2000
+"""Characters of a description or an example."""
+
+MODES = ("text/plain",)
+
+ANY_MESSAGE: dict[str, Any] = {
+    "id": "messages",
+    "name": "messages",
+    "description": "Takes messages.",
+    "tags": ["messages"],
+}
+"""Skill of a worker whose template names none."""
+
+
+def address(uid: str) -> str:
+    """The URL of worker `uid`; a caller appends `.<own uid>` to it (`SENDER_TOKEN`)."""
+    return f"nats://worker.{check_uid(uid)}.rpc"
+
+
+def build_card(uid: str, nick: str, template: Template, *, version: str) -> Card:
+    """The card of a worker; what is too long or too much for a card is cut.
+
+    Args:
+        uid: of the worker.
+        nick: of the worker.
+        template: what it was made from.
+        version: of the agent.
+
+    Raises:
+        InvalidName: uid or nick is malformed.
+    """
+    return {
+        "name": check_name(nick, "nick"),
+        "description": printable(template.description)[:MAX_TEXT] or f"The worker {nick}.",
+        "version": version,
+        "supportedInterfaces": [_interface(uid)],
+        "capabilities": {
+            "streaming": True,
+            "pushNotifications": False,
+            "extensions": [
+                {
+                    "uri": SENDER_TOKEN,
+                    "description": "Append your own uid to the subject in the URL.",
+                    "required": True,
+                }
+            ],
+        },
+        "defaultInputModes": list(MODES),
+        "defaultOutputModes": list(MODES),
+        "skills": _skills(template),
+    }
+
+
+def _interface(uid: str) -> dict[str, str]:
+    return {
+        "url": address(uid),
+        "protocolBinding": BINDING,
+        "protocolVersion": PROTOCOL_VERSION,
+    }
+
+
+def _skills(template: Template) -> list[dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    named = [(word, "skill") for word in template.skills] + [
+        (word, "mcp") for word in template.mcps
+    ]
+    for raw, tag in named:
+        word = one_line(raw)[:MAX_WORD]
+        if not word or word in found or len(found) == MAX_SKILLS:
+            continue
+        plain = word.replace("-", " ").replace("_", " ")
+        said = f"Uses the MCP server {word}." if tag == "mcp" else f"Can {plain}."
+        found[word] = {"id": word, "name": plain, "description": said, "tags": [tag]}
+    return list(found.values()) or [dict(ANY_MESSAGE)]
+
+
+def skills_of(card: Card) -> list[str]:
+    """The ids of a card's skills."""
+    return [skill["id"] for skill in card["skills"]]
+
+
+def matches(card: Card, *, skill: str = "", text: str = "") -> bool:
+    """Whether a card has `skill` (id, name or tag, in any case) and, somewhere in its words, `text`."""
+    if skill and not any(skill.casefold() in _names(entry) for entry in card["skills"]):
+        return False
+    return text.casefold() in "\n".join(_words(card)).casefold()
+
+
+def _names(skill: dict[str, Any]) -> set[str]:
+    return {word.casefold() for word in (skill["id"], skill["name"], *skill["tags"])}
+
+
+def _words(card: Card) -> Iterable[str]:
+    yield from (card["name"], card["description"])
+    for skill in card["skills"]:
+        yield from (skill["id"], skill["name"], skill["description"], *skill["tags"])
+
+
+# ── announced cards ──────────────────────────────────────────────────────────────────────────────────
+
+
+def read_card(payload: bytes, uid: str, nick: str) -> Card:
+    """The card that the agent `uid` announces of itself.
+
+    It may describe itself as it likes, but only itself: its nick, its own address, and no field that speaks for
+    others (a provider, links, security schemes) or for the control plane (signatures).
+
+    Args:
+        payload: JSON.
+        uid: of the announcer, as the server has checked it.
+        nick: that the announcer has.
+
+    Raises:
+        MessageTooLarge: it is over `MAX_CARD_BYTES`.
+        InvalidInput: it is no card, or not one of this agent; the message says why.
+    """
+    if len(payload) > MAX_CARD_BYTES:
+        raise MessageTooLarge(f"a card has at most {MAX_CARD_BYTES} bytes")
+    try:
+        card = json.loads(payload)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput("the card is no JSON") from error
+    _check_object(card, "the card", _CARD)
+    if card["name"] != nick:
+        raise InvalidInput(f"the card claims the name {one_line(card['name'], 80)!r}")
+    _check_interfaces(card["supportedInterfaces"], uid)
+    extensions = card["capabilities"].get("extensions", [])
+    if SENDER_TOKEN not in [extension["uri"] for extension in extensions]:
+        raise InvalidInput(f"the card does not state the extension {SENDER_TOKEN}")
+    return card
+
+
+def _check_interfaces(interfaces: list[dict[str, Any]], uid: str) -> None:
+    own = _interface(uid)
+    for interface in interfaces:
+        url = interface["url"]
+        if url != own["url"]:
+            raise InvalidInput(f"the card claims the URL {one_line(url, 200)!r}")
+        if interface != own:
+            raise InvalidInput(f"the card's interface is not {BINDING} {PROTOCOL_VERSION}")
+    if len(interfaces) != 1:
+        raise InvalidInput("the card has not exactly one interface")
+
+
+Check = Callable[[Any, str], None]
+
+
+def _check_text(limit: int) -> Check:
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, str) or not 0 < len(value) <= limit:
+            raise InvalidInput(f"{where} is no text of 1 to {limit} characters")
+        if value != printable(value):
+            raise InvalidInput(f"{where} has characters that nobody can see")
+
+    return check
+
+
+def _check_flag(value: Any, where: str) -> None:
+    if not isinstance(value, bool):
+        raise InvalidInput(f"{where} is neither true nor false")
+
+
+def _check_true(value: Any, where: str) -> None:
+    if value is not True:  # false is said by leaving it out: it has no presence
+        raise InvalidInput(f"{where} is not true")
+
+
+def _check_list(item: Check, limit: int = MAX_SKILLS) -> Check:
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, list) or not 0 < len(value) <= limit:
+            raise InvalidInput(f"{where} is no list of 1 to {limit} values")
+        for number, entry in enumerate(value):
+            item(entry, f"{where}[{number}]")
+
+    return check
+
+
+Shape = dict[str, tuple[bool, Check]]
+"""Field to whether it is required, and what it has to be."""
+
+
+def _check_object(value: Any, where: str, shape: Shape) -> None:
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{where} is no object")
+    for name in value:
+        if name not in shape:
+            raise InvalidInput(f"{where} has the field {one_line(name, 80)!r}, which is not for it")
+    for name, (required, check) in shape.items():
+        if name in value:
+            check(value[name], f"{where}: {name}")
+        elif required:
+            raise InvalidInput(f"{where} has no {name}")
+
+
+def _object(shape: Shape) -> Check:
+    return lambda value, where: _check_object(value, where, shape)
+
+
+_WORD = _check_text(MAX_WORD)
+_TEXT = _check_text(MAX_TEXT)
+_WORDS = _check_list(_WORD)
+
+_INTERFACE: Shape = {
+    "url": (True, _TEXT),
+    "protocolBinding": (True, _WORD),
+    "protocolVersion": (True, _WORD),
+}
+_EXTENSION: Shape = {
+    "uri": (True, _TEXT),
+    "description": (False, _TEXT),
+    "required": (False, _check_true),
+}
+_CAPABILITIES: Shape = {
+    "streaming": (False, _check_flag),
+    "pushNotifications": (False, _check_flag),
+    "extendedAgentCard": (False, _check_flag),
+    "extensions": (False, _check_list(_object(_EXTENSION))),
+}
+_SKILL: Shape = {
+    "id": (True, _WORD),
+    "name": (True, _WORD),
+    "description": (True, _TEXT),
+    "tags": (True, _WORDS),
+    "examples": (False, _check_list(_TEXT)),
+    "inputModes": (False, _WORDS),
+    "outputModes": (False, _WORDS),
+}
+_CARD: Shape = {
+    "name": (True, _TEXT),
+    "description": (True, _TEXT),
+    "version": (True, _WORD),
+    "supportedInterfaces": (True, _check_list(_object(_INTERFACE))),
+    "capabilities": (True, _object(_CAPABILITIES)),
+    "defaultInputModes": (True, _WORDS),
+    "defaultOutputModes": (True, _WORDS),
+    "skills": (True, _check_list(_object(_SKILL))),
+}

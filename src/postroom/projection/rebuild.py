@@ -1,0 +1,56 @@
+"""Building the projection again: from a copy of the database and the log behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from postroom.bus.port import BusAdmin, Message
+from postroom.errors import EnvironmentFault
+from postroom.projection.rules import Rules, fold
+from postroom.store import records, snapshot
+from postroom.store.database import Database
+
+BATCH = 256
+"""Records that one transaction folds."""
+
+
+async def rebuild(database: Database, admin: BusAdmin, rules: Rules, copy: Path | None) -> None:
+    """Build the projection again. Identity data stays as it is.
+
+    No `Fold` may run on `database` meanwhile.
+
+    Args:
+        database: migrated.
+        admin: reads the log.
+        rules: of all streams, which are folded one after the other, in this order.
+        copy: made by `Retention`; None where the log was never shortened.
+
+    Raises:
+        EnvironmentFault: the copy is damaged, or it is not of this log; nothing was changed in the first case.
+    """
+    if copy is not None:
+        await asyncio.to_thread(snapshot.verify, copy)
+    await database.outside_transaction(lambda c: snapshot.restore_projection(c, copy))
+    for stream in rules:
+        await _fold_on(database, admin, rules, stream)
+
+
+async def _fold_on(database: Database, admin: BusAdmin, rules: Rules, stream: str) -> None:
+    position = await database.read(lambda c: records.cursor(c, stream))
+    if await admin.last_sequence(stream) < position:
+        raise EnvironmentFault(
+            f"the copy is ahead of the log of {stream}: they do not belong together"
+        )
+    batch: list[Message] = []
+
+    async def commit() -> None:
+        await database.write(lambda c: fold(c, rules, stream, batch))
+        batch.clear()
+
+    async for record in admin.replay(stream, after=position):
+        batch.append(record)
+        if len(batch) == BATCH:
+            await commit()
+    if batch:
+        await commit()

@@ -1,0 +1,58 @@
+"""What a rule of the fold is, and folding some records by all rules of their stream.
+
+A rule is a plain function of a connection and a record: no clock, no bus. The rows depend on the log alone, so
+folding it twice, or from the beginning, gives the same. Records come from agents and may be anything: a rule records
+or ignores one that is not as it should be, and does not raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from postroom.bus.port import Message
+from postroom.projection.changes import Change
+from postroom.store import records
+from postroom.store.database import Connection
+
+Rule = Callable[[Connection, Message], Sequence[Change]]
+"""Folds one record; gives what it changed, nothing if the record does not count."""
+
+Rules = Mapping[str, Sequence[Rule]]
+"""Stream to its rules, in the order in which each record meets them, all in one transaction.
+
+The order of the streams matters where rows are made from nothing: one comes after those that it builds on.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What folding some records did: `changes` to tell, and how many records had no effect."""
+
+    changes: tuple[Change, ...]
+    ignored: int
+
+
+def together(*parts: Rules) -> dict[str, tuple[Rule, ...]]:
+    """The rules of several parts as those of one; of two parts the first one's come first."""
+    joined: dict[str, tuple[Rule, ...]] = {}
+    for part in parts:
+        for stream, rules in part.items():
+            joined[stream] = (*joined.get(stream, ()), *rules)
+    return joined
+
+
+def fold(connection: Connection, rules: Rules, stream: str, batch: Sequence[Message]) -> Folded:
+    """Fold records of `stream` past its cursor, in their order, and move the cursor."""
+    position = records.cursor(connection, stream)
+    changes: list[Change] = []
+    ignored = 0
+    for record in batch:
+        if record.sequence <= position:
+            continue
+        done = [change for rule in rules[stream] for change in rule(connection, record)]
+        ignored += not done
+        changes += done
+        position = record.sequence
+    records.set_cursor(connection, stream, position)
+    return Folded(tuple(changes), ignored)

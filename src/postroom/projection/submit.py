@@ -1,0 +1,120 @@
+"""Put one envelope into the log once (docs/architecture.md, Ids of messages).
+
+The log de-duplicates by id alone, over all senders. So "duplicate" is no acceptance by itself: another sender could
+have used the id first to suppress ours. It counts only if the stored record is on our own subject.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from postroom.bus.port import BusAdmin, MessageBusProvider, Stored
+from postroom.errors import NotFound, Refused, RequestTimeout
+from postroom.observe import get_logger
+from postroom.projection.alerts import Alert, raise_alert
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.ids import message_id
+
+log = get_logger(__name__)
+
+PUBLISH_ATTEMPTS = 3
+"""Tries to get the log's answer for one id."""
+
+PUBLISH_PAUSE = 0.2
+"""Seconds before the second try; each further one waits twice as long."""
+
+ID_ATTEMPTS = 3
+"""Ids that are tried before we say that somebody suppresses our messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What is in the log: the envelope under `id`, at `sequence` (0 where it was found in SQL)."""
+
+    id: str
+    sequence: int
+    envelope: Envelope
+
+
+async def submit(
+    bus: MessageBusProvider,
+    admin: BusAdmin,
+    *,
+    secret: bytes,
+    recipient: str,
+    subject: str,
+    key: str,
+    envelope: Callable[[str], Envelope],
+    earlier: Callable[[str], Awaitable[object | None]],
+    new_key: Callable[[], str],
+) -> Submission:
+    """Store the envelope that `envelope` makes for an id, unless the same key stored it before.
+
+    Args:
+        bus: connection of the control plane.
+        admin: reads a duplicate's record back.
+        secret: the sender's.
+        recipient: uid, or `#` and a project.
+        subject: to publish on.
+        key: idempotency key, "" for a new one each time.
+        envelope: makes the envelope for an id.
+        earlier: finds what is folded under an id, beyond the log's own window of de-duplication.
+        new_key: makes keys.
+
+    Raises:
+        MessageTooLarge, StreamFull, Forbidden, RequestTimeout, BusDisconnected: as `publish` says.
+        Refused: each id was taken by somebody else.
+    """
+    for attempt in range(ID_ATTEMPTS):
+        # A squatted id is left for one derived anew; the caller's own key stays part of it.
+        chosen = (f"{key}\0{attempt}" if attempt else key) if key else new_key()
+        made = message_id(secret, recipient, chosen)
+        content = envelope(made)
+        if key and await earlier(made) is not None:
+            return Submission(made, 0, content)
+        stored, retried = await _publish(bus, subject, content.encode(), made)
+        fresh = not key and not retried
+        if not stored.duplicate or (not fresh and await _is_ours(admin, stored, subject)):
+            return Submission(made, stored.sequence, content)
+        await _tell_suppressed(bus, subject)
+    raise Refused(
+        "somebody else used the id of this message first",
+        remedy="look at the alerts, then send again",
+    )
+
+
+async def _publish(
+    bus: MessageBusProvider, subject: str, payload: bytes, made: str
+) -> tuple[Stored, bool]:
+    """Publish until the log answers; also says whether an earlier try may have stored it."""
+    pause = PUBLISH_PAUSE
+    for attempt in range(PUBLISH_ATTEMPTS):
+        try:
+            stored = await bus.publish(subject, payload, id=made)
+        except RequestTimeout:
+            if attempt == PUBLISH_ATTEMPTS - 1:
+                raise
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (jitter)
+            pause *= 2
+            continue
+        if stored is None:
+            raise NotFound(f"no stream stores {subject!r}")
+        return stored, attempt > 0
+    raise AssertionError
+
+
+async def _is_ours(admin: BusAdmin, stored: Stored, subject: str) -> bool:
+    try:
+        return (await admin.get(stored.stream, stored.sequence)).subject == subject
+    except NotFound:
+        # Deleted since: only a message whose final state is folded is, and `earlier` has not found it.
+        return False
+
+
+async def _tell_suppressed(bus: MessageBusProvider, subject: str) -> None:
+    log.warning("an id for %s was used before by somebody else", subject)
+    text = f"A message on {subject} was held back by a copy of its id; it is sent under a new one."
+    await raise_alert(bus, Alert(text, kind="suppressed", about=subject))

@@ -1,0 +1,82 @@
+"""Tasks that wait for their turn, in order. Thousands may wait, so only the next ones are held with their content."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from postroom.tasks.log import StoredTask
+from postroom_a2a.tasks import Message
+
+HELD = 16
+"""Waiting tasks whose content stays in memory."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A task that waits.
+
+    Attributes:
+        id: of the task.
+        stored: its last record; None if that is to be asked for when its turn comes.
+        begun: it was worked on before, and not up to a question.
+        heard: the answer that it goes on with.
+        why: how the attempt before ended.
+    """
+
+    id: str
+    stored: StoredTask | None = None
+    begun: bool = False
+    heard: Message | None = None
+    why: str = ""
+
+
+class Backlog:
+    """A queue of `Waiting`, each task once."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[str, Waiting] = OrderedDict()
+        self._held = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __contains__(self, task_id: str) -> bool:
+        return task_id in self._waiting
+
+    def add(self, waiting: Waiting, *, first: bool = False) -> None:
+        """Queue a task; with `first` it is next."""
+        if waiting.stored is not None and (first or self._held < HELD):
+            self._held += 1
+        else:
+            waiting.stored = None
+        self._waiting[waiting.id] = waiting
+        if first:
+            self._waiting.move_to_end(waiting.id, last=False)
+
+    def next(self) -> Waiting:
+        """Take the next one.
+
+        Raises:
+            KeyError: there is none.
+        """
+        _, waiting = self._waiting.popitem(last=False)
+        return self._let_go(waiting)
+
+    def take(self, task_id: str) -> Waiting | None:
+        """Take this one out of the queue."""
+        waiting = self._waiting.pop(task_id, None)
+        return waiting if waiting is None else self._let_go(waiting)
+
+    def begun(self) -> list[Waiting]:
+        """Take out those that were worked on before."""
+        ids = [
+            task_id
+            for task_id, waiting in self._waiting.items()
+            if waiting.begun or waiting.heard is not None
+        ]
+        return [waiting for waiting in map(self.take, ids) if waiting is not None]
+
+    def _let_go(self, waiting: Waiting) -> Waiting:
+        self._held -= waiting.stored is not None
+        return waiting

@@ -1,0 +1,457 @@
+"""The engine of one worker: takes requests, runs one task after the other, and writes what becomes of them.
+
+1. A request becomes a task when its first record is stored; the same request again finds that record and does nothing.
+2. Tasks wait in the order of their requests. What was answered goes on before what has not begun.
+3. An attempt begins with a `working` record. If whoever works on it is gone, it is begun again, `MAX_LOST` times.
+4. Another writer wins by the log alone: who is refused there stops, and writes no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from postroom.errors import (
+    Conflict,
+    LostUpdate,
+    MessageTooLarge,
+    NotFound,
+    PostroomError,
+)
+from postroom.observe import get_logger
+from postroom.protocol.tasks import task_id
+from postroom.tasks.backlog import Backlog, Waiting
+from postroom.tasks.execution import Execution, Executor
+from postroom.tasks.log import (
+    PATIENCE,
+    AttemptLost,
+    ExecutorGone,
+    StoredTask,
+    TaskLog,
+    TaskSource,
+)
+from postroom.tasks.records import TaskRecord
+from postroom_a2a import tasks
+from postroom_a2a.messages import context_of
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import Event, Message
+
+MAX_LOST = 3
+"""Attempts that may end without anybody saying why, before the task has failed."""
+
+SKILL = "urn:postroom:a2a:skill:1"
+"""Key in the metadata of a task: id of the skill that its request named."""
+
+CANCEL_TRIES = 5
+
+STOPPED = "the worker was stopped"
+"""Said of a task that is put down on purpose."""
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request for a task.
+
+    Attributes:
+        request: id of the message.
+        requester: uid of its sender, as the server has checked it.
+        message: A2A Message.
+        skill: of the card that is wanted, "" for any.
+    """
+
+    request: str
+    requester: str
+    message: Message = field(hash=False)
+    skill: str = ""
+
+
+class TaskEngine:
+    """Runs the tasks of one worker. For one event loop.
+
+    Args:
+        log: where the records go.
+        source: what the log holds.
+        executor: works on the tasks.
+        worker: uid.
+        refuse: why the worker does not take a request, "" if it does.
+        trusted: uids that may cancel and answer what others asked for.
+        changed: told when a task begins or ends.
+        now: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        log: TaskLog,
+        source: TaskSource,
+        executor: Executor,
+        *,
+        worker: str,
+        refuse: Callable[[Ask], str] = lambda _: "",
+        trusted: Iterable[str] = (),
+        changed: Callable[[], None] = lambda: None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._log = log
+        self._source = source
+        self._executor = executor
+        self._worker = worker
+        self._refuse = refuse
+        self._trusted = frozenset(trusted)
+        self._changed = changed
+        self._now = now
+        self._backlog = Backlog()
+        self._executions: dict[str, Execution] = {}
+        self._accepting = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._stopping = False
+        self._gone = ""
+
+    # ── what is going on ────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def executions(self) -> list[Execution]:
+        """Tasks that are being worked on, oldest first."""
+        return list(self._executions.values())
+
+    @property
+    def waiting(self) -> int:
+        """Tasks that wait for their turn."""
+        return len(self._backlog)
+
+    def execution(self, task: str = "") -> Execution:
+        """The task with that id, if it is being worked on; "" for the one that has begun last.
+
+        What an executor says before it was handed a task is about another one: it would end a task that
+        nobody has read, and its record would race with the one that says that the attempt begins.
+
+        Raises:
+            NotFound: there is none.
+        """
+        begun = {found.id: found for found in self._executions.values() if found.begun}
+        if not task and begun:
+            return next(reversed(begun.values()))
+        found = begun.get(task)
+        if found is None:
+            named = f"task {task[:64]!r} is not" if task else "no task is"
+            raise NotFound(f"{named} being worked on here")
+        return found
+
+    # ── requests ────────────────────────────────────────────────────────────────────────────────────
+
+    async def accept(self, ask: Ask) -> None:
+        """Make a request a task; on return its first record is stored, or was before.
+
+        Raises:
+            PostroomError: it is not known whether it is stored; give the request again.
+        """
+        async with self._accepting:  # the same request may come by two ways at once
+            await self._accept(ask)
+
+    async def _accept(self, ask: Ask) -> None:
+        new = task_id(self._worker, ask.requester, ask.request)
+        if new in self._executions or new in self._backlog:
+            return
+        record = self._first(new, ask)
+        try:
+            sequence = await self._log.append(record, 0)
+        except MessageTooLarge as error:
+            record = self._refused(replace(record, task=_without_text(record.task)), error.message)
+            sequence = await self._log.append(record, 0)
+        except LostUpdate:
+            await self._adopt(new)
+            return
+        if not record.state.terminal:
+            self._queue(Waiting(new, StoredTask(record, sequence)))
+
+    def _first(self, new: str, ask: Ask) -> TaskRecord:
+        task = tasks.new_task(new, context_of(ask.message) or new, ask.message, self._now())
+        if ask.skill:
+            task["metadata"] = {SKILL: ask.skill}
+        record = TaskRecord(task, ask.request, ask.requester, runner=self._log.run)
+        refusal = self._refuse(ask)
+        return self._refused(record, refusal) if refusal else record
+
+    def _refused(self, record: TaskRecord, why: str) -> TaskRecord:
+        event = self._status(record, TaskState.REJECTED, why)
+        return replace(record, task=tasks.apply(record.task, event))
+
+    async def _adopt(self, task: str) -> None:
+        """A task that has begun before: go on with it if nobody else does."""
+        self._go_on(await self._source.get(task))
+
+    def _go_on(self, stored: StoredTask, why: str = "") -> None:
+        state = stored.record.state
+        if state.terminal or state.interrupted or not stored.free:
+            return
+        begun = state is TaskState.WORKING
+        self._queue(Waiting(stored.record.id, stored, begun=begun, why=why), first=bool(why))
+
+    def recover(self, task: str, state: TaskState) -> None:
+        """Take over a task that this worker left when it ended; in the order of their requests."""
+        known = task in self._executions or task in self._backlog
+        if not (known or state.terminal or state.interrupted):
+            self._queue(Waiting(task, begun=state is TaskState.WORKING))
+
+    # ── cancel and answer ───────────────────────────────────────────────────────────────────────────
+
+    async def cancel(self, task: str, by: str, reason: str = "") -> None:
+        """End a task; on return it has ended. One that `by` has nothing to do with stays as it is.
+
+        Raises:
+            PostroomError: it is not known whether it has ended; ask again.
+        """
+        for _ in range(CANCEL_TRIES):
+            execution = self._executions.get(task)
+            if execution is not None:
+                if self._concerns(execution.record, by):
+                    await self._interrupt(execution, reason)
+                return
+            stored = await self._find(task)
+            if stored is None or stored.record.state.terminal:
+                return
+            if not self._concerns(stored.record, by):
+                return
+            if await self._end(stored, TaskState.CANCELED, reason):
+                self._backlog.take(task)
+                await self._executor.forget(task)
+                return
+            # It was changed meanwhile: it may have begun.
+        raise LostUpdate(f"task {task} is changed by somebody else all the time")
+
+    async def _interrupt(self, execution: Execution, reason: str) -> None:
+        execution.canceling = True
+        execution.cancel_reason = reason
+        note = await self._executor.cancel(execution)
+        execution.cancel_reason = note or execution.cancel_reason
+        await execution.finished.wait()
+
+    async def answer(self, task: str, by: str, message: Message) -> None:
+        """Give a task what it waits for; on return that is stored. A task that waits for nothing stays as it is.
+
+        Raises:
+            PostroomError: it is not known whether it is stored; give it again.
+        """
+        stored = await self._find(task)
+        if stored is None or not self._concerns(stored.record, by):
+            return
+        record = stored.record
+        if not record.state.interrupted:
+            _log.info("task %s is %s: it waits for no answer", task, record.state.value)
+            return
+        if self._gone and not self._stopping:
+            await self._end(stored, TaskState.FAILED, self._gone)
+            return
+        event = tasks.answer_update(record.task, self._now(), message)
+        after = record.then(event, heard=message, runner=self._log.run, released=self._stopping)
+        try:
+            sequence = await self._log.append(after, stored.sequence)
+        except LostUpdate as error:
+            _log.info("an answer came too late: %s", error)
+            return
+        self._queue(Waiting(task, StoredTask(after, sequence), heard=message), first=True)
+
+    async def _find(self, task: str) -> StoredTask | None:
+        try:
+            return await self._source.get(task)
+        except NotFound:
+            _log.info("nobody has asked for task %s", task)
+            return None
+
+    def _concerns(self, record: TaskRecord, by: str) -> bool:
+        if by == record.requester or by in self._trusted:
+            return True
+        _log.warning("%s has no say in task %s", by, record.id)
+        return False
+
+    # ── running ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def run(self) -> None:
+        """Work on tasks, one at a time, until cancelled."""
+        while True:
+            await self._wake.wait()
+            try:
+                await self._executor.ready()
+            except ExecutorGone as error:
+                if not self._stopping:
+                    await self._give_up(error)
+                return
+            if self._stopping:
+                return  # what waits is for the next start
+            if not len(self._backlog):
+                self._wake.clear()
+                continue
+            waiting = self._backlog.next()
+            if not len(self._backlog):
+                self._wake.clear()
+            await self._work(waiting)
+
+    def stop(self) -> None:
+        """From now on an attempt that ends is one that somebody ended on purpose."""
+        self._stopping = True
+        self._wake.set()
+
+    async def settled(self, timeout: float) -> None:
+        """Wait until what is being worked on, or was answered, has been put down, at most `timeout` seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._idle.wait()
+                await self._release_answered()
+        except TimeoutError:
+            _log.warning("a task could not be put down in time")
+
+    async def _work(self, waiting: Waiting) -> None:
+        stored = waiting.stored or await self._fetch(waiting.id)
+        if stored is None or stored.record.state.terminal or self._stopping:
+            return
+        execution = Execution(
+            stored.record, stored.sequence, self._write, heard=waiting.heard, now=self._now
+        )
+        self._executions[waiting.id] = execution
+        self._idle.clear()
+        self._changed()
+        try:
+            if await self._begin(execution, waiting):
+                execution.begun = True
+                await self._execute(execution)
+        except LostUpdate as error:
+            _log.warning("task %s is somebody else's now: %s", waiting.id, error)
+        finally:
+            del self._executions[waiting.id]
+            execution.finished.set()
+            if not self._executions:
+                self._idle.set()
+            self._changed()
+        if execution.lost:
+            await self._look_again(execution)
+
+    async def _look_again(self, execution: Execution) -> None:
+        """Somebody else has written; if that was an earlier write of ours, nobody else goes on with the task."""
+        stored = await self._fetch(execution.id)
+        if stored is not None and stored.sequence > execution.sequence:
+            self._go_on(stored, "its records were not known")
+
+    async def _begin(self, execution: Execution, waiting: Waiting) -> bool:
+        """Write that the attempt begins; False if there is none."""
+        if waiting.heard is not None:
+            return True  # that it goes on is stored with the answer
+        record = execution.record
+        lost = record.lost + (waiting.begun and not record.released)
+        why = waiting.why or "its worker ended"
+        if lost >= MAX_LOST:
+            await self._say(
+                execution, TaskState.FAILED, f"lost {lost} times, last: {why}", lost=lost
+            )
+            return False
+        text = f"begun again: {why}" if lost > record.lost else ""
+        attempt = record.attempt + 1
+        await self._say(execution, TaskState.WORKING, text, lost=lost, attempt=attempt)
+        return True
+
+    async def _execute(self, execution: Execution) -> None:
+        try:
+            if not execution.canceling:
+                await self._executor.execute(execution)
+        except AttemptLost as error:
+            if not (execution.canceling or execution.settled.is_set()):
+                await self._put_down(execution, error.message)
+                return
+        try:
+            if execution.canceling:
+                await execution.say(TaskState.CANCELED, execution.cancel_reason, force=True)
+            else:
+                why = "the agent ended its work without a result"
+                await execution.say(TaskState.FAILED, why, force=True)
+        except Conflict:
+            _log.debug("task %s had its result", execution.id)
+
+    async def _release_answered(self) -> None:
+        """What was answered and not reached goes on at the next start, which is to count no lost attempt."""
+        for waiting in self._backlog.begun():
+            if waiting.heard is not None and waiting.stored is not None:
+                record, sequence = waiting.stored.record, waiting.stored.sequence
+                event = self._status(record, TaskState.WORKING, STOPPED)
+                after = record.then(event, runner=self._log.run, released=True)
+                with suppress(LostUpdate):  # somebody has canceled it
+                    await self._log.append(after.fitting(), sequence)
+
+    async def _put_down(self, execution: Execution, why: str) -> None:
+        if self._stopping:
+            await self._say(execution, TaskState.WORKING, STOPPED, released=True)
+            return
+        stored = StoredTask(execution.record, execution.sequence)
+        self._queue(Waiting(execution.id, stored, begun=True, why=why), first=True)
+
+    async def _give_up(self, error: ExecutorGone) -> None:
+        """Nobody will work on anything: what had begun has failed, the rest waits for the next start."""
+        self._gone = error.message
+        for waiting in self._backlog.begun():
+            stored = waiting.stored or await self._fetch(waiting.id)
+            if stored is not None and not stored.record.state.terminal:
+                await self._end(stored, TaskState.FAILED, waiting.why or error.message)
+
+    async def _fetch(self, task: str) -> StoredTask | None:
+        failures = 0
+        while True:
+            try:
+                return await self._find(task)
+            except PostroomError as error:
+                # Also one that only says that too much is asked of who should answer.
+                failures += 1
+                _log.warning("task %s cannot be read: %s", task, error)
+                await asyncio.sleep(PATIENCE.delay(failures))
+
+    def _queue(self, waiting: Waiting, *, first: bool = False) -> None:
+        self._backlog.add(waiting, first=first)
+        self._wake.set()
+
+    # ── records ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _status(self, record: TaskRecord, state: TaskState, text: str = "") -> Event:
+        message = tasks.agent_message(record.task, text) if text else None
+        return tasks.status_update(record.task, state, self._now(), message)
+
+    async def _say(
+        self,
+        execution: Execution,
+        state: TaskState,
+        text: str,
+        **changes: Any,
+    ) -> None:
+        record = execution.record
+        event = self._status(record, state, text)
+        after = record.then(event, runner=self._log.run, **changes)
+        await self._write(execution, after.fitting())
+
+    async def _write(self, execution: Execution, record: TaskRecord) -> None:
+        try:
+            sequence = await self._log.append(record, execution.sequence)
+        except LostUpdate:
+            execution.lost = True
+            execution.settled.set()
+            raise
+        execution.record, execution.sequence = record, sequence
+
+    async def _end(self, stored: StoredTask, state: TaskState, text: str) -> bool:
+        """End a task that nobody works on here; False if it was changed meanwhile."""
+        event = self._status(stored.record, state, text)
+        record = stored.record.then(event, runner=self._log.run).fitting()
+        if not stored.sequence:
+            record = replace(record, event=None)  # a task's first record is the task itself
+        try:
+            await self._log.append(record, stored.sequence)
+        except LostUpdate as error:
+            _log.info("task %s was changed meanwhile: %s", record.id, error)
+            return False
+        return True
+
+
+def _without_text(task: tasks.Task) -> tasks.Task:
+    return {name: value for name, value in task.items() if name != "history"}
