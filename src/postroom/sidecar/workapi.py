@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from postroom.errors import InvalidInput, MessageTooLarge, Refused
-from postroom.sidecar.httpd import Answer, Content, Request
+from postroom.http.server import Answer, Content, Request
 from postroom.sidecar.workstation import MAX_READ, MAX_WRITE, Command, Workstation
 
 AT_ONCE = 8
