@@ -83,7 +83,6 @@ async def bench(rig: Rig, agent: Agent | Work, **options: Any) -> AsyncGenerator
         yield Bench(agent, service, bus, alice, executor)
 
 
-@pytest.mark.requirement("sdk-event-stored-first")
 async def test_an_event_is_stored_when_it_is_enqueued(rig: Rig) -> None:
     seen: list[list[dict[str, str]]] = []
 
@@ -158,7 +157,6 @@ async def test_metadata_of_a_status_is_kept_with_the_task(rig: Rig) -> None:
         assert record.task["metadata"] == {"done": "half"}
 
 
-@pytest.mark.requirement("sdk-late-events-dropped")
 @pytest.mark.parametrize("end", [TaskUpdater.complete, TaskUpdater.requires_input])
 async def test_what_comes_after_the_end_is_dropped_and_the_next_task_is_done(
     rig: Rig, end: Any
@@ -204,7 +202,6 @@ def nameless(context: RequestContext) -> TaskArtifactUpdateEvent:
     return TaskArtifactUpdateEvent(task_id=context.task_id, artifact=Artifact(parts=text("x")))
 
 
-@pytest.mark.requirement("sdk-foreign-events-refused")
 @pytest.mark.parametrize("wrong", [stranger, elsewhere, stateless, unfounded, nameless])
 async def test_an_event_that_does_not_belong_to_the_task_is_refused(rig: Rig, wrong: Any) -> None:
     async def work(_: Any, context: RequestContext, queue: EventQueue, __: Any) -> None:
@@ -256,7 +253,7 @@ async def test_a_request_that_is_no_message_is_rejected(rig: Rig) -> None:
         await desk.end(await desk.ask(), State.COMPLETED)
 
 
-@pytest.mark.requirement("sdk-cancel-reaches-executor")
+@pytest.mark.requirement("task-cancel-interrupts")
 async def test_an_executor_that_says_nothing_is_canceled(rig: Rig) -> None:
     class Silent(Agent):
         async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
@@ -272,7 +269,7 @@ async def test_an_executor_that_says_nothing_is_canceled(rig: Rig) -> None:
         assert desk.agent.stopped == [task]
 
 
-@pytest.mark.requirement("sdk-cancel-bounded")
+@pytest.mark.requirement("task-cancel-interrupts")
 async def test_an_executor_that_will_not_end_is_left_behind(rig: Rig) -> None:
     free = asyncio.Event()
 
@@ -358,7 +355,7 @@ async def test_an_executor_whose_task_is_somebody_elses_is_ended(rig: Rig) -> No
         assert await desk.log.states(task) == ["submitted", "working", "canceled"]
 
 
-@pytest.mark.requirement("sdk-crash-runs-again")
+@pytest.mark.requirement("task-kill-ends-once")
 async def test_a_crash_after_an_answer_runs_the_executor_with_that_answer_again(rig: Rig) -> None:
     async def work(agent: Agent, context: Any, queue: Any, updater: TaskUpdater) -> None:
         if context.current_task is None:

@@ -62,7 +62,7 @@ async def served(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 # ── the same by both ────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("sdk-executors-unchanged")
+@pytest.mark.requirement("handler-same-as-sdk")
 async def test_a_stream_shows_the_task_then_its_changes_and_ends_with_it(served: Open) -> None:
     async with served(Agent(chunks)) as front:
         events = await front.stream("write")
@@ -80,7 +80,7 @@ async def test_a_stream_shows_the_task_then_its_changes_and_ends_with_it(served:
         assert artifacts(task) == {"a": "one two"}
 
 
-@pytest.mark.requirement("sdk-executors-unchanged")
+@pytest.mark.requirement("handler-same-as-sdk")
 async def test_a_blocking_send_returns_the_finished_task(served: Open) -> None:
     async with served(Agent(chunks)) as front:
         task = (await front.send("write")).task
@@ -103,7 +103,7 @@ async def test_a_send_that_does_not_block_returns_at_once(served: Open) -> None:
         await front.until(task.id, COMPLETED)
 
 
-@pytest.mark.requirement("sdk-answer-resumes")
+@pytest.mark.requirement("task-answer-resumes")
 async def test_a_question_is_answered_by_a_follow_up(served: Open) -> None:
     async with served(Agent(asks)) as front:
         asked = (await front.send("write")).task
@@ -156,7 +156,7 @@ async def test_a_finished_task_takes_no_follow_up(served: Open) -> None:
             await front.client.cancel_task(CancelTaskRequest(id=task.id))
 
 
-@pytest.mark.requirement("sdk-cancel-reaches-executor")
+@pytest.mark.requirement("task-cancel-interrupts")
 async def test_a_cancel_reaches_the_executor_and_ends_its_work(served: Open) -> None:
     async with served(Agent(waits)) as front:
         streamed = asyncio.create_task(front.stream("write"))
@@ -183,7 +183,6 @@ async def test_a_message_is_an_answer(served: Open) -> None:
         assert got.HasField("message") or got.task.status.state == COMPLETED
 
 
-@pytest.mark.requirement("sdk-exception-fails")
 async def test_an_exception_fails_the_task_and_is_not_tried_again(served: Open) -> None:
     async with served(Agent(raises)) as front:
         task = (await front.send("write", return_immediately=True)).task
@@ -192,7 +191,7 @@ async def test_an_exception_fails_the_task_and_is_not_tried_again(served: Open) 
         assert front.agent.asked == ["write"]
 
 
-@pytest.mark.requirement("sdk-tasks-private")
+@pytest.mark.requirement("attack-unseen")
 async def test_anothers_task_looks_as_if_it_did_not_exist(served: Open) -> None:
     async with served(Agent(asks)) as front:
         asked = (await front.send("write")).task
@@ -225,7 +224,7 @@ async def test_history_is_as_long_as_wanted(served: Open) -> None:
             await front.client.get_task(GetTaskRequest(id=task.id, history_length=-1))
 
 
-@pytest.mark.requirement("sdk-tasks-listed")
+@pytest.mark.requirement("a2a-server-speaks")
 async def test_tasks_are_listed_newest_first_in_pages(served: Open) -> None:
     async with served(Agent(chunks)) as front:
         asked = [(await front.send(message("write", context_id=f"c{n}"))).task for n in range(3)]
@@ -285,7 +284,7 @@ async def test_a_message_without_its_required_fields_is_refused(served: Open) ->
 # ── ours alone ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("sdk-answer-resumes")
+@pytest.mark.requirement("task-answer-resumes")
 async def test_the_context_of_a_follow_up_is_inferred(rig: Rig) -> None:
     async with durable(rig, Agent(asks)) as front:
         asked = (await front.send("write")).task
@@ -322,7 +321,7 @@ async def test_a_task_that_works_takes_no_answer(rig: Rig) -> None:
         await front.until(task.id, COMPLETED)
 
 
-@pytest.mark.requirement("sdk-same-message-runs-once")
+@pytest.mark.requirement("task-request-runs-once")
 async def test_the_same_message_of_the_same_user_is_the_same_task(rig: Rig) -> None:
     async with durable(rig, Agent(chunks)) as front:
         same = message("write")
@@ -337,7 +336,7 @@ async def test_the_same_message_of_the_same_user_is_the_same_task(rig: Rig) -> N
         assert front.agent.asked == ["write", "write"]
 
 
-@pytest.mark.requirement("sdk-subscriber-follows")
+@pytest.mark.requirement("a2a-server-speaks")
 async def test_a_subscriber_sees_the_task_then_all_that_follows_up_to_its_end(rig: Rig) -> None:
     async def work(agent: Agent, context: Any, _: Any, updater: TaskUpdater) -> None:
         agent.begun.set()
@@ -379,7 +378,7 @@ async def test_a_push_address_in_a_send_is_refused_and_nothing_runs(rig: Rig) ->
         assert front.agent.asked == []
 
 
-@pytest.mark.requirement("sdk-offline-waits")
+@pytest.mark.requirement("a2a-server-speaks")
 async def test_a_task_for_a_worker_that_is_not_there_is_accepted_and_done_later(rig: Rig) -> None:
     agent = Agent(chunks)
     async with durable(rig, agent, running=False) as front:
@@ -393,7 +392,7 @@ async def test_a_task_for_a_worker_that_is_not_there_is_accepted_and_done_later(
             await front.until(task.id, COMPLETED)
 
 
-@pytest.mark.requirement("sdk-crash-runs-again")
+@pytest.mark.requirement("task-kill-ends-once")
 async def test_an_executor_runs_again_when_its_worker_died_and_the_task_ends_once(
     rig: Rig,
 ) -> None:
@@ -425,7 +424,7 @@ async def the_task(front: Front) -> str:
             await asyncio.sleep(0.005)
 
 
-@pytest.mark.requirement("sdk-server-kill-survived")
+@pytest.mark.requirement("task-kill-ends-once")
 async def test_a_kill_of_the_server_in_mid_task_loses_and_doubles_nothing(tmp_path: Path) -> None:
     async with running_bus(tmp_path, memory=False) as rig:
 

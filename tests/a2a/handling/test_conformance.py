@@ -677,7 +677,6 @@ async def test_push_settings_are_kept_read_listed_and_deleted(made: Made) -> Non
             await handler.on_get_task_push_notification_config(wanted, context)
 
 
-@pytest.mark.requirement("operations-push-by-task")
 async def test_a_client_of_0_3_reads_a_push_setting_by_its_task_alone(made: Made) -> None:
     async with made(asks, push_config_store=InMemoryPushNotificationConfigStore()) as desk:
         operations = SdkOperations(desk.handler, user=lambda _: Requester(desk.user))
