@@ -88,6 +88,21 @@ async def test_a_task_that_its_agent_left_open_is_returned_as_it_is() -> None:
         assert (await desk.send("write")).status.state == WORKING
 
 
+async def test_an_event_is_stored_when_it_is_enqueued() -> None:
+    seen: list[dict[str, str]] = []
+
+    async def work(_: Agent, context: RequestContext, __: Any, updater: TaskUpdater) -> None:
+        for number in range(3):
+            await updater.add_artifact(text("x"), artifact_id="a", append=number > 0)
+            seen.append(artifacts(await desk.get(str(context.task_id))))
+        await updater.complete()
+
+    async with BY_US(work) as desk:
+        await desk.send("write")
+
+    assert seen == [{"a": "x"}, {"a": "xx"}, {"a": "xxx"}]
+
+
 # ── ends ────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -156,7 +171,7 @@ async def test_a_cancel_ends_a_silent_executor_and_is_told_to_streams() -> None:
         assert desk.handler.running == 0
 
 
-@pytest.mark.requirement("handler-end-final")
+@pytest.mark.requirement("handler-end-final", "task-cancel-interrupts")
 async def test_a_cancel_ends_the_task_of_an_executor_that_ignores_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -395,7 +410,7 @@ async def test_a_call_that_is_handed_over_twice_joins_the_run_of_the_first() -> 
         assert desk.agent.asked == ["write"]
 
 
-@pytest.mark.requirement("binding-durable-begun-once")
+@pytest.mark.requirement("binding-durable-begun-once", "task-kill-ends-once")
 async def test_a_call_whose_process_died_runs_again_on_the_task_as_it_was() -> None:
     store = MemoryTaskStore()
     async with BY_US(waits, task_store=store) as desk:
