@@ -82,7 +82,7 @@ def test_without_a_tag_there_is_no_release(
     assert capsys.readouterr().out.startswith("no release: ")
 
 
-@pytest.mark.requirement("release-builds-both")
+@pytest.mark.requirement("release-versions-agree")
 def test_a_release_builds_both_distributions(tmp_path: Path) -> None:
     for name in ("src", "tools", "a2a"):
         ignore = shutil.ignore_patterns("__pycache__")
