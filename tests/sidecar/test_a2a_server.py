@@ -219,6 +219,7 @@ async def test_streams_are_bounded(house: House, monkeypatch: pytest.MonkeyPatch
     await closed(stream)
 
 
+@pytest.mark.requirement("sdk-same-message-runs-once")
 async def test_the_same_message_of_a_client_is_the_same_task(house: House):
     first = await house.send("add", message_id="one", wait=False)
     second = await house.send("add", message_id="one", wait=False)
