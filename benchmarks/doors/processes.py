@@ -15,8 +15,8 @@ from typing import Any
 
 from benchmarks.doors import works
 from benchmarks.doors.wire import Place, Wire
+from postroom.audit import AuditLog
 from postroom.bus.address import BusAddress
-from postroom.gateway.audit import AuditLog
 from postroom.gateway.door import DoorGateway
 from postroom.gateway.nats.passage import NatsPassage
 from postroom.gateway.port import DoorSpec, Rates

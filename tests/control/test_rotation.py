@@ -20,12 +20,12 @@ from postroom.bus.nats.attachment import Credentials
 from postroom.bus.places import parse_servers
 from postroom.bus.port import Delivery, Message
 from postroom.bus.supervisor import Supervisor
-from postroom.control.accounts import Accounts
 from postroom.control.holders import Holder, holders
 from postroom.control.rotation import Rotation
 from postroom.control.seat import EdgeSeat
 from postroom.errors import Conflict, Unauthorized
 from postroom.identity import jwt
+from postroom.identity.account_publisher import Accounts
 from postroom.identity.credential import Credential
 from postroom.identity.push import push_accounts
 from postroom.identity.rotating import Role

@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from postroom.control.run import Run
-from postroom.control.runs import Runs
 from postroom.errors import EnvironmentFault, StateUnwritable
 from postroom.gateway.port import GatewayProvider
 from postroom.mail.alerts import AlertOffice
 from postroom.sandbox.port import ExitStatus, SandboxHandle
 from postroom.store.agents import Agent
 from postroom.store.database import Database
+from postroom.workers.run import Run
+from postroom.workers.runs import Runs
 from tests.rig import new_uid
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from postroom.gateway.audit import AuditLog
+from postroom.audit import AuditLog
 from postroom.gateway.door import DoorGateway, Passage
 from postroom.gateway.port import Deadlines, DoorSpec
 from postroom.gateway.streams import Streamed

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
+from postroom.audit import AuditLog
 from postroom.bus.host import BusHost
 from postroom.control.certificate import CertificateKeeper
 from postroom.control.crew import hire
@@ -19,7 +20,6 @@ from postroom.control.endpoints import Endpoints
 from postroom.control.front import Front
 from postroom.control.listen import WorkerDialer
 from postroom.control.outside import Outside
-from postroom.gateway.audit import AuditLog
 from postroom.gateway.credentials import Credentials
 from postroom.gateway.door import DoorGateway, Passage
 from postroom.gateway.http.control import ControlPassage

@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from postroom.blobs import rules as blob_rules
-from postroom.bus.address import BusAddress
 from postroom.bus.host import BusHost
 from postroom.bus.nats.admin import NatsAdmin, ensure_all
 from postroom.bus.nats.bus import NatsBus
-from postroom.bus.nats.client import RobustClient
 from postroom.bus.space import check_space
 from postroom.control import belonging
 from postroom.control.crew import Crew, hire
-from postroom.identity.credential import Credential
+from postroom.directory.agents import Directory
+from postroom.identity.account_publisher import system_connection
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
 from postroom.mail import projection
@@ -27,7 +26,6 @@ from postroom.mail.alerts import AlertOffice
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletters import DeadLetterMover
 from postroom.mail.deadmail import DeadMail
-from postroom.mail.directory import Directory
 from postroom.mail.due import Watch
 from postroom.mail.expiry import Expiry
 from postroom.mail.office import PostOffice
@@ -204,21 +202,6 @@ async def open_bus(
     await ensure_all(admin)
     await belonging.remember(settings, admin)
     return bus, admin
-
-
-async def system_connection(address: BusAddress, credential: Credential) -> RobustClient:
-    """A connection of a user of the system account."""
-    client = RobustClient()
-    await client.connect(
-        list(address.servers),
-        tls=address.tls,
-        tls_hostname=address.tls_name or None,
-        tls_handshake_first=address.tls is not None,
-        user_jwt_cb=credential.jwt_callback,
-        signature_cb=credential.signature_callback,
-        name="postroom-system",
-    )
-    return client
 
 
 async def _owner(directory: Directory) -> Agent:

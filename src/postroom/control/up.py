@@ -31,7 +31,6 @@ from postroom.bus.supervisor import Supervisor
 from postroom.control import belonging
 from postroom.control.banner import banner, notes, own_addresses, say
 from postroom.control.certificate import Alert, CertificateKeeper, open_certificate
-from postroom.control.compiled import compile_modules
 from postroom.control.endpoints import Endpoints, bracketed, plan
 from postroom.control.front import Front
 from postroom.control.listen import HttpListener, bind
@@ -46,6 +45,7 @@ from postroom.settings import (
     DEFAULT_ORG,
     Settings,
 )
+from postroom.workers.compiled import compile_modules
 
 log = get_logger(__name__)
 

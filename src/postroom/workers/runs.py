@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, ItemsView
 
-from postroom.control.run import Run, exceeded, how
 from postroom.errors import EnvironmentFault, PostroomError
 from postroom.gateway.port import GatewayProvider
 from postroom.mail.alerts import AlertOffice
@@ -17,6 +16,7 @@ from postroom.sandbox.port import ExitStatus
 from postroom.store import workers as worker_rows
 from postroom.store.agents import Agent
 from postroom.store.database import Database
+from postroom.workers.run import Run, exceeded, how
 
 log = get_logger(__name__)
 

@@ -9,9 +9,11 @@ from contextlib import suppress
 
 import nats.errors
 
+from postroom.bus.address import BusAddress
 from postroom.bus.host import BusHost
-from postroom.control.mailroom import system_connection
+from postroom.bus.nats.client import RobustClient
 from postroom.errors import PostroomError, ServerFailed
+from postroom.identity.credential import Credential
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger
@@ -105,3 +107,18 @@ class Accounts:
                         await self._alert(BEHIND, str(error))
                 else:
                     await self._alert(BEHIND, "")
+
+
+async def system_connection(address: BusAddress, credential: Credential) -> RobustClient:
+    """A connection of a user of the system account."""
+    client = RobustClient()
+    await client.connect(
+        list(address.servers),
+        tls=address.tls,
+        tls_hostname=address.tls_name or None,
+        tls_handshake_first=address.tls is not None,
+        user_jwt_cb=credential.jwt_callback,
+        signature_cb=credential.signature_callback,
+        name="postroom-system",
+    )
+    return client

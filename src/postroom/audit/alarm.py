@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from postroom.audit import AuditLog
+from postroom.audit.patience import insist
 from postroom.bus.port import MessageBusProvider
-from postroom.control.audit.patience import insist
-from postroom.gateway.audit import AuditLog
 from postroom.projection.alerts import Alert, raise_alert
 
 KIND = "audit-unwritable"
