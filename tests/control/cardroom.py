@@ -23,6 +23,7 @@ from postroom.directory.registry import Registry
 from postroom.directory.search import AgentSearch
 from postroom.errors import NotFound
 from postroom.protocol import subjects
+from postroom.protocol.alerts import Alert
 from postroom.protocol.presence import Presence, WorkerState
 from postroom.protocol.streams import card_key
 from postroom.protocol.template import Template
@@ -124,9 +125,9 @@ class CardRoom:
             self.written.append((message.subject.rpartition(".")[2], value))
             self.arrived.notify_all()
 
-    async def alert(self, kind: str, text: str, who: str) -> None:
+    async def alert(self, alert: Alert) -> None:
         async with self.arrived:
-            self.alerts.append((who, text))
+            self.alerts.append((alert.who, alert.text))
             self.arrived.notify_all()
 
     async def until(self, happened: Any) -> Any:

@@ -41,6 +41,7 @@ from postroom.mail.office import PostOffice
 from postroom.projection.changes import Changes
 from postroom.projection.fold import Fold, all_after
 from postroom.protocol import priority, subjects
+from postroom.protocol.alerts import Alert
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.priority import PriorityRecord
 from postroom.protocol.tasks import chain_headers
@@ -273,7 +274,7 @@ def _record(agent: Agent, template: str) -> WorkerRecord:
     )
 
 
-async def _no_alert(_kind: str, _about: str, _who: str, _text: str) -> None:
+async def _no_alert(_: Alert) -> None:
     return
 
 

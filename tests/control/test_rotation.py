@@ -31,6 +31,7 @@ from postroom.identity.push import push_accounts
 from postroom.identity.rotating import Role
 from postroom.identity.trust import Trust
 from postroom.protocol import subjects
+from postroom.protocol.alerts import Alert
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.sidecar.renewal import Renewal
 from tests.cluster import Node, running_cluster
@@ -106,8 +107,8 @@ class Desk:
         self.accounts = Accounts(rig.trust, host, self._alert)
         self.rotation = Rotation(rig.trust, host, self.accounts, seat.renew, move_timeout=10)
 
-    async def _alert(self, kind: str, _text: str) -> None:
-        self.alerts.append(kind)
+    async def _alert(self, alert: Alert) -> None:
+        self.alerts.append(alert.kind)
 
     async def connected(self) -> list[Holder]:
         """The workers' connections with what they hang on."""
@@ -306,7 +307,7 @@ def _reconfigure(node: Node, trust: Trust) -> None:
     node.reload()
 
 
-async def _ignored(_kind: str, _text: str) -> None:
+async def _ignored(_: Alert) -> None:
     pass
 
 

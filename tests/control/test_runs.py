@@ -11,7 +11,7 @@ import pytest
 
 from postroom.errors import EnvironmentFault, StateUnwritable
 from postroom.gateway.port import GatewayProvider
-from postroom.mail.alerts import AlertOffice
+from postroom.protocol.alerts import Alert
 from postroom.sandbox.port import ExitStatus, SandboxHandle
 from postroom.store.agents import Agent
 from postroom.store.database import Database
@@ -61,14 +61,14 @@ class Watch:
         self.runs = Runs(
             Database(None),
             cast("GatewayProvider", self.doors),
-            cast("AlertOffice", self),
+            self.alert,
             tasks,
             lambda: None,
             1.0,
         )
 
-    async def tell(self, kind: str, text: str, who: str) -> None:
-        self.alerts.put_nowait((kind, f"{who}: {text}"))
+    async def alert(self, alert: Alert) -> None:
+        self.alerts.put_nowait((alert.kind, f"{alert.who}: {alert.text}"))
 
     def begin(self, nick: str, error: Exception | None = None) -> tuple[Agent, Failing]:
         agent = Agent(new_uid(), "default", nick, "worker", 0.0)

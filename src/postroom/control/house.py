@@ -42,6 +42,7 @@ from postroom.identity.tokens import digest, new_api_key
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger
 from postroom.projection.changes import Change, Changes
+from postroom.protocol.alerts import Alert
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.tasks.office import TaskOffice
@@ -101,8 +102,8 @@ class House:
         presence = PresenceBoard(room.bus, room.admin, heard=changed)
         await presence.open()
         stack.push_async_callback(presence.close)
-        building.alerts.add(room.directory.org, room.alerts.tell)
-        accounts = Accounts(trust, building.host, room.alerts.tell)
+        building.alerts.add(room.directory.org, room.alerts.raise_alert)
+        accounts = Accounts(trust, building.host, room.alerts.raise_alert)
         room.crew.start(accounts.run(), "accounts")
         issuer = Issuer(room.database, trust, accounts, settings.jwt_lifetime)
         workers = await _open_workers(building, settings, issuer, room, stack, changed)
@@ -110,7 +111,7 @@ class House:
         registry = Registry(room.bus, room.admin, states.cards, trust.card_key, room.directory.org)
         changed.tell = partial(_worker_changed, room.changes, registry)
         edge = await EdgeSeat.open(trust, building.host, stack)
-        announcements = Announcements(edge.bus, workers.take_card, room.alerts.tell)
+        announcements = Announcements(edge.bus, workers.take_card, room.alerts.raise_alert)
         await announcements.open()
         stack.push_async_callback(announcements.close)
         room.crew.start(watch_bus(room.bus, room.changes), "outages")
@@ -164,9 +165,9 @@ class House:
         self._front.open(build_api(self._context(announcement, orgs)), self.owner.org)
         await self._workers.restore()
 
-    async def alert(self, kind: str, text: str, about: str) -> None:
-        """Raise an alert in this organisation (see `AlertOffice.tell`)."""
-        await self._room.alerts.tell(kind, text, about=about)
+    async def alert(self, alert: Alert) -> None:
+        """Raise an alert in this organisation."""
+        await self._room.alerts.raise_alert(alert)
 
     async def counts(self) -> dict[str, int]:
         """How many workers, workers that run, unread messages and dead letters there are."""

@@ -31,11 +31,11 @@ from postroom.mail.expiry import Expiry
 from postroom.mail.office import PostOffice
 from postroom.mail.stale import Stale
 from postroom.observe import get_logger
-from postroom.projection.alerts import Alert, raise_alert
 from postroom.projection.changes import Changes
 from postroom.projection.fold import Fold, all_after
 from postroom.projection.retention import Retention
 from postroom.projection.rules import together
+from postroom.projection.submit import append_alert
 from postroom.protocol.ids import CONTROL_PLANE, NAME
 from postroom.settings import Settings
 from postroom.store.agents import Agent
@@ -130,7 +130,7 @@ async def open_mailroom(
     stack.callback(changes.close)
     clerk = Clerk(bus, database)
     chain = Chain(bus, admin, database)
-    task_clerk = TaskClerk(bus, database, chain, alert=partial(_ask, bus))
+    task_clerk = TaskClerk(bus, database, chain, alert=partial(append_alert, bus))
     after = all_after(clerk.after, task_clerk.after)
     fold = Fold(bus, admin, database, changes, RULES, after, task_rules.ORDER)
     crew = await stack.enter_async_context(hire())
@@ -159,10 +159,6 @@ async def open_mailroom(
         space=space,
         crew=crew,
     )
-
-
-async def _ask(bus: NatsBus, kind: str, about: str, who: str, text: str) -> None:
-    await raise_alert(bus, Alert(text, kind, about, who))
 
 
 def _space(settings: Settings) -> Callable[[], None]:

@@ -6,11 +6,12 @@ The bus hands over only those whose reply subject proves their sender (`subjects
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from postroom.bus.port import Message, MessageBusProvider, Subscription
 from postroom.errors import PostroomError
 from postroom.observe import get_logger
+from postroom.protocol.alerts import Alert, RaiseAlert
 
 log = get_logger(__name__)
 
@@ -32,7 +33,6 @@ class Announcements:
     Args:
         edge: the control plane's connection among the agents.
         take: gives worker (uid) the card in a payload; raises `PostroomError` for one that it must not have.
-        alert: kind, text ("" when a card was taken after all) and uid, for what was refused.
         clock: seconds, monotonic.
     """
 
@@ -40,7 +40,7 @@ class Announcements:
         self,
         edge: MessageBusProvider,
         take: Callable[[str, bytes], None],
-        alert: Callable[[str, str, str], Awaitable[None]],
+        alert: RaiseAlert,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._edge = edge
@@ -66,7 +66,7 @@ class Announcements:
             await self._refuse(message.sender_uid, error)
         else:
             if self._alerted.pop(message.sender_uid, None) is not None:
-                await self._alert(REFUSED, "", message.sender_uid)
+                await self._alert(Alert(REFUSED, "", message.sender_uid))
 
     async def _refuse(self, uid: str, error: PostroomError) -> None:
         log.warning("the card that %s announced was refused: %s", uid, error)
@@ -78,4 +78,6 @@ class Announcements:
         self._alerted[uid] = now
         while len(self._alerted) > MAX_ALERTED:
             self._alerted.pop(next(iter(self._alerted)))
-        await self._alert(REFUSED, f"announced a card that was refused: {error.message}", uid)
+        await self._alert(
+            Alert(REFUSED, f"announced a card that was refused: {error.message}", uid)
+        )

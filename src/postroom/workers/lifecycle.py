@@ -84,7 +84,9 @@ class Workers:
         self._alerts = alerts
         self._changed = changed
         self._space = space
-        self._runs = Runs(database, gateway, alerts, tasks, changed, settings.stop_grace)
+        self._runs = Runs(
+            database, gateway, alerts.raise_alert, tasks, changed, settings.stop_grace
+        )
 
     def tell_limits(self, limited: Limited) -> None:
         """From now on `limited` is told when a worker was ended for a limit: uid, the limit in words."""

@@ -14,7 +14,7 @@ from postroom.directory.cards import Card
 from postroom.directory.presence import FRESH, PresenceBoard
 from postroom.errors import BusDisconnected, NotFound, PeerError
 from postroom.gateway.conduct import CUT_OFF, VIOLATION
-from postroom.mail.alerts import Alarm, AlertOffice
+from postroom.mail.alerts import AlertOffice, AlertView
 from postroom.protocol.presence import ONLINE, OVER, Presence, WorkerState
 from postroom.store.agents import Agent
 from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord
@@ -163,7 +163,7 @@ class Roster:
 
     async def _load(self) -> Load:
         broke = await self._alerts.standing(kinds=(CUT_OFF, VIOLATION))
-        broken = {alarm.row.who: _broken(alarm) for alarm in reversed(broke)}  # the newest counts
+        broken = {alert.row.who: _broken(alert) for alert in reversed(broke)}  # the newest counts
         return Load(await self._tasks.current(), await self._tasks.open_counts(), broken)
 
     async def _view(
@@ -201,9 +201,9 @@ class Roster:
             return None
 
 
-def _broken(alarm: Alarm) -> str:
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(alarm.row.at))
-    return f"{alarm.row.text} ({when})"
+def _broken(alert: AlertView) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(alert.row.at))
+    return f"{alert.row.text} ({when})"
 
 
 def _at_work(task: TaskView | None) -> dict[str, Any] | None:
