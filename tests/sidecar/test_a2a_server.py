@@ -44,13 +44,13 @@ from hypothesis import strategies as st
 
 from postroom.directory.cards import build_card
 from postroom.errors import Forbidden, NotFound
+from postroom.http.server import HttpServer
 from postroom.protocol.template import Template
 from postroom.sidecar.a2a.asking import AskingOperations
 from postroom.sidecar.a2a.door import A2ADoor
 from postroom.sidecar.a2a.params import camel
 from postroom.sidecar.adapters import Artifact, AskInput, Complete, Delegate, Progress
 from postroom.sidecar.api import LocalApi
-from postroom.sidecar.httpd import HttpServer
 from tests.sidecar.house import House as Home
 from tests.sidecar.office import OWN, Office
 
@@ -199,7 +199,7 @@ async def closed(stream: AsyncIterator[StreamResponse]) -> None:
 
 
 async def test_a_stream_whose_client_hangs_up_ends(house: House, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("postroom.sidecar.httpd.SILENCE", 0.05)
+    monkeypatch.setattr("postroom.http.server.SILENCE", 0.05)
     stream = house.streaming.send_message(SendMessageRequest(message=said("add")))
     await anext(stream)
     async with asyncio.timeout(10):
@@ -219,6 +219,7 @@ async def test_streams_are_bounded(house: House, monkeypatch: pytest.MonkeyPatch
     await closed(stream)
 
 
+@pytest.mark.requirement("sdk-same-message-runs-once")
 async def test_the_same_message_of_a_client_is_the_same_task(house: House):
     first = await house.send("add", message_id="one", wait=False)
     second = await house.send("add", message_id="one", wait=False)

@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from postroom.http.server import HttpServer
 from postroom.protocol.tasks import EXIT_CODES
 from postroom.sidecar.adapters import (
     AnswerTask,
@@ -27,7 +28,6 @@ from postroom.sidecar.adapters import (
     Reject,
 )
 from postroom.sidecar.api import LocalApi
-from postroom.sidecar.httpd import HttpServer
 from postroom_a2a.task_state import TaskState
 from tests.sidecar.office import OWN, Office
 

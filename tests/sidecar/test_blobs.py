@@ -17,6 +17,7 @@ import httpx2
 import pytest
 
 from postroom.errors import InvalidInput
+from postroom.http.server import HttpServer
 from postroom.identity.tokens import digest
 from postroom.protocol.blobs import blob_url, named_in, sha256_of
 from postroom.sidecar.adapters import Artifact, Delegate, Malformed
@@ -24,7 +25,6 @@ from postroom.sidecar.adapters.jsonl import JsonLines
 from postroom.sidecar.api import LocalApi
 from postroom.sidecar.blobs import BlobRelay
 from postroom.sidecar.control_client import ControlAddress
-from postroom.sidecar.httpd import HttpServer
 from postroom.store import workers as worker_rows
 from tests.control.serving import serving
 from tests.control.taskroom import LARGEST_BLOB, TaskRoom, task_room

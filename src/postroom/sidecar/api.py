@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from postroom.errors import Forbidden, InvalidInput, NotFound, NotRunning
+from postroom.http.server import Answer, Request
 from postroom.protocol.blobs import check_sha256, media_type_of
 from postroom.sidecar.a2a.door import A2ADoor
 from postroom.sidecar.adapters.makers import make_find, make_post, make_reply, make_seen, make_send
@@ -21,7 +22,6 @@ from postroom.sidecar.adapters.task_makers import (
     make_delegate,
 )
 from postroom.sidecar.blobs import BlobRelay
-from postroom.sidecar.httpd import Answer, Request
 from postroom.sidecar.operations import Operations
 from postroom.sidecar.workapi import WorkRoutes
 

@@ -20,9 +20,9 @@ from postroom.errors import (
     RequestTimeout,
     from_problem,
 )
+from postroom.http.server import Content
 from postroom.protocol.blobs import blob_url
 from postroom.sidecar.control_client import ControlAddress
-from postroom.sidecar.httpd import Content
 
 STEP_TIMEOUT = 30.0
 """Seconds for one piece to be taken or to come."""

@@ -22,6 +22,7 @@ from postroom.errors import (
     exit_code,
     leaves,
 )
+from postroom.http.server import HttpServer
 from postroom.identity.nkeys import KeyPair
 from postroom.observe import get_logger, to_stderr
 from postroom.protocol import subjects
@@ -35,7 +36,6 @@ from postroom.sidecar.config import ENVIRONMENT, SidecarConfig, load
 from postroom.sidecar.control_client import ControlAddress, ControlClient
 from postroom.sidecar.door import Dial, Door, by_socket, by_tls
 from postroom.sidecar.hardening import harden
-from postroom.sidecar.httpd import HttpServer
 from postroom.sidecar.renewal import Renewal
 from postroom.sidecar.wall import BREACHED, Wall, examine
 from postroom.sidecar.window import WINDOW

@@ -88,10 +88,26 @@ async def test_a_task_that_its_agent_left_open_is_returned_as_it_is() -> None:
         assert (await desk.send("write")).status.state == WORKING
 
 
+@pytest.mark.requirement("sdk-event-stored-first")
+async def test_an_event_is_stored_when_it_is_enqueued() -> None:
+    seen: list[dict[str, str]] = []
+
+    async def work(_: Agent, context: RequestContext, __: Any, updater: TaskUpdater) -> None:
+        for number in range(3):
+            await updater.add_artifact(text("x"), artifact_id="a", append=number > 0)
+            seen.append(artifacts(await desk.get(str(context.task_id))))
+        await updater.complete()
+
+    async with BY_US(work) as desk:
+        await desk.send("write")
+
+    assert seen == [{"a": "x"}, {"a": "xx"}, {"a": "xxx"}]
+
+
 # ── ends ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("handler-end-final")
+@pytest.mark.requirement("handler-end-final", "sdk-late-events-dropped")
 async def test_nothing_is_written_over_the_end_of_a_task() -> None:
     async def work(_: Any, context: RequestContext, queue: EventQueue, updater: Any) -> None:
         await updater.complete()
@@ -156,7 +172,7 @@ async def test_a_cancel_ends_a_silent_executor_and_is_told_to_streams() -> None:
         assert desk.handler.running == 0
 
 
-@pytest.mark.requirement("handler-cancel-sure")
+@pytest.mark.requirement("handler-cancel-sure", "sdk-cancel-bounded")
 async def test_a_cancel_ends_the_task_of_an_executor_that_ignores_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -398,7 +414,7 @@ async def test_a_call_that_is_handed_over_twice_joins_the_run_of_the_first() -> 
         assert desk.agent.asked == ["write"]
 
 
-@pytest.mark.requirement("handler-id-assigned")
+@pytest.mark.requirement("handler-id-assigned", "sdk-crash-runs-again")
 async def test_a_call_whose_process_died_runs_again_on_the_task_as_it_was() -> None:
     store = MemoryTaskStore()
     async with BY_US(waits, task_store=store) as desk:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from a2a.server.context import ServerCallContext
+from a2a.server.tasks import TaskUpdater
 from a2a.server.tasks.inmemory_task_store import InMemoryTaskStore
 from a2a.utils.errors import InvalidParamsError
 
@@ -16,9 +17,9 @@ from postroom.errors import Conflict, LostUpdate, MessageTooLarge, ProtocolViola
 from postroom_a2a.nats.kv import Bucket
 from postroom_a2a.sdk.taskstore import KvTaskStore
 from postroom_a2a.sdk.users import Requester
-from tests.a2a.agents import asks, chunks
-from tests.a2a.front import message
-from tests.a2a.handling.handlers import Made, opener, ours, reference, shown
+from tests.a2a.agents import Agent, asks, chunks, text
+from tests.a2a.front import artifacts, message
+from tests.a2a.handling.handlers import BY_US, Made, opener, ours, reference, shown
 from tests.a2a.nats.durableagent import open_desk
 from tests.a2a.nats.streams import jetstream
 
@@ -201,15 +202,25 @@ async def test_a_save_goes_on_after_one_whose_end_is_not_known(
             assert await store.get(name, ANYBODY) == task(name, DONE)
 
 
-async def test_a_save_outlasts_a_restart_of_nats_server(tmp_path: Path):
+@pytest.mark.requirement("sdk-server-kill-survived")
+async def test_a_kill_of_nats_server_in_mid_task_loses_and_doubles_nothing(tmp_path: Path):
+    async def work(agent: Agent, _: Any, __: Any, updater: TaskUpdater) -> None:
+        for number in range(30):
+            await updater.add_artifact(text(f"{number} "), artifact_id="a", append=number > 0)
+            if number == 10:
+                agent.begun.set()
+        await updater.complete()
+
     async with open_desk(tmp_path) as desk:
         store = await KvTaskStore.open(await desk.jetstream())
-        await store.save(task("t"), ANYBODY)
-        await desk.server.stop(kill=True)
-        save = asyncio.create_task(store.save(task("t", DONE), ANYBODY))
-        await desk.server.start()
-        await save
-        assert await store.get("t", ANYBODY) == task("t", DONE)
+        async with BY_US(work, task_store=store) as served:
+            sent = asyncio.create_task(served.send("go"))
+            await served.agent.begun.wait()
+            await desk.server.restart(kill=True)
+            done = await sent
+            whole = {"a": "".join(f"{number} " for number in range(30))}
+            assert artifacts(done) == artifacts(await served.get(done.id)) == whole
+            assert served.agent.asked == ["go"]
 
 
 async def test_a_failure_that_could_not_be_stored_is_stored_when_that_is_possible(

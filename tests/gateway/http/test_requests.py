@@ -11,7 +11,7 @@ from typing import Any
 import h11
 import pytest
 
-from postroom.gateway.http.wire import Patience
+from postroom.gateway.http.exchange import Timeouts
 from tests.gateway.http.rig import (
     HOST,
     SECRET,
@@ -476,7 +476,7 @@ async def test_an_upstream_that_says_nothing_is_given_up(site: Site):
     async def silent(call: Call) -> None:
         await call.reader.read(-1)
 
-    site.way.patience = Patience(answer=0.2)
+    site.way.timeouts = Timeouts(answer=0.2)
     site.outside.answer = silent
     async with site.way.open() as enter:
         near = await enter()
@@ -486,7 +486,7 @@ async def test_an_upstream_that_says_nothing_is_given_up(site: Site):
 
 
 async def test_a_head_that_does_not_end_is_refused(site: Site):
-    site.way.patience = Patience(head=0.2)
+    site.way.timeouts = Timeouts(head=0.2)
     async with site.way.open() as enter:
         near = await enter()
         await near.send(b"GET / HTTP/1.1\r\n")

@@ -13,8 +13,8 @@ from postroom.tasks.execution import Execution
 from postroom.tasks.log import AttemptLost
 from postroom_a2a.messages import text_message
 from postroom_a2a.task_state import TaskState
-from tests.a2a.desk import Desk, done, running_desk
 from tests.rig import Rig, running_bus
+from tests.tasks.enginedesk import Desk, done, running_desk
 
 pytestmark = pytest.mark.anyio
 

@@ -1,8 +1,8 @@
 """A small HTTP/1.1 server for one machine's own programs: JSON in, JSON out, on h11.
 
-The parser is h11's, since a parser of hostile input is no place for own code; a web framework would double the
-sidecar's memory. Only what the local API needs: no TLS, no compression. A PUT and the answer to it, or a `Content`,
-pass as a stream: they may be larger than what a sidecar should hold. `Events` go out as server-sent events.
+A web framework would double the sidecar's memory. Only what the local API needs: no TLS, no compression. A PUT and
+the answer to it, or a `Content`, pass as a stream: they may be larger than what a sidecar should hold. `Events` go
+out as server-sent events.
 
 It listens on a loopback port, and where it is asked to, on a unix socket, too: the port is behind the wall, the
 socket can be reached from outside by who may open the folder that it is in.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import socket
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -23,10 +24,17 @@ from urllib.parse import parse_qsl
 
 import h11
 
-from postroom.errors import InvalidInput, MessageTooLarge, PostroomError, RequestTimeout, problem
+from postroom.errors import (
+    InvalidInput,
+    MessageTooLarge,
+    PostroomError,
+    ProtocolViolation,
+    RequestTimeout,
+    problem,
+)
+from postroom.http.wire import CHUNK, Wire
 from postroom.observe import get_logger
 from postroom.protocol.envelope import MAX_ENVELOPE_BYTES
-from postroom.sidecar.unixsocket import bind_unix
 
 CONNECTIONS = 128
 """At once; a request that waits for a task holds one."""
@@ -41,6 +49,9 @@ LINGER = 5.0
 
 SILENCE = 3.0
 """Seconds without an event after which a stream says that it is still there."""
+
+MAX_ADDRESS = 103
+"""Bytes of a socket's address that every system takes (Linux takes 107)."""
 
 _log = get_logger(__name__)
 
@@ -180,7 +191,7 @@ class HttpServer:
         self._connections.add(task)
         try:
             await Conversation(reader, writer, handler).run()
-        except (OSError, h11.ProtocolError) as error:
+        except (OSError, ProtocolViolation, RequestTimeout) as error:
             _log.debug("a local connection ended: %s", error)
         except asyncio.CancelledError:
             # The server closes; asyncio would report the cancellation as an error.
@@ -196,23 +207,22 @@ class Conversation:
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler
     ) -> None:
-        self._reader = reader
-        self._writer = writer
+        self._wire = Wire(h11.SERVER, reader, writer, max_head=MAX_HEADER_BYTES)
         self._handler = handler
-        self._connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADER_BYTES)
 
     async def run(self) -> None:
         """Answer until the client or an error ends the connection.
 
         Raises:
-            OSError, h11.ProtocolError: the connection broke, or the client broke the protocol twice.
+            OSError, ProtocolViolation: the connection broke, or the client broke the protocol twice.
         """
+        http = self._wire.http
         while True:
             try:
                 async with asyncio.timeout(READ_TIMEOUT):
                     request = await self._request()
-            except h11.RemoteProtocolError as error:
-                await self._respond(*_problem(InvalidInput(f"not HTTP: {error}")), close=True)
+            except ProtocolViolation as error:
+                await self._respond(*_problem(InvalidInput(error.message)), close=True)
                 return
             except MessageTooLarge as error:
                 await self._respond(*_problem(error), close=True)
@@ -226,13 +236,11 @@ class Conversation:
                 await self._tell(status, value)
             else:
                 await self._respond(status, value)
-            if self._connection.their_state is h11.SEND_BODY:
+            if http.their_state is h11.SEND_BODY:
                 await self._linger()
-            if self._connection.our_state is not h11.DONE:
+            if http.our_state is not h11.DONE or http.their_state is not h11.DONE:
                 return
-            if self._connection.their_state is not h11.DONE:
-                return
-            self._connection.start_next_cycle()
+            http.start_next_cycle()
 
     async def _answer(self, request: Request) -> tuple[int, Any]:
         try:
@@ -247,20 +255,19 @@ class Conversation:
         """The next request, None at the end of the connection."""
         head: h11.Request | None = None
         body = bytearray()
+        abandoned = self._wire.reader.at_eof
         while True:
-            event = self._connection.next_event()
-            if event is h11.NEED_DATA:
-                await self._read()
-            elif isinstance(event, h11.Request):
+            event = await self._wire.next_event(None)
+            if isinstance(event, h11.Request):
                 head = event
                 if head.method == b"PUT":
-                    return _request(head, b"", self._reader.at_eof, self._pieces())
+                    return _request(head, b"", abandoned, self._pieces())
             elif isinstance(event, h11.Data):
                 body += event.data
                 if len(body) > MAX_BODY_BYTES:
                     raise MessageTooLarge(f"a request has at most {MAX_BODY_BYTES} bytes")
             elif isinstance(event, h11.EndOfMessage) and head is not None:
-                return _request(head, bytes(body), self._reader.at_eof)
+                return _request(head, bytes(body), abandoned)
             else:
                 return None
 
@@ -273,24 +280,14 @@ class Conversation:
         """
         while True:
             try:
-                event = self._connection.next_event()
-                if event is h11.NEED_DATA:
-                    async with asyncio.timeout(READ_TIMEOUT):
-                        await self._read()
-                elif isinstance(event, h11.Data):
-                    yield bytes(event.data)
-                else:
-                    return
-            except TimeoutError as error:
+                event = await self._wire.next_event(READ_TIMEOUT)
+            except RequestTimeout as error:
                 raise RequestTimeout("the upload does not go on") from error
-            except (OSError, h11.RemoteProtocolError) as error:
+            except (OSError, ProtocolViolation) as error:
                 raise InvalidInput("the upload broke off") from error
-
-    async def _read(self) -> None:
-        if self._connection.they_are_waiting_for_100_continue:
-            go_on = h11.InformationalResponse(status_code=100, headers=[])
-            self._writer.write(self._connection.send(go_on) or b"")
-        self._connection.receive_data(await self._reader.read(64 * 1024))
+            if not isinstance(event, h11.Data):
+                return
+            yield bytes(event.data)
 
     async def _respond(self, status: int, value: Any, *, close: bool = False) -> None:
         body = json.dumps(value).encode()
@@ -298,25 +295,18 @@ class Conversation:
         headers = [("content-type", kind), ("content-length", str(len(body)))]
         if close:
             headers.append(("connection", "close"))
-        for event in (
-            h11.Response(status_code=status, headers=headers),
-            h11.Data(data=body),
-            h11.EndOfMessage(),
-        ):
-            self._writer.write(self._connection.send(event) or b"")
-        await self._drain()
+        self._wire.put(h11.Response(status_code=status, headers=headers))
+        self._wire.put(h11.Data(data=body))
+        await self._send(h11.EndOfMessage())
 
     async def _pass_on(self, status: int, content: Content) -> None:
         try:
-            head = h11.Response(status_code=status, headers=list(content.headers))
-            self._writer.write(self._connection.send(head) or b"")
+            self._wire.put(h11.Response(status_code=status, headers=list(content.headers)))
             async for data in content.pieces:
-                self._writer.write(self._connection.send(h11.Data(data=data)) or b"")
-                await self._drain()
-            self._writer.write(self._connection.send(h11.EndOfMessage()) or b"")
-            await self._drain()
+                await self._send(h11.Data(data=data))
+            await self._send(h11.EndOfMessage())
         except PostroomError as error:
-            self._writer.transport.abort()  # so that what came is not taken for the whole
+            self._wire.abort()  # so that what came is not taken for the whole
             raise ConnectionAbortedError(str(error)) from error
         finally:
             content.close()
@@ -327,7 +317,7 @@ class Conversation:
         coming: asyncio.Task[bytes | None] | None = None
         try:
             await self._send(h11.Response(status_code=status, headers=headers))
-            while not self._reader.at_eof():
+            while not self._wire.reader.at_eof():
                 if coming is None:
                     coming = asyncio.create_task(_next(events.texts))
                 await asyncio.wait({coming}, timeout=SILENCE)
@@ -346,22 +336,17 @@ class Conversation:
             await events.texts.aclose()
 
     async def _send(self, part: h11.Event) -> None:
-        self._writer.write(self._connection.send(part) or b"")
-        await self._drain()
-
-    async def _drain(self) -> None:
         try:
-            async with asyncio.timeout(READ_TIMEOUT):
-                await self._writer.drain()
-        except TimeoutError:
-            self._writer.transport.abort()  # who does not read must not hold a connection
+            await self._wire.send(part, READ_TIMEOUT)
+        except RequestTimeout:
+            self._wire.abort()  # who does not read must not hold a connection
             raise
 
     async def _linger(self) -> None:
         with contextlib.suppress(TimeoutError, OSError):
-            self._writer.write_eof()
+            self._wire.writer.write_eof()
             async with asyncio.timeout(LINGER):
-                while await self._reader.read(64 * 1024):
+                while await self._wire.reader.read(CHUNK):
                     pass
 
 
@@ -383,3 +368,34 @@ def _request(
 def _problem(error: PostroomError) -> tuple[int, Any]:
     document = problem(error)
     return int(document["status"]), document
+
+
+def bind_unix(path: Path) -> socket.socket:
+    """A socket at `path` that nobody can connect to yet; what is left of a killed run there is replaced.
+
+    Raises:
+        OSError: there can be none.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        if len(os.fsencode(path)) <= MAX_ADDRESS:
+            listener.bind(os.fspath(path))
+        else:
+            _bind_by_folder(listener, path)
+        # Nobody can connect before `listen`, so it is never open to others.
+        path.chmod(0o600)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _bind_by_folder(listener: socket.socket, path: Path) -> None:
+    """Linux only: the folder is named by an open descriptor, so the address is short."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        listener.bind(f"/proc/self/fd/{folder}/{path.name}")
+    finally:
+        os.close(folder)

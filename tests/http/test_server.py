@@ -1,4 +1,4 @@
-"""The sidecar's HTTP server and clients that do not behave."""
+"""The HTTP server and clients that do not behave."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import socket
 
 import pytest
 
-from postroom.sidecar import httpd
-from postroom.sidecar.httpd import Answer, HttpServer, Request
+from postroom.http import server as http_server
+from postroom.http.server import Answer, HttpServer, Request
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_client_that_does_not_read_its_answer_is_cut(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(httpd, "READ_TIMEOUT", 0.2)
+    monkeypatch.setattr(http_server, "READ_TIMEOUT", 0.2)
 
     asked = asyncio.Event()
 

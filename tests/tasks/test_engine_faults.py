@@ -18,8 +18,8 @@ from postroom.tasks.records import MAX_TASK_BYTES
 from postroom_a2a.messages import text_message
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import artifacts_of, text_artifact
-from tests.a2a.desk import done, running_desk
 from tests.rig import Rig, running_bus
+from tests.tasks.enginedesk import done, running_desk
 
 pytestmark = pytest.mark.anyio
 

@@ -18,8 +18,8 @@ from postroom.tasks.records import MAX_TASK_BYTES
 from postroom_a2a.messages import ROLE_USER, text_message, text_of
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import answer_in, artifacts_of, new_task, status_text, text_artifact
-from tests.a2a.desk import Script, done, running_desk
 from tests.rig import Rig, new_uid, running_bus
+from tests.tasks.enginedesk import Script, done, running_desk
 
 pytestmark = pytest.mark.anyio
 
