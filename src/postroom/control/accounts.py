@@ -5,21 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-
-import nats.errors
 
 from postroom.bus.host import BusHost
 from postroom.control.mailroom import system_connection
-from postroom.errors import PostroomError, ServerFailed
+from postroom.errors import BusDisconnected, PostroomError, ServerFailed, Unauthorized
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger
 
 log = get_logger(__name__)
-
-CONNECT_TIMEOUT = 5.0
-"""Seconds until a server must have let us in."""
 
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
@@ -74,19 +68,15 @@ class Accounts:
 
     async def _push(self) -> None:
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT):
-                system = await system_connection(
-                    self._host.address, self._trust.system_credential()
-                )
-        except (OSError, nats.errors.Error) as error:
+            system = await system_connection(self._host.address, self._trust.system_credential())
+        except (BusDisconnected, Unauthorized) as error:
             raise ServerFailed(f"no nats-server lets the system account in: {error}") from error
         try:
             # Core stays as it is: pushing it again breaks answers that are under way between the accounts.
             changed = self._trust.account_jwts() if self._every else (self._trust.edge_account,)
             await push_accounts(system, self._trust, changed=tuple(changed))
         finally:
-            with suppress(OSError, nats.errors.Error):
-                await system.close()
+            await system.close()
 
     async def run(self) -> None:
         """Tell servers that were away, for ever."""

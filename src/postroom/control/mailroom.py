@@ -14,7 +14,6 @@ from postroom.bus.address import BusAddress
 from postroom.bus.host import BusHost
 from postroom.bus.nats.admin import NatsAdmin, ensure_all
 from postroom.bus.nats.bus import NatsBus
-from postroom.bus.nats.client import RobustClient
 from postroom.bus.space import check_space
 from postroom.control import belonging
 from postroom.control.crew import Crew, hire
@@ -47,6 +46,7 @@ from postroom.tasks import retention as task_retention
 from postroom.tasks import rules as task_rules
 from postroom.tasks.chain import Chain
 from postroom.tasks.clerk import TaskClerk
+from postroom_a2a.nats import WireConnection
 
 log = get_logger(__name__)
 
@@ -58,6 +58,9 @@ OVER = mail_retention.OVER | task_retention.OVER
 
 FOLD_DEADLINE = 60.0
 """Seconds for folding, at the start, what the log holds beyond SQL."""
+
+SYSTEM_TIMEOUT = 5.0
+"""Seconds in which a server must have let the system account in."""
 
 TASKS_DEADLINE = 4.0
 """Seconds that an answer about tasks waits for what is in the log now; who asks waits a little longer."""
@@ -206,19 +209,15 @@ async def open_bus(
     return bus, admin
 
 
-async def system_connection(address: BusAddress, credential: Credential) -> RobustClient:
-    """A connection of a user of the system account."""
-    client = RobustClient()
-    await client.connect(
-        list(address.servers),
-        tls=address.tls,
-        tls_hostname=address.tls_name or None,
-        tls_handshake_first=address.tls is not None,
-        user_jwt_cb=credential.jwt_callback,
-        signature_cb=credential.signature_callback,
-        name="postroom-system",
+async def system_connection(address: BusAddress, credential: Credential) -> WireConnection:
+    """A connection of a user of the system account.
+
+    Raises:
+        Unauthorized, BusDisconnected: no server lets it in.
+    """
+    return await address.connect(
+        name="postroom-system", credentials=credential.for_connection(), wait=SYSTEM_TIMEOUT
     )
-    return client
 
 
 async def _owner(directory: Directory) -> Agent:
