@@ -88,7 +88,7 @@ class WireConnection:
         self._reconnecting: asyncio.Task[None] | None = None
         self._renewing = asyncio.Lock()
         self._replacing = False
-        self._next: Session | None = None
+        self._both: tuple[Session, ...] = ()
         self._overlapping: asyncio.Future[None] | None = None
         self._holding: asyncio.Future[None] | None = None
         self.changed: asyncio.Future[None] = self._loop.create_future()
@@ -343,11 +343,11 @@ class WireConnection:
 
     def _tell(self, line: bytes) -> None:
         """Write a line about a subscription to every session there is; one that comes later is told all of them."""
-        if self._write is not None:
-            self._write_out()
+        self._write_out()
+        for session in self._both:
+            session.transport.write(line)
+        if self._write is not None and not self._both:
             self._write(line)
-        if self._next is not None:
-            self._next.transport.write(line)
 
     async def confirm(self, subscription: WireSubscription, timeout: float = 10) -> None:
         """Return when the server knows a subscription.
@@ -616,7 +616,7 @@ class WireConnection:
         former.frames_to(overlap.former)
         session.frames_to(overlap.next)
         session.transport.write(b"".join(each.line for each in self._routes.values()))
-        self._next, self._overlapping = session, self._loop.create_future()
+        self._both, self._overlapping = (former, session), self._loop.create_future()
         far = info.get("server_id") != self._info.get("server_id")
         in_order = False
         try:
@@ -628,7 +628,7 @@ class WireConnection:
             in_order = await self._worked_through(former, until)
             if not session.up:
                 raise BusDisconnected("the new connection broke before it took over")
-            self._next = None
+            self._both = ()
             self._take_up(server, session, info)
             self._release()
             former.transport.write(b"".join(each.end for each in self._routes.values()))
@@ -638,7 +638,7 @@ class WireConnection:
             if far:
                 await asyncio.sleep(SPREAD)
         finally:
-            self._next = None
+            self._both = ()
             self._release()
             if session is self._session or former is not self._session:
                 overlap.release()
@@ -711,8 +711,8 @@ class WireConnection:
     def _finish(self, why: PostroomError | None) -> None:
         """It is over for good."""
         self._closed, self._why = True, why
-        if self._next is not None:
-            self._next.hang_up()
+        for session in self._both:
+            session.hang_up()
         self._session = self._write = None
         for subscription in tuple(self._routes.values()):
             if subscription.reader is not None:

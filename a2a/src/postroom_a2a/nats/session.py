@@ -123,7 +123,7 @@ class Session(asyncio.Protocol):
     @property
     def up(self) -> bool:
         """Whether the server has let us in and is still there."""
-        return self._up
+        return self._up and not self.transport.is_closing()
 
     def frames_to(self, take: OnMessage) -> None:
         """Have messages taken by another function than the owner's from now on."""
