@@ -16,8 +16,8 @@ import pytest
 from postroom.bus.address import BusAddress
 from postroom.bus.server_config import ServerConfig, ServerTls
 from postroom.bus.supervisor import Supervisor
-from postroom.control.mailroom import system_connection
 from postroom.errors import BusDisconnected, ServerFailed
+from postroom.identity.account_publisher import system_connection
 from postroom.identity.certfolder import CertificateFolder
 from postroom.identity.certificates import DAY
 from postroom.identity.trust import Trust
@@ -143,7 +143,7 @@ async def test_a_handshake_that_the_server_leaves_in_the_middle_is_tried_again(
     await client.close()
 
 
-@pytest.mark.requirement("tls-renewal-seamless")
+@pytest.mark.requirement("tls-renewal-automatic")
 async def test_a_renewed_certificate_is_shown_and_no_connection_is_lost_under_load(
     secured: Bench,
 ):

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.bus.host import BusHost
-from postroom.control.mailroom import system_connection
 from postroom.errors import (
     BusDisconnected,
     PostroomError,
@@ -18,6 +17,7 @@ from postroom.errors import (
     Unauthorized,
 )
 from postroom.identity import jwt
+from postroom.identity.account_publisher import system_connection
 from postroom.identity.push import gather
 from postroom.identity.trust import Trust
 from postroom.protocol import subjects

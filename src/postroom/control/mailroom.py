@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from postroom.blobs import rules as blob_rules
-from postroom.bus.address import BusAddress
 from postroom.bus.host import BusHost
 from postroom.bus.nats.admin import NatsAdmin, ensure_all
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.space import check_space
 from postroom.control import belonging
 from postroom.control.crew import Crew, hire
-from postroom.identity.credential import Credential
+from postroom.directory.agents import Directory
+from postroom.identity.account_publisher import system_connection
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
 from postroom.mail import projection
@@ -26,17 +26,16 @@ from postroom.mail.alerts import AlertOffice
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletters import DeadLetterMover
 from postroom.mail.deadmail import DeadMail
-from postroom.mail.directory import Directory
 from postroom.mail.due import Watch
 from postroom.mail.expiry import Expiry
 from postroom.mail.office import PostOffice
 from postroom.mail.stale import Stale
 from postroom.observe import get_logger
-from postroom.projection.alerts import Alert, raise_alert
 from postroom.projection.changes import Changes
 from postroom.projection.fold import Fold, all_after
 from postroom.projection.retention import Retention
 from postroom.projection.rules import together
+from postroom.projection.submit import append_alert
 from postroom.protocol.ids import CONTROL_PLANE, NAME
 from postroom.settings import Settings
 from postroom.store.agents import Agent
@@ -46,7 +45,6 @@ from postroom.tasks import retention as task_retention
 from postroom.tasks import rules as task_rules
 from postroom.tasks.chain import Chain
 from postroom.tasks.clerk import TaskClerk
-from postroom_a2a.nats import WireConnection
 
 log = get_logger(__name__)
 
@@ -58,9 +56,6 @@ OVER = mail_retention.OVER | task_retention.OVER
 
 FOLD_DEADLINE = 60.0
 """Seconds for folding, at the start, what the log holds beyond SQL."""
-
-SYSTEM_TIMEOUT = 5.0
-"""Seconds in which a server must have let the system account in."""
 
 TASKS_DEADLINE = 4.0
 """Seconds that an answer about tasks waits for what is in the log now; who asks waits a little longer."""
@@ -135,7 +130,7 @@ async def open_mailroom(
     stack.callback(changes.close)
     clerk = Clerk(bus, database)
     chain = Chain(bus, admin, database)
-    task_clerk = TaskClerk(bus, database, chain, alert=partial(_ask, bus))
+    task_clerk = TaskClerk(bus, database, chain, alert=partial(append_alert, bus))
     after = all_after(clerk.after, task_clerk.after)
     fold = Fold(bus, admin, database, changes, RULES, after, task_rules.ORDER)
     crew = await stack.enter_async_context(hire())
@@ -164,10 +159,6 @@ async def open_mailroom(
         space=space,
         crew=crew,
     )
-
-
-async def _ask(bus: NatsBus, kind: str, about: str, who: str, text: str) -> None:
-    await raise_alert(bus, Alert(text, kind, about, who))
 
 
 def _space(settings: Settings) -> Callable[[], None]:
@@ -207,17 +198,6 @@ async def open_bus(
     await ensure_all(admin)
     await belonging.remember(settings, admin)
     return bus, admin
-
-
-async def system_connection(address: BusAddress, credential: Credential) -> WireConnection:
-    """A connection of a user of the system account.
-
-    Raises:
-        Unauthorized, BusDisconnected: no server lets it in.
-    """
-    return await address.connect(
-        name="postroom-system", credentials=credential.for_connection(), wait=SYSTEM_TIMEOUT
-    )
 
 
 async def _owner(directory: Directory) -> Agent:
