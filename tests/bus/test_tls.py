@@ -168,7 +168,7 @@ def _set(event: asyncio.Event):
     return callback
 
 
-@pytest.mark.requirement("tls-renewal-seamless")
+@pytest.mark.requirement("tls-renewal-automatic")
 async def test_a_renewed_certificate_is_shown_and_no_connection_is_lost_under_load(
     secured: Bench,
 ):

@@ -169,7 +169,7 @@ async def desk(folder: Path) -> AsyncGenerator[Desk]:
                 await supervising
 
 
-@pytest.mark.requirement("identity-rotation-agents")
+@pytest.mark.requirement("identity-rotation-seamless")
 async def test_the_key_that_signs_workers_is_replaced_under_load(tmp_path: Path):
     async with desk(tmp_path) as d:
         stolen = d.rig.credential(new_uid())
@@ -184,7 +184,7 @@ async def test_the_key_that_signs_workers_is_replaced_under_load(tmp_path: Path)
             await d.rig.connect(stolen, stolen.name)
 
 
-@pytest.mark.requirement("identity-rotation-operator")
+@pytest.mark.requirement("identity-rotation-seamless")
 async def test_the_operators_key_is_replaced_under_load(tmp_path: Path):
     async with desk(tmp_path) as d:
         await d.rotate_under_load("operator")
@@ -196,7 +196,7 @@ async def test_the_operators_key_is_replaced_under_load(tmp_path: Path):
         assert d.one.bus.lost is None
 
 
-@pytest.mark.requirement("identity-rotation-proxy")
+@pytest.mark.requirement("identity-rotation-seamless")
 async def test_the_gateways_key_is_replaced_while_the_server_runs_on(tmp_path: Path):
     async with desk(tmp_path) as d:
         pid = d.rotation._host.pid
@@ -215,7 +215,7 @@ async def test_the_gateways_key_is_replaced_while_the_server_runs_on(tmp_path: P
         assert [each.bus.statistics().reconnects for each in (d.one, d.two)] == [0, 0]
 
 
-@pytest.mark.requirement("identity-revocation-disturbs-nobody")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_revocations_of_others_disturb_no_pull_and_no_publish(tmp_path: Path):
     """Each restart of a worker revokes what it had, and every server is told."""
     async with desk(tmp_path) as d:
@@ -258,7 +258,7 @@ async def test_who_does_not_move_from_a_former_key_of_the_gateway_is_named_and_c
             assert isinstance(await bus.wait_lost(), Unauthorized)
 
 
-@pytest.mark.requirement("identity-rotation-told-first")
+@pytest.mark.requirement("identity-rotation-seamless")
 async def test_servers_of_somebody_else_must_know_a_key_before_it_is_used(tmp_path: Path):
     trust = Trust.load_or_create(tmp_path / "keys")
     async with running_cluster(tmp_path / "cluster", trust) as cluster:
@@ -314,7 +314,7 @@ async def _nothing() -> None:
     pass
 
 
-@pytest.mark.requirement("identity-rotation-crash")
+@pytest.mark.requirement("identity-rotation-seamless")
 def test_a_former_key_that_a_crash_has_left_is_dropped_by_the_next_start(tmp_path: Path):
     killed = Trust.load_or_create(tmp_path)
     killed.add_org("acme").rotate(Role.WORKERS)

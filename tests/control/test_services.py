@@ -92,7 +92,7 @@ async def post(worker: Worker, project: str, text: str, number: str) -> None:
     await worker.bus.publish(subjects.feed(project, worker.uid), envelope.encode(), id=number)
 
 
-@pytest.mark.requirement("services-resolve-names")
+@pytest.mark.requirement("cards-found-by-skill")
 async def test_an_agent_resolves_a_nick(tmp_path: Path):
     async with stage(tmp_path) as s:
         alice, bob = await s.desk.worker("alice"), await s.desk.worker("bob")
@@ -104,7 +104,6 @@ async def test_an_agent_resolves_a_nick(tmp_path: Path):
         assert [agent["nick"] for agent in listed["agents"]] == ["alice", "bob"]
 
 
-@pytest.mark.requirement("services-errors-typed")
 @pytest.mark.parametrize(
     "verb, payload, code",
     [
@@ -130,7 +129,7 @@ async def test_a_request_that_cannot_be_met_is_answered_with_a_problem(
         assert json.loads(answer.payload)["error"]["code"] == code
 
 
-@pytest.mark.requirement("services-history-own-projects")
+@pytest.mark.requirement("identity-inbox-private")
 async def test_posts_go_both_ways_and_a_newcomer_reads_what_was_said(tmp_path: Path):
     async with stage(tmp_path) as s:
         maria = await s.desk.person()
@@ -156,7 +155,7 @@ async def test_posts_go_both_ways_and_a_newcomer_reads_what_was_said(tmp_path: P
         assert live == ["from a person", "from an agent"]
 
 
-@pytest.mark.requirement("services-credential-renewed")
+@pytest.mark.requirement("identity-renewal-gapless")
 async def test_a_renewed_credential_is_for_the_same_key_and_lets_its_agent_in(tmp_path: Path):
     async with stage(tmp_path) as s:
         alice = await s.desk.worker("alice", ("demo",))
@@ -182,7 +181,6 @@ async def test_a_key_that_was_not_issued_here_or_is_revoked_is_not_renewed(tmp_p
         assert answer["error"]["code"] == "forbidden"
 
 
-@pytest.mark.requirement("mail-flows-between-accounts")
 async def test_a_worker_writes_to_a_worker_and_a_person_to_a_worker(tmp_path: Path):
     async with stage(tmp_path) as s:
         maria = await s.desk.person()
@@ -205,7 +203,7 @@ async def test_a_worker_writes_to_a_worker_and_a_person_to_a_worker(tmp_path: Pa
         assert (await s.desk.mail(mail.id, State.SEEN)).state is State.SEEN
 
 
-@pytest.mark.requirement("cards-find-on-bus")
+@pytest.mark.requirement("cards-found-by-skill")
 async def test_an_agent_finds_others_by_what_they_can_do(tmp_path: Path):
     async with stage(tmp_path) as s:
         await s.desk.person()

@@ -137,7 +137,7 @@ async def test_cleartext_and_another_authority_get_nowhere(gate: Gate) -> None:
     assert gate.audit.records == []
 
 
-@pytest.mark.requirement("gateway-strangers")
+@pytest.mark.requirement("gateway-tls")
 @pytest.mark.parametrize(
     "line",
     [
@@ -156,14 +156,14 @@ async def test_who_shows_no_workers_token_gets_no_answer_and_no_record(
     assert gate.listener.refused == 1
 
 
-@pytest.mark.requirement("gateway-strangers")
+@pytest.mark.requirement("gateway-tls")
 async def test_a_closed_door_opens_no_more(gate: Gate) -> None:
     await gate.gateway.close_door(UID)
     assert await gate.ask(Preface("http", gate.tokens[UID]).encode()) == b""
     assert await gate.ask(Preface("http", gate.tokens[OTHER]).encode()) == f"{OTHER}\n".encode()
 
 
-@pytest.mark.requirement("gateway-strangers")
+@pytest.mark.requirement("gateway-tls")
 async def test_a_flood_of_silent_strangers_keeps_a_worker_out_for_their_deadline_at_most(
     gate: Gate,
 ) -> None:

@@ -20,12 +20,13 @@ from postroom.errors import StateUnwritable
 from postroom.gateway.door import DoorGateway
 from postroom.gateway.nats.passage import NatsPassage
 from postroom.gateway.port import Deadlines, DoorSpec, Rates
+from postroom.http.client import by_socket
 from postroom.identity.credential import Credential
 from postroom.identity.tokens import digest
 from postroom.protocol.audit import AuditRecord
 from postroom.protocol.preface import Preface
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
-from postroom.sidecar.door import Door, by_socket
+from postroom.sidecar.door import Door
 from tests.gateway.rig import soon
 from tests.rig import Rig as Bus
 from tests.rig import new_uid, running_bus

@@ -95,7 +95,7 @@ async def test_a_server_that_does_not_greet_in_time_is_given_up():
     await silent.stop()
 
 
-@pytest.mark.requirement("gateway-memory-bounded")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_a_sandbox_that_does_not_read_stops_the_server_and_loses_nothing(
     folder: Path, tmp_path: Path
 ):
