@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroom_a2a.sdk.handling import MemoryTaskStore
-from postroom_a2a.sdk.users import Requester
+from postroom_a2a.sdk.operations import Requester
 from tests.a2a.agents import chunks, waits
 from tests.a2a.handling.handlers import BY_US
 

@@ -12,8 +12,8 @@ from a2a.utils import errors as sdk
 from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, A2AError, TaskNotFoundError
 
 from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.sdk.errors import ServerBusyError, UnknownCodeError
 from postroom_a2a.sdk.translation import V03, V10, Dialect, a2a_error, rpc_error
-from postroom_a2a.sdk.translation.failures import ServerBusyError, UnknownCodeError
 
 KINDS = list(JSON_RPC_ERROR_CODE_MAP)
 NEW = {sdk.ExtensionSupportRequiredError, sdk.VersionNotSupportedError}
