@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a import types
@@ -178,7 +178,6 @@ RESULTS = {
     "ListTaskPushNotificationConfigs": objects.legacy_task_pushes,
     "GetExtendedAgentCard": objects.legacy_cards,
 }
-quick = settings(max_examples=50, deadline=None, derandomize=True)
 
 
 def spoilt(data: st.DataObject, value: Any) -> Any:
@@ -195,7 +194,6 @@ def spoilt(data: st.DataObject, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", objects.legacy_params)
-@quick
 @given(data=st.data())
 def test_spoilt_parameters_are_read_or_refused(name: str, data: st.DataObject):
     params = spoilt(data, data.draw(objects.legacy_params[name]))
@@ -206,7 +204,6 @@ def test_spoilt_parameters_are_read_or_refused(name: str, data: st.DataObject):
 
 
 @pytest.mark.parametrize("name", RESULTS)
-@quick
 @given(data=st.data())
 def test_spoilt_result_is_read_or_breaks_the_protocol(name: str, data: st.DataObject):
     result = spoilt(data, data.draw(RESULTS[name]))

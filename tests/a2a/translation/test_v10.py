@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from a2a.server.routes.common import serialize_list_tasks_response
 from google.protobuf.json_format import MessageToDict
-from hypothesis import given, settings
+from hypothesis import given
 
 from a2a import types
 from postroom.errors import ProtocolViolation
@@ -30,7 +30,6 @@ def test_no_method_names_two_operations():
     assert operation_of("tasks/list") is None
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
 @given(objects.events)
 def test_event_is_read_as_it_was_written(event: types.StreamResponse):
     operation = OPERATIONS["SubscribeToTask"]
