@@ -45,10 +45,10 @@ from hypothesis import strategies as st
 from postroom.directory.cards import build_card
 from postroom.errors import Forbidden, NotFound
 from postroom.protocol.template import Template
+from postroom.protocol.verbs import Artifact, AskInput, Complete, Delegate, Progress
 from postroom.sidecar.a2a.asking import AskingOperations
 from postroom.sidecar.a2a.door import A2ADoor
 from postroom.sidecar.a2a.params import camel
-from postroom.sidecar.adapters import Artifact, AskInput, Complete, Delegate, Progress
 from postroom.sidecar.api import LocalApi
 from postroom.sidecar.httpd import HttpServer
 from tests.sidecar.house import House as Home
@@ -117,7 +117,7 @@ def said(text: str, **fields: Any) -> Message:
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     tasks, server = Office(), HttpServer()
     a2a = A2ADoor(AskingOperations(tasks, OWN, OWN), CARD, server.port)
-    api = LocalApi(tasks, {}, server.port, a2a)  # ty: ignore[invalid-argument-type]
+    api = LocalApi(tasks, {}, server.port, a2a)
     path, url = tmp_path / "a2a.sock", f"http://127.0.0.1:{server.port}"
     server.answer_with(api.handle).also_at(path, a2a.handle)
     async with server, httpx.AsyncClient(timeout=10, trust_env=False) as http:

@@ -19,7 +19,8 @@ import pytest
 from postroom.errors import InvalidInput
 from postroom.identity.tokens import digest
 from postroom.protocol.blobs import blob_url, named_in, sha256_of
-from postroom.sidecar.adapters import Artifact, Delegate, Malformed
+from postroom.protocol.verbs import Artifact, Delegate
+from postroom.sidecar.adapters import Malformed
 from postroom.sidecar.adapters.jsonl import JsonLines
 from postroom.sidecar.api import LocalApi
 from postroom.sidecar.blobs import BlobRelay
@@ -70,7 +71,7 @@ async def local_api(port: int, token: str) -> AsyncGenerator[tuple[Office, str]]
     """A local API whose control plane is on that port."""
     tasks, server = Office(), HttpServer()
     relay = BlobRelay(ControlAddress(("127.0.0.1", port), f"127.0.0.1:{port}", token))
-    api = LocalApi(tasks, {}, server.port, None, relay)  # ty: ignore[invalid-argument-type]
+    api = LocalApi(tasks, {}, server.port, None, relay)
     async with server.answer_with(api.handle):
         yield tasks, f"http://127.0.0.1:{server.port}"
 
@@ -181,7 +182,7 @@ async def lying(scope: MutableMapping[str, Any], receive: Any, send: Any) -> Non
 @pytest.mark.requirement("blob-kept-by-hash")
 async def test_what_is_not_what_its_name_says_is_not_taken(tmp_path: Path):
     async with serving(lying) as site, local_api(site.port, "t") as (tasks, url):
-        desk = Desk(None, tasks, None, tmp_path, url)  # ty: ignore[invalid-argument-type]
+        desk = Desk(None, tasks, None, tmp_path, url)
         put = await desk.run("blob", "put", "-", given=CONTENT)
         got = await desk.run("blob", "get", blob_url(NAME), "-o", "x")
     assert (put[0], got[0]) == (8, 8)
@@ -192,7 +193,7 @@ async def test_without_a_control_plane_it_is_told(tmp_path: Path):
     async with serving(lying) as site:
         port = site.port
     async with local_api(port, "t") as (tasks, url):
-        desk = Desk(None, tasks, None, tmp_path, url)  # ty: ignore[invalid-argument-type]
+        desk = Desk(None, tasks, None, tmp_path, url)
         code, _, err = await desk.run("blob", "put", "-", given=CONTENT)
     assert (code, "control plane" in err) == (10, True)
 
