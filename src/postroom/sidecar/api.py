@@ -11,7 +11,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from postroom.errors import Forbidden, InvalidInput, NotFound, NotRunning
+from postroom.errors import InvalidInput, NotFound, NotRunning
+from postroom.http.hosts import check_host
+from postroom.http.server import Answer, Request
 from postroom.protocol.blobs import media_type_of
 from postroom.protocol.verbs import (
     Action,
@@ -29,7 +31,6 @@ from postroom.protocol.verbs import (
 from postroom.sidecar.a2a.door import A2ADoor
 from postroom.sidecar.actions import Actions
 from postroom.sidecar.blobs import BlobRelay
-from postroom.sidecar.httpd import Answer, Request
 from postroom.sidecar.workapi import WorkActions
 
 
@@ -68,10 +69,7 @@ class LocalApi:
             NotFound: there is no such route.
             PostroomError: why the action was refused.
         """
-        if request.headers.get("host") not in self._hosts:
-            raise Forbidden("the Host header does not name this API")
-        if "origin" in request.headers:
-            raise Forbidden("web pages may not use this API")
+        check_host(request.headers.get("host", ""), request.headers.get("origin"), self._hosts)
         found = find_route(request.method, request.target)
         if found is not None:
             return await self._perform(found[0].read(_record(request, *found)), request)

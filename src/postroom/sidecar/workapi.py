@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from postroom.errors import InvalidInput, MessageTooLarge, Refused
+from postroom.http.server import Answer, Content
 from postroom.protocol.verbs import ListFolder, ReadFile, RemoveFile, RunCommand, WriteFile
-from postroom.sidecar.httpd import Answer, Content
 from postroom.sidecar.workstation import MAX_WRITE, Workstation
 from postroom_a2a.limits import ConcurrencyLimit
 
