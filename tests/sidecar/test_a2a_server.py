@@ -210,8 +210,13 @@ async def test_a_stream_whose_client_hangs_up_ends(house: House, monkeypatch: py
             await asyncio.sleep(0.01)
 
 
-async def test_streams_are_bounded(house: House, monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture
+def one_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("postroom.sidecar.a2a.methods.STREAMS", 1)
+
+
+@pytest.mark.usefixtures("one_stream")  # before the house is made
+async def test_streams_are_bounded(house: House):
     stream = house.streaming.send_message(SendMessageRequest(message=said("add")))
     await anext(stream)
     error = await house.error("SubscribeToTask", {"id": "0" * 32})
