@@ -69,7 +69,6 @@ def modules(*arguments: str, **env: str) -> set[str]:
     return set(done.stderr.split("\n"))
 
 
-@pytest.mark.requirement("cli-help-light")
 @pytest.mark.parametrize("option", ["--help", "-h", "--version"])
 def test_help_loads_click_and_nothing_heavier(option: str):
     loaded = modules(option)
@@ -78,7 +77,6 @@ def test_help_loads_click_and_nothing_heavier(option: str):
     assert {name for name in loaded if name.startswith("postroom")} == OWN
 
 
-@pytest.mark.requirement("cli-help-light")
 def test_help_of_every_command_loads_nothing_heavy():
     code = "\n".join(
         [
@@ -125,14 +123,12 @@ def completions(*words: str, state: str = "") -> list[str]:
     return [line.removeprefix("plain,") for line in done.stdout.split()]
 
 
-@pytest.mark.requirement("cli-completion-offered")
 def test_the_shell_completes_commands():
     assert completions("s") == ["status", "spawn", "stop", "send"]
     assert completions("task", "") == ["answer", "cancel", "list", "show", "watch"]
     assert completions("config", "set", "http.") == ["http.port", "http.listen"]
 
 
-@pytest.mark.requirement("cli-completion-offered")
 def test_the_shell_completes_agents_and_tasks(standin: Standin, tmp_path: Path):
     agents = [BOB, BOB | {"nick": "carl"}, ME]
     standin.answer("GET /v1/agents", {"agents": agents})

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from postroom.control.inward import MAX_CARD_BYTES, fetch_card
 from postroom.directory.cards import SERVER_SOCKET
 from postroom.errors import Conflict, PostroomError, ProtocolViolation, RequestTimeout
+from postroom.workers.served_card import MAX_CARD_BYTES, fetch_card
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("inward-socket-itself")]
 

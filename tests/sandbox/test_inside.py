@@ -35,7 +35,7 @@ def _host_processes_that_show(needle: str) -> list[str]:
     return found
 
 
-@pytest.mark.requirement("sandbox-secret-hidden")
+@pytest.mark.requirement("wall-sidecar-closed")
 async def test_a_secret_is_in_no_command_line_or_environment_of_the_host(rig: Rig):
     handle = await rig.start(
         BubblewrapProvider(), "say('up'); hold()", secrets={SECRET_PATH: SECRET.encode()}
@@ -48,7 +48,7 @@ async def test_a_secret_is_in_no_command_line_or_environment_of_the_host(rig: Ri
         await handle.stop(0)
 
 
-@pytest.mark.requirement("sandbox-secret-hidden")
+@pytest.mark.requirement("wall-sidecar-closed")
 async def test_a_secret_is_not_left_in_the_memory_of_process_1(rig: Rig):
     # Process 1 is bubblewrap, which the program may read: what bubblewrap copied would lie on its stack.
     code = f"""
@@ -72,7 +72,7 @@ hold()
     assert found == [[], True]
 
 
-@pytest.mark.requirement("sandbox-secret-hidden")
+@pytest.mark.requirement("wall-sidecar-closed")
 async def test_a_secret_is_in_no_procfs_file_inside(rig: Rig):
     code = f"""
 os.unlink({SECRET_PATH!r})
@@ -105,7 +105,7 @@ say([mode, text, os.listdir(os.path.dirname(path))])
     assert said == [0o600, SECRET, []]
 
 
-@pytest.mark.requirement("sandbox-environment-cleared")
+@pytest.mark.requirement("sandbox-host-readonly")
 async def test_the_environment_is_what_the_spec_says_and_nothing_else(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ):
@@ -119,7 +119,7 @@ async def test_the_environment_is_what_the_spec_says_and_nothing_else(
     assert of_first_process == ""
 
 
-@pytest.mark.requirement("sandbox-workspace-writable")
+@pytest.mark.requirement("sandbox-host-readonly")
 async def test_what_is_written_to_the_workspace_and_the_state_folder_is_on_the_host(rig: Rig):
     state = rig.folder / "state"
     state.mkdir()
@@ -183,7 +183,7 @@ async def test_a_read_only_mount_can_be_read_at_its_target(rig: Rig):
     assert said == "read me"
 
 
-@pytest.mark.requirement("sandbox-kernel-settings-readonly")
+@pytest.mark.requirement("sandbox-kernel-files-closed")
 async def test_no_setting_of_the_kernel_can_be_opened_for_writing(rig: Rig):
     code = """
 opened = []

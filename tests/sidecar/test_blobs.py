@@ -120,7 +120,7 @@ async def test_what_is_not_there_is_not_found(desk: Desk):
     assert (await desk.run("blob", "get", "https://example.com/"))[0] == 2
 
 
-@pytest.mark.requirement("blob-bounds-refused")
+@pytest.mark.requirement("blob-kept-by-hash")
 async def test_a_file_that_is_too_large_is_refused_in_the_midst_of_it(desk: Desk):
     (desk.folder / "large").write_bytes(bytes(4 * LARGEST_BLOB))
 
@@ -130,7 +130,7 @@ async def test_a_file_that_is_too_large_is_refused_in_the_midst_of_it(desk: Desk
     assert "a blob has at most" in err
 
 
-@pytest.mark.requirement("blob-partial-gone")
+@pytest.mark.requirement("blob-kept-by-hash")
 async def test_an_upload_that_its_program_breaks_off_leaves_nothing(desk: Desk):
     port = int(desk.url.rpartition(":")[2])
     _, writer = await asyncio.open_connection("127.0.0.1", port)

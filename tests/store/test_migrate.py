@@ -52,7 +52,6 @@ def migrate_from_nothing(connection: Connection) -> None:
     module.upgrade(connection)
 
 
-@pytest.mark.requirement("store-schema-equal")
 async def test_a_new_database_has_the_tables_that_the_migrations_make(tmp_path: Path):
     async with Database(tmp_path / "new.db") as new, Database(tmp_path / "migrated.db") as migrated:
         await migrate(new)

@@ -54,7 +54,6 @@ def test_unknown_members_are_ignored():
     assert V10.read_params(OPERATIONS["GetTask"], params) == types.GetTaskRequest(id="t")
 
 
-@pytest.mark.requirement("translation-params-named")
 @pytest.mark.parametrize(
     "params, member",
     [

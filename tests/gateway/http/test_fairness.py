@@ -33,7 +33,7 @@ class Turns:
         return self.count
 
 
-@pytest.mark.requirement("gateway-turns")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_ten_thousand_chunks_of_one_byte_leave_the_others_their_turn(site: Site):
     async with site.way.open() as enter:
         near = await enter()
@@ -47,7 +47,7 @@ async def test_ten_thousand_chunks_of_one_byte_leave_the_others_their_turn(site:
     assert site.outside.calls[0].body == b"a" * 10_000
 
 
-@pytest.mark.requirement("gateway-turns")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_requests_that_come_at_once_leave_the_others_their_turn(site: Site):
     async with site.way.open() as enter:
         near = await enter()

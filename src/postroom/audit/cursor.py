@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from postroom.control.statefile import write_private
 from postroom.errors import StateUnwritable
+from postroom.identity.privatefile import write_private
 
 
 class Cursor:

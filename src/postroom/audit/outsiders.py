@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from postroom.directory.agents import Directory
 from postroom.errors import NotFound
-from postroom.mail.directory import Directory
 from postroom.protocol.ids import CONTROL_PLANE, is_uid
 
 BEHIND_THE_GATEWAY = "worker"

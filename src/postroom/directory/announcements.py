@@ -1,4 +1,4 @@
-"""Announcements of cards: heard among the agents, judged, and taken over or reported (docs/architecture.md, Registry).
+"""Cards that workers announce: each is taken or refused, and a refusal is an alert (docs/architecture.md, Registry).
 
 The bus hands over only those whose reply subject proves their sender (`subjects.accepts_announcement`).
 """
@@ -6,13 +6,12 @@ The bus hands over only those whose reply subject proves their sender (`subjects
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from postroom.bus.port import Message, MessageBusProvider, Subscription
-from postroom.control.registry import Runs
-from postroom.directory.cards import read_card
 from postroom.errors import PostroomError
 from postroom.observe import get_logger
+from postroom.protocol.alerts import Alert, RaiseAlert
 
 log = get_logger(__name__)
 
@@ -33,23 +32,19 @@ class Announcements:
 
     Args:
         edge: the control plane's connection among the agents.
-        runs: whose cards they are.
-        changed: told when a card was taken over.
-        alert: kind, text ("" when a card was taken after all) and uid, for what was refused.
+        take: gives worker (uid) the card in a payload; raises `PostroomError` for one that it must not have.
         clock: seconds, monotonic.
     """
 
     def __init__(
         self,
         edge: MessageBusProvider,
-        runs: Runs,
-        changed: Callable[[], None],
-        alert: Callable[[str, str, str], Awaitable[None]],
+        take: Callable[[str, bytes], None],
+        alert: RaiseAlert,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._edge = edge
-        self._runs = runs
-        self._changed = changed
+        self._take = take
         self._alert = alert
         self._clock = clock
         self._alerted: dict[str, float] = {}
@@ -66,22 +61,12 @@ class Announcements:
 
     async def _heard(self, message: Message) -> None:
         try:
-            self._take(message)
+            self._take(message.sender_uid, message.payload)
         except PostroomError as error:
             await self._refuse(message.sender_uid, error)
         else:
             if self._alerted.pop(message.sender_uid, None) is not None:
-                await self._alert(REFUSED, "", message.sender_uid)
-
-    def _take(self, message: Message) -> None:
-        run = self._runs.run_of(message.sender_uid)
-        if run is None or not run.running:
-            log.info("%s announced a card and does not run", message.sender_uid)
-            return
-        announced = read_card(message.payload, message.sender_uid, run.nick)
-        if announced != run.card:
-            run.card = announced
-            self._changed()
+                await self._alert(Alert(REFUSED, "", message.sender_uid))
 
     async def _refuse(self, uid: str, error: PostroomError) -> None:
         log.warning("the card that %s announced was refused: %s", uid, error)
@@ -93,4 +78,6 @@ class Announcements:
         self._alerted[uid] = now
         while len(self._alerted) > MAX_ALERTED:
             self._alerted.pop(next(iter(self._alerted)))
-        await self._alert(REFUSED, f"announced a card that was refused: {error.message}", uid)
+        await self._alert(
+            Alert(REFUSED, f"announced a card that was refused: {error.message}", uid)
+        )

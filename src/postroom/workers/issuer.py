@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from postroom.control.accounts import Accounts
 from postroom.errors import Forbidden, ServerFailed
+from postroom.identity.account_publisher import Accounts
 from postroom.identity.credential import Credential
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from postroom.audit.files import Files
+from postroom.audit.reading import Position
 from postroom.errors import StateUnwritable
-from postroom.gateway.audit.files import Files
-from postroom.gateway.audit.reading import Position
 from postroom.observe import get_logger
 from postroom.protocol.audit import ALLOWED, DENIED, AuditRecord
 from postroom_a2a.times import format_time

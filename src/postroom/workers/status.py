@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from postroom.bus.port import BusAdmin
-from postroom.control.changed import Changed
-from postroom.control.presence import FRESH, PresenceBoard
-from postroom.control.run import Run
-from postroom.control.workers import Workers
+from postroom.directory.cards import Card
+from postroom.directory.presence import FRESH, PresenceBoard
 from postroom.errors import BusDisconnected, NotFound, PeerError
 from postroom.gateway.conduct import CUT_OFF, VIOLATION
-from postroom.mail.alerts import Alarm, AlertOffice
-from postroom.protocol.presence import OVER, Presence, WorkerState
+from postroom.mail.alerts import AlertOffice, AlertView
+from postroom.protocol.presence import ONLINE, OVER, Presence, WorkerState
 from postroom.store.agents import Agent
-from postroom.store.workers import REVOKED, STOPPED, WorkerRecord
+from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord
 from postroom.tasks.office import TaskOffice
 from postroom.tasks.views import TaskView
+from postroom.workers.changed import Changed
+from postroom.workers.lifecycle import Workers
+from postroom.workers.run import Run
 from postroom_a2a.text import one_line
 
 START_UP = 20.0
@@ -32,6 +33,48 @@ COUNTING = 2.0
 
 MAX_TEXT = 200
 """Characters that are shown of what a worker was asked for, and of what it last said about it."""
+
+
+class WorkerStates:
+    """How each worker is, by its process and its status messages.
+
+    Args:
+        now: seconds since the epoch.
+    """
+
+    def __init__(
+        self, workers: Workers, presence: PresenceBoard, now: Callable[[], float] = time.time
+    ) -> None:
+        self._workers = workers
+        self._presence = presence
+        self._now = now
+
+    def of(self, uid: str, desired: str = RUNNING, why: str = "") -> tuple[WorkerState, str]:
+        """State and detail of worker `uid`; for `desired` and `why` see `state_of`."""
+        run, said = self._workers.run_of(uid), self._presence.of(uid)
+        return state_of(desired, run, said, self._now(), self._workers.failure(uid) or why)
+
+    def online(self, uid: str) -> bool:
+        """Whether the worker runs and has said so a moment ago."""
+        return self.of(uid)[0] in ONLINE
+
+    def cards(self) -> dict[str, Card | None]:
+        """The card of each worker that was started in this process, None while it is not online."""
+        return {uid: run.card if self.online(uid) else None for uid, run in self._workers.runs()}
+
+    def hindrance(self, uid: str) -> str:
+        """Why worker `uid` does nothing for its tasks, "" if it does or that is not known."""
+        return hindrance(*self.of(uid))
+
+    def begun(self, uid: str) -> bool | None:
+        """Whether the agent of worker `uid` has started, None if that is not known yet."""
+        run, said = self._workers.run_of(uid), self._presence.of(uid)
+        if run is None:
+            return False
+        if self._presence.ran_at(uid) >= run.started_at:
+            return True
+        over = said is not None and said.at >= run.started_at and said.state in OVER
+        return False if over or not run.running else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +91,7 @@ class Roster:
 
     Args:
         workers: their records and runs.
+        states: how they are.
         presence: what they said of themselves.
         admin: how much waits in their inboxes.
         tasks: what they are at.
@@ -58,6 +102,7 @@ class Roster:
     def __init__(
         self,
         workers: Workers,
+        states: WorkerStates,
         presence: PresenceBoard,
         admin: BusAdmin,
         tasks: TaskOffice,
@@ -65,6 +110,7 @@ class Roster:
         changed: Changed,
     ) -> None:
         self._workers = workers
+        self._states = states
         self._presence = presence
         self._admin = admin
         self._tasks = tasks
@@ -84,7 +130,7 @@ class Roster:
         """State and detail of every worker by uid, with its nick; the bus is not asked."""
         found = {}
         for agent, record in await self._workers.records():
-            state, detail = self._state(agent.uid, record)
+            state, detail = self._states.of(agent.uid, record.desired, record.exceeded)
             found[agent.uid] = {
                 "uid": agent.uid,
                 "nick": agent.nick,
@@ -92,11 +138,6 @@ class Roster:
                 "detail": detail if state is WorkerState.FAILED else "",
             }
         return found
-
-    def _state(self, uid: str, record: WorkerRecord) -> tuple[WorkerState, str]:
-        run, said = self._workers.run_of(uid), self._presence.of(uid)
-        why = self._workers.failure(uid) or record.exceeded
-        return state_of(record.desired, run, said, time.time(), why)
 
     async def one(self, ref: str) -> dict[str, Any]:
         """One worker.
@@ -114,24 +155,15 @@ class Roster:
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                while (begun := self._begun(uid)) is None:
+                while (begun := self._states.begun(uid)) is None:
                     await self._changed.wait()
                 return begun
         said = self._presence.of(uid)
         return False if said is not None and said.stderr else None
 
-    def _begun(self, uid: str) -> bool | None:
-        run, said = self._workers.run_of(uid), self._presence.of(uid)
-        if run is None:
-            return False
-        if self._presence.ran_at(uid) >= run.started_at:
-            return True
-        over = said is not None and said.at >= run.started_at and said.state in OVER
-        return False if over or not run.running else None
-
     async def _load(self) -> Load:
         broke = await self._alerts.standing(kinds=(CUT_OFF, VIOLATION))
-        broken = {alarm.row.who: _broken(alarm) for alarm in reversed(broke)}  # the newest counts
+        broken = {alert.row.who: _broken(alert) for alert in reversed(broke)}  # the newest counts
         return Load(await self._tasks.current(), await self._tasks.open_counts(), broken)
 
     async def _view(
@@ -139,7 +171,7 @@ class Roster:
     ) -> dict[str, Any]:
         run = self._workers.run_of(agent.uid)
         said = self._presence.of(agent.uid)
-        state, detail = self._state(agent.uid, record)
+        state, detail = self._states.of(agent.uid, record.desired, record.exceeded)
         running = run is not None and run.running
         level = run.handle.level.value if run is not None and running else record.level
         return {
@@ -169,9 +201,9 @@ class Roster:
             return None
 
 
-def _broken(alarm: Alarm) -> str:
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(alarm.row.at))
-    return f"{alarm.row.text} ({when})"
+def _broken(alert: AlertView) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(alert.row.at))
+    return f"{alert.row.text} ({when})"
 
 
 def _at_work(task: TaskView | None) -> dict[str, Any] | None:

@@ -7,10 +7,10 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable
 
-from postroom.control.audit.alarm import trouble_of
-from postroom.gateway.audit import AuditLog
-from postroom.gateway.audit.query import Found, Query
-from postroom.gateway.audit.reading import Position, newest, read_lines
+from postroom.audit import AuditLog
+from postroom.audit.alarm import trouble_of
+from postroom.audit.query import Found, Query
+from postroom.audit.reading import Position, newest, read_lines
 from postroom_a2a.times import parse_time
 
 OMITTED = "omitted"

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 
+from postroom.audit import AuditLog
+from postroom.audit.cursor import Cursor
+from postroom.audit.outsiders import Outsiders
+from postroom.audit.patience import insist
 from postroom.bus.port import BusAdmin, Message
-from postroom.control.audit.cursor import Cursor
-from postroom.control.audit.outsiders import Outsiders
-from postroom.control.audit.patience import insist
 from postroom.errors import InvalidInput
-from postroom.gateway.audit import AuditLog
 from postroom.protocol import subjects
 from postroom.protocol.audit import OUT, SERVER, AuditRecord
 from postroom_a2a.times import format_time

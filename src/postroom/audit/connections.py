@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from postroom.audit import AuditLog
+from postroom.audit.outsiders import Outsiders
+from postroom.audit.tap import write_through
 from postroom.bus.port import Message, MessageBusProvider, Subscription
-from postroom.control.audit.outsiders import Outsiders
-from postroom.control.audit.tap import write_through
 from postroom.errors import PostroomError
-from postroom.gateway.audit import AuditLog
 from postroom.identity import jwt
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger

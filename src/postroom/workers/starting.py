@@ -8,14 +8,10 @@ import time
 from collections.abc import Mapping
 
 from postroom.bus.port import BusAdmin
-from postroom.control.isolation import Demand
-from postroom.control.issuer import Issuer
-from postroom.control.launch import Passport, WorkerFolders, card_of, compose, unwritable
-from postroom.control.run import Run
+from postroom.directory.agents import Directory
 from postroom.directory.cards import Card
 from postroom.gateway.port import DoorSpec, GatewayProvider
 from postroom.identity.tokens import digest, new_token
-from postroom.mail.directory import Directory
 from postroom.observe import get_logger
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
 from postroom.protocol.template import Template
@@ -29,6 +25,10 @@ from postroom.store import workers as worker_rows
 from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.workers import WorkerRecord
+from postroom.workers.isolation import Demand
+from postroom.workers.issuer import Issuer
+from postroom.workers.launch import Passport, WorkerFolders, card_of, compose, unwritable
+from postroom.workers.run import Run
 
 log = get_logger(__name__)
 

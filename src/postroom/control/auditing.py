@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
+from postroom.audit import alarm
+from postroom.audit.connections import Connections
+from postroom.audit.copying import AuditCopy
+from postroom.audit.cursor import Cursor
+from postroom.audit.outsiders import Outsiders
+from postroom.audit.tap import StoredTap
+from postroom.audit.view import AuditView
 from postroom.bus.nats.bus import NatsBus
-from postroom.control.audit import alarm
-from postroom.control.audit.connections import Connections
-from postroom.control.audit.copying import AuditCopy
-from postroom.control.audit.cursor import Cursor
-from postroom.control.audit.outsiders import Outsiders
-from postroom.control.audit.tap import StoredTap
-from postroom.control.audit.view import AuditView
 from postroom.control.building import Building
 from postroom.control.mailroom import Mailroom
 from postroom.identity.trust import Trust

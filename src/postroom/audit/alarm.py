@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from postroom.audit import AuditLog
+from postroom.audit.patience import insist
 from postroom.bus.port import MessageBusProvider
-from postroom.control.audit.patience import insist
-from postroom.gateway.audit import AuditLog
-from postroom.projection.alerts import Alert, raise_alert
+from postroom.projection.submit import append_alert
+from postroom.protocol.alerts import Alert
 
 KIND = "audit-unwritable"
 
@@ -48,7 +49,7 @@ async def watch(
 
         async def tell(said: str = text) -> None:
             space()
-            await raise_alert(bus, Alert(said, KIND))
+            await append_alert(bus, Alert(KIND, said))
 
         await insist(tell, "an alert", org)
         while log.trouble is not None:

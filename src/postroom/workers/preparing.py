@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from postroom.control.isolation import Demand, demand, level_of
-from postroom.control.launch import decode_files
-from postroom.control.starting import Starter
 from postroom.errors import Conflict
 from postroom.gateway.credentials import BoundCredential, judge_credentials
 from postroom.protocol.template import Template, declared, parse_template
@@ -17,6 +14,9 @@ from postroom.sandbox.select import Chosen, stated_level
 from postroom.settings import DEFAULT_PROJECT, Settings
 from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord
+from postroom.workers.isolation import Demand, demand, level_of
+from postroom.workers.launch import decode_files
+from postroom.workers.starting import Starter
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import nats.errors
 
+from postroom.bus.address import BusAddress
 from postroom.bus.host import BusHost
-from postroom.control.mailroom import system_connection
+from postroom.bus.nats.client import RobustClient
 from postroom.errors import PostroomError, ServerFailed
+from postroom.identity.credential import Credential
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger
+from postroom.protocol.alerts import Alert, RaiseAlert
 
 log = get_logger(__name__)
 
@@ -28,8 +30,6 @@ LONGEST_PAUSE = 30.0
 BEHIND = "accounts-behind"
 """Kind of the alerts."""
 
-Alert = Callable[[str, str], Awaitable[None]]
-
 
 class Accounts:
     """Publishes the accounts of one organisation.
@@ -40,7 +40,7 @@ class Accounts:
         alert: told kind and text once when a server is behind, and "" when it has caught up.
     """
 
-    def __init__(self, trust: Trust, host: BusHost, alert: Alert) -> None:
+    def __init__(self, trust: Trust, host: BusHost, alert: RaiseAlert) -> None:
         self._trust = trust
         self._host = host
         self._alert = alert
@@ -102,6 +102,21 @@ class Accounts:
                 except PostroomError as error:
                     log.warning("accounts: %s", error)
                     if attempt == 1:
-                        await self._alert(BEHIND, str(error))
+                        await self._alert(Alert(BEHIND, str(error)))
                 else:
-                    await self._alert(BEHIND, "")
+                    await self._alert(Alert(BEHIND, ""))
+
+
+async def system_connection(address: BusAddress, credential: Credential) -> RobustClient:
+    """A connection of a user of the system account."""
+    client = RobustClient()
+    await client.connect(
+        list(address.servers),
+        tls=address.tls,
+        tls_hostname=address.tls_name or None,
+        tls_handshake_first=address.tls is not None,
+        user_jwt_cb=credential.jwt_callback,
+        signature_cb=credential.signature_callback,
+        name="postroom-system",
+    )
+    return client

@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, ItemsView
 
-from postroom.control.run import Run, exceeded, how
 from postroom.errors import EnvironmentFault, PostroomError
 from postroom.gateway.port import GatewayProvider
-from postroom.mail.alerts import AlertOffice
 from postroom.observe import get_logger
+from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.sandbox.port import ExitStatus
 from postroom.store import workers as worker_rows
 from postroom.store.agents import Agent
 from postroom.store.database import Database
+from postroom.workers.run import Run, exceeded, how
 
 log = get_logger(__name__)
 
@@ -30,7 +30,6 @@ class Runs:
     Args:
         database: records of workers.
         gateway: their doors.
-        alerts: where unexpected ends are reported.
         tasks: where the watchers live.
         changed: told when a worker has started or ended.
         grace: seconds that a sandbox has to end by itself.
@@ -40,14 +39,14 @@ class Runs:
         self,
         database: Database,
         gateway: GatewayProvider,
-        alerts: AlertOffice,
+        alert: RaiseAlert,
         tasks: asyncio.TaskGroup,
         changed: Callable[[], None],
         grace: float,
     ) -> None:
         self._database = database
         self._gateway = gateway
-        self._alerts = alerts
+        self._alert = alert
         self._tasks = tasks
         self._changed = changed
         self._grace = grace
@@ -90,7 +89,7 @@ class Runs:
         log.warning("worker %s was not started: %s", agent.uid, error, exc_info=_unforeseen(error))
         self._changed()
         text = f"was not started: {in_words(error)}"
-        await self._alerts.tell("worker-not-started", text, agent.uid)
+        await self._alert(Alert("worker-not-started", text, agent.uid))
 
     def forget(self, uid: str) -> None:
         """Drop what is known of a removed worker."""
@@ -157,7 +156,7 @@ class Runs:
         elif not run.stopping:
             log.warning("worker %s ended: %s", agent.uid, run.detail)
             text = f"ended: {run.detail}; postroom restart {agent.nick}"
-            await self._alerts.tell("worker-ended", text, agent.uid)
+            await self._alert(Alert("worker-ended", text, agent.uid))
 
     async def _note_limit(self, agent: Agent, run: Run) -> None:
         log.warning("worker %s was ended: %s", agent.uid, run.exceeded)
@@ -170,7 +169,7 @@ class Runs:
             if self.limited is not None:
                 await self.limited(agent.uid, run.exceeded)
         text = f"was ended: {run.exceeded}; postroom restart {agent.nick}"
-        await self._alerts.tell("worker-limit", text, agent.uid)
+        await self._alert(Alert("worker-limit", text, agent.uid))
 
 
 def _unforeseen(error: Exception) -> Exception | None:

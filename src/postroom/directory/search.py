@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from postroom.control.launch import card_of
-from postroom.control.registry import Registry
-from postroom.control.workers import Workers
+from postroom.directory.agents import Directory
 from postroom.directory.cards import Card, matches, skills_of
-from postroom.errors import InvalidTemplate, NotFound
-from postroom.mail.directory import Directory
-from postroom.protocol.template import parse_template
+from postroom.errors import NotFound
 from postroom.store.agents import Agent
-from postroom.store.workers import WorkerRecord
 
 MAX_ANSWER = 512 * 1024
 """Bytes of cards in one answer on the bus, whose messages have 1 MiB at most."""
 
 
-class YellowPages:
+class AgentSearch:
     """Looks agents up.
 
     Args:
         directory: everybody.
-        workers: who has a card.
-        registry: signs, and knows who is online.
+        cards: the cards by uid, of the agent with the uid or, without one, of all that have a card.
+        online: whether the agent with that uid is.
+        sign: signs a card.
     """
 
-    def __init__(self, directory: Directory, workers: Workers, registry: Registry) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        cards: Callable[[str], Awaitable[Mapping[str, Card]]],
+        online: Callable[[str], bool],
+        sign: Callable[[Card], Card],
+    ) -> None:
         self._directory = directory
-        self._workers = workers
-        self._registry = registry
+        self._cards = cards
+        self._online = online
+        self._sign = sign
 
     async def find(self, skill: str = "", text: str = "") -> list[dict[str, Any]]:
         """Entries by nick; with `skill` or `text` only of agents whose card has them (`cards.matches`).
@@ -39,10 +43,10 @@ class YellowPages:
         An entry is `{"uid", "nick", "kind", "org", "online", "card"}`; people have no card (null), and whether they
         are there is not known (null).
         """
-        records = {agent.uid: record for agent, record in await self._workers.records()}
+        cards = await self._cards("")
         found = []
         for agent in await self._directory.all():
-            card = self._card(agent, records.get(agent.uid))
+            card = cards.get(agent.uid)
             if card is None and (skill or text):
                 continue
             if card is None or matches(card, skill=skill, text=text):
@@ -51,12 +55,12 @@ class YellowPages:
 
     async def having(self, skill: str) -> list[tuple[Agent, bool]]:
         """The agents whose card has the skill with that very id, each with whether it is online, by nick."""
-        records = {agent.uid: record for agent, record in await self._workers.records()}
+        cards = await self._cards("")
         found = []
         for agent in await self._directory.all():
-            card = self._card(agent, records.get(agent.uid))
+            card = cards.get(agent.uid)
             if card is not None and skill in skills_of(card):
-                found.append((agent, self._registry.online(agent.uid)))
+                found.append((agent, self._online(agent.uid)))
         return found
 
     async def get(self, ref: str) -> dict[str, Any]:
@@ -66,26 +70,10 @@ class YellowPages:
             NotFound: there is no such agent, or it has no card.
         """
         agent = await self._directory.resolve(ref)
-        try:
-            _, record = await self._workers.record(agent.uid)
-        except NotFound:
-            record = None
-        card = self._card(agent, record)
+        card = (await self._cards(agent.uid)).get(agent.uid)
         if card is None:
             raise NotFound(f"@{agent.nick} has no card")
         return self._entry(agent, card)
-
-    def _card(self, agent: Agent, record: WorkerRecord | None) -> Card | None:
-        run = self._workers.run_of(agent.uid)
-        if run is not None:
-            return run.card
-        if record is None:
-            return None
-        try:
-            template = parse_template(record.template, record.overrides)
-        except InvalidTemplate:  # written for another version; the worker cannot be started either
-            return None
-        return card_of(agent, record, template)
 
     def _entry(self, agent: Agent, card: Card | None) -> dict[str, Any]:
         return {
@@ -93,8 +81,8 @@ class YellowPages:
             "nick": agent.nick,
             "kind": agent.kind,
             "org": agent.org,
-            "online": None if card is None else self._registry.online(agent.uid),
-            "card": None if card is None else self._registry.signed(card),
+            "online": None if card is None else self._online(agent.uid),
+            "card": None if card is None else self._sign(card),
         }
 
 

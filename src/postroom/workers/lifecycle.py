@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -12,18 +13,13 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from postroom.bus.port import BusAdmin
-from postroom.control.issuer import Issuer
-from postroom.control.launch import SpawnRequest, WorkerFolders
-from postroom.control.leftovers import Leftover, delete, folders, measured
-from postroom.control.preparing import Prepared, Preparing
-from postroom.control.run import Run
-from postroom.control.runs import Limited, Runs
-from postroom.control.starting import Starter
-from postroom.errors import AlreadyRunning, NotFound
+from postroom.directory.agents import Directory
+from postroom.directory.cards import Card, read_card
+from postroom.errors import AlreadyRunning, InvalidTemplate, NotFound
 from postroom.gateway.port import GatewayProvider
 from postroom.identity.tokens import digest, new_token
 from postroom.mail.alerts import AlertOffice
-from postroom.mail.directory import Directory
+from postroom.observe import get_logger
 from postroom.protocol.ids import check_name
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS
 from postroom.protocol.template import parse_template
@@ -32,6 +28,15 @@ from postroom.store import workers as worker_rows
 from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord
+from postroom.workers.issuer import Issuer
+from postroom.workers.launch import SpawnRequest, WorkerFolders, card_of
+from postroom.workers.leftovers import Leftover, delete, folders, measured
+from postroom.workers.preparing import Prepared, Preparing
+from postroom.workers.run import Run
+from postroom.workers.runs import Limited, Runs
+from postroom.workers.starting import Starter
+
+log = get_logger(__name__)
 
 
 class Workers:
@@ -77,8 +82,11 @@ class Workers:
         self._preparing = preparing
         self._starter = starter
         self._alerts = alerts
+        self._changed = changed
         self._space = space
-        self._runs = Runs(database, gateway, alerts, tasks, changed, settings.stop_grace)
+        self._runs = Runs(
+            database, gateway, alerts.raise_alert, tasks, changed, settings.stop_grace
+        )
 
     def tell_limits(self, limited: Limited) -> None:
         """From now on `limited` is told when a worker was ended for a limit: uid, the limit in words."""
@@ -122,6 +130,34 @@ class Workers:
     def runs(self) -> list[tuple[str, Run]]:
         """The last start of each worker that was started in this process, with its uid."""
         return list(self._runs.items())
+
+    async def cards(self, uid: str = "") -> dict[str, Card]:
+        """The cards by uid, of one worker or of all; of one that did not run in this process as its template says."""
+        found = {known: run.card for known, run in self.runs() if uid in ("", known)}
+        if uid in found:
+            return found
+        for agent, record in await self.records():
+            if agent.uid not in found and uid in ("", agent.uid):
+                # A template of another version cannot be read; its worker cannot be started either.
+                with contextlib.suppress(InvalidTemplate):
+                    template = parse_template(record.template, record.overrides)
+                    found[agent.uid] = card_of(agent, record, template)
+        return found
+
+    def take_card(self, uid: str, announced: bytes) -> None:
+        """Give worker `uid` the card that it announced.
+
+        Raises:
+            ProtocolViolation: it is not a card that this worker may have.
+        """
+        run = self.run_of(uid)
+        if run is None or not run.running:
+            log.info("%s announced a card and does not run", uid)
+            return
+        card = read_card(announced, uid, run.nick)
+        if card != run.card:
+            run.card = card
+            self._changed()
 
     async def records(self) -> list[tuple[Agent, WorkerRecord]]:
         """Every worker that is not retired, oldest first."""

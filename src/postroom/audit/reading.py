@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from postroom.gateway.audit.files import Files
-from postroom.gateway.audit.query import Found
+from postroom.audit.files import Files
+from postroom.audit.query import Found
 
 CHUNK = 256 * 1024
 """Bytes that are read at a time; what is longer without a line break is no record."""

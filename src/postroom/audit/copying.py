@@ -10,12 +10,12 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 
+from postroom.audit import AuditLog
+from postroom.audit.cursor import Cursor
+from postroom.audit.patience import insist
+from postroom.audit.query import org_of
+from postroom.audit.reading import Position, read_lines
 from postroom.bus.port import MessageBusProvider
-from postroom.control.audit.cursor import Cursor
-from postroom.control.audit.patience import insist
-from postroom.gateway.audit import AuditLog
-from postroom.gateway.audit.query import org_of
-from postroom.gateway.audit.reading import Position, read_lines
 from postroom.protocol import subjects
 from postroom.protocol.ids import is_uid
 

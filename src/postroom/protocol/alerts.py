@@ -1,4 +1,4 @@
-"""Alerts: what needs a person, as stored on `system.alerts.<sender>`, and their ends.
+"""Alerts: what needs a person, as it is stored on `system.alerts.<sender>`, and their ends.
 
 {"v": 1, "text": "…", "kind"?: "worker-ended", "about"?: "<what exactly>", "who"?: "<uid>"}
 {"v": 1, "ends": "why", "id"?: 17, "kind"?: "…", "about"?: "…", "who"?: "<uid>", "upto"?: 42}
@@ -10,12 +10,11 @@ post office ends alerts, and only what was stored before.
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from postroom.bus.port import MessageBusProvider
 from postroom.errors import ProtocolViolation
-from postroom.protocol import subjects
 from postroom.protocol.records import read_record
 from postroom_a2a.text import one_line
 
@@ -28,31 +27,35 @@ class Alert:
     """One line for a person.
 
     Attributes:
-        text: what is wrong; who it is about is shown before it.
-        kind: of the cause.
-        about: what exactly, where a kind has several causes at a time.
+        kind: of the cause; agents' own alerts may have none.
+        text: what is wrong, without the name of the agent, which is shown before it. To `RaiseAlert` an empty text
+            says that the cause has gone.
         who: uid of the agent that it is about, "" for the post room.
+        about: which of several causes of that kind it is.
     """
 
+    kind: str
     text: str
-    kind: str = ""
-    about: str = ""
     who: str = ""
+    about: str = ""
 
     def encode(self) -> bytes:
         """The record's payload."""
         return _encode(self)
 
 
+RaiseAlert = Callable[[Alert], Awaitable[object]]
+"""Raises an alert; one without a text ends the alerts of its kind, agent and cause."""
+
+
 @dataclass(frozen=True, slots=True)
-class End:
-    """The end of those alerts that have all that is given; of all where nothing is.
+class AlertEnd:
+    """Ends the alerts that match every field given here; without any, all alerts.
 
     Attributes:
         ends: why.
         id: of one alert, 0 for any.
-        kind, about, who: as in `Alert`; "" for any.
-        upto: only what was not raised after this sequence of ALERTS; 0 for what was stored before this record.
+        upto: the last sequence of ALERTS that it may end; 0 for all that was stored before this record.
     """
 
     ends: str
@@ -67,33 +70,25 @@ class End:
         return _encode(self)
 
 
-def decode(payload: bytes) -> Alert | End:
+def decode(payload: bytes) -> Alert | AlertEnd:
     """What a payload says; one that is not ours is taken as its own text, for a person to judge."""
     try:
         record = read_record(payload)
     except ProtocolViolation:
         record = {}
-    text, ends, kind, about, who = (
-        record.get(key, "") for key in ("text", "ends", "kind", "about", "who")
+    said = {key: record.get(key, "") for key in ("text", "ends", "kind", "about", "who")}
+    if not (said["text"] or said["ends"]) or not all(isinstance(v, str) for v in said.values()):
+        return Alert("", one_line(payload.decode("utf-8", errors="replace"), MAX_TEXT))
+    kind, who, about = (
+        one_line(said[key], most) for key, most in (("kind", 40), ("who", 40), ("about", 200))
     )
-    if not (text or ends) or not all(isinstance(v, str) for v in (text, ends, kind, about, who)):
-        return Alert(one_line(payload.decode("utf-8", errors="replace"), MAX_TEXT))
-    cause = (one_line(kind, 40), one_line(about, 200), one_line(who, 40))
-    if ends:
-        return End(one_line(ends, 100), _number(record, "id"), *cause, _number(record, "upto"))
-    return Alert(one_line(text, MAX_TEXT), *cause)
+    if said["ends"]:
+        why = one_line(said["ends"], 100)
+        return AlertEnd(why, _number(record, "id"), kind, about, who, _number(record, "upto"))
+    return Alert(kind, one_line(said["text"], MAX_TEXT), who, about)
 
 
-async def raise_alert(bus: MessageBusProvider, alert: Alert | End) -> int:
-    """Append `alert`, or the end of one, in the name of `bus`'s identity; returns its sequence.
-
-    It carries no de-duplication id: one that an agent could guess, it could use first.
-    """
-    stored = await bus.publish(subjects.alerts(bus.uid), alert.encode())
-    return 0 if stored is None else stored.sequence
-
-
-def _encode(said: Alert | End) -> bytes:
+def _encode(said: Alert | AlertEnd) -> bytes:
     return json.dumps(
         {"v": 1} | {key: value for key, value in asdict(said).items() if value}
     ).encode()

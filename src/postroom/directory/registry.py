@@ -10,22 +10,17 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from postroom.bus.port import BusAdmin, MessageBusProvider
-from postroom.control.presence import PresenceBoard
-from postroom.control.roster import state_of
-from postroom.control.run import Run
 from postroom.directory.card_signatures import sign_card
 from postroom.directory.cards import Card
 from postroom.errors import PostroomError
 from postroom.identity.cardkey import CardKey
 from postroom.observe import get_logger
-from postroom.protocol.presence import BEAT_INTERVAL, ONLINE
+from postroom.protocol.presence import BEAT_INTERVAL
 from postroom.protocol.streams import CARD_REFRESH, CARDS_BUCKET, card_key
-from postroom.store.workers import RUNNING
 
 log = get_logger(__name__)
 
@@ -34,16 +29,6 @@ SHORTEST_INTERVAL = 1.0
 
 DELETED = {"KV-Operation": "DEL"}
 """Headers of the record that deletes a key of a bucket (NATS ADR-8)."""
-
-
-class Runs(Protocol):
-    """What the registry needs of the workers."""
-
-    def run_of(self, uid: str) -> Run | None:
-        """The last start of a worker."""
-
-    def runs(self) -> list[tuple[str, Run]]:
-        """The last start of each worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,27 +45,23 @@ class Registry:
     Args:
         bus: connection to core.
         admin: empties the bucket at the start: of what it holds then no worker lives.
-        presence: who is there.
-        runs: the workers and their cards.
+        cards: the card of each worker that is online, None for each that no longer is.
         key: signs.
         org: whose cards these are.
-        now: seconds since the epoch.
     """
 
     def __init__(
         self,
         bus: MessageBusProvider,
         admin: BusAdmin,
-        presence: PresenceBoard,
-        runs: Runs,
+        cards: Callable[[], Mapping[str, Card | None]],
         key: CardKey,
         org: str,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._bus = bus
         self._admin = admin
-        self._presence = presence
-        self._runs = runs
+        self._cards = cards
         self._key = key
         self._org = org
         self._now = now
@@ -90,12 +71,6 @@ class Registry:
     def wake(self) -> None:
         """Something that the bucket should show may have changed."""
         self._wanted.set()
-
-    def online(self, uid: str) -> bool:
-        """Whether the worker runs and has said so a moment ago."""
-        run = self._runs.run_of(uid)
-        state, _ = state_of(RUNNING, run, self._presence.of(uid), self._now())
-        return state in ONLINE
 
     def signed(self, card: Card) -> Card:
         """`card` with the signature of this post room."""
@@ -125,11 +100,11 @@ class Registry:
         Raises:
             PostroomError: the bus did not take it; the next sweep tries again.
         """
-        for uid, run in self._runs.runs():
-            if self.online(uid):
-                await self._keep(uid, run.card)
-            else:
+        for uid, card in self._cards().items():
+            if card is None:
                 await self._remove(uid)
+            else:
+                await self._keep(uid, card)
 
     async def _remove(self, uid: str) -> None:
         present = self._written.get(uid)
