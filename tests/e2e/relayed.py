@@ -15,7 +15,7 @@ from pathlib import Path
 from unittest import mock
 
 from postroom.bus.embedded import EmbeddedServer
-from postroom.control import up
+from postroom.control import run, up
 from postroom.settings.sources import load
 
 
@@ -86,7 +86,7 @@ def main(state: Path, captures: Path) -> int:
         mock.patch.object(up._PostRoom, "_urls", urls),
         mock.patch.object(up._PostRoom, "_hosts", hosts),
     ):
-        return up.run(load(state, {"http_port": "0", "nats_port": "0"}))
+        return run(load(state, {"http_port": "0", "nats_port": "0"}))
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def unchecked(result: subprocess.CompletedProcess[str]) -> set[str]:
     return {line.partition(said)[2] for line in result.stdout.splitlines() if said in line}
 
 
-@pytest.mark.requirement("manifest-skips-refused")
+@pytest.mark.requirement("manifest-promises-tested")
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_a_skipped_promise_and_a_module_skipped_whole_fail_in_ci_and_nothing_else_does(
     tmp_path: Path, workers: str

@@ -70,7 +70,7 @@ def command(detach: bool, print_unit: str | None, **chosen: Any) -> int:
         _detach(_arguments(given))
         return 0
     from postroom.cli.detach import in_front
-    from postroom.control.up import run
+    from postroom.control import run
 
     with in_front(settings.state):
         return run(settings)
