@@ -12,6 +12,9 @@ INSTALL := $(BIN)/python tools/install.py
 # The tests of a file share servers, so one worker runs them all; tests/conftest.py says how many workers, in what order.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
+# Each of the thousand processes of a test run would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test test-full bench fuzz lint format lock footprint clean
