@@ -129,13 +129,21 @@ def gone(pid: int) -> bool:
 
 
 @contextmanager
-def running_room() -> Generator[PostRoom]:
+def running_room(**env: str) -> Generator[PostRoom]:
     """A post room that is up, for all the tests of a module."""
     with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
         room = PostRoom(Path(scratch) / "state", Path(scratch))
+        room.env |= env
         room.up()
         yield room
         room.run("down")
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[PostRoom]:
+    """A post room that is up, for the tests of a module that mind no others; each uses names of its own."""
+    with running_room() as room:
+        yield room
 
 
 @pytest.fixture
