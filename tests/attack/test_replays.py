@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from postroom.control.audit.connections import Connections
-from postroom.control.audit.outsiders import Outsiders
+from postroom.audit.connections import Connections
+from postroom.audit.outsiders import Outsiders
 from postroom.identity import jwt
 from postroom.identity.credential import Credential
 from postroom.identity.nkeys import KeyPair, Kind

@@ -16,7 +16,6 @@ from postroom.bus.external import ExternalBus
 from postroom.bus.nats import NatsAdmin, NatsBus
 from postroom.bus.nats.attachment import Credentials
 from postroom.bus.places import parse_servers
-from postroom.control.mailroom import system_connection
 from postroom.errors import (
     BusDisconnected,
     EnvironmentFault,
@@ -25,6 +24,7 @@ from postroom.errors import (
     ServerTooOld,
     exit_code,
 )
+from postroom.identity.account_publisher import system_connection
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
 from postroom.protocol.ids import CONTROL_PLANE

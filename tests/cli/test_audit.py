@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from postroom.cli.audit.lines import Lines
+from postroom.cli.commands.audit import Lines
 from postroom.cli.output import columns
 from postroom.client.http import Client
 from postroom.protocol.audit import AuditRecord

@@ -13,8 +13,7 @@ from postroom import errors
 from postroom.client.calls import name_of
 from postroom.client.http import Client
 from postroom.client.locate import Server, locate
-from postroom.client.retry import Again
-from postroom.client.transport import Transport
+from postroom.client.transport import Again, Transport
 from postroom_a2a.retry import RetryPolicy
 from tests.client.conftest import Pauses
 from tests.client.standin import TOKEN, Standin, mail, post, problem, status, worker

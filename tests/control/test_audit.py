@@ -15,17 +15,16 @@ from typing import Any
 
 import pytest
 
+from postroom.audit import AuditLog, Trouble, alarm, copying, tap
+from postroom.audit.connections import Connections
+from postroom.audit.copying import AuditCopy
+from postroom.audit.cursor import Cursor
+from postroom.audit.outsiders import Outsiders
+from postroom.audit.reading import Position, all_lines
+from postroom.audit.tap import StoredTap
 from postroom.bus.nats.bus import NatsBus
-from postroom.control.audit import alarm, copying, tap
-from postroom.control.audit.connections import Connections
-from postroom.control.audit.copying import AuditCopy
-from postroom.control.audit.cursor import Cursor
-from postroom.control.audit.outsiders import Outsiders
-from postroom.control.audit.tap import StoredTap
+from postroom.directory.agents import Directory
 from postroom.errors import Forbidden, NoResponders, StateUnwritable, Unauthorized
-from postroom.gateway.audit import AuditLog, Trouble
-from postroom.gateway.audit.reading import Position, all_lines
-from postroom.mail.directory import Directory
 from postroom.protocol import subjects
 from postroom.protocol.audit import DENIED, AuditRecord
 from postroom.protocol.ids import CONTROL_PLANE

@@ -20,6 +20,7 @@ from postroom.control.listen import HttpListener, bind
 from postroom.errors import InvalidInput
 from postroom.identity.certfolder import CertificateFolder
 from postroom.identity.certificates import DAY
+from postroom.protocol.alerts import Alert
 from postroom.settings import Settings
 from postroom.tls import client_context
 
@@ -34,8 +35,8 @@ class Alerts:
         self.kinds: list[str] = []
         self.changes = 0
 
-    async def raise_one(self, kind: str, text: str) -> None:
-        self.kinds += [kind] * bool(text)  # without a text it is the end of one
+    async def raise_one(self, alert: Alert) -> None:
+        self.kinds += [alert.kind] * bool(alert.text)  # without a text it is the end of one
 
     def change(self) -> None:
         self.changes += 1

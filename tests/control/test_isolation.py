@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.control.isolation import Demand, demand
 from postroom.errors import Forbidden, InvalidInput
 from postroom.protocol.template import Template
 from postroom.sandbox.port import Level
+from postroom.workers.isolation import Demand, demand
 
 ENFORCED, PARTIAL, NONE = Level
 

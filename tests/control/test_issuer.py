@@ -12,13 +12,14 @@ import pytest
 
 from postroom.bus.address import BusAddress
 from postroom.bus.nats import NatsBus
-from postroom.control.accounts import Accounts
-from postroom.control.issuer import Issuer
 from postroom.errors import BusDisconnected, Forbidden, ServerFailed, Unauthorized
+from postroom.identity.account_publisher import Accounts
 from postroom.identity.credential import Credential
+from postroom.protocol.alerts import Alert
 from postroom.store import credentials as rows
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
+from postroom.workers.issuer import Issuer
 from tests.gateway.nats.rig import House, Worker, house_before
 from tests.mail.desk import running
 from tests.rig import Rig, new_uid, running_server
@@ -45,8 +46,8 @@ class Register:
     def address(self) -> BusAddress:
         return BusAddress((self.rig.url,))
 
-    async def _alert(self, kind: str, text: str) -> None:
-        self.alerts.append(kind if text else f"{kind} is over")
+    async def _alert(self, alert: Alert) -> None:
+        self.alerts.append(alert.kind if alert.text else f"{alert.kind} is over")
         self.alerted.set()
 
     async def enter(self, credential: Credential) -> NatsBus:

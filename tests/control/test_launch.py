@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from postroom.control.launch import AGENT_FOLDER, Passport, sidecar_config
 from postroom.identity.trust import Trust
 from postroom.protocol.template import parse_template
 from postroom.sandbox.port import SandboxPaths
 from postroom.sandbox.selftest import Canaries
+from postroom.workers.launch import AGENT_FOLDER, Passport, sidecar_config
 from tests.control.cardroom import card
 from tests.rig import new_uid
 

@@ -17,6 +17,7 @@ from postroom.control.statefile import Announcement
 from postroom.errors import Conflict, InvalidName, NotFound, PostroomError, Refused, StateUnwritable
 from postroom.identity.credential import Credential
 from postroom.identity.trust import Trust
+from postroom.protocol.alerts import Alert
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 
@@ -40,8 +41,10 @@ class House:
     async def go(self, announcement: Callable[[], Announcement]) -> None:
         assert announcement().me["nick"] == "me"
 
-    async def alert(self, kind: str, text: str, about: str) -> None:
-        self.alerts += [f"{kind}: {text}"] * bool(text)  # without a text it is the end of one
+    async def alert(self, alert: Alert) -> None:
+        self.alerts += [f"{alert.kind}: {alert.text}"] * bool(
+            alert.text
+        )  # without a text it is the end of one
 
     async def counts(self) -> dict[str, int]:
         return {"workers": 0}

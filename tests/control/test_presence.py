@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom.bus.port import Message
-from postroom.control.presence import PresenceBoard
+from postroom.directory.presence import PresenceBoard
 from postroom.protocol import subjects
 from postroom.protocol.presence import Presence, WorkerState
 from tests.mail.desk import memory_bus

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.control.registry import SHORTEST_INTERVAL
 from postroom.directory.cards import address, skills_of
+from postroom.directory.registry import SHORTEST_INTERVAL
 from postroom.errors import Forbidden
 from postroom.protocol import subjects
 from postroom.protocol.presence import WorkerState
@@ -25,13 +25,13 @@ async def test_a_live_workers_card_is_signed_in_the_bucket_until_it_stops(tmp_pa
         reader = await room.join("reader", "read-source")
 
         assert await room.bucket(reader.uid) == card(reader.uid, "reader", "read-source")
-        assert room.registry.online(reader.uid)
+        assert room.states.online(reader.uid)
 
         await room.say(reader, WorkerState.STOPPED)
         await room.until(lambda: room.written[-1] == (reader.uid, None))
 
         assert await room.bucket(reader.uid) is None
-        assert not room.registry.online(reader.uid)
+        assert not room.states.online(reader.uid)
 
 
 @pytest.mark.requirement("cards-live-registered")

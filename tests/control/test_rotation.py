@@ -20,17 +20,18 @@ from postroom.bus.nats.attachment import Credentials
 from postroom.bus.places import parse_servers
 from postroom.bus.port import Delivery, Message
 from postroom.bus.supervisor import Supervisor
-from postroom.control.accounts import Accounts
 from postroom.control.holders import Holder, holders
 from postroom.control.rotation import Rotation
 from postroom.control.seat import EdgeSeat
 from postroom.errors import Conflict, Unauthorized
 from postroom.identity import jwt
+from postroom.identity.account_publisher import Accounts
 from postroom.identity.credential import Credential
 from postroom.identity.push import push_accounts
 from postroom.identity.rotating import Role
 from postroom.identity.trust import Trust
 from postroom.protocol import subjects
+from postroom.protocol.alerts import Alert
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.sidecar.renewal import Renewal
 from tests.cluster import Node, running_cluster
@@ -106,8 +107,8 @@ class Desk:
         self.accounts = Accounts(rig.trust, host, self._alert)
         self.rotation = Rotation(rig.trust, host, self.accounts, seat.renew, move_timeout=10)
 
-    async def _alert(self, kind: str, _text: str) -> None:
-        self.alerts.append(kind)
+    async def _alert(self, alert: Alert) -> None:
+        self.alerts.append(alert.kind)
 
     async def connected(self) -> list[Holder]:
         """The workers' connections with what they hang on."""
@@ -306,7 +307,7 @@ def _reconfigure(node: Node, trust: Trust) -> None:
     node.reload()
 
 
-async def _ignored(_kind: str, _text: str) -> None:
+async def _ignored(_: Alert) -> None:
     pass
 
 

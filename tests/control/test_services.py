@@ -15,15 +15,14 @@ import pytest
 
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.port import Delivery
-from postroom.control.accounts import Accounts
-from postroom.control.issuer import Issuer
 from postroom.control.mailroom import Mailroom
 from postroom.control.services import AgentServices
 from postroom.control.taskverbs import TaskVerbs
-from postroom.control.yellowpages import MAX_ANSWER, YellowPages, bounded
 from postroom.directory.card_signatures import verify_card
 from postroom.directory.cards import skills_of
+from postroom.directory.search import MAX_ANSWER, bounded
 from postroom.identity import jwt
+from postroom.identity.account_publisher import Accounts
 from postroom.identity.credential import Credential
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
@@ -33,6 +32,7 @@ from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
 from postroom.store.workers import STOPPED, WorkerRecord
+from postroom.workers.issuer import Issuer
 from postroom_a2a.messages import text_message, text_of
 from tests.control.cardroom import CardRoom, card, card_room
 from tests.gateway.nats.rig import House, house_before
@@ -73,7 +73,7 @@ async def stage(tmp_path: Path) -> AsyncGenerator[Stage]:
 
         desk = Desk(rig.core, rig.admin, database, connect)
         room = SimpleNamespace(bus=rig.core, directory=desk.directory, office=desk.office)
-        pages = YellowPages(desk.directory, cards.as_workers, cards.registry)
+        pages = cards.search(desk.directory)
         no_tasks = cast("TaskVerbs", SimpleNamespace(verbs={}))
         issuer = Issuer(database, rig.trust, cast("Accounts", None), 600.0)
         services = AgentServices(cast("Mailroom", room), issuer, pages, no_tasks)

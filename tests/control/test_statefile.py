@@ -19,9 +19,9 @@ from postroom.control.statefile import (
     announce,
     prepare,
     withdraw,
-    write_private,
 )
 from postroom.errors import AlreadyRunning, StateUnwritable
+from postroom.identity.privatefile import write_private
 from postroom.settings import Settings
 
 ANNOUNCEMENT = Announcement(
@@ -39,6 +39,7 @@ HOLDER = """
 import sys
 from pathlib import Path
 from postroom.control.statefile import StateLock
+from postroom.identity.privatefile import write_private
 from postroom.settings import Settings
 lock = StateLock.acquire(Settings(state=Path(sys.argv[1])))
 print("held", flush=True)
@@ -210,7 +211,7 @@ def test_a_write_that_fails_leaves_the_old_file(settings: Settings):
     program = """
 import resource, sys
 from pathlib import Path
-from postroom.control.statefile import write_private
+from postroom.identity.privatefile import write_private
 from postroom.errors import StateUnwritable
 resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
 try:

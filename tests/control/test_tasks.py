@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from postroom.control.roster import hindrance
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.presence import WorkerState
@@ -16,6 +15,7 @@ from postroom.protocol.streams import BY_NAME
 from postroom.protocol.tasks import task_id
 from postroom.store import tasks as store
 from postroom.tasks.requests import request_key
+from postroom.workers.status import hindrance
 from postroom_a2a.messages import text_of
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import task_room

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.gateway.audit import AuditLog
+from postroom.audit import AuditLog
 from tests.gateway.rig import SCOUT, Rig, soon
 
 pytestmark = pytest.mark.anyio

@@ -19,12 +19,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from postroom.audit import AuditLog
+from postroom.audit import log as log_module
+from postroom.audit.files import Files
+from postroom.audit.query import Found
+from postroom.audit.reading import Position, all_lines, newest, read_lines
 from postroom.errors import StateUnwritable
-from postroom.gateway.audit import AuditLog
-from postroom.gateway.audit import log as log_module
-from postroom.gateway.audit.files import Files
-from postroom.gateway.audit.query import Found
-from postroom.gateway.audit.reading import Position, all_lines, newest, read_lines
 from postroom.protocol.audit import AuditRecord
 
 pytestmark = pytest.mark.anyio

@@ -10,9 +10,9 @@ from typing import cast
 
 import pytest
 
+from postroom.audit import AuditLog
 from postroom.errors import EnvironmentFault
 from postroom.gateway.allowance import Allowance
-from postroom.gateway.audit import AuditLog
 from postroom.gateway.door import DoorGateway
 from postroom.gateway.port import Deadlines, DoorSpec, Rates
 from postroom.gateway.streams import Streamed, flush

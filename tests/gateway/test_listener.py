@@ -17,6 +17,7 @@ from postroom.gateway.port import Deadlines, DoorSpec
 from postroom.gateway.streams import Streamed
 from postroom.gateway.visit import Visit
 from postroom.identity.tokens import digest, new_token
+from postroom.protocol.alerts import Alert
 from postroom.protocol.audit import AuditRecord
 from postroom.protocol.preface import Preface
 from postroom.sidecar.door import Door, by_tls
@@ -42,7 +43,7 @@ async def echo(visit: Visit, reader: asyncio.StreamReader, writer: asyncio.Strea
         await writer.drain()
 
 
-async def ignore(org: str, kind: str, text: str, who: str) -> None:
+async def ignore(org: str, alert: Alert) -> None:
     pass
 
 

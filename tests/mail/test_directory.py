@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from postroom.directory.agents import Directory
 from postroom.errors import InvalidInput, InvalidName, NameTaken, NotFound, UnknownRecipient
-from postroom.mail.directory import Directory
 from postroom.store.agents import Agent
 from postroom.store.database import Connection, Database
 from postroom.store.migrate import migrate

@@ -13,6 +13,7 @@ from postroom.errors import SandboxUnavailable
 from postroom.sandbox.arguments import MEMORY_FOLDERS, PATHS
 from postroom.sandbox.bubblewrap import BubblewrapProvider
 from postroom.sandbox.port import Limits, Mount
+from postroom.sandbox.python_home import PACKAGES
 from tests.sandbox.rig import Rig
 
 pytestmark = pytest.mark.anyio
@@ -263,7 +264,10 @@ async def test_the_python_that_runs_postroom_can_import_it_inside(rig: Rig):
         "-c",
         "import postroom.errors; print(postroom.errors.PostroomError.code)",
     )
-    env = {"PYTHONPATH": str(Path(postroom.__path__[0]).parent), "PATH": "/usr/bin:/bin"}
+    env = {
+        "PYTHONPATH": os.pathsep.join(str(package.parent) for package in PACKAGES),
+        "PATH": "/usr/bin:/bin",
+    }
 
     handle = await rig.start(BubblewrapProvider(), "", argv=argv, env=env)
 

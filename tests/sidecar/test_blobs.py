@@ -24,7 +24,7 @@ from postroom.sidecar.adapters import Artifact, Delegate, Malformed
 from postroom.sidecar.adapters.jsonl import JsonLines
 from postroom.sidecar.api import LocalApi
 from postroom.sidecar.blobs import BlobRelay
-from postroom.sidecar.control_client import ControlAddress
+from postroom.sidecar.control_client import direct
 from postroom.store import workers as worker_rows
 from tests.control.serving import serving
 from tests.control.taskroom import LARGEST_BLOB, TaskRoom, task_room
@@ -69,7 +69,7 @@ class Desk:
 async def local_api(port: int, token: str) -> AsyncGenerator[tuple[Office, str]]:
     """A local API whose control plane is on that port."""
     tasks, server = Office(), HttpServer()
-    relay = BlobRelay(ControlAddress(("127.0.0.1", port), f"127.0.0.1:{port}", token))
+    relay = BlobRelay(direct(f"http://127.0.0.1:{port}", token))
     api = LocalApi(tasks, {}, server.port, None, relay)  # ty: ignore[invalid-argument-type]
     async with server.answer_with(api.handle):
         yield tasks, f"http://127.0.0.1:{server.port}"

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from postroom.http.client import by_socket
 from postroom.protocol.preface import Preface
-from postroom.sidecar.door import CONNECTIONS, Door, by_socket
+from postroom.sidecar.door import CONNECTIONS, Door
 
 pytestmark = pytest.mark.anyio
 

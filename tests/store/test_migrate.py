@@ -14,7 +14,6 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
-import postroom
 from postroom.errors import EnvironmentFault
 from postroom.store import migrate as module
 from postroom.store.database import Connection, Database
@@ -108,7 +107,7 @@ def test_a_start_with_present_tables_does_not_load_alembic(tmp_path: Path):
         f"        async with Database(Path({str(tmp_path / 'a.db')!r})) as database: await migrate(database)\n"
         "asyncio.run(main()); print('alembic' in sys.modules)"
     )
-    environment = os.environ | {"PYTHONPATH": str(Path(postroom.__file__).parents[1])}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     done = subprocess.run(
         [sys.executable, "-c", script],
         env=environment,

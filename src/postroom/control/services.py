@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.bus.port import Message, Subscription
-from postroom.control.issuer import Issuer
 from postroom.control.mailroom import Mailroom
 from postroom.control.taskverbs import TaskVerb, TaskVerbs
-from postroom.control.yellowpages import YellowPages, bounded
+from postroom.directory.search import AgentSearch, bounded
 from postroom.errors import (
     Forbidden,
     InvalidInput,
@@ -27,6 +26,7 @@ from postroom.errors import (
 from postroom.identity import jwt
 from postroom.observe import get_logger
 from postroom.protocol import subjects
+from postroom.workers.issuer import Issuer
 from postroom_a2a.limits import ConcurrencyLimit
 
 log = get_logger(__name__)
@@ -68,7 +68,7 @@ class AgentServices:
         self,
         room: Mailroom,
         issuer: Issuer,
-        pages: YellowPages,
+        pages: AgentSearch,
         tasks: TaskVerbs,
     ) -> None:
         self._bus = room.bus

@@ -10,7 +10,14 @@ from http import HTTPStatus
 
 import h11
 
-from postroom.errors import PostroomError, ProtocolViolation, RequestTimeout, http_status, problem
+from postroom.errors import (
+    PROBLEM_TYPE,
+    PostroomError,
+    ProtocolViolation,
+    RequestTimeout,
+    http_status,
+    problem,
+)
 from postroom.gateway.http.exchange import Timeouts
 from postroom.gateway.visit import Visit
 from postroom.http.wire import Wire
@@ -99,7 +106,7 @@ class Session:
             return
         body = json.dumps(problem(error) | {"status": status}).encode()
         headers = [
-            ("content-type", "application/problem+json"),
+            ("content-type", PROBLEM_TYPE),
             ("content-length", str(len(body))),
         ]
         if not self._ended():
