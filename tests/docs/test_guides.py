@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT, Block, Command, blocks, matches
+from tests.docs.pages import Block, Command, blocks, matches
 from tests.docs.shell import Shell
 from tests.docs.test_readme import reader
 
@@ -61,14 +61,6 @@ def test_every_command_and_file_of_a_guide_works_in_its_order(reader: Shell, pag
             if command.words.startswith("postroom delegate"):
                 found = re.search(r"\b[0-9a-f]{32}\b|\b[0-9a-f]{8}\b", printed)
                 task = found[0] if found else ""
-
-
-def test_the_guides_name_only_files_that_are_there() -> None:
-    for page in ("README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))):
-        text = (ROOT / page).read_text(encoding="utf-8")
-        for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
-            if "://" not in link:
-                assert ((ROOT / page).parent / link).exists(), f"{page} links to {link}"
 
 
 def save(folder: Path, block: Block, programs: Path) -> None:
