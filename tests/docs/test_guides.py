@@ -15,7 +15,7 @@ __all__ = ["reader"]
 
 ELSEWHERE = {
     "git pull": "there is no newer version",
-    "pip install ./a2a .": "tools/footprint.py, which .ci/run runs",
+    "pip install ./a2a .": "tests/manifest/test_release.py, and tools/footprint.py",
     "systemctl --user enable --now postroom": "tests/e2e/test_settings.py runs the unit's command",
     "loginctl enable-linger": "there is no service manager",
 }
