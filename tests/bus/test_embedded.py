@@ -22,7 +22,15 @@ from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.server_config import ServerConfig
 from postroom.errors import StoreLocked
 from postroom.identity.trust import Trust
-from tests.bus.embedding import PATIENCE, connected, ended, greeting, make_config, running
+from tests.bus.embedding import (
+    PATIENCE,
+    connected,
+    ended,
+    greeting,
+    make_config,
+    running,
+    system_of,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -134,14 +142,14 @@ async def test_a_folder_with_unusual_characters_works(config: ServerConfig, tmp_
 async def test_the_running_server_flushes_every_record_before_it_acknowledges(
     server: EmbeddedServer, trust: Trust
 ):
-    async with connected(server, trust.system_credential()) as system:
+    async with system_of(server, trust) as system:
         assert await server.effective_sync_always(system) is True
 
 
 async def test_the_reading_of_the_flush_setting_can_say_no(config: ServerConfig, trust: Trust):
     async with (
         running(replace(config, memory=True)) as server,
-        connected(server, trust.system_credential()) as system,
+        system_of(server, trust) as system,
     ):
         assert await server.effective_sync_always(system) is False
 
@@ -168,7 +176,7 @@ async def test_a_message_over_the_limit_is_not_accepted(config: ServerConfig):
 async def test_the_log_is_rotated_at_its_size(config: ServerConfig, trust: Trust):
     async with running(replace(config, log_bytes=2048)) as server:
         for _ in range(3):
-            async with connected(server, trust.system_credential()) as system:
+            async with system_of(server, trust) as system:
                 await system.flush()
 
         logs = sorted(path.name for path in config.folder.glob("nats-server.log*"))

@@ -14,7 +14,6 @@ import pytest
 
 from postroom.bus.external import ExternalBus
 from postroom.bus.nats import NatsAdmin, NatsBus
-from postroom.bus.nats.attachment import Credentials
 from postroom.bus.places import parse_servers
 from postroom.errors import (
     BusDisconnected,
@@ -49,7 +48,7 @@ def external(trust: Trust, *urls: str, patience: float = 0.5, **more: Any) -> Ex
     credential = trust.system_credential()
     return ExternalBus(
         parse_servers(urls),
-        Credentials(lambda: credential.jwt, credential.sign),
+        credential.for_connection(),
         lambda: trust.proxy_key.public,
         patience=patience,
         **more,

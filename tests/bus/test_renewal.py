@@ -211,14 +211,15 @@ async def test_the_former_connection_has_ended_in_time_even_if_the_server_hangs(
     async with running_bus(tmp_path) as rig, renewable(rig) as agent, renewable(rig) as peer:
         taken = Taken()
         await agent.bus.consume("INBOX", agent.uid, taken)
-        former = agent.bus._link.client
+        former = agent.bus._link.connection._session
+        assert former is not None
         monkeypatch.setattr(former, "ping", asyncio.get_running_loop().create_future)
         began = asyncio.get_running_loop().time()
 
         await agent.renew(timeout=1.0)
 
         assert asyncio.get_running_loop().time() - began < 5.0
-        assert former.is_closed
+        assert not former.up
         await peer.bus.publish(subjects.inbox(agent.uid, peer.uid), b"x")
         assert (await taken.acked()).payload == b"x"
 

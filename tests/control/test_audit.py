@@ -420,7 +420,7 @@ async def test_a_message_for_an_agent_that_vanished_is_not_delivered_to_the_audi
     api = f"$JS.API.CONSUMER.MSG.NEXT.INBOX.{bridge.uid}"
     await bridge._link.send(api, pull, reply=f"_I.{bridge.uid}.js.{'0' * 16}")
     await bridge._link.settle(asyncio.get_running_loop().time() + SECONDS)
-    bridge._link.client.hang_up()
+    bridge._link.connection.reconnect()
     await bridge.close()
     await until(lambda: bool(watch.lines("close")))
 

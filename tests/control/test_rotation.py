@@ -12,11 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from nats.aio.msg import Msg
 
 from postroom.bus.external import ExternalBus
 from postroom.bus.nats import NatsBus
-from postroom.bus.nats.attachment import Credentials
 from postroom.bus.places import parse_servers
 from postroom.bus.port import Delivery, Message
 from postroom.bus.supervisor import Supervisor
@@ -34,6 +32,7 @@ from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.sidecar.renewal import Renewal
+from postroom_a2a.nats.port import Frame
 from tests.cluster import Node, running_cluster
 from tests.gateway.nats.rig import House, Worker, house_before
 from tests.mail.desk import running
@@ -65,7 +64,7 @@ class Moving:
         await self.bus.connection.subscribe(prefix, cb=self._asked)
         await self.bus.consume("INBOX", self.uid, self._take)
 
-    async def _asked(self, _frame: Msg) -> None:
+    async def _asked(self, _frame: Frame) -> None:
         self.renewal.ask()
 
     async def _accept(self, token: str, seconds: float) -> None:
@@ -268,7 +267,7 @@ async def test_servers_of_somebody_else_must_know_a_key_before_it_is_used(tmp_pa
         credential = trust.system_credential()
         host = ExternalBus(
             parse_servers(cluster.urls),
-            Credentials(lambda: credential.jwt, credential.sign),
+            credential.for_connection(),
             lambda: trust.proxy_key.public,
         )
         try:

@@ -315,7 +315,7 @@ async def test_an_organisation_that_is_made_while_the_server_runs_works_at_once(
     system = await stage.system()
     acme = Stage(stage.trust.add_org("acme"), stage.server, stage._stack)
 
-    await push_accounts(system.client, acme.trust)
+    await push_accounts(system, acme.trust)
     core = await acme.core()
     await make_streams(core)
     bob = await acme.agent(BOB)
@@ -330,14 +330,14 @@ async def test_the_connections_of_a_removed_organisation_are_cut_and_its_credent
 ):
     system = await stage.system()
     acme = Stage(stage.trust.add_org("acme"), stage.server, stage._stack)
-    await push_accounts(system.client, acme.trust)
+    await push_accounts(system, acme.trust)
     core = await acme.core()
     bob = await acme.agent(BOB)
     credential = mint(acme.trust, CAROL)
 
     stage.trust.remove_org("acme")
     assert len(stage.trust.gone) == 2
-    await delete_accounts(system.client, stage.trust)
+    await delete_accounts(system, stage.trust)
 
     for peer in (core, bob):
         await until_closed(peer)

@@ -25,6 +25,7 @@ from tests.identity.stage import (
     staged,
     until_closed,
 )
+from tests.natspy import options_of
 
 pytestmark = pytest.mark.anyio
 
@@ -45,10 +46,9 @@ async def enter(node: Node, credential: Credential) -> tuple[Client, asyncio.Eve
     await connect_or_clean_up(
         client,
         node.url,
-        user_jwt_cb=credential.jwt_callback,
-        signature_cb=credential.signature_callback,
         error_cb=ignore,
         closed_cb=on_closed,
+        **options_of(credential),
     )
     return client, closed
 
@@ -115,7 +115,7 @@ async def test_every_credential_of_a_revoked_key_is_void_and_none_is_made_again(
     peers = [await stage.connect(each, ALICE) for each in (first, second)]
 
     stage.trust.revoke({first.public: time.time() + 600}, now=time.time())
-    await push_accounts((await stage.system()).client, stage.trust)
+    await push_accounts(await stage.system(), stage.trust)
 
     for peer in peers:
         await until_closed(peer)

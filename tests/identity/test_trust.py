@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import base64
 import json
 import stat
 import time
@@ -182,8 +181,10 @@ def test_a_credential_signs_the_servers_nonce_as_its_client_library_wants_it(tru
     credential = trust.mint_agent(ALICE, [], lifetime=60.0, now=NOW)
 
     assert nkeys.verify(credential.public, b"nonce", credential.sign(b"nonce"))
-    assert base64.b64decode(credential.signature_callback("nonce")) == credential.sign(b"nonce")
-    assert credential.jwt_callback().decode() == credential.jwt
+    shown = credential.for_connection()
+    assert shown.sign(b"nonce") == credential.sign(b"nonce")
+    assert shown.jwt is not None
+    assert shown.jwt() == credential.jwt
 
 
 @pytest.mark.parametrize("lifetime", [0.0, -1.0, MAX_LIFETIME + 1, float("nan"), float("inf")])

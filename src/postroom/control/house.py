@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import nats.errors
-
 from postroom.blobs.folder import BlobFolder
 from postroom.blobs.office import BlobOffice, CaughtUp
 from postroom.bus.host import BusHost
@@ -53,6 +51,8 @@ from postroom.workers.lifecycle import Workers
 from postroom.workers.preparing import Preparing
 from postroom.workers.starting import Starter
 from postroom.workers.status import Roster, WorkerStates
+from postroom_a2a.nats.jetstream import JetStream
+from postroom_a2a.nats.mailbox import Mailbox
 
 __all__ = ["House", "open_building", "open_orgs"]
 
@@ -205,10 +205,11 @@ async def _delete_log(host: BusHost, core: Credential) -> None:
     """Delete all streams of the organisation whose user of core this is: without its accounts nobody could."""
     connection = await system_connection(host.address, core)
     try:
-        streams = connection.jetstream()
-        for stream in await streams.streams_info():
-            await streams.delete_stream(str(stream.config.name))
-    except nats.errors.Error as error:
+        log = JetStream(Mailbox(connection))
+        names = (await log.api("STREAM.NAMES")).get("streams") or ()  # a server lists 1,024 at once
+        for name in names:
+            await log.api(f"STREAM.DELETE.{name}")
+    except PostroomError as error:
         raise ServerFailed(f"the log of a removed organisation is left: {error}") from error
     finally:
         await connection.close()

@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from nats.aio.msg import Msg
-
 from postroom.bus.nats import NatsBus
 from postroom.bus.port import Subscription
 from postroom.directory.cards import SERVER_SOCKET
@@ -41,6 +39,7 @@ from postroom.sidecar.renewal import Renewal
 from postroom.sidecar.wall import BREACHED, Wall, examine
 from postroom.sidecar.window import WINDOW
 from postroom.sidecar.wire import backoff
+from postroom_a2a.nats.port import Frame
 
 CONNECT_TIMEOUT = 20.0
 SETTLE_TIMEOUT = 1.0
@@ -245,7 +244,7 @@ async def _recover(sidecar: Sidecar) -> None:
 async def _hear_renewal(bus: NatsBus, renewal: Renewal) -> None:
     notice = subjects.renewal_notice(bus.uid)
 
-    async def arrived(frame: Msg) -> None:
+    async def arrived(frame: Frame) -> None:
         if frame.subject == notice:  # the rest are answers that came too late
             renewal.ask()
 

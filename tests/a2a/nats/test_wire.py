@@ -177,7 +177,7 @@ async def test_what_is_denied_fails_at_once(tmp_path: Path):
             async with CoreServer(connection, SUBJECT, PlainAgent()):
                 pass
         assert connection.is_connected
-    assert len(errors) == 2
+    assert not errors  # the calls that wait for it are told
 
 
 # ── what comes ───────────────────────────────────────────────────────────────────────────────────────
