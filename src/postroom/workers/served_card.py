@@ -38,7 +38,6 @@ TIMEOUT = 5.0
 """Seconds for the whole exchange."""
 
 
-
 async def fetch_card(folder: Path, *, timeout: float = TIMEOUT) -> bytes:
     """The Agent Card that the worker whose state folder this is serves: a JSON object, and otherwise unchecked.
 
