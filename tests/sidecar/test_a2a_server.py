@@ -46,9 +46,9 @@ from postroom.directory.cards import build_card
 from postroom.errors import Forbidden, NotFound
 from postroom.http.server import HttpServer
 from postroom.protocol.template import Template
+from postroom.protocol.verbs import Artifact, AskInput, Complete, Delegate, Progress
 from postroom.sidecar.a2a.asking import AskedTasks
 from postroom.sidecar.a2a.door import A2ADoor
-from postroom.sidecar.adapters import Artifact, AskInput, Complete, Delegate, Progress
 from postroom.sidecar.api import LocalApi
 from postroom_a2a.json_operations import JsonOperations
 from postroom_a2a.operations import Call
@@ -116,11 +116,16 @@ def said(text: str, **fields: Any) -> Message:
     return Message(parts=[Part(text=text)], **fields)
 
 
+def operations_of(tasks: Office, **more: Any) -> JsonOperations:
+    asked = AskedTasks(tasks, tasks, tasks, OWN, OWN)  # ty: ignore[invalid-argument-type]
+    return JsonOperations(asked, **more)
+
+
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     tasks, server = Office(), HttpServer()
-    a2a = A2ADoor(JsonOperations(AskedTasks(tasks, OWN, OWN)), CARD, server.port)
-    api = LocalApi(tasks, {}, server.port, a2a)  # ty: ignore[invalid-argument-type]
+    a2a = A2ADoor(operations_of(tasks), CARD, server.port)
+    api = LocalApi(tasks, {}, server.port, a2a)
     path, url = tmp_path / "a2a.sock", f"http://127.0.0.1:{server.port}"
     server.answer_with(api.handle).also_at(path, a2a.handle)
     async with server, httpx.AsyncClient(timeout=10, trust_env=False) as http:
@@ -214,7 +219,7 @@ async def test_a_stream_whose_client_hangs_up_ends(house: House, monkeypatch: py
 
 
 async def test_streams_are_bounded():
-    operations = JsonOperations(AskedTasks(Office(), OWN, OWN), streams=1)
+    operations = operations_of(Office(), streams=1)
     call = Call(1, "SendStreamingMessage", {"message": MESSAGE})
     stream = operations.stream(call)
     await anext(stream)
@@ -497,7 +502,7 @@ async def card_at(path: Path) -> int:
 
 async def serve_at(path: Path) -> HttpServer:
     server = HttpServer()
-    a2a = A2ADoor(JsonOperations(AskedTasks(Office(), OWN, OWN)), CARD, server.port)
+    a2a = A2ADoor(operations_of(Office()), CARD, server.port)
     return server.answer_with(a2a.handle).also_at(path, a2a.handle)
 
 
