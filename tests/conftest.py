@@ -17,7 +17,8 @@ import pytest
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Two shared cores make single examples slow now and then; the time limit of each test still holds.
-hypothesis.settings.register_profile("postroom", deadline=None)
+hypothesis.settings.register_profile("postroom", deadline=None, max_examples=40)
+hypothesis.settings.register_profile("full", deadline=None, max_examples=300)  # make test-full
 hypothesis.settings.load_profile("postroom")
 
 ROOT = Path(__file__).parent
