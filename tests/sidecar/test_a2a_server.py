@@ -46,10 +46,10 @@ from postroom.directory.cards import build_card
 from postroom.errors import Forbidden, NotFound
 from postroom.http.server import HttpServer
 from postroom.protocol.template import Template
+from postroom.protocol.verbs import Artifact, AskInput, Complete, Delegate, Progress
 from postroom.sidecar.a2a.asking import AskingOperations
 from postroom.sidecar.a2a.door import A2ADoor
 from postroom.sidecar.a2a.params import camel
-from postroom.sidecar.adapters import Artifact, AskInput, Complete, Delegate, Progress
 from postroom.sidecar.api import LocalApi
 from tests.sidecar.house import House as Home
 from tests.sidecar.office import OWN, Office
@@ -117,7 +117,7 @@ def said(text: str, **fields: Any) -> Message:
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     tasks, server = Office(), HttpServer()
     a2a = A2ADoor(AskingOperations(tasks, OWN, OWN), CARD, server.port)
-    api = LocalApi(tasks, {}, server.port, a2a)  # ty: ignore[invalid-argument-type]
+    api = LocalApi(tasks, {}, server.port, a2a)
     path, url = tmp_path / "a2a.sock", f"http://127.0.0.1:{server.port}"
     server.answer_with(api.handle).also_at(path, a2a.handle)
     async with server, httpx.AsyncClient(timeout=10, trust_env=False) as http:
@@ -210,8 +210,13 @@ async def test_a_stream_whose_client_hangs_up_ends(house: House, monkeypatch: py
             await asyncio.sleep(0.01)
 
 
-async def test_streams_are_bounded(house: House, monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture
+def one_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("postroom.sidecar.a2a.methods.STREAMS", 1)
+
+
+@pytest.mark.usefixtures("one_stream")  # before the house is made
+async def test_streams_are_bounded(house: House):
     stream = house.streaming.send_message(SendMessageRequest(message=said("add")))
     await anext(stream)
     error = await house.error("SubscribeToTask", {"id": "0" * 32})

@@ -14,6 +14,7 @@ from contextlib import aclosing
 from typing import Any, Protocol
 
 from postroom.errors import Conflict, Forbidden, NotFound
+from postroom.protocol.verbs import AnswerTask, CancelTask, Delegate
 from postroom.sidecar.a2a.changes import Change, Page, until_over
 from postroom.sidecar.a2a.methods import WAIT, Methods, Params, no_task
 from postroom.sidecar.a2a.params import (
@@ -25,7 +26,7 @@ from postroom.sidecar.a2a.params import (
     shortened,
     token_after,
 )
-from postroom.sidecar.adapters import AnswerTask, CancelTask, Delegate, Delegated
+from postroom.sidecar.delegations import Delegated
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.messages import context_of
 from postroom_a2a.operations import Call

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from postroom.sidecar.adapters import Send
+from postroom.protocol.verbs import Send
+from postroom.sidecar.actions import Actions
 from postroom.sidecar.keys import Derivation, Key
-from postroom.sidecar.operations import Operations
 
 pytestmark = pytest.mark.anyio
 
@@ -37,12 +37,20 @@ async def key_while(held: dict[str, bool], task: str = "") -> str:
     inbox: Any = SimpleNamespace(held=messages)
     at_task = Derivation(f"task/{task}", redelivered=False) if task else None
     unused: Any = None
-    program = SimpleNamespace(derivation=lambda: at_task)
-    desk: Any = SimpleNamespace(
-        engine=unused, program=program, delegations=unused, ledger=unused, live=unused
-    )
+    program: Any = SimpleNamespace(derivation=lambda: at_task)
     sent: Any = Sent()
-    await Operations(inbox, sent, sent, unused, desk).send(Send("@bob", "hello"))
+    actions = Actions(
+        inbox=inbox,
+        outgoing=sent,
+        directory=sent,
+        status=unused,
+        engine=unused,
+        program=program,
+        delegations=unused,
+        ledger=unused,
+        live=unused,
+    )
+    await actions.send(Send("@bob", "hello"))
     (key,) = sent.keys
     return ":".join(key.text.split(":")[:2]) if key.repeatable else "fresh"
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from postroom.errors import InvalidInput, MessageTooLarge, PostroomError
-from postroom.sidecar.a2a.changes import Change, Page
-from postroom.sidecar.a2a.live import Live
-from postroom.sidecar.adapters import (
+from postroom.protocol.verbs import (
+    CURRENT,
     Action,
     AnswerTask,
     Artifact,
@@ -19,11 +17,11 @@ from postroom.sidecar.adapters import (
     CancelTask,
     Complete,
     Delegate,
-    Delegated,
     Fail,
     Find,
-    Malformed,
-    Output,
+    GetTask,
+    ListMessages,
+    ListTasks,
     Post,
     Progress,
     Reject,
@@ -33,7 +31,10 @@ from postroom.sidecar.adapters import (
     SetStatus,
     TaskAction,
 )
-from postroom.sidecar.delegations import Delegations
+from postroom.sidecar.a2a.changes import Change, Page
+from postroom.sidecar.a2a.live import Live
+from postroom.sidecar.adapters import Malformed, Output, Said
+from postroom.sidecar.delegations import Delegated, Delegations
 from postroom.sidecar.directory import Directory
 from postroom.sidecar.inbox import Inbox
 from postroom.sidecar.keys import Derivation, Key, own_key, random_key
@@ -64,38 +65,70 @@ _STATES: dict[type[TaskAction], TaskState] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TaskDesk:
-    """The parts that have to do with tasks: who runs them, who is asked for them, who knows of them."""
-
-    engine: TaskEngine
-    program: ProgramExecutor
-    delegations: Delegations
-    ledger: Ledger
-    live: Live
-
-
-class Operations:
-    """The actions of one worker's agent; also the host of its runs (`agent.AgentHost`)."""
+class Actions:
+    """Carries out what one worker's agent says; also the host of its runs (`agent.AgentHost`)."""
 
     def __init__(
         self,
+        *,
         inbox: Inbox,
         outgoing: Outgoing,
         directory: Directory,
         status: Status,
-        desk: TaskDesk,
+        engine: TaskEngine,
+        program: ProgramExecutor,
+        delegations: Delegations,
+        ledger: Ledger,
+        live: Live,
     ) -> None:
         self._inbox = inbox
         self._outgoing = outgoing
         self._directory = directory
         self._status = status
-        self._engine = desk.engine
-        self._program = desk.program
-        self._delegations = desk.delegations
-        self._ledger = desk.ledger
-        self._live = desk.live
+        self._engine = engine
+        self._program = program
+        self._delegations = delegations
+        self._ledger = ledger
+        self._live = live
         self._refusals = 0
+
+    async def perform(self, action: Action) -> dict[str, Any] | list[dict[str, Any]]:
+        """Carry out one action; returns its answer as the local API gives it.
+
+        Raises:
+            PostroomError: it was refused, or it is not known whether it was carried out.
+        """
+        match action:
+            case Send():
+                return _accepted(await self.send(action))
+            case Reply():
+                return _accepted(await self.reply(action))
+            case Post():
+                return _accepted(await self.post(action))
+            case Seen():
+                self._inbox.confirm(action.id)
+                return {"id": action.id, "state": "seen"}
+            case Find():
+                return {"agents": await self._directory.find(action.skill)}
+            case ListMessages():
+                return [held.message.as_json() for held in self._inbox.held]
+            case SetStatus():
+                self._status.said(action.state, action.detail)
+                return {}
+            case Delegate():
+                return _delegated(await self.delegate(action))
+            case CancelTask():
+                return await self.cancel_task(action)
+            case AnswerTask():
+                return await self.answer_task(action)
+            case GetTask():
+                return await self.task(action.task, wait=action.wait, timeout=action.timeout)
+            case ListTasks():
+                return {"tasks": await self.tasks(action.role, open_only=action.open)}
+            case Progress() | Artifact() | Complete() | Fail() | Reject() | AskInput() | Canceled():
+                await self.on_task(action)
+                return {"task": action.task or CURRENT, "state": "accepted"}
+        raise InvalidInput(f"{action.verb.name!r} is not for here")
 
     async def send(self, action: Send) -> str:
         """Send a message; returns its id once it is on disk.
@@ -142,14 +175,6 @@ class Operations:
         project = action.project or self._outgoing.home
         key = self._key("post", action.key, f"#{project}", action.text)
         return await self._outgoing.post(project, action.text, key)
-
-    def seen(self, action: Seen) -> None:
-        """Confirm a message.
-
-        Raises:
-            NotFound: it was never handed over.
-        """
-        self._inbox.confirm(action.id)
 
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -260,55 +285,25 @@ class Operations:
         """
         return await self._ledger.snapshot(task_id)
 
-    async def find(self, action: Find) -> list[dict[str, Any]]:
-        """Agents with a card and, if it is given, the skill.
-
-        Raises:
-            PostroomError: the control plane did not answer.
-        """
-        return await self._directory.find(action.skill)
-
-    def held(self) -> list[dict[str, Any]]:
-        """Messages handed over and unconfirmed, as the agent was shown them."""
-        return [
-            {
-                "id": message.id,
-                "from": {
-                    "uid": message.sender.uid,
-                    "nick": message.sender.nick,
-                    "kind": message.sender.kind,
-                },
-                "to": message.to,
-                "text": message.text,
-                "expects_reply": message.expects_reply,
-                "reply_to": message.reply_to or None,
-                "redelivered": message.redelivered,
-                "sent_at": message.sent_at,
-            }
-            for message in (held.message for held in self._inbox.held)
-        ]
-
     # ── host of the agent's runs ────────────────────────────────────────────────────────────────────
 
-    async def act(self, session: Run, action: Action) -> None:
-        """Carry out one action and tell the agent how it went.
+    async def act(self, session: Run, said: Said) -> None:
+        """Carry out what a line says and tell the agent how it went.
 
         An agent whose every line is refused is read more slowly: one that answers each error with another line that
         is refused would go on as fast as the machine is.
         """
         try:
-            answer = await self._perform(session, action)
+            await self._act(session, said)
             self._refusals = 0
         except PostroomError as error:
-            answer = _error(action, error, log=self._refusals < MANY)
+            session.tell(_error(said, error, log=self._refusals < MANY))
             self._refusals += 1
             if self._refusals > MANY:
                 await asyncio.sleep(PAUSE)
-            if isinstance(action, Reply | Seen):
+            if isinstance(said, Reply | Seen):
                 # An agent that does not read its errors thinks that it is done with the message.
-                await self._inbox.give_back(action.to if isinstance(action, Reply) else action.id)
-        if answer is not None:
-            session.tell(answer)
+                await self._inbox.give_back(said.to if isinstance(said, Reply) else said.id)
 
     async def gone(self) -> None:
         """The agent's run has ended."""
@@ -318,39 +313,26 @@ class Operations:
         """Whoever was to handle the message has failed."""
         await self._inbox.give_back(message_id)
 
-    async def _perform(self, session: Run, action: Action) -> Mapping[str, Any] | None:
-        match action:
-            case Send():
-                return _receipt(action, await self.send(action))
-            case Reply():
-                return _receipt(action, await self.reply(action))
-            case Post():
-                return _receipt(action, await self.post(action))
-            case Seen():
-                self.seen(action)
-            case Find():
-                agents = await self.find(action)
-                return {"type": "agents", "ref": action.ref, "agents": agents}
-            case Delegate():
-                done = await self.delegate(action)
-                session.tell(_delegated(action, done))
-                if done.again:
-                    return await self._delegations.recall(done.task, done.worker, action.ref)
-            case CancelTask():
-                await self.cancel_task(action)
-            case AnswerTask():
-                await self.answer_task(action)
-            case SetStatus():
-                self._status.said(action.state, action.detail)
-            case Output():
-                log_output("stdout", action.text)
-                if action.unreadable:
-                    self._status.unreadable(action.text, action.unreadable)
-            case Malformed():
-                raise InvalidInput(action.detail)
-            case _:
-                await self.on_task(action)
-        return None
+    async def _act(self, session: Run, said: Said) -> None:
+        if isinstance(said, Output):
+            log_output("stdout", said.text)
+            if said.unreadable:
+                self._status.unreadable(said.text, said.unreadable)
+            return
+        if isinstance(said, Malformed):
+            raise InvalidInput(said.detail)
+        line = {"type": said.verb.answer, "ref": _ref(said)}
+        if isinstance(said, Delegate):
+            done = await self.delegate(said)
+            session.tell(line | _delegated(done))
+            if done.again:
+                news = await self._delegations.recall(done.task, done.worker, said.ref)
+                if news is not None:
+                    session.tell(news)
+            return
+        answer = await self.perform(said)
+        if said.verb.answer and isinstance(answer, dict):
+            session.tell(line | answer)
 
     def _key(self, kind: str, given: str, recipient: str, text: str) -> Key:
         if given:
@@ -377,21 +359,22 @@ def _artifact(action: Artifact) -> dict[str, Any]:
     return file_artifact(named, action.url, action.media_type, action.filename, action.name)
 
 
-def _receipt(action: Send | Reply | Post, sent: str) -> dict[str, Any]:
-    ref = action.ref if action.ref is not None else action.key or None
-    return {"type": "receipt", "ref": ref, "id": sent, "state": "accepted"}
+def _accepted(sent: str) -> dict[str, Any]:
+    return {"id": sent, "state": "accepted"}
 
 
-def _delegated(action: Delegate, done: Delegated) -> dict[str, Any]:
-    ref = action.ref if action.ref is not None else action.key or None
+def _delegated(done: Delegated) -> dict[str, Any]:
     to = {"uid": done.worker.uid, "nick": done.worker.nick}
-    return {"type": "delegated", "ref": ref, "id": done.id, "task": done.task, "to": to}
+    return {"id": done.id, "task": done.task, "to": to}
 
 
-def _error(action: Action, error: PostroomError, *, log: bool) -> dict[str, Any]:
-    ref = getattr(action, "ref", None)
-    if ref is None:
-        ref = getattr(action, "key", None) or None
+def _ref(said: Said) -> Any:
+    ref = getattr(said, "ref", None)
+    return ref if ref is not None else getattr(said, "key", None) or None
+
+
+def _error(said: Said, error: PostroomError, *, log: bool) -> dict[str, Any]:
     if log:
         log_output("action refused", str(error))
-    return {"type": "error", "ref": ref, "code": error.code, "detail": one_line(error.message, 500)}
+    detail = one_line(error.message, 500)
+    return {"type": "error", "ref": _ref(said), "code": error.code, "detail": detail}
