@@ -19,12 +19,13 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import nats
-from nats.aio.client import Client
-
+import postroom_a2a
 from postroom.bus.parent_death import die_with_parent
 from postroom.bus.server_binary import find_binary
+from postroom.errors import RequestTimeout
 from postroom.identity.trust import Trust
+from postroom_a2a.nats import WireConnection
+from postroom_a2a.nats.mailbox import FrameQueue
 
 HOST = "127.0.0.1"
 
@@ -173,26 +174,23 @@ class Cluster:
                         await stirred.wait()
 
     @asynccontextmanager
-    async def system(self) -> AsyncGenerator[Client]:
+    async def system(self) -> AsyncGenerator[WireConnection]:
         """A connection of the system account."""
         credential = self._trust.system_credential()
         urls = [node.url for node in self.nodes if node.running]
-        client = await nats.connect(
+        async with await postroom_a2a.connect(
             urls,
             tls=self._tls,
-            tls_handshake_first=any(_tls_first(node.config) for node in self.nodes),
-            user_jwt_cb=credential.jwt_callback,
-            signature_cb=credential.signature_callback,
-            error_cb=_ignore,
-        )
-        try:
-            yield client
-        finally:
-            await client.close()
+            tls_first=any(_tls_first(node.config) for node in self.nodes),
+            credentials=credential.for_connection(),
+            wait=READY_TIMEOUT,
+            on_error=_ignore,
+        ) as connection:
+            yield connection
 
 
 async def survey(
-    system: Client, what: str, servers: int, request: bytes = b"", *, timeout: float = 0.5
+    system: WireConnection, what: str, servers: int, request: bytes = b"", *, timeout: float = 0.5
 ) -> list[dict[str, Any]]:
     """Answers of up to `servers` servers to a request of `what` ("VARZ", "JSZ", "CONNZ" and the like).
 
@@ -201,13 +199,14 @@ async def survey(
     """
     inbox = system.new_inbox()
     answers = []
-    subscription = await system.subscribe(inbox)
+    came = FrameQueue()
+    subscription = await system.subscribe_now(inbox, came.put)
     try:
         await system.publish(f"$SYS.REQ.SERVER.PING.{what}", request, reply=inbox)
         async with asyncio.timeout(timeout):
             while len(answers) < servers:
-                answers.append(json.loads((await subscription.next_msg(timeout)).data))
-    except TimeoutError:
+                answers.append(json.loads((await came.get(timeout)).data))
+    except (TimeoutError, RequestTimeout):
         pass
     finally:
         await subscription.unsubscribe()
@@ -328,7 +327,7 @@ def _tls_first(config: dict[str, Any]) -> bool:
     return bool(config.get("tls", {}).get("handshake_first"))
 
 
-async def _ignore(_error: Exception) -> None:
+def _ignore(_error: Exception) -> None:
     """Servers that come and go are what these tests are about."""
 
 

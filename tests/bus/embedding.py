@@ -11,10 +11,13 @@ from typing import Any
 from nats.aio.client import Client
 
 from postroom.bus import embedded
+from postroom.bus.address import BusAddress
 from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.server_config import ServerConfig
 from postroom.identity.credential import Credential
 from postroom.identity.trust import Trust
+from postroom_a2a.nats import WireConnection
+from tests.natspy import options_of
 
 PATIENCE = 15.0
 """Seconds that a wait may take before it fails the test."""
@@ -45,14 +48,22 @@ async def connected(server: EmbeddedServer, credential: Credential) -> AsyncGene
     client = Client()
     await client.connect(
         server.url,
-        user_jwt_cb=credential.jwt_callback,
-        signature_cb=credential.signature_callback,
         allow_reconnect=False,
+        **options_of(credential),
     )
     try:
         yield client
     finally:
         await client.close()
+
+
+@asynccontextmanager
+async def system_of(server: EmbeddedServer, trust: Trust) -> AsyncGenerator[WireConnection]:
+    """A connection of the system account."""
+    async with await BusAddress((server.url,)).connect(
+        credentials=trust.system_credential().for_connection()
+    ) as system:
+        yield system
 
 
 async def greeting(server: EmbeddedServer) -> dict[str, Any]:

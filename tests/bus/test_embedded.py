@@ -22,7 +22,15 @@ from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.server_config import ServerConfig
 from postroom.errors import StoreLocked
 from postroom.identity.trust import Trust
-from tests.bus.embedding import PATIENCE, connected, ended, greeting, make_config, running
+from tests.bus.embedding import (
+    PATIENCE,
+    connected,
+    ended,
+    greeting,
+    make_config,
+    running,
+    system_of,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -134,19 +142,18 @@ async def test_a_folder_with_unusual_characters_works(config: ServerConfig, tmp_
 async def test_the_running_server_flushes_every_record_before_it_acknowledges(
     server: EmbeddedServer, trust: Trust
 ):
-    async with connected(server, trust.system_credential()) as system:
+    async with system_of(server, trust) as system:
         assert await server.effective_sync_always(system) is True
 
 
 async def test_the_reading_of_the_flush_setting_can_say_no(config: ServerConfig, trust: Trust):
     async with (
         running(replace(config, memory=True)) as server,
-        connected(server, trust.system_credential()) as system,
+        system_of(server, trust) as system,
     ):
         assert await server.effective_sync_always(system) is False
 
 
-@pytest.mark.requirement("bus-memory-leaves-nothing")
 async def test_a_throw_away_server_refuses_streams_on_disk(config: ServerConfig, trust: Trust):
     async with (
         running(replace(config, memory=True)) as server,
@@ -169,7 +176,7 @@ async def test_a_message_over_the_limit_is_not_accepted(config: ServerConfig):
 async def test_the_log_is_rotated_at_its_size(config: ServerConfig, trust: Trust):
     async with running(replace(config, log_bytes=2048)) as server:
         for _ in range(3):
-            async with connected(server, trust.system_credential()) as system:
+            async with system_of(server, trust) as system:
                 await system.flush()
 
         logs = sorted(path.name for path in config.folder.glob("nats-server.log*"))
@@ -179,7 +186,7 @@ async def test_the_log_is_rotated_at_its_size(config: ServerConfig, trust: Trust
 # The lock on the store.
 
 
-@pytest.mark.requirement("bus-store-locked")
+@pytest.mark.requirement("state-lock-exclusive")
 async def test_a_second_server_on_the_same_store_is_refused_and_told_who_has_it(
     server: EmbeddedServer,
 ):
@@ -188,7 +195,7 @@ async def test_a_second_server_on_the_same_store_is_refused_and_told_who_has_it(
     assert server.running
 
 
-@pytest.mark.requirement("bus-store-orphan-awaited")
+@pytest.mark.requirement("state-lock-exclusive")
 async def test_a_server_that_is_about_to_end_is_waited_for(config: ServerConfig):
     async with running(config) as first, asyncio.TaskGroup() as tasks:
         patient = replace(first.config, lock_patience=PATIENCE)
@@ -204,7 +211,7 @@ async def test_a_server_that_is_about_to_end_is_waited_for(config: ServerConfig)
         await second.stop()
 
 
-@pytest.mark.requirement("bus-store-survives-kill")
+@pytest.mark.requirement("server-kill-recovers")
 async def test_a_killed_server_starts_again_on_the_same_port_with_what_it_had_acknowledged(
     config: ServerConfig, trust: Trust
 ):
@@ -249,7 +256,7 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a child to its parent")
-@pytest.mark.requirement("bus-server-dies-with-parent")
+@pytest.mark.requirement("wall-dies-with-post-room")
 async def test_the_server_dies_when_its_parent_is_killed_and_leaves_the_store_free(
     config: ServerConfig,
 ):

@@ -12,18 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nats.aio.transport import TcpTransport
 
 from postroom.bus.address import BusAddress
-from postroom.bus.nats.client import RobustClient
 from postroom.bus.server_config import ServerConfig, ServerTls
 from postroom.bus.supervisor import Supervisor
-from postroom.errors import ServerFailed
+from postroom.errors import BusDisconnected, ServerFailed
 from postroom.identity.account_publisher import system_connection
 from postroom.identity.certfolder import CertificateFolder
 from postroom.identity.certificates import DAY
 from postroom.identity.trust import Trust
 from postroom.tls import client_context
+from postroom_a2a.nats import WireConnection, session
 from tests.bus.embedding import PATIENCE, make_config
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +36,7 @@ class Bench:
     trust: Trust
     folder: CertificateFolder
 
-    async def client(self, address: BusAddress | None = None) -> RobustClient:
+    async def client(self, address: BusAddress | None = None) -> WireConnection:
         return await system_connection(
             address or self.supervisor.address, self.trust.core_credential()
         )
@@ -104,71 +103,47 @@ async def test_a_client_that_trusts_another_authority_does_not_connect(
     other = CertificateFolder(tmp_path / "other")
     other.init((), days=90, now=time.time())
     address = replace(secured.supervisor.address, tls=client_context(other.ca))
-    client, said = RobustClient(), asyncio.Queue[Exception]()
-    connecting = asyncio.create_task(
-        client.connect(
-            list(address.servers),
-            tls=address.tls,
-            tls_hostname=address.tls_name,
-            tls_handshake_first=True,
-            error_cb=said.put,
-        )
-    )
 
-    error = await asyncio.wait_for(said.get(), PATIENCE)
-
-    assert "CERTIFICATE_VERIFY_FAILED" in str(error)
-    assert not connecting.done()
-    connecting.cancel()
-    await asyncio.wait({connecting})
-    await client.end()
+    with pytest.raises(BusDisconnected, match="CERTIFICATE_VERIFY_FAILED"):
+        await address.connect()
 
 
 async def test_connections_come_back_after_the_server_was_killed(secured: Bench):
     client = await secured.client()
     pid = secured.supervisor.server.pid
-    back = asyncio.Event()
-    client._reconnected_cb = _set(back)
+    back = client.changed
 
     secured.supervisor.server.kill()
-    await asyncio.wait_for(back.wait(), PATIENCE)
+    await asyncio.wait_for(back, PATIENCE)
 
     assert secured.supervisor.server.pid != pid
     await client.flush(5)
-    await client.end()
+    await client.close()
 
 
 async def test_a_handshake_that_the_server_leaves_in_the_middle_is_tried_again(
     secured: Bench, monkeypatch: pytest.MonkeyPatch
 ):
     client = await secured.client()
-    back = asyncio.Event()
-    client._reconnected_cb = _set(back)
-    connect_tls, left = TcpTransport.connect_tls, []
+    back = client.changed
+    dial, left = session._dial_tcp, []
 
-    async def leave_once(self: TcpTransport, *args: Any, **options: Any) -> None:
+    async def leave_once(*args: Any) -> Any:
         if not left:
             left.append(True)
             raise AssertionError  # as asyncio's own parts do then
-        await connect_tls(self, *args, **options)
+        return await dial(*args)
 
-    monkeypatch.setattr(TcpTransport, "connect_tls", leave_once)
+    monkeypatch.setattr(session, "_dial_tcp", leave_once)
     secured.supervisor.server.kill()
-    await asyncio.wait_for(back.wait(), PATIENCE)
+    await asyncio.wait_for(back, PATIENCE)
 
     assert left
     await client.flush(5)
-    await client.end()
+    await client.close()
 
 
-def _set(event: asyncio.Event):
-    async def callback() -> None:
-        event.set()
-
-    return callback
-
-
-@pytest.mark.requirement("tls-renewal-seamless")
+@pytest.mark.requirement("tls-renewal-automatic")
 async def test_a_renewed_certificate_is_shown_and_no_connection_is_lost_under_load(
     secured: Bench,
 ):
@@ -201,9 +176,9 @@ async def test_a_renewed_certificate_is_shown_and_no_connection_is_lost_under_lo
         renewed.set()
     await client.flush(5)
 
-    assert client.stats["reconnects"] == 0
+    assert client.reconnects == 0
     assert heard == sent > 0
-    await client.end()
+    await client.close()
 
 
 async def test_a_server_on_every_address_is_reached_on_loopback(tmp_path: Path):
@@ -213,7 +188,7 @@ async def test_a_server_on_every_address_is_reached_on_loopback(tmp_path: Path):
         assert made.supervisor.address.servers[0].startswith("tls://127.0.0.1:")
         client = await made.client()
         await client.flush(5)
-        await client.end()
+        await client.close()
 
 
 async def test_a_server_whose_certificate_nobody_would_take_does_not_start(tmp_path: Path):

@@ -21,7 +21,6 @@ from postroom.bus.address import BusAddress
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.port import Delivery
 from postroom.bus.port import Message as Stored
-from postroom.bus.system import SystemConnection
 from postroom.control.app import open_installation
 from postroom.control.endpoints import plan
 from postroom.control.org import Organisation
@@ -47,6 +46,7 @@ from postroom.store.tasks import TaskRow
 from postroom.store.workers import RUNNING, STOPPED, WorkerRecord
 from postroom.tasks.records import TaskRecord
 from postroom.workers.runs import Run
+from postroom_a2a.nats.connection import WireConnection
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import (
     Message,
@@ -108,7 +108,7 @@ class RigHost:
     def pid(self) -> int:
         return self._rig.server.pid
 
-    async def check(self, system: SystemConnection) -> None:
+    async def check(self, system: WireConnection) -> None:
         """Nothing: what is asked is proved by the tests of the bus."""
 
     async def trust_proxies(self, proxies: Sequence[str]) -> bool:

@@ -29,7 +29,7 @@ def demanded(
     )
 
 
-@pytest.mark.requirement("isolation-auto")
+@pytest.mark.requirement("sandbox-select-failclosed")
 def test_by_default_the_strongest_sandbox_must_be_enforced():
     assert demanded() == Demand("auto", ENFORCED)
 

@@ -65,7 +65,7 @@ async def register(folder: Path) -> AsyncGenerator[Register]:
             yield Register(rig, database, house)
 
 
-@pytest.mark.requirement("identity-revocation-all-keys")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_every_credential_that_an_agent_ever_got_is_void_and_others_stay(tmp_path: Path):
     async with register(tmp_path) as desk:
         alice, bob = new_uid(), new_uid()
@@ -86,7 +86,7 @@ async def test_every_credential_that_an_agent_ever_got_is_void_and_others_stay(t
         await desk.enter(await desk.issuer.issue(alice, ()))  # a new key
 
 
-@pytest.mark.requirement("identity-revocation-of-key")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_a_revoked_key_is_not_renewed(tmp_path: Path):
     async with register(tmp_path) as desk:
         uid = new_uid()
@@ -101,7 +101,7 @@ async def test_a_revoked_key_is_not_renewed(tmp_path: Path):
             await desk.issuer.renew(issued.public, uid, ())
 
 
-@pytest.mark.requirement("identity-revocation-told-later")
+@pytest.mark.requirement("identity-revocation-confirmed")
 @pytest.mark.slow
 async def test_a_server_that_is_away_when_a_key_is_revoked_hears_of_it_when_it_is_back(
     tmp_path: Path,

@@ -18,7 +18,6 @@ from tests.rig import new_uid
 TEMPLATE = '[worker]\nname="x"\n[workstation]\ncommand=["true"]\n'
 
 
-@pytest.mark.requirement("template-events-interactive")
 @pytest.mark.parametrize("table, interactive", [("", False), ("[sidecar]\n", True)])
 def test_a_sidecar_is_told_its_run_and_whether_it_reports_events(
     tmp_path: Path, table: str, interactive: bool

@@ -89,7 +89,7 @@ async def test_the_card_of_a_worker_that_was_killed_is_removed(room: TaskRoom):
     assert await room.bucket(reader.uid) is None
 
 
-@pytest.mark.requirement("cards-silent-removed")
+@pytest.mark.requirement("cards-live-registered")
 async def test_the_card_of_a_silent_worker_is_removed(room: TaskRoom):
     reader = await join(room, "reader")
 
@@ -100,7 +100,7 @@ async def test_the_card_of_a_silent_worker_is_removed(room: TaskRoom):
     assert await room.bucket(reader.uid) is None
 
 
-@pytest.mark.requirement("cards-bucket-expires")
+@pytest.mark.requirement("cards-live-registered")
 async def test_the_server_forgets_a_card_that_is_not_written_anew(room: TaskRoom):
     reader = await join(room, "reader")
     info = await room.rig.core.request("$JS.API.STREAM.INFO.KV_cards", b"")
@@ -126,7 +126,7 @@ async def test_what_another_life_left_in_the_bucket_is_removed_at_the_start(tmp_
             assert await admin.last("KV_cards", card_key(DEFAULT_ORG, stale)) is None
 
 
-@pytest.mark.requirement("cards-write-control-only")
+@pytest.mark.requirement("cards-claims-refused")
 async def test_a_workers_credential_reaches_no_key_of_the_bucket(room: TaskRoom):
     reader = await join(room, "reader")
     own = card_key(DEFAULT_ORG, reader.uid)
@@ -146,7 +146,7 @@ async def test_a_workers_credential_reaches_no_key_of_the_bucket(room: TaskRoom)
     assert await room.bucket(reader.uid) == shown(reader)
 
 
-@pytest.mark.requirement("cards-announcement-taken")
+@pytest.mark.requirement("cards-live-registered")
 async def test_an_announced_card_replaces_the_old_one(room: TaskRoom):
     reader = await join(room, "reader", "read")
 
@@ -158,7 +158,7 @@ async def test_an_announced_card_replaces_the_old_one(room: TaskRoom):
     assert await refusals(room, reader) == {}
 
 
-@pytest.mark.requirement("cards-writes-bounded")
+@pytest.mark.requirement("cards-claims-refused")
 async def test_a_worker_that_changes_its_card_in_a_loop_is_written_once_a_second(room: TaskRoom):
     reader, other = await join(room, "reader"), await join(room, "other")
     room.later = SHORTEST_INTERVAL
@@ -185,7 +185,7 @@ async def test_a_worker_that_changes_its_card_in_a_loop_is_written_once_a_second
     assert await room.bucket(reader.uid) == shown(reader, "last")
 
 
-@pytest.mark.requirement("cards-refusal-alerts", "cards-claims-refused")
+@pytest.mark.requirement("cards-claims-refused")
 async def test_a_claim_of_anothers_name_or_url_is_refused_with_one_alert(room: TaskRoom):
     lead, reader = await join(room, "lead"), await join(room, "reader")
 
@@ -208,7 +208,7 @@ async def test_a_claim_of_anothers_name_or_url_is_refused_with_one_alert(room: T
     assert await room.bucket(lead.uid) == shown(lead)
 
 
-@pytest.mark.requirement("bus-announcement-checked")
+@pytest.mark.requirement("identity-replies-not-forged")
 async def test_an_announcement_with_anothers_reply_subject_counts_for_nothing(room: TaskRoom):
     reader = await join(room, "reader")
     payload = json.dumps(shown(reader, "forged")).encode()

@@ -12,11 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from nats.aio.msg import Msg
 
 from postroom.bus.external import ExternalBus
 from postroom.bus.nats import NatsBus
-from postroom.bus.nats.attachment import Credentials
 from postroom.bus.places import parse_servers
 from postroom.bus.port import Delivery, Message
 from postroom.bus.supervisor import Supervisor
@@ -34,6 +32,7 @@ from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.sidecar.renewal import Renewal
+from postroom_a2a.nats.port import Frame
 from tests.cluster import Node, running_cluster
 from tests.gateway.nats.rig import House, Worker, house_before
 from tests.mail.desk import running
@@ -65,7 +64,7 @@ class Moving:
         await self.bus.connection.subscribe(prefix, cb=self._asked)
         await self.bus.consume("INBOX", self.uid, self._take)
 
-    async def _asked(self, _frame: Msg) -> None:
+    async def _asked(self, _frame: Frame) -> None:
         self.renewal.ask()
 
     async def _accept(self, token: str, seconds: float) -> None:
@@ -175,7 +174,7 @@ async def desk(folder: Path) -> AsyncGenerator[Desk]:
                 await supervising
 
 
-@pytest.mark.requirement("identity-rotation-agents")
+@pytest.mark.requirement("identity-rotation-seamless")
 async def test_the_key_that_signs_workers_is_replaced_under_load(tmp_path: Path):
     async with desk(tmp_path) as d:
         stolen = d.rig.credential(new_uid())
@@ -190,7 +189,7 @@ async def test_the_key_that_signs_workers_is_replaced_under_load(tmp_path: Path)
             await d.rig.connect(stolen, stolen.name)
 
 
-@pytest.mark.requirement("identity-rotation-operator")
+@pytest.mark.requirement("identity-rotation-seamless")
 async def test_the_operators_key_is_replaced_under_load(tmp_path: Path):
     async with desk(tmp_path) as d:
         await d.rotate_under_load("operator")
@@ -202,7 +201,7 @@ async def test_the_operators_key_is_replaced_under_load(tmp_path: Path):
         assert d.one.bus.lost is None
 
 
-@pytest.mark.requirement("identity-rotation-proxy")
+@pytest.mark.requirement("identity-rotation-seamless")
 async def test_the_gateways_key_is_replaced_while_the_server_runs_on(tmp_path: Path):
     async with desk(tmp_path) as d:
         pid = d.rotation._host.pid
@@ -221,7 +220,7 @@ async def test_the_gateways_key_is_replaced_while_the_server_runs_on(tmp_path: P
         assert [each.bus.statistics().reconnects for each in (d.one, d.two)] == [0, 0]
 
 
-@pytest.mark.requirement("identity-revocation-disturbs-nobody")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_revocations_of_others_disturb_no_pull_and_no_publish(tmp_path: Path):
     """Each restart of a worker revokes what it had, and every server is told."""
     async with desk(tmp_path) as d:
@@ -264,7 +263,7 @@ async def test_who_does_not_move_from_a_former_key_of_the_gateway_is_named_and_c
             assert isinstance(await bus.wait_lost(), Unauthorized)
 
 
-@pytest.mark.requirement("identity-rotation-told-first")
+@pytest.mark.requirement("identity-rotation-seamless")
 async def test_servers_of_somebody_else_must_know_a_key_before_it_is_used(tmp_path: Path):
     trust = Trust.load_or_create(tmp_path / "keys")
     async with running_cluster(tmp_path / "cluster", trust) as cluster:
@@ -273,7 +272,7 @@ async def test_servers_of_somebody_else_must_know_a_key_before_it_is_used(tmp_pa
         credential = trust.system_credential()
         host = ExternalBus(
             parse_servers(cluster.urls),
-            Credentials(lambda: credential.jwt, credential.sign),
+            credential.for_connection(),
             lambda: trust.proxy_key.public,
         )
         try:
@@ -320,7 +319,7 @@ async def _nothing() -> None:
     pass
 
 
-@pytest.mark.requirement("identity-rotation-crash")
+@pytest.mark.requirement("identity-rotation-seamless")
 def test_a_former_key_that_a_crash_has_left_is_dropped_by_the_next_start(tmp_path: Path):
     killed = Trust.load_or_create(tmp_path)
     killed.add_org("acme").rotate(Role.WORKERS)

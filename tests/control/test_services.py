@@ -45,7 +45,7 @@ async def post(worker: Hand, project: str, text: str, number: str) -> None:
     await worker.bus.publish(subjects.feed(project, worker.uid), envelope.encode(), id=number)
 
 
-@pytest.mark.requirement("services-resolve-names")
+@pytest.mark.requirement("cards-found-by-skill")
 async def test_an_agent_resolves_a_nick(room: TaskRoom):
     alice, bob = await room.worker("alice"), await room.worker("bob")
 
@@ -56,7 +56,6 @@ async def test_an_agent_resolves_a_nick(room: TaskRoom):
     assert [agent["nick"] for agent in listed["agents"]] == ["alice", "bob", "maria"]
 
 
-@pytest.mark.requirement("services-errors-typed")
 async def test_a_request_that_cannot_be_met_is_answered_with_a_problem(room: TaskRoom):
     asker = await room.worker("asker", projects=("own",))
     answers = {
@@ -79,7 +78,7 @@ async def test_a_request_that_cannot_be_met_is_answered_with_a_problem(room: Tas
     assert found == answers
 
 
-@pytest.mark.requirement("services-history-own-projects")
+@pytest.mark.requirement("identity-inbox-private")
 async def test_posts_go_both_ways_and_a_newcomer_reads_what_was_said(room: TaskRoom):
     ann = await room.worker("ann", projects=("demo",))
     heard: asyncio.Queue[str] = asyncio.Queue()
@@ -103,7 +102,7 @@ async def test_posts_go_both_ways_and_a_newcomer_reads_what_was_said(room: TaskR
     assert live == ["from a person", "from an agent"]
 
 
-@pytest.mark.requirement("services-credential-renewed")
+@pytest.mark.requirement("identity-renewal-gapless")
 async def test_a_renewed_credential_is_for_the_same_key_and_lets_its_agent_in(room: TaskRoom):
     carol = await room.worker("carol", projects=("demo",))
     credential = await room.parts.issuer.issue(carol.uid, ("demo",))
@@ -120,7 +119,6 @@ async def test_a_renewed_credential_is_for_the_same_key_and_lets_its_agent_in(ro
         assert await again.publish(subjects.outbox(carol.uid), b"here") is not None
 
 
-@pytest.mark.requirement("mail-flows-between-accounts")
 async def test_a_worker_writes_to_a_worker_and_a_person_to_a_worker(room: TaskRoom):
     hands = await room.worker("writer"), await room.worker("taker")
     alice, bob = [Worker(hand.agent, hand.bus) for hand in hands]
@@ -143,7 +141,7 @@ async def test_a_worker_writes_to_a_worker_and_a_person_to_a_worker(room: TaskRo
     assert (await office.wait(mail.id, State.SEEN, 10)).state is State.SEEN
 
 
-@pytest.mark.requirement("cards-find-on-bus")
+@pytest.mark.requirement("cards-found-by-skill")
 async def test_an_agent_finds_others_by_what_they_can_do(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice, bob = await room.worker("alice", "write"), await room.worker("bob", "read-source")

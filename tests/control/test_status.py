@@ -27,7 +27,7 @@ async def test_status_says_that_the_bus_is_away_and_is_answered_all_the_same(tmp
     assert (before, away) == ("", "the bus does not answer")
 
 
-@pytest.mark.requirement("alerts-worker-restarted")
+@pytest.mark.requirement("alerts-cause-once")
 async def test_a_rule_that_a_worker_broke_stands_in_its_detail_until_the_alert_is_cleared(
     tmp_path: Path,
 ):

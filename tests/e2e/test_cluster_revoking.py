@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
-from nats.aio.client import Client
 
 from postroom.identity import jwt
 from postroom.identity.credential import Credential
 from postroom.identity.trust import Trust
+from postroom_a2a.nats import WireConnection
 from tests.cluster import Cluster, Node, survey
 from tests.e2e.conftest import EXAMPLES, PostRoom
 from tests.e2e.test_cluster import aside, on_a_cluster
@@ -41,7 +41,7 @@ async def refused(node: Node, trust: Trust, credential: Credential) -> bytes:
     return said
 
 
-async def keys_of(system: Client, cluster: Cluster, uid: str) -> list[tuple[str, str]]:
+async def keys_of(system: WireConnection, cluster: Cluster, uid: str) -> list[tuple[str, str]]:
     """Server and user key of each connection that an agent has."""
     found = []
     request = json.dumps({"auth": True, "limit": 1000}).encode()

@@ -15,11 +15,14 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, StorageType, StreamConfig
 
+from postroom.bus.address import BusAddress
 from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.server_config import ServerConfig
 from postroom.identity.credential import Credential
 from postroom.identity.trust import Trust
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, STREAMS, agent_consumer
+from postroom_a2a.nats import WireConnection
+from tests.natspy import options_of
 
 ALICE, BOB, CAROL = "a" * 32, "b" * 32, "c" * 32
 LOBBY, VAULT = "lobby", "vault"
@@ -72,8 +75,7 @@ class Stage:
         await connect_or_clean_up(
             peer.client,
             self.server.url,
-            user_jwt_cb=credential.jwt_callback,
-            signature_cb=credential.signature_callback,
+            **options_of(credential),
             inbox_prefix=f"_I.{uid}.js",
             connect_timeout=int(PATIENCE),
             error_cb=on_error,
@@ -88,8 +90,14 @@ class Stage:
     async def core(self) -> Peer:
         return await self.connect(self.trust.core_credential(), "core")
 
-    async def system(self) -> Peer:
-        return await self.connect(self.trust.system_credential(), "system")
+    async def system(self) -> WireConnection:
+        system = await self.connection(self.trust.system_credential())
+        self._stack.push_async_callback(system.close)
+        return system
+
+    async def connection(self, credential: Credential) -> WireConnection:
+        """A connection of our own client."""
+        return await BusAddress((self.server.url,)).connect(credentials=credential.for_connection())
 
 
 async def connect_or_clean_up(client: Client, url: str, **options: Any) -> None:

@@ -315,7 +315,7 @@ async def test_an_organisation_that_is_made_while_the_server_runs_works_at_once(
     system = await stage.system()
     acme = Stage(stage.trust.add_org("acme"), stage.server, stage._stack)
 
-    await push_accounts(system.client, acme.trust)
+    await push_accounts(system, acme.trust)
     core = await acme.core()
     await make_streams(core)
     bob = await acme.agent(BOB)
@@ -324,20 +324,20 @@ async def test_an_organisation_that_is_made_while_the_server_runs_works_at_once(
     assert await stored(core) == {subjects.inbox(ALICE, BOB): 1}
 
 
-@pytest.mark.requirement("org-removed-for-ever")
+@pytest.mark.requirement("org-create-whole")
 async def test_the_connections_of_a_removed_organisation_are_cut_and_its_credentials_are_void(
     stage: Stage, alice: Peer
 ):
     system = await stage.system()
     acme = Stage(stage.trust.add_org("acme"), stage.server, stage._stack)
-    await push_accounts(system.client, acme.trust)
+    await push_accounts(system, acme.trust)
     core = await acme.core()
     bob = await acme.agent(BOB)
     credential = mint(acme.trust, CAROL)
 
     stage.trust.remove_org("acme")
     assert len(stage.trust.gone) == 2
-    await delete_accounts(system.client, stage.trust)
+    await delete_accounts(system, stage.trust)
 
     for peer in (core, bob):
         await until_closed(peer)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
-from postroom.bus.system import Reply
 from postroom.errors import ProtocolViolation, ServerFailed
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
+from postroom_a2a.nats.port import Arrived
 
 pytestmark = pytest.mark.anyio
 
@@ -19,11 +19,17 @@ pytestmark = pytest.mark.anyio
 @dataclass
 class Answer:
     data: bytes
+    subject: str = "inbox"
+    reply: str = ""
+    headers: Mapping[str, str] | None = None
 
 
 class Listening:
     async def unsubscribe(self) -> None:
         """Nothing more comes anyway."""
+
+    async def drain(self) -> None:
+        """As `unsubscribe`."""
 
 
 @dataclass
@@ -34,20 +40,34 @@ class Servers:
     known: bytes = b""
     size: int = 1
     asked: list[str] = field(default_factory=list)
+    max_payload: int = 1024 * 1024
+    is_closed: bool = False
+    is_connected: bool = True
 
-    async def request(self, subject: str, payload: bytes = b"", timeout: float = 1.0) -> Answer:
-        self.asked.append(subject)
-        return Answer(self.known)
+    async def flush(self, timeout: int = 10) -> None:
+        """There is nothing to wait for."""
 
     def new_inbox(self) -> str:
         return "inbox"
 
-    async def subscribe(self, subject: str, *, cb: Callable[[Reply], Awaitable[None]]) -> Listening:
+    async def subscribe(
+        self, subject: str, queue: str = "", cb: Arrived | None = None
+    ) -> Listening:
+        assert cb is not None
         self._cb = cb
         return Listening()
 
-    async def publish(self, subject: str, payload: bytes = b"", reply: str = "") -> None:
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        reply: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> None:
         self.asked.append(subject)
+        if subject.endswith("LOOKUP"):
+            await self._cb(Answer(self.known, reply))
+            return
         if subject.endswith("JSZ"):
             for number in range(self.size):
                 server = {"id": f"S{number}", "name": f"n{number}"}

@@ -25,6 +25,7 @@ from tests.identity.stage import (
     staged,
     until_closed,
 )
+from tests.natspy import options_of
 
 pytestmark = pytest.mark.anyio
 
@@ -45,10 +46,9 @@ async def enter(node: Node, credential: Credential) -> tuple[Client, asyncio.Eve
     await connect_or_clean_up(
         client,
         node.url,
-        user_jwt_cb=credential.jwt_callback,
-        signature_cb=credential.signature_callback,
         error_cb=ignore,
         closed_cb=on_closed,
+        **options_of(credential),
     )
     return client, closed
 
@@ -106,7 +106,7 @@ async def test_a_server_that_is_away_is_named_and_the_others_are_told_at_once(tm
             await enter(absent, alice)
 
 
-@pytest.mark.requirement("identity-revocation-of-key")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_every_credential_of_a_revoked_key_is_void_and_none_is_made_again(stage: Stage):
     """A renewal makes a second JWT of the same key; a thief may have kept the first."""
     first = mint(stage.trust, ALICE)
@@ -115,7 +115,7 @@ async def test_every_credential_of_a_revoked_key_is_void_and_none_is_made_again(
     peers = [await stage.connect(each, ALICE) for each in (first, second)]
 
     stage.trust.revoke({first.public: time.time() + 600}, now=time.time())
-    await push_accounts((await stage.system()).client, stage.trust)
+    await push_accounts(await stage.system(), stage.trust)
 
     for peer in peers:
         await until_closed(peer)
@@ -127,7 +127,7 @@ async def test_every_credential_of_a_revoked_key_is_void_and_none_is_made_again(
     assert (await stage.agent(ALICE)).client.is_connected  # a new key of the same agent
 
 
-@pytest.mark.requirement("identity-revocation-survives-restart")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_a_revocation_that_was_kept_but_not_pushed_holds_from_the_next_start(tmp_path: Path):
     """As if the control plane were killed between the two."""
     async with staged(tmp_path) as before:

@@ -54,7 +54,7 @@ async def test_what_happens_again_is_the_same_alert_with_its_count_last_time_and
     assert shown["ended"] == ""
 
 
-@pytest.mark.requirement("alerts-end-with-cause")
+@pytest.mark.requirement("alerts-cause-once")
 async def test_the_start_of_a_worker_ends_what_was_raised_about_it_before_and_nothing_else(
     desk: Desk,
 ):
@@ -77,7 +77,7 @@ async def test_the_start_of_a_worker_ends_what_was_raised_about_it_before_and_no
     assert ended.count("it was started again") == 2
 
 
-@pytest.mark.requirement("alerts-end-with-cause")
+@pytest.mark.requirement("alerts-cause-once")
 async def test_a_cause_that_has_gone_ends_its_alert_and_may_come_back(desk: Desk):
     await desk.alerts.raise_alert(Alert("audit-unwritable", "the audit log cannot be written"))
     await desk.alerts.raise_alert(Alert("audit-unwritable", ""))
@@ -91,7 +91,7 @@ async def test_a_cause_that_has_gone_ends_its_alert_and_may_come_back(desk: Desk
     assert (alarm.row.id, alarm.row.count) == (3, 1)
 
 
-@pytest.mark.requirement("alerts-end-with-cause")
+@pytest.mark.requirement("alerts-cause-once")
 async def test_a_removed_worker_has_no_alerts(desk: Desk):
     bob = await desk.worker("bob")
     await desk.alerts.raise_alert(Alert("worker-ended", "ended: exit code 1", bob.uid))
@@ -102,7 +102,7 @@ async def test_a_removed_worker_has_no_alerts(desk: Desk):
     assert {a.as_json()["nick"] for a in await desk.alerts.all()} == {"bob"}
 
 
-@pytest.mark.requirement("alerts-cleared-stay")
+@pytest.mark.requirement("alerts-cause-once")
 async def test_cleared_alerts_stay_cleared_over_a_rebuild_and_what_is_new_does_not(
     desk: Desk, tmp_path: Path
 ):
@@ -131,7 +131,7 @@ async def test_cleared_alerts_stay_cleared_over_a_rebuild_and_what_is_new_does_n
     await other.close()
 
 
-@pytest.mark.requirement("alerts-of-agent-bounded")
+@pytest.mark.requirement("mail-floods-contained")
 async def test_an_agent_that_floods_pushes_out_its_own_alerts_and_comes_after_ours(desk: Desk):
     bob = await desk.worker("bob")
     await desk.alerts.raise_alert(Alert("audit-unwritable", "the audit log cannot be written"))

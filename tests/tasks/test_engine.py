@@ -47,7 +47,7 @@ def once(rest: Script) -> Script:
     return script
 
 
-@pytest.mark.requirement("task-records-chain")
+@pytest.mark.requirement("task-one-runner")
 async def test_each_record_names_the_one_that_it_follows(rig: Rig) -> None:
     async def script(execution: Execution) -> None:
         await execution.say(TaskState.WORKING, "half of it")
@@ -151,7 +151,7 @@ async def test_tasks_are_done_in_the_order_of_their_requests(rig: Rig) -> None:
         assert desk.executor.begun == asked
 
 
-@pytest.mark.requirement("task-attempts-visible")
+@pytest.mark.requirement("task-kill-ends-once")
 async def test_a_task_whose_runner_is_gone_is_begun_again_and_says_so(rig: Rig) -> None:
     async with running_desk(rig, once(done)) as desk:
         task = await desk.ask("do it")
@@ -179,7 +179,7 @@ async def test_a_task_that_loses_its_runner_three_times_has_failed(rig: Rig) -> 
         assert await desk.text(task) == "lost 3 times, last: exit code 1"
 
 
-@pytest.mark.requirement("task-survives-restart")
+@pytest.mark.requirement("task-kill-ends-once")
 async def test_a_later_start_takes_over_what_was_begun(rig: Rig) -> None:
     async with running_desk(rig, for_ever) as first:
         begun = await first.ask("begun")
@@ -486,7 +486,7 @@ async def test_when_nobody_will_work_again_the_begun_task_has_failed_and_the_res
         assert await desk.log.states(waiting) == ["submitted"]
 
 
-@pytest.mark.requirement("task-write-survives-server-kill")
+@pytest.mark.requirement("task-kill-ends-once")
 @pytest.mark.slow
 async def test_a_record_is_stored_once_though_the_server_is_killed_again_and_again(
     tmp_path: Path,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Collection
-from contextlib import aclosing, suppress
-
-from nats import errors as nats_errors
-from nats.aio.msg import Msg
+from contextlib import aclosing
 
 from postroom.bus.fitness import ServerReport
-from postroom.bus.nats.link import Link
-from postroom.errors import BusDisconnected, ProtocolViolation
+from postroom.errors import ProtocolViolation, RequestTimeout
+from postroom_a2a.nats import WireConnection
+from postroom_a2a.nats.mailbox import FrameQueue
+from postroom_a2a.nats.port import NO_RESPONDERS, Frame, status_of
 
 SILENCE = 0.5
 """Seconds without a further answer after which all are there: how many come is not known before."""
@@ -25,12 +23,12 @@ MOST = 100_000
 
 
 async def census(
-    link: Link, expected: Collection[str] = (), *, patience: float = PATIENCE
+    connection: WireConnection, expected: Collection[str] = (), *, patience: float = PATIENCE
 ) -> list[ServerReport]:
     """What the servers that answer say about themselves, by name.
 
     Args:
-        link: of a user of the system account.
+        connection: of a user of the system account.
         expected: ids of servers that are waited for.
         patience: seconds that the first, and those expected, have for their answers.
 
@@ -46,7 +44,7 @@ async def census(
     def wait() -> float:
         return SILENCE if all_expected() else patience
 
-    async with aclosing(_answers(link, "$SYS.REQ.SERVER.PING.VARZ", wait)) as answers:
+    async with aclosing(_answers(connection, "$SYS.REQ.SERVER.PING.VARZ", wait)) as answers:
         async for answer in answers:
             try:
                 report = ServerReport.read(json.loads(answer.data))
@@ -58,7 +56,7 @@ async def census(
     return sorted(reports.values(), key=lambda report: report.name)
 
 
-async def keep_accounts(link: Link, servers: int) -> bool:
+async def keep_accounts(connection: WireConnection, servers: int) -> bool:
     """Whether the `servers` keep accounts that are pushed to them, and share them with each other.
 
     Each that keeps any answers when it is asked for a list; for others to copy, one of type `full`
@@ -68,14 +66,14 @@ async def keep_accounts(link: Link, servers: int) -> bool:
         BusDisconnected: there is no connection.
     """
     listing = 0
-    async with aclosing(_answers(link, "$SYS.REQ.CLAIMS.LIST", lambda: PATIENCE)) as answers:
+    async with aclosing(_answers(connection, "$SYS.REQ.CLAIMS.LIST", lambda: PATIENCE)) as answers:
         async for _ in answers:
             listing += 1
             if listing == servers:
                 break
     if listing < servers:
         return False
-    async with aclosing(_answers(link, "$SYS.REQ.CLAIMS.PACK", lambda: PATIENCE)) as answers:
+    async with aclosing(_answers(connection, "$SYS.REQ.CLAIMS.PACK", lambda: PATIENCE)) as answers:
         async for _ in answers:
             return True
     return False
@@ -87,27 +85,22 @@ def _complete(reports: dict[str, ServerReport]) -> bool:
     return not newest.cluster or (newest.peers > 1 and len(reports) == newest.peers)
 
 
-async def _answers(link: Link, subject: str, wait: Callable[[], float]) -> AsyncGenerator[Msg]:
+async def _answers(
+    connection: WireConnection, subject: str, wait: Callable[[], float]
+) -> AsyncGenerator[Frame]:
     """Answers as they come, until none came for `wait()` seconds."""
-    client = link.client
-    inbox = client.new_inbox()
+    await connection.ready(PATIENCE)
+    answers = FrameQueue(MOST)
+    inbox = connection.new_inbox()
+    subscription = await connection.subscribe_now(inbox, answers.put)
     try:
-        await link.ready(asyncio.get_running_loop().time() + PATIENCE)
-        subscription = await client.subscribe(inbox, pending_msgs_limit=MOST)
-    except (nats_errors.Error, OSError) as error:
-        raise BusDisconnected("the bus cannot be asked about itself") from error
-    try:
-        client.write_out()
-        await client.publish(subject, reply=inbox)
-        for _ in range(MOST):
-            answer = await subscription.next_msg(wait())
-            if (answer.headers or {}).get("Status") == "503":
+        await connection.publish(subject, reply=inbox)
+        while True:
+            answer = await answers.get(wait())
+            if status_of(answer) == NO_RESPONDERS:
                 return
             yield answer
-    except (TimeoutError, nats_errors.TimeoutError):
+    except RequestTimeout:
         return
-    except (nats_errors.Error, OSError) as error:
-        raise BusDisconnected("the bus broke off while it was asked about itself") from error
     finally:
-        with suppress(nats_errors.Error, OSError):
-            await subscription.unsubscribe()
+        await subscription.unsubscribe()

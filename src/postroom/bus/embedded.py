@@ -25,8 +25,9 @@ from postroom.bus.parent_death import die_with_parent
 from postroom.bus.server_binary import check_version, find_binary
 from postroom.bus.server_config import ServerConfig, ServerTls, render
 from postroom.bus.server_log import explain_end, last_lines, port_taken
-from postroom.bus.system import SystemConnection
+from postroom.bus.system import ask
 from postroom.errors import ProtocolViolation, ServerFailed, StateUnwritable
+from postroom_a2a.nats import WireConnection
 
 STOP_GRACE = 10.0
 """Seconds between asking the server to end and killing it."""
@@ -153,9 +154,7 @@ class EmbeddedServer:
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
-    async def effective_sync_always(
-        self, system: SystemConnection, *, timeout: float = 5.0
-    ) -> bool:
+    async def effective_sync_always(self, system: WireConnection, *, timeout: float = 5.0) -> bool:
         """Whether the running server flushes each record to disk before it acknowledges it.
 
         Read from the server itself, not from its configuration file.
@@ -164,9 +163,9 @@ class EmbeddedServer:
             ProtocolViolation: its answer cannot be read.
         """
         subject = f"$SYS.REQ.SERVER.{self.server_id}.JSZ"
-        answer = await system.request(subject, b'{"config":true}', timeout=timeout)
+        answer = await ask(system, subject, b'{"config":true}', timeout=timeout)
         try:
-            config = json.loads(answer.data)["data"]["config"]
+            config = json.loads(answer)["data"]["config"]
         except (ValueError, KeyError, TypeError) as error:
             raise ProtocolViolation("the server does not tell its JetStream settings") from error
         return bool(config.get("sync_always", False))

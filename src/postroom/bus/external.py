@@ -12,13 +12,9 @@ from types import MappingProxyType
 
 from postroom.bus.address import BusAddress
 from postroom.bus.census import census, keep_accounts
-from postroom.bus.counters import Counters
 from postroom.bus.fitness import REMEDY, Fitness, ServerReport, check_version, judge
 from postroom.bus.greeting import Greeting, greeting
-from postroom.bus.nats.attachment import Credentials
-from postroom.bus.nats.link import Link
 from postroom.bus.places import tls_context
-from postroom.bus.system import SystemConnection
 from postroom.errors import (
     BusDisconnected,
     PostroomError,
@@ -26,6 +22,7 @@ from postroom.errors import (
     Unauthorized,
 )
 from postroom.observe import get_logger
+from postroom_a2a.nats import Credentials, WireConnection
 
 PATIENCE = 15.0
 """Seconds in which servers that are starting, or electing a leader, may still come."""
@@ -75,7 +72,7 @@ class ExternalBus:
         self._interval = interval
         self._report = report
         self._cluster = ""
-        self._link: Link | None = None
+        self._connection: WireConnection | None = None
         self._fitness: Fitness | None = None
         self._known: dict[str, str] = {}
         self._trouble = ""
@@ -108,7 +105,7 @@ class ExternalBus:
         """What a person should know about these servers, a sentence each."""
         return self._fit.doubts
 
-    async def check(self, system: SystemConnection) -> None:  # noqa: ARG002 (we have our own)
+    async def check(self, system: WireConnection) -> None:  # noqa: ARG002 (we have our own)
         """Ask all servers again (see `BusHost.check`).
 
         Raises:
@@ -160,9 +157,9 @@ class ExternalBus:
     async def stop(self) -> None:
         """End `run`, and our connection; the servers stay."""
         self._stopping.set()
-        link, self._link = self._link, None
-        if link is not None:
-            await link.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
 
     @property
     def _fit(self) -> Fitness:
@@ -195,8 +192,8 @@ class ExternalBus:
         self._cluster = heard[0].cluster
         for one in heard[1:]:
             await (await self._connect(one.url)).close()  # each must let us in
-        if self._link is None:
-            self._link = await self._connect(*dict.fromkeys((heard[0].url, *self._servers)))
+        if self._connection is None:
+            self._connection = await self._connect(*dict.fromkeys((heard[0].url, *self._servers)))
         await self._examine({one.server_id: one.url for one in heard})
 
     async def _greetings(self) -> list[Greeting]:
@@ -221,21 +218,19 @@ class ExternalBus:
     def _address(self, servers: tuple[str, ...]) -> BusAddress:
         return BusAddress(servers, self._tls)
 
-    async def _connect(self, *servers: str) -> Link:
-        link = Link(Counters(), on_error=lambda error: log.info("bus: %s", error))
+    async def _connect(self, *servers: str) -> WireConnection:
         try:
-            await link.open(
-                self._address(servers),
+            return await self._address(servers).connect(
                 name="postroom-watch",
                 credentials=self._credentials,
-                timeout=ANSWER,
+                wait=ANSWER,
+                on_error=lambda error: log.info("bus: %s", error),
             )
         except Unauthorized as error:
             raise ServerFailed(
                 f"the server at {servers[0]} trusts another operator than this post room's",
                 remedy=REMEDY,
             ) from error
-        return link
 
     async def _examine(self, greeted: Mapping[str, str] = MappingProxyType({})) -> None:
         """Ask every server about itself, and judge.
@@ -275,18 +270,18 @@ class ExternalBus:
         return ours
 
     @property
-    def _present(self) -> Link:
-        if self._link is None:
+    def _present(self) -> WireConnection:
+        if self._connection is None:
             raise BusDisconnected("there is no connection to the NATS")
-        return self._link
+        return self._connection
 
     # Watching.
 
     async def _look(self) -> None:
         """Once; whatever is found is reported, and nothing is ended for it."""
         try:
-            if self._link is not None and self._link.lost is not None:
-                await self._connect_again(self._link)
+            if self._connection is not None and self._connection.lost is not None:
+                await self._connect_again(self._connection)
             reports = await self._reports()
             trouble = ""
             self._fitness = replace(judge(reports, self._proxy()), replicas=self.replicas)
@@ -297,14 +292,14 @@ class ExternalBus:
             self._trouble = trouble
             self._report(f"the NATS: {trouble}" if trouble else "the NATS is well again")
 
-    async def _connect_again(self, lost: Link) -> None:
+    async def _connect_again(self, lost: WireConnection) -> None:
         """A server ended the connection for good, as it does when it was told to forget who we are."""
         await lost.close()
-        link = await self._connect(*self._servers)
+        connection = await self._connect(*self._servers)
         if self._stopping.is_set():
-            await link.close()
+            await connection.close()
         else:
-            self._link = link
+            self._connection = connection
 
     def _compare(self, reports: Sequence[ServerReport]) -> None:
         now = {report.name: report.server_id for report in reports}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from postroom.bus.address import BusAddress
-from postroom.bus.system import SystemConnection
+from postroom_a2a.nats import WireConnection
 
 
 class BusHost(Protocol):
@@ -40,7 +40,7 @@ class BusHost(Protocol):
         """What a person should know about it, a sentence each."""
         ...
 
-    async def check(self, system: SystemConnection) -> None:
+    async def check(self, system: WireConnection) -> None:
         """Ask the running server whether it keeps what it acknowledges.
 
         Raises:

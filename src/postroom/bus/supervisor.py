@@ -18,9 +18,9 @@ from postroom.bus.disk import INTERVAL, check_space
 from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.server_config import ServerConfig
 from postroom.bus.server_log import NO_SPACE, last_lines
-from postroom.bus.system import SystemConnection
 from postroom.errors import EnvironmentFault, ServerFailed, StateUnwritable
 from postroom.observe import get_logger
+from postroom_a2a.nats import WireConnection
 
 MAX_CRASHES = 5
 """Crashes within `CRASH_WINDOW` that are borne; one more is reported."""
@@ -120,7 +120,7 @@ class Supervisor:
         """None: it is configured as it must be."""
         return ()
 
-    async def check(self, system: SystemConnection) -> None:
+    async def check(self, system: WireConnection) -> None:
         """Whether it flushes each record to disk before it acknowledges it (see `BusHost.check`)."""
         if not self._config.memory and not await self.server.effective_sync_always(system):
             raise ServerFailed("nats-server does not flush each record before it acknowledges it")

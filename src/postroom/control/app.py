@@ -27,14 +27,14 @@ from postroom.control.front import Front
 from postroom.control.listen import WorkerDialer
 from postroom.errors import InvalidInput
 from postroom.gateway.credentials import Credentials
-from postroom.gateway.door import DoorGateway, Passage
-from postroom.gateway.http.control import ControlPassage
-from postroom.gateway.http.egress import EgressPassage
+from postroom.gateway.http.control import ControlProxy
+from postroom.gateway.http.egress import EgressProxy
 from postroom.gateway.listener import TlsListener, bind_listener
-from postroom.gateway.nats.passage import NatsPassage
+from postroom.gateway.nats.proxy import NatsProxy
 from postroom.gateway.outbound import OutboundPolicy, client_context
 from postroom.gateway.port import DoorSpec, GatewayProvider, GatewayStatistics
-from postroom.gateway.streams import Streamed
+from postroom.gateway.server import Gateway, Passage
+from postroom.gateway.stream_proxy import StreamProxy
 from postroom.identity.trust import Trust
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.sandbox.canary import Roost
@@ -136,20 +136,20 @@ async def open_installation(
         if org in alerts:  # else the organisation is just being closed, and the alert is in the log
             await alerts[org](alert)
 
-    egress = Streamed(open_egress(settings, credentials))
+    egress = StreamProxy(open_egress(settings, credentials))
     folder = stack.enter_context(
         tempfile.TemporaryDirectory(
             prefix="postroom-", dir=folder_for_sockets(), ignore_cleanup_errors=True
         )
     )
-    passages: dict[str, Passage] = {
-        "nats": NatsPassage(lambda: host.address, trust.sign_as_proxy),
-        "http": Streamed(ControlPassage(WorkerDialer(front).dial)),
+    proxies: dict[str, Passage] = {
+        "nats": NatsProxy(lambda: host.address, trust.sign_as_proxy),
+        "http": StreamProxy(ControlProxy(WorkerDialer(front).dial)),
         "egress": egress,
     }
-    gateway = DoorGateway(
+    gateway = Gateway(
         Path(folder),
-        passages,
+        proxies,
         audit,
         alert=raise_alert,
         violations=settings.violations,
@@ -170,7 +170,7 @@ async def open_installation(
     )
 
 
-def open_egress(settings: Settings, credentials: Credentials) -> EgressPassage:
+def open_egress(settings: Settings, credentials: Credentials) -> EgressProxy:
     """The proxy for workers' requests to the outside, as the operator has set it up.
 
     Raises:
@@ -182,7 +182,7 @@ def open_egress(settings: Settings, credentials: Credentials) -> EgressPassage:
     tls = cache(partial(client_context, settings.egress_ca))
     if settings.egress_ca is not None:
         tls()
-    return EgressPassage(policy, credentials, tls)
+    return EgressProxy(policy, credentials, tls)
 
 
 class OrgGateway:
@@ -221,7 +221,7 @@ class OrgGateway:
 
 
 def _far_listener(
-    endpoints: Endpoints, certificate: CertificateKeeper, gateway: DoorGateway
+    endpoints: Endpoints, certificate: CertificateKeeper, gateway: Gateway
 ) -> TlsListener | None:
     """The gateway's listener for sandboxes on other machines, bound; None if the settings name none."""
     wanted = endpoints.gateway

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from postroom.bus.external import ExternalBus
-from postroom.bus.nats.attachment import Credentials
 from postroom.bus.places import parse_servers
 from postroom.errors import InvalidInput
 from postroom.identity.trust import Trust
 from postroom.settings import Settings
+from postroom_a2a.nats import Credentials
 
 
 def external_bus(settings: Settings, trust: Trust) -> ExternalBus:
@@ -25,7 +25,7 @@ def external_bus(settings: Settings, trust: Trust) -> ExternalBus:
     credential = trust.system_credential()
     return ExternalBus(
         servers,
-        Credentials(lambda: credential.jwt, credential.sign),
+        Credentials(credential.sign, lambda: credential.jwt),
         lambda: trust.proxy_key.public,
         authority=settings.nats_ca,
     )

@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import nats
-import nats.errors
-
 from postroom.bus.host import BusHost
-from postroom.errors import PostroomError, ServerFailed
+from postroom.errors import (
+    BusDisconnected,
+    PostroomError,
+    RequestTimeout,
+    ServerFailed,
+    Unauthorized,
+)
 from postroom.identity import jwt
 from postroom.identity.account_publisher import system_connection
 from postroom.identity.push import gather
 from postroom.identity.trust import Trust
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE, is_uid
+from postroom_a2a.nats import WireConnection
 
 ANSWER_TIMEOUT = 2.0
 """Seconds that the servers have to say who is connected."""
@@ -57,9 +60,8 @@ async def holders(trust: Trust, host: BusHost, keys: Collection[str]) -> list[Ho
                     if holder.uid and holder.keys.intersection(keys):
                         found.append(holder)
         finally:
-            with suppress(OSError, nats.errors.Error):
-                await system.close()
-    except (OSError, nats.errors.Error) as error:
+            await system.close()
+    except (BusDisconnected, RequestTimeout, Unauthorized) as error:
         raise ServerFailed(f"the servers cannot be asked who is connected: {error}") from error
     return found
 
@@ -78,13 +80,12 @@ async def ask_to_renew(trust: Trust, host: BusHost, asked: Collection[Holder]) -
                     await edge.publish(subjects.renewal_notice(uid), secrets.token_bytes(8))
                 await edge.flush()
             finally:
-                with suppress(OSError, nats.errors.Error):
-                    await edge.close()
-    except (OSError, nats.errors.Error) as error:
+                await edge.close()
+    except (BusDisconnected, RequestTimeout, Unauthorized) as error:
         raise ServerFailed(f"workers cannot be asked to renew: {error}") from error
 
 
-async def _connections(system: nats.NATS, account: str, servers: int) -> list[dict[str, Any]]:
+async def _connections(system: WireConnection, account: str, servers: int) -> list[dict[str, Any]]:
     asked = json.dumps({"auth": True, "limit": 100_000}).encode()
     found: list[dict[str, Any]] = []
     answered: set[str] = set()
@@ -100,7 +101,7 @@ async def _connections(system: nats.NATS, account: str, servers: int) -> list[di
     return found
 
 
-async def _count(system: nats.NATS) -> int:
+async def _count(system: WireConnection) -> int:
     seen: set[str] = set()
     size = 1
 

@@ -15,8 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import nats.errors
-
 from postroom.audit import alarm
 from postroom.audit.connections import Connections
 from postroom.audit.copying import AuditCopy
@@ -61,6 +59,8 @@ from postroom.workers.issuer import Issuer
 from postroom.workers.lifecycle import Workers
 from postroom.workers.parts import WorkerParts
 from postroom.workers.status import WorkerChanges, WorkerStates, WorkerViews
+from postroom_a2a.nats.jetstream import JetStream
+from postroom_a2a.nats.mailbox import Mailbox
 
 log = get_logger(__name__)
 
@@ -315,10 +315,11 @@ async def _delete_log(host: BusHost, core: Credential) -> None:
     """Delete all streams of the organisation whose user of core this is: without its accounts nobody could."""
     connection = await system_connection(host.address, core)
     try:
-        streams = connection.jetstream()
-        for stream in await streams.streams_info():
-            await streams.delete_stream(str(stream.config.name))
-    except nats.errors.Error as error:
+        log_of_org = JetStream(Mailbox(connection))
+        names = (await log_of_org.api("STREAM.NAMES")).get("streams") or ()  # a server lists 1,024
+        for name in names:
+            await log_of_org.api(f"STREAM.DELETE.{name}")
+    except PostroomError as error:
         raise ServerFailed(f"the log of a removed organisation is left: {error}") from error
     finally:
         await connection.close()

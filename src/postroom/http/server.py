@@ -25,6 +25,7 @@ from urllib.parse import parse_qsl
 import h11
 
 from postroom.errors import (
+    PROBLEM_TYPE,
     InvalidInput,
     MessageTooLarge,
     PostroomError,
@@ -291,7 +292,7 @@ class Conversation:
 
     async def _respond(self, status: int, value: Any, *, close: bool = False) -> None:
         body = json.dumps(value).encode()
-        kind = "application/problem+json" if status >= 400 else "application/json"
+        kind = PROBLEM_TYPE if status >= 400 else "application/json"
         headers = [("content-type", kind), ("content-length", str(len(body)))]
         if close:
             headers.append(("connection", "close"))

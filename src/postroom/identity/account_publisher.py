@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import suppress
-
-import nats.errors
 
 from postroom.bus.address import BusAddress
 from postroom.bus.host import BusHost
-from postroom.bus.nats.client import RobustClient
-from postroom.errors import PostroomError, ServerFailed
+from postroom.errors import BusDisconnected, PostroomError, ServerFailed, Unauthorized
 from postroom.identity.credential import Credential
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger
 from postroom.protocol.alerts import Alert, RaiseAlert
+from postroom_a2a.nats import WireConnection
 
 log = get_logger(__name__)
 
-CONNECT_TIMEOUT = 5.0
-"""Seconds until a server must have let us in."""
+SYSTEM_TIMEOUT = 5.0
+"""Seconds in which a server must have let the system account in."""
 
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
@@ -74,19 +71,15 @@ class Accounts:
 
     async def _push(self) -> None:
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT):
-                system = await system_connection(
-                    self._host.address, self._trust.system_credential()
-                )
-        except (OSError, nats.errors.Error) as error:
+            system = await system_connection(self._host.address, self._trust.system_credential())
+        except (BusDisconnected, Unauthorized) as error:
             raise ServerFailed(f"no nats-server lets the system account in: {error}") from error
         try:
             # Core stays as it is: pushing it again breaks answers that are under way between the accounts.
             changed = self._trust.account_jwts() if self._every else (self._trust.edge_account,)
             await push_accounts(system, self._trust, changed=tuple(changed))
         finally:
-            with suppress(OSError, nats.errors.Error):
-                await system.close()
+            await system.close()
 
     async def run(self) -> None:
         """Tell servers that were away, for ever."""
@@ -107,16 +100,12 @@ class Accounts:
                     await self._alert(Alert(BEHIND, ""))
 
 
-async def system_connection(address: BusAddress, credential: Credential) -> RobustClient:
-    """A connection of a user of the system account."""
-    client = RobustClient()
-    await client.connect(
-        list(address.servers),
-        tls=address.tls,
-        tls_hostname=address.tls_name or None,
-        tls_handshake_first=address.tls is not None,
-        user_jwt_cb=credential.jwt_callback,
-        signature_cb=credential.signature_callback,
-        name="postroom-system",
+async def system_connection(address: BusAddress, credential: Credential) -> WireConnection:
+    """A connection of a user of the system account.
+
+    Raises:
+        Unauthorized, BusDisconnected: no server lets it in.
+    """
+    return await address.connect(
+        name="postroom-system", credentials=credential.for_connection(), wait=SYSTEM_TIMEOUT
     )
-    return client

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass, field
 
 from postroom.identity import jwt
 from postroom.identity.nkeys import KeyPair
+from postroom_a2a.nats import Credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,6 @@ class Credential:
         """The 64 bytes of the signature over the server's nonce."""
         return KeyPair.from_seed(self.seed).sign(nonce)
 
-    def jwt_callback(self) -> bytearray:
-        """The JWT as nats-py's `user_jwt_cb` gives it."""
-        return bytearray(self.jwt.encode())
-
-    def signature_callback(self, nonce: str) -> bytes:
-        """The signature as nats-py's `signature_cb` gives it: in base64."""
-        return base64.b64encode(self.sign(nonce.encode()))
+    def for_connection(self) -> Credentials:
+        """As a connection to the bus takes it."""
+        return Credentials(self.sign, lambda: self.jwt)

@@ -13,12 +13,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import nats.errors
-
-from postroom.bus.system import ClusterConnection, Reply, SystemConnection
+from postroom.bus.system import ask
 from postroom.errors import PostroomError, ProtocolViolation, ServerFailed
 from postroom.identity import jwt
 from postroom.identity.trust import Trust
+from postroom_a2a.nats.port import FAULTS, Connection, Frame, receive
 
 PUSH_TIMEOUT = 5.0
 """Seconds the servers have for each answer."""
@@ -28,7 +27,7 @@ ROLL_TIMEOUT = 1.0
 
 
 async def push_accounts(
-    connection: ClusterConnection,
+    connection: Connection,
     trust: Trust,
     *,
     changed: Collection[str] = (),
@@ -83,7 +82,7 @@ class _Roll:
     size: int
 
 
-async def _call_the_roll(connection: ClusterConnection, timeout: float) -> _Roll:
+async def _call_the_roll(connection: Connection, timeout: float) -> _Roll:
     """Who is there: every member of the cluster knows how many there are, and the leader their names."""
     present: dict[str, str] = {}
     names: set[str] = set()
@@ -107,7 +106,7 @@ async def _call_the_roll(connection: ClusterConnection, timeout: float) -> _Roll
 
 
 async def delete_accounts(
-    connection: ClusterConnection, trust: Trust, *, timeout: float = PUSH_TIMEOUT
+    connection: Connection, trust: Trust, *, timeout: float = PUSH_TIMEOUT
 ) -> None:
     """Have every server forget the accounts of removed organisations: every connection of theirs ends.
 
@@ -137,13 +136,11 @@ async def delete_accounts(
     trust.forgotten(gone)
 
 
-async def _is_current(
-    connection: SystemConnection, account: str, token: str, timeout: float
-) -> bool:
+async def _is_current(connection: Connection, account: str, token: str, timeout: float) -> bool:
     subject = f"$SYS.REQ.ACCOUNT.{account}.CLAIMS.LOOKUP"
     try:
-        known = (await connection.request(subject, b"", timeout=timeout)).data
-    except nats.errors.Error as error:
+        known = await ask(connection, subject, timeout=timeout)
+    except FAULTS as error:
         raise ServerFailed(f"nats-server does not answer {subject}: {error}") from error
     if not known:
         return False
@@ -154,7 +151,7 @@ async def _is_current(
 
 
 async def _push(
-    connection: ClusterConnection,
+    connection: Connection,
     servers: Mapping[str, str],
     account: str,
     token: str,
@@ -177,7 +174,7 @@ async def _push(
 
 
 async def gather(
-    connection: ClusterConnection,
+    connection: Connection,
     subject: str,
     payload: bytes,
     take: Callable[[dict[str, Any]], bool],
@@ -191,12 +188,12 @@ async def gather(
     """
     answers: asyncio.Queue[bytes] = asyncio.Queue()
 
-    async def arrived(reply: Reply) -> None:
-        answers.put_nowait(reply.data)
+    def arrived(answer: Frame) -> None:
+        answers.put_nowait(answer.data)
 
     inbox = connection.new_inbox()
     try:
-        subscription = await connection.subscribe(inbox, cb=arrived)
+        subscription = await receive(connection, inbox, arrived)
         try:
             await connection.publish(subject, payload, reply=inbox)
             async with asyncio.timeout(timeout):
@@ -206,7 +203,7 @@ async def gather(
             return False
         finally:
             await subscription.unsubscribe()
-    except nats.errors.Error as error:
+    except FAULTS as error:
         raise ServerFailed(f"nats-server cannot be asked {subject}: {error}") from error
     return True
 

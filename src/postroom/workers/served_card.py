@@ -17,13 +17,20 @@ import stat
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import h11
-
 from postroom.directory.cards import CARD_PATH, SERVER_SOCKET
-from postroom.errors import Conflict, EnvironmentFault, ProtocolViolation, RequestTimeout
+from postroom.errors import (
+    BusDisconnected,
+    Conflict,
+    EnvironmentFault,
+    ProtocolViolation,
+    RequestTimeout,
+)
+from postroom.http.client import Dial, HttpClient, Streams, by_tcp
+from postroom.http.wire import CHUNK
 from postroom.protocol.records import read_record
 from postroom.sandbox.port import Inward
 
@@ -31,10 +38,6 @@ TIMEOUT = 5.0
 """Seconds for the whole exchange."""
 
 MAX_CARD_BYTES = 64 * 1024
-MAX_ANSWER_BYTES = 2 * MAX_CARD_BYTES
-"""Bytes of an answer with its head and what its coding adds."""
-
-CHUNK = 16 * 1024
 
 
 async def fetch_card(folder: Path, *, timeout: float = TIMEOUT) -> bytes:
@@ -42,14 +45,13 @@ async def fetch_card(folder: Path, *, timeout: float = TIMEOUT) -> bytes:
 
     Raises:
         Conflict: nothing listens there.
-        ProtocolViolation: what is there is no socket, or what it says is no such answer.
+        ProtocolViolation: what is there is not a socket, or what it says is not such an answer.
         RequestTimeout: it took longer than `timeout` seconds.
         EnvironmentFault: this system cannot open a socket without following links.
     """
-    with _connected(folder) as connection, _told():
-        async with asyncio.timeout(timeout):
-            streams = await asyncio.open_unix_connection(sock=connection, limit=CHUNK)
-            return await _get(*streams, CARD_PATH, {"host": "worker"})
+    with _connected(folder) as connection:
+        dial = partial(asyncio.open_unix_connection, sock=connection, limit=CHUNK)
+        return await _get(dial, CARD_PATH, {"host": "worker"}, timeout)
 
 
 async def fetch_far_card(inward: Inward, *, timeout: float = TIMEOUT) -> bytes:
@@ -57,35 +59,39 @@ async def fetch_far_card(inward: Inward, *, timeout: float = TIMEOUT) -> bytes:
 
     Raises:
         Conflict: nothing listens there.
-        ProtocolViolation: what it says is no such answer.
+        ProtocolViolation: what it says is not such an answer.
         RequestTimeout: it took longer than `timeout` seconds.
     """
     parts = urlsplit(inward.url)
     tls = ssl.create_default_context() if parts.scheme == "https" else None
     port = parts.port or (443 if tls else 80)
-    with _told():
-        async with asyncio.timeout(timeout):
-            try:
-                streams = await asyncio.open_connection(parts.hostname, port, ssl=tls, limit=CHUNK)
-            except OSError as error:
-                raise Conflict(
-                    f"the worker's sandbox cannot be reached: {error}",
-                    remedy="try again in a moment",
-                ) from error
-            headers = {**inward.headers, "host": parts.netloc}
-            return await _get(*streams, f"{parts.path}/{CARD_PATH.lstrip('/')}", headers)
+    reach = by_tcp(parts.hostname or "", port, tls)
+
+    async def dial() -> Streams:
+        try:
+            return await reach()
+        except OSError as error:
+            raise Conflict(
+                f"the worker's sandbox cannot be reached: {error}", remedy="try again in a moment"
+            ) from error
+
+    headers = {**inward.headers, "host": parts.netloc}
+    return await _get(dial, f"{parts.path}/{CARD_PATH.lstrip('/')}", headers, timeout)
 
 
-@contextmanager
-def _told() -> Generator[None]:
+async def _get(dial: Dial, path: str, headers: Mapping[str, str], timeout: float) -> bytes:
+    http = HttpClient("the worker's A2A server", dial, headers, step=timeout, answer=timeout)
     try:
-        yield
+        async with asyncio.timeout(timeout), await http.ask("GET", path) as answer:
+            if answer.status != 200:
+                raise ProtocolViolation(f"the worker's A2A server answered {answer.status}")
+            body = await answer.whole(MAX_CARD_BYTES)
     except TimeoutError as error:
         raise RequestTimeout("the worker's A2A server did not answer in time") from error
-    except (h11.ProtocolError, OSError) as error:
-        raise ProtocolViolation(
-            f"the answer of the worker's A2A server is not HTTP: {error}"
-        ) from error
+    except BusDisconnected as error:  # it has listened, and broken off
+        raise ProtocolViolation(error.message) from error
+    read_record(body)
+    return body
 
 
 @contextmanager
@@ -127,45 +133,3 @@ def _opened(folder: Path) -> Generator[int]:
         yield found
     finally:
         os.close(found)
-
-
-async def _get(
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    path: str,
-    headers: Mapping[str, str],
-) -> bytes:
-    try:
-        http = h11.Connection(h11.CLIENT, max_incomplete_event_size=CHUNK)
-        shown = [*headers.items(), ("connection", "close")]
-        request = h11.Request(method="GET", target=path, headers=shown)
-        for event in (request, h11.EndOfMessage()):
-            writer.write(http.send(event) or b"")
-        await writer.drain()
-        body = await _body(http, reader)
-    finally:
-        writer.transport.abort()  # nothing of the worker's is waited for
-    read_record(body)
-    return body
-
-
-async def _body(http: h11.Connection, reader: asyncio.StreamReader) -> bytes:
-    received, body = 0, bytearray()
-    while True:
-        match http.next_event():
-            case h11.NEED_DATA:
-                data = await reader.read(CHUNK)
-                received += len(data)
-                if received > MAX_ANSWER_BYTES:
-                    raise ProtocolViolation("the answer of the worker's A2A server is too long")
-                http.receive_data(data)
-            case h11.Response(status_code=status) if status != 200:
-                raise ProtocolViolation(f"the worker's A2A server answered {status}")
-            case h11.Data(data=data):
-                body += data
-                if len(body) > MAX_CARD_BYTES:
-                    raise ProtocolViolation(f"the worker's card is over {MAX_CARD_BYTES} bytes")
-            case h11.EndOfMessage():
-                return bytes(body)
-            case h11.ConnectionClosed() | h11.PAUSED:
-                raise ProtocolViolation("the worker's A2A server gave no whole answer")

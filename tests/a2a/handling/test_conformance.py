@@ -44,8 +44,7 @@ from a2a.utils.errors import (
 
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
-from postroom_a2a.sdk.operations import SdkOperations
-from postroom_a2a.sdk.users import Requester
+from postroom_a2a.sdk.operations import Requester, SdkOperations
 from tests.a2a.agents import Agent, answers, asks, chunks, raises, text, waits
 from tests.a2a.front import artifacts, message
 from tests.a2a.handling.handlers import (
@@ -76,7 +75,7 @@ def made(request: pytest.FixtureRequest) -> Made:
 # ── answers ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("sdk-executors-unchanged")
+@pytest.mark.requirement("handler-same-as-sdk")
 async def test_a_blocking_send_returns_the_finished_task(made: Made) -> None:
     async with made(chunks) as desk:
         task = await desk.send("write")
@@ -88,7 +87,7 @@ async def test_a_blocking_send_returns_the_finished_task(made: Made) -> None:
         assert await desk.get(task.id) == task
 
 
-@pytest.mark.requirement("sdk-executors-unchanged")
+@pytest.mark.requirement("handler-same-as-sdk")
 async def test_a_stream_shows_every_event_in_order_and_ends_when_the_agent_returns(
     made: Made,
 ) -> None:
@@ -222,7 +221,6 @@ async def test_history_is_as_long_as_the_call_wants(made: Made) -> None:
 # ── what agents do wrong ────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("sdk-exception-fails")
 async def test_an_exception_fails_the_task_and_is_raised(made: Made) -> None:
     async with made(raises) as desk:
         seen: list[Any] = []
@@ -308,7 +306,6 @@ def _bad(*events: str) -> Any:
         (("task", "other status"), InvalidParamsError),
     ],
 )
-@pytest.mark.requirement("sdk-foreign-events-refused")
 async def test_an_answer_against_the_rules_is_an_error_and_fails_the_task(
     made: Made, events: tuple[str, ...], error: type[Exception]
 ) -> None:
@@ -342,7 +339,7 @@ async def test_a_second_task_event_replaces_nothing(made: Made) -> None:
 # ── follow-ups ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("sdk-answer-resumes")
+@pytest.mark.requirement("task-answer-resumes")
 async def test_a_question_is_answered_by_a_follow_up(made: Made) -> None:
     async with made(asks) as desk:
         asked = await desk.send("write")
@@ -473,7 +470,7 @@ async def _working(desk: Desk) -> str:
     return task.id
 
 
-@pytest.mark.requirement("sdk-cancel-reaches-executor")
+@pytest.mark.requirement("task-cancel-interrupts")
 async def test_a_cancel_reaches_the_executor_and_ends_its_work(made: Made) -> None:
     async with made(waits) as desk:
         streamed = asyncio.create_task(desk.stream("write"))
@@ -529,7 +526,7 @@ async def test_a_cancel_that_the_executor_fails_to_do_fails_the_task(
         await desk.until(task, FAILED)
 
 
-@pytest.mark.requirement("sdk-subscriber-follows")
+@pytest.mark.requirement("a2a-server-speaks")
 async def test_a_subscriber_sees_the_task_then_what_follows_to_its_end(made: Made) -> None:
     async with made(waits) as desk:
         task = await _working(desk)
@@ -581,7 +578,7 @@ async def test_a_stream_that_is_left_leaves_the_task_running(made: Made) -> None
 # ── the rest ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("sdk-tasks-private")
+@pytest.mark.requirement("attack-unseen")
 async def test_anothers_task_looks_as_if_it_did_not_exist(made: Made) -> None:
     async with made(asks) as desk:
         task = await desk.send("write")
@@ -597,7 +594,7 @@ async def test_anothers_task_looks_as_if_it_did_not_exist(made: Made) -> None:
         assert not (await desk.handler.on_list_tasks(ListTasksRequest(), mallory.context)).tasks
 
 
-@pytest.mark.requirement("sdk-tasks-listed")
+@pytest.mark.requirement("a2a-server-speaks")
 async def test_tasks_are_listed_newest_first_in_pages(made: Made) -> None:
     async with made(chunks) as desk:
 
@@ -686,7 +683,6 @@ async def test_push_settings_are_kept_read_listed_and_deleted(made: Made) -> Non
             await handler.on_get_task_push_notification_config(wanted, context)
 
 
-@pytest.mark.requirement("operations-push-by-task")
 async def test_a_client_of_0_3_reads_a_push_setting_by_its_task_alone(made: Made) -> None:
     async with made(asks, push_config_store=InMemoryPushNotificationConfigStore()) as desk:
         operations = SdkOperations(desk.handler, user=lambda _: Requester(desk.user))

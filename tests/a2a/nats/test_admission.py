@@ -17,10 +17,10 @@ from postroom_a2a import NatsA2AServer, core_interfaces, register
 from postroom_a2a.binding.frames import Request, Response
 from postroom_a2a.live import admission
 from postroom_a2a.live.calling import CoreCaller, new_id
-from postroom_a2a.live.patient import RETRY, PatientCaller
+from postroom_a2a.live.retrying import RETRY, RetryingCaller
 from postroom_a2a.retry import RetryPolicy
 from postroom_a2a.rpc import Code
-from postroom_a2a.sdk.translation.failures import ServerBusyError
+from postroom_a2a.sdk.errors import ServerBusyError
 from tests.a2a.nats.agent import SUBJECT, TIMEOUT, Scene, connected, scene
 from tests.a2a.nats.rawpeer import compact, wire
 from tests.a2a.translation.agents import TASK, Scripted
@@ -78,7 +78,7 @@ async def send(client: Client) -> str:
 # ── a queue ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("core-burst-answered")
+@pytest.mark.requirement("core-busy-told")
 async def test_two_hundred_calls_at_once_of_a_quick_agent_are_all_answered(tmp_path: Path):
     handler = Quick()
     async with client_of(tmp_path, handler) as (client, server):
@@ -87,29 +87,29 @@ async def test_two_hundred_calls_at_once_of_a_quick_agent_are_all_answered(tmp_p
     assert handler.most <= 64
 
 
-@pytest.mark.requirement("core-burst-answered")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_client_that_finds_a_server_busy_calls_again_until_it_is_answered(tmp_path: Path):
     async with client_of(tmp_path, Quick(), concurrency=2, waiting=4) as (client, server):
         assert await asyncio.gather(*(send(client) for _ in range(30))) == [TASK.id] * 30
         assert server.statistics().refused > 0
 
 
-@pytest.mark.requirement("core-burst-answered")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_client_that_is_told_to_call_once_hears_at_once_that_a_server_is_busy(
     tmp_path: Path,
 ):
     once = RetryPolicy(attempts=1)
-    async with client_of(tmp_path, Quick(), once, concurrency=1, patience=0) as (client, _):
+    async with client_of(tmp_path, Quick(), once, concurrency=1, max_wait=0) as (client, _):
         said = await asyncio.gather(*(send(client) for _ in range(9)), return_exceptions=True)
     assert Counter(type(each) for each in said).keys() == {str, ServerBusyError}
 
 
-@pytest.mark.requirement("core-burst-answered")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_stream_that_finds_a_server_busy_is_asked_for_again(tmp_path: Path):
-    async with scene(tmp_path, concurrency=1, patience=0) as s:
+    async with scene(tmp_path, concurrency=1, max_wait=0) as s:
         held = asyncio.create_task(s.call("wait"))
         await s.agent.running.wait()
-        events = PatientCaller(s.caller).stream(s.ask("stream"), timeout=TIMEOUT)
+        events = RetryingCaller(s.caller).stream(s.ask("stream"), timeout=TIMEOUT)
         first = asyncio.ensure_future(anext(events))
         while not s.server.statistics().refused:
             await s.call("get")
@@ -121,7 +121,7 @@ async def test_a_stream_that_finds_a_server_busy_is_asked_for_again(tmp_path: Pa
 
 @pytest.mark.requirement("core-busy-told")
 async def test_a_call_waits_for_its_place_and_is_refused_when_that_takes_too_long(tmp_path: Path):
-    async with scene(tmp_path, concurrency=1, patience=0.2) as s:
+    async with scene(tmp_path, concurrency=1, max_wait=0.2) as s:
         running = asyncio.create_task(s.call("wait"))
         await s.agent.running.wait()
         refused = await s.call("wait")
@@ -135,9 +135,9 @@ async def test_a_call_waits_for_its_place_and_is_refused_when_that_takes_too_lon
         assert (await waiting).result == [1]
 
 
-@pytest.mark.requirement("core-drain-answers")
+@pytest.mark.requirement("core-deadline-kept")
 async def test_what_waits_when_a_server_ends_is_answered(tmp_path: Path):
-    async with scene(tmp_path, concurrency=1, patience=TIMEOUT, drain=0.05) as s:
+    async with scene(tmp_path, concurrency=1, max_wait=TIMEOUT, drain=0.05) as s:
         calls = [asyncio.create_task(s.call("wait")) for _ in range(3)]
         while s.server.statistics().waiting < 2:
             await s.call("get")
@@ -149,9 +149,9 @@ async def test_what_waits_when_a_server_ends_is_answered(tmp_path: Path):
 # ── callers ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("core-callers-share")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_caller_that_takes_all_it_can_leaves_places_and_turns_to_others(tmp_path: Path):
-    async with scene(tmp_path, concurrency=4, waiting=8, patience=TIMEOUT) as s, another(s) as b:
+    async with scene(tmp_path, concurrency=4, waiting=8, max_wait=TIMEOUT) as s, another(s) as b:
         greedy = [asyncio.create_task(s.call("wait")) for _ in range(20)]
         refused, _ = await asyncio.wait(greedy, return_when=asyncio.FIRST_COMPLETED)
         told = [call.result().error for call in refused]
@@ -200,7 +200,7 @@ async def standing(s: Scene, count: int) -> AsyncGenerator[list[Any]]:
         yield queues
 
 
-@pytest.mark.requirement("core-standing-apart")
+@pytest.mark.requirement("core-busy-told")
 async def test_streams_that_are_never_acknowledged_keep_no_one_out(tmp_path: Path):
     async with scene(tmp_path, drain=0.1) as s, standing(s, 64 + 48), another(s) as other:
         while s.server.statistics().standing < 64:
@@ -212,7 +212,7 @@ async def test_streams_that_are_never_acknowledged_keep_no_one_out(tmp_path: Pat
         ]
 
 
-@pytest.mark.requirement("core-standing-apart")
+@pytest.mark.requirement("core-busy-told")
 async def test_of_too_many_streams_that_stand_still_the_longest_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

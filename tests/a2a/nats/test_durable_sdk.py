@@ -22,7 +22,7 @@ SAID = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
 SAID_03 = {"kind": "message", "messageId": "m", "role": "user", "parts": []}
 
 
-@pytest.mark.requirement("binding-durable-sdk")
+@pytest.mark.requirement("core-sdk-client")
 @pytest.mark.parametrize("interface", durable_interfaces(SUBJECT), ids=lambda i: i.protocol_version)
 async def test_the_sdks_client_calls_the_sdks_handler_over_jetstream(
     tmp_path: Path, interface: types.AgentInterface
@@ -53,7 +53,7 @@ async def test_the_sdks_client_calls_the_sdks_handler_over_jetstream(
             await client.close()
 
 
-@pytest.mark.requirement("sdk-offline-waits")
+@pytest.mark.requirement("a2a-server-speaks")
 async def test_a_request_to_an_agent_that_does_not_run_is_done_when_it_runs(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         first = JetStreamA2AServer(await desk.connect(), subject=SUBJECT, handler=Scripted())

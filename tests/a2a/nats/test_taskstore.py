@@ -15,8 +15,8 @@ from a2a.utils.errors import InvalidParamsError
 from a2a import types
 from postroom.errors import Conflict, LostUpdate, MessageTooLarge, ProtocolViolation, RequestTimeout
 from postroom_a2a.nats.kv import Bucket
+from postroom_a2a.sdk.operations import Requester
 from postroom_a2a.sdk.taskstore import KvTaskStore
-from postroom_a2a.sdk.users import Requester
 from tests.a2a.agents import Agent, asks, chunks, text
 from tests.a2a.front import artifacts, message
 from tests.a2a.handling.handlers import BY_US, Made, opener, ours, reference, shown
@@ -63,7 +63,7 @@ async def test_a_task_is_read_listed_and_deleted_by_its_owner_alone(tmp_path: Pa
         await store.save(task(odd), alice)
 
 
-@pytest.mark.requirement("taskstore-writers-exclude")
+@pytest.mark.requirement("handler-end-final")
 async def test_of_two_writers_one_is_refused(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):
         one, other = await KvTaskStore.open(js), await KvTaskStore.open(js)
@@ -93,7 +93,7 @@ async def test_a_task_that_waits_for_input_goes_on_in_another_replica(tmp_path: 
             await replica.save(task("t", ASKING), ANYBODY)
 
 
-@pytest.mark.requirement("taskstore-end-stays")
+@pytest.mark.requirement("handler-end-final")
 async def test_nothing_is_written_over_a_task_that_has_ended(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):
         one, other = await KvTaskStore.open(js), await KvTaskStore.open(js)
@@ -110,7 +110,6 @@ async def test_nothing_is_written_over_a_task_that_has_ended(tmp_path: Path):
             await store.save(ended, ANYBODY)  # the same again is no change
 
 
-@pytest.mark.requirement("taskstore-ended-expires")
 async def test_an_ended_task_is_kept_for_a_time(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):
         store = await KvTaskStore.open(js, keep=100)
@@ -123,7 +122,6 @@ async def test_an_ended_task_is_kept_for_a_time(tmp_path: Path):
         assert entry.ttl == 100
 
 
-@pytest.mark.requirement("taskstore-lists-as-sdk")
 async def test_lists_what_the_sdks_store_lists(tmp_path: Path):
     tasks = [
         task(
@@ -183,7 +181,7 @@ async def test_a_save_goes_on_after_one_whose_end_is_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: bool
 ):
     async with jetstream(tmp_path) as (js, _):
-        store = await KvTaskStore.open(js, patience=0.0)
+        store = await KvTaskStore.open(js, retry_for=0.0)
         publish = js.publish
         for name, before in (("new", None), ("known", WORKING)):
             if before:
@@ -202,7 +200,7 @@ async def test_a_save_goes_on_after_one_whose_end_is_not_known(
             assert await store.get(name, ANYBODY) == task(name, DONE)
 
 
-@pytest.mark.requirement("sdk-server-kill-survived")
+@pytest.mark.requirement("task-kill-ends-once")
 async def test_a_kill_of_nats_server_in_mid_task_loses_and_doubles_nothing(tmp_path: Path):
     async def work(agent: Agent, _: Any, __: Any, updater: TaskUpdater) -> None:
         for number in range(30):
@@ -227,7 +225,7 @@ async def test_a_failure_that_could_not_be_stored_is_stored_when_that_is_possibl
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async with jetstream(tmp_path) as (js, _):
-        store = await KvTaskStore.open(js, patience=0.0)
+        store = await KvTaskStore.open(js, retry_for=0.0)
         async with opener(ours)(chunks, task_store=store) as desk:
             publish = js.publish
             saves = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
+from postroom_a2a.errors import InvalidInput
 from postroom_a2a.nats.connection import WireConnection
 from postroom_a2a.nats.options import ConnectOptions, Credentials, Options, read_servers
 from postroom_a2a.nats.servers import Pool
@@ -22,10 +23,15 @@ async def connect(
         options: as `Options` says.
 
     Raises:
-        InvalidInput: an address is malformed.
+        InvalidInput: an address is malformed, or options contradict each other.
         Unauthorized: the server does not know us.
         BusDisconnected: none is reached.
     """
-    connection = WireConnection(Pool(read_servers(servers)), Options(**options))
+    chosen = Options(**options)
+    if chosen.dial is not None and chosen.tls_first:
+        raise InvalidInput(
+            "`dial` opens a stream in clear or begins TLS itself: leave out tls_first"
+        )
+    connection = WireConnection(Pool(read_servers(servers), insist=chosen.insist), chosen)
     await connection.open()
     return connection

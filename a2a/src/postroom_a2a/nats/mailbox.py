@@ -130,11 +130,13 @@ class Mailbox:
         else:
             arrived(frame)
 
-    def _denied(self, error: PostroomError, subject: str) -> None:
-        """The server lets nobody of this identity publish to `subject`."""
-        for answer, asked in self._asked.values():
-            if asked == subject and not answer.done():
+    def _denied(self, error: PostroomError, subject: str) -> bool:
+        """The server lets nobody of this identity publish to `subject`; whether a call waits for it."""
+        waiting = [answer for answer, asked in self._asked.values() if asked == subject]
+        for answer in waiting:
+            if not answer.done():
                 answer.set_exception(error)
+        return bool(waiting)
 
     async def ask(
         self,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 from urllib.parse import unquote, urlsplit
@@ -15,6 +16,13 @@ from postroom_a2a.errors import InvalidInput
 PORT = 4222
 
 OnError = Callable[[Exception], None]
+
+Dial = Callable[
+    [Callable[[], asyncio.Protocol], "Server"],
+    Awaitable[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]],
+]
+"""Opens a stream to a server: calls `loop.create_unix_connection` or the like with the factory that it is given, and
+writes what has to be said before NATS begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +75,13 @@ class ConnectOptions(TypedDict, total=False):
     credentials: Credentials | None
     tls: ssl.SSLContext | None
     tls_first: bool
+    tls_name: str
+    dial: Dial | None
     name: str
     inbox_prefix: str
     timeout: float
+    wait: float
+    insist: bool
     ping_interval: float
     pending: int
     unread: int
@@ -88,9 +100,15 @@ class Options:
         credentials: instead of those: a key, or a JWT and its key.
         tls: context; with one, nothing is ever sent in clear. None: the default context where TLS is asked for.
         tls_first: speak TLS before the server says anything (`handshake_first`).
+        tls_name: name that the server's certificate must have; "" for the host dialled.
+        dial: opens the stream to a server; None for TCP. TLS is spoken inside it where it is asked for, but not first.
         name: of the connection, as the server lists it.
         inbox_prefix: of the subjects for answers.
         timeout: seconds for one attempt to connect, and for `close`.
+        wait: seconds in which the servers are tried again at the first connect; 0 to try each once.
+        insist: a server that refuses who we are while we connect again is asked again for ever, since it may not know
+            its accounts yet; one that ends an established connection for that reason ends it for good. Without it a
+            server is given up that refuses twice in a row.
         ping_interval: seconds between our own pings; two that are not answered end a connection that hangs.
         pending: bytes of unsent messages that are kept: while there is no connection the one too many is refused, and
             while the server does not read, publishing waits.
@@ -105,9 +123,13 @@ class Options:
     credentials: Credentials | None = None
     tls: ssl.SSLContext | None = None
     tls_first: bool = False
+    tls_name: str = ""
+    dial: Dial | None = None
     name: str = ""
     inbox_prefix: str = "_INBOX"
     timeout: float = 5.0
+    wait: float = 0.0
+    insist: bool = False
     ping_interval: float = 30.0
     pending: int = 8 * 1024 * 1024
     unread: int = 65_536

@@ -33,12 +33,12 @@ class Parser:
     What the two functions raise goes through to who feeds, and the rest of that piece is lost.
 
     Args:
-        message: takes messages.
+        message: takes messages; another may take its place between two pieces.
         control: takes everything else.
     """
 
     def __init__(self, message: OnMessage, control: OnControl) -> None:
-        self._message = message
+        self.message = message
         self._control = control
         self._pieces: list[bytes] = []
         self._have = 0
@@ -63,7 +63,7 @@ class Parser:
             data = b"".join(self._pieces)
             self._pieces.clear()
             self._have = self._need = 0
-        message, find, length = self._message, data.find, len(data)
+        message, find, length = self.message, data.find, len(data)
         position = 0
         while position < length:
             end = find(b"\r\n", position, position + MAX_LINE)

@@ -106,7 +106,7 @@ def is_own(connection: Connection) -> bool:
     return hasattr(connection, "subscribe_now")
 
 
-def watch_denials(connection: Connection, denied: Callable[[PostroomError, str], None]) -> None:
+def watch_denials(connection: Connection, denied: Callable[[PostroomError, str], bool]) -> None:
     """Have `denied` called with each subject to which a publish was denied, where the connection tells.
 
     Only as long as the function's object lives.
@@ -142,12 +142,13 @@ async def settle(connection: Connection, *subscriptions: Subscription) -> None:
     Raises:
         Forbidden: a subscription was denied (a connection of nats-py does not tell).
     """
+    confirm = getattr(connection, "confirm", None)
+    if confirm is not None and subscriptions:
+        for subscription in subscriptions:
+            await confirm(subscription)
+        return
     await connection.flush()
     await connection.flush()
-    for subscription in subscriptions:
-        denied = getattr(subscription, "denied", None)
-        if denied is not None:
-            raise denied
 
 
 async def leave(connection: Connection, subscription: Subscription) -> None:

@@ -37,9 +37,11 @@ class Pool:
 
     Args:
         servers: that it was given.
+        insist: never give up a server that refuses us.
     """
 
-    def __init__(self, servers: Sequence[Server]) -> None:
+    def __init__(self, servers: Sequence[Server], *, insist: bool = False) -> None:
+        self._insist = insist
         self._entries = [_Entry(server, named=False) for server in servers]
 
     @property
@@ -64,7 +66,7 @@ class Pool:
                 # One that takes connections and drops them at once must not be asked all the time.
                 entry.failures = 1 if lived > STEADY else entry.failures + 1
                 entry.refusals = entry.refusals + 1 if isinstance(error, Unauthorized) else 0
-                if entry.refusals >= MAX_REFUSALS:
+                if entry.refusals >= MAX_REFUSALS and not self._insist:
                     self._entries.remove(entry)
                 break
 

@@ -6,12 +6,14 @@ import asyncio
 import json
 import ssl
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol, cast
 
 from postroom_a2a.errors import BusDisconnected, PostroomError, ProtocolViolation, Unauthorized
 from postroom_a2a.nats.options import Options, Server, connect_line
-from postroom_a2a.nats.parser import Parser
+from postroom_a2a.nats.parser import OnMessage, Parser
 from postroom_a2a.nats.server_errors import refusal_of
 
 WRITE_BUFFER = 1024 * 1024
@@ -31,19 +33,19 @@ class Owner(Protocol):
         """A message."""
         ...
 
-    def informed(self, info: dict[str, Any]) -> None:
+    def informed(self, session: Session, info: dict[str, Any]) -> None:
         """The server said something about itself."""
         ...
 
     def refused(self, error: PostroomError) -> None:
-        """The server reported an error; if it ends the connection, `lost` follows."""
+        """The server reported an error; if it ends the connection, `gone` follows."""
         ...
 
-    def paused(self, *, paused: bool) -> None:
+    def paused(self, session: Session, *, paused: bool) -> None:
         """The transport has no room, or has room again."""
         ...
 
-    def lost(self, session: Session, error: PostroomError) -> None:
+    def gone(self, session: Session, error: PostroomError) -> None:
         """An established session is over."""
         ...
 
@@ -106,17 +108,26 @@ class Session(asyncio.Protocol):
             _fail(self._pongs.popleft(), error)
         if self._up:
             self._up = False
-            self._owner.lost(self, error)
+            self._owner.gone(self, error)
 
     def pause_writing(self) -> None:
         """Of asyncio."""
-        self._owner.paused(paused=True)
+        self._owner.paused(self, paused=True)
 
     def resume_writing(self) -> None:
         """Of asyncio."""
-        self._owner.paused(paused=False)
+        self._owner.paused(self, paused=False)
 
     # ── for the owner ────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def up(self) -> bool:
+        """Whether the server has let us in and is still there."""
+        return self._up and not self.transport.is_closing()
+
+    def frames_to(self, take: OnMessage) -> None:
+        """Have messages taken by another function than the owner's from now on."""
+        self._parser.message = take
 
     async def shake_hands(self, server: Server) -> dict[str, Any]:
         """Agree with the server on who is who.
@@ -141,7 +152,7 @@ class Session(asyncio.Protocol):
                 raise ProtocolViolation("the NATS server spoke where TLS has to begin")
             context = options.tls or ssl.create_default_context()
             transport = await self._loop.start_tls(
-                self.transport, self, context, server_hostname=server.host
+                self.transport, self, context, server_hostname=options.tls_name or server.host
             )
             if transport is None:
                 raise BusDisconnected("the NATS server hung up where TLS has to begin")
@@ -157,14 +168,23 @@ class Session(asyncio.Protocol):
     def ping(self) -> asyncio.Future[None]:
         """Send a PING behind everything that was written; done when the server has come to it."""
         pong: asyncio.Future[None] = self._loop.create_future()
-        self._pongs.append(pong)
-        self.transport.write(b"PING\r\n")
+        if self._ended.done():
+            _fail(pong, self._why or BusDisconnected("the NATS server ended the connection"))
+        else:
+            self._pongs.append(pong)
+            self.transport.write(b"PING\r\n")
         return pong
 
     def abort(self, error: PostroomError) -> None:
         """Hang up at once."""
         self._why = self._why or error
-        self.transport.abort()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close the stream at once, whatever it still holds."""
+        # Python 3.11's TLS transport, once closed, trips over its own `abort`.
+        with suppress(AttributeError):
+            self.transport.abort()
 
     async def close(self) -> None:
         """Hang up when everything was written, or after a while."""
@@ -172,7 +192,7 @@ class Session(asyncio.Protocol):
         with suppress(TimeoutError):
             async with asyncio.timeout(self._options.timeout):
                 await asyncio.shield(self._ended)
-        self.transport.abort()
+        self.hang_up()
 
     # ── what the server says ─────────────────────────────────────────────────────────────────────────
 
@@ -188,7 +208,7 @@ class Session(asyncio.Protocol):
         elif verb == b"INFO":
             info = _info_of(rest)
             if self._info.done():
-                self._owner.informed(info)
+                self._owner.informed(self, info)
             else:
                 self._info.set_result(info)
         elif verb == b"-ERR":
@@ -211,8 +231,10 @@ class Session(asyncio.Protocol):
         self._alarm = self._loop.call_later(self._options.ping_interval, self._tick)
 
 
-async def dial(owner: Owner, server: Server, options: Options) -> tuple[Session, dict[str, Any]]:
-    """Connect to a server.
+async def dial(
+    owner: Owner, server: Server, options: Options, timeout: float
+) -> tuple[Session, dict[str, Any]]:
+    """Connect to a server within `timeout` seconds.
 
     Returns:
         The session, and what the server says about itself.
@@ -221,31 +243,35 @@ async def dial(owner: Owner, server: Server, options: Options) -> tuple[Session,
         Unauthorized: it does not know us.
         BusDisconnected, ProtocolViolation: it is not reached, or is not what it has to be.
     """
-    loop = asyncio.get_running_loop()
-    session: Session | None = None
-    first: ssl.SSLContext | None = None
-    if options.tls_first:
-        first = options.tls or ssl.create_default_context()
+    session = Session(owner, options)
     try:
-        async with asyncio.timeout(options.timeout):
-            _, session = await loop.create_connection(
-                lambda: Session(owner, options),
-                server.host,
-                server.port,
-                ssl=first,
-                server_hostname=server.host if first else None,
-            )
+        async with asyncio.timeout(timeout):
+            await (options.dial or partial(_dial_tcp, options))(lambda: session, server)
             return session, await session.shake_hands(server)
     except OSError as error:  # TimeoutError is one
-        if session is not None:
-            session.transport.abort()
         raise BusDisconnected(
             f"no NATS server answers at {server.place}: {error or 'not in time'}"
         ) from error
-    except BaseException:
-        if session is not None:
-            session.transport.abort()
+    except PostroomError:
         raise
+    except Exception as error:  # of credentials, or of asyncio where a peer leaves a TLS handshake
+        raise BusDisconnected(f"connecting to {server.place} failed: {error!r}") from error
+    finally:
+        if not session.up:
+            session.hang_up()
+
+
+async def _dial_tcp(
+    options: Options, factory: Callable[[], asyncio.Protocol], server: Server
+) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+    first = (options.tls or ssl.create_default_context()) if options.tls_first else None
+    return await asyncio.get_running_loop().create_connection(
+        factory,
+        server.host,
+        server.port,
+        ssl=first,
+        server_hostname=(options.tls_name or server.host) if first else None,
+    )
 
 
 def _info_of(text: bytes) -> dict[str, Any]:

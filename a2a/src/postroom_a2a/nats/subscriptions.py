@@ -28,6 +28,8 @@ class Keeper(Protocol):
         """Tell what no call waits for."""
         ...
 
+    dropped: int
+
 
 class WireSubscription:
     """A subscription; it keeps the port `Subscription`.
@@ -42,6 +44,7 @@ class WireSubscription:
         take: called with each frame as it is read; must not wait.
         reader: that gives the frames to an async function, None where `take` is called at once.
         denied: why the server did not take it, None if it did.
+        awaited: whether a call waits for the server's word on it.
     """
 
     def __init__(self, keeper: Keeper, sid: int, subject: str, queue: str) -> None:
@@ -51,6 +54,7 @@ class WireSubscription:
         self.take: Callable[[WireFrame], None] = _ignore
         self.reader: Reader | None = None
         self.denied: PostroomError | None = None
+        self.awaited = False
         self._keeper = keeper
 
     @property
@@ -60,9 +64,14 @@ class WireSubscription:
 
     @property
     def line(self) -> bytes:
-        """That tells the server of it."""
+        """The line that tells the server of it."""
         queue = f" {self.queue}" if self.queue else ""
         return f"SUB {self.subject}{queue} {self.sid}\r\n".encode("utf-8", "surrogateescape")
+
+    @property
+    def end(self) -> bytes:
+        """The line that tells the server that it is over."""
+        return b"UNSUB %d\r\n" % self.sid
 
     async def unsubscribe(self) -> None:
         """End it at once."""
@@ -116,6 +125,7 @@ class Reader:
         size = len(frame.data)
         if len(self._frames) >= self._unread or self._size + size > self._unread_size:
             self.dropped += 1
+            self._keeper.dropped += 1
             if self.dropped.bit_count() == 1:  # 1, 2, 4, ...: a flood must not become another
                 self._keeper.report(
                     Refused(
@@ -164,14 +174,14 @@ class Watchers:
     """Bound methods that are told something, each as long as its object lives."""
 
     def __init__(self) -> None:
-        self._methods: list[WeakMethod[Callable[[PostroomError, str], None]]] = []
+        self._methods: list[WeakMethod[Callable[[PostroomError, str], bool]]] = []
 
-    def add(self, method: Callable[[PostroomError, str], None]) -> None:
+    def add(self, method: Callable[[PostroomError, str], bool]) -> None:
         """Tell this one as well."""
         self._methods = [each for each in self._methods if each() is not None]
         self._methods.append(WeakMethod(method))
 
-    def __iter__(self) -> Iterator[Callable[[PostroomError, str], None]]:
+    def __iter__(self) -> Iterator[Callable[[PostroomError, str], bool]]:
         """Those that live."""
         for each in self._methods:
             method = each()

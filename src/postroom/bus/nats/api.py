@@ -8,8 +8,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from postroom.bus.nats.dialing import remaining
-from postroom.bus.nats.link import Link
+from postroom.bus.nats.link import Link, remaining
 from postroom.bus.nats.replies import Replies
 from postroom.errors import BusDisconnected, NotFound, PostroomError, ProtocolViolation
 from postroom.protocol.subjects import JETSTREAM

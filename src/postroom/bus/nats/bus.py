@@ -10,10 +10,9 @@ from postroom.bus.acceptance import accepts_pulled, answerer_of, headers_of, sto
 from postroom.bus.address import BusAddress
 from postroom.bus.background import Supervisor
 from postroom.bus.counters import Counters
-from postroom.bus.nats.attachment import Credentials
 from postroom.bus.nats.connection import BusConnection
 from postroom.bus.nats.frames import live_message
-from postroom.bus.nats.link import Link
+from postroom.bus.nats.link import Link, remaining
 from postroom.bus.nats.listening import CONCURRENT_REQUESTS, Listener, accepts_live, serving
 from postroom.bus.nats.publishing import publish_stored
 from postroom.bus.nats.pulling import PullLoop
@@ -31,6 +30,7 @@ from postroom.errors import Forbidden, InvalidInput, NoResponders, PostroomError
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE, is_uid
 from postroom.protocol.streams import BEAT_INTERVAL
+from postroom_a2a.nats import Credentials
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for the first connection."""
@@ -103,7 +103,7 @@ class NatsBus:
         await link.open(
             servers,
             name=name or f"postroom {uid}",
-            credentials=Credentials(jwt, sign) if jwt and sign else None,
+            credentials=Credentials(sign, jwt) if jwt and sign else None,
             timeout=connect_timeout,
         )
         bus = cls(uid, link, projects=tuple(projects), beat=beat)
@@ -137,7 +137,7 @@ class NatsBus:
 
     async def renew(self, *, timeout: float = CONNECT_TIMEOUT) -> None:
         """As `MessageBusProvider.renew`: with what `jwt` and `sign` now return."""
-        await self._link.renew(asyncio.get_running_loop().time() + timeout)
+        await self._link.connection.renew(timeout)
 
     async def publish(
         self,
@@ -169,17 +169,18 @@ class NatsBus:
     async def _publish_live(
         self, subject: str, payload: bytes, headers: dict[str, str], deadline: float
     ) -> None:
-        denied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         reply = ""
         if subjects.parse(subject).kind == "discovery":
             # Only with this reply subject does an announcement count (docs/architecture.md, The bus).
             reply = subjects.reply(self._uid, "all", new_token())
-        with self._link.watching("publish", subject, denied):
-            await self._link.ready(deadline)
-            await self._link.send(subject, payload, reply=reply, headers=headers)
-            await self._link.settle(deadline)
-            if denied.done():
-                denied.result()
+        await self._link.ready(deadline)
+        try:
+            await self._link.connection.deliver(
+                subject, payload, reply, headers, timeout=remaining(deadline) or 0.0
+            )
+        except Forbidden:
+            self._link.counters.refused += 1
+            raise
 
     async def subscribe(self, subject: str, handler: Handler, *, queue: str = "") -> Subscription:
         """As `MessageBusProvider.subscribe`."""
@@ -276,4 +277,6 @@ class NatsBus:
     def statistics(self) -> BusStatistics:
         """As `MessageBusProvider.statistics`."""
         open_deliveries = sum(loop.open_deliveries for loop in self._loops)
-        return self._link.counters.frozen(open_deliveries=open_deliveries, connected=self._link.up)
+        counters, connection = self._link.counters, self._link.connection
+        counters.dropped, counters.reconnects = connection.dropped, connection.reconnects
+        return counters.frozen(open_deliveries=open_deliveries, connected=self._link.up)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 
-from postroom.bus.nats.interest import Interest, OnFrame
-from postroom.bus.nats.link import Link
+from postroom.bus.nats.link import Link, OnFrame
 from postroom.bus.nats.replies import Replies
 from postroom.errors import InvalidInput
+from postroom_a2a.nats.subscriptions import WireSubscription
 
 
 class Route:
@@ -34,7 +34,7 @@ class Route:
 class Listening:
     """A subscription, ended as the port asks for."""
 
-    def __init__(self, link: Link, interest: Interest) -> None:
+    def __init__(self, link: Link, interest: WireSubscription) -> None:
         self._link = link
         self._interest = interest
 
@@ -68,7 +68,7 @@ class BusConnection:
     @property
     def max_payload(self) -> int:
         """As `Connection.max_payload`."""
-        return self._link.client.max_payload
+        return self._link.connection.max_payload
 
     @property
     def is_closed(self) -> bool:

@@ -6,13 +6,12 @@ import asyncio
 import json
 from collections.abc import Callable
 
-from nats.aio.msg import Msg
-
 from postroom.bus.nats.frames import AckSubject, stored_message
 from postroom.bus.nats.link import Link
 from postroom.bus.nats.replies import Replies
 from postroom.bus.port import Message
 from postroom.protocol.subjects import JETSTREAM
+from postroom_a2a.nats.port import Frame
 
 CONFIRM_TIMEOUT = 5.0
 """Seconds to wait for the server's word on an acknowledgement."""
@@ -31,7 +30,7 @@ class NatsDelivery:
         self,
         link: Link,
         replies: Replies,
-        frame: Msg,
+        frame: Frame,
         ack: AckSubject,
         on_change: Callable[[NatsDelivery], None],
     ) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from nats.aio.msg import Msg
-
 from postroom.bus.acceptance import MSG_ID
 from postroom.bus.port import Message
 from postroom.protocol.subjects import sender_of
+from postroom_a2a.nats.port import Frame
 
 NO_RESPONDERS = "503"
 
@@ -43,7 +42,7 @@ def parse_ack_subject(reply: str) -> AckSubject | None:
     return AckSubject(tokens[2], tokens[3], attempt, sequence, nanoseconds / 1e9, pending)
 
 
-def status_of(frame: Msg) -> tuple[str, str]:
+def status_of(frame: Frame) -> tuple[str, str]:
     """Status and description of a frame that JetStream or the server made, ("", "") for any other.
 
     Only a frame without reply subject can be one: a publisher can store a message that carries the header.
@@ -55,7 +54,7 @@ def status_of(frame: Msg) -> tuple[str, str]:
     return frame.headers.get("Status", ""), description.strip()
 
 
-def live_message(frame: Msg) -> Message:
+def live_message(frame: Frame) -> Message:
     """A frame that nobody stored."""
     headers = dict(frame.headers or {})
     return Message(
@@ -69,7 +68,7 @@ def live_message(frame: Msg) -> Message:
     )
 
 
-def stored_message(frame: Msg, ack: AckSubject) -> Message:
+def stored_message(frame: Frame, ack: AckSubject) -> Message:
     """A frame that a consumer delivered."""
     headers = dict(frame.headers or {})
     return Message(

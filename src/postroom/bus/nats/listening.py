@@ -6,15 +6,14 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from nats.aio.msg import Msg
-
 from postroom.bus.acceptance import accepts_published, accepts_request, error_answer
 from postroom.bus.background import Supervisor
 from postroom.bus.nats.frames import live_message
-from postroom.bus.nats.interest import Interest
 from postroom.bus.nats.link import Link
 from postroom.bus.port import Handler, Message, Responder
 from postroom.errors import PostroomError
+from postroom_a2a.nats.port import Frame
+from postroom_a2a.nats.subscriptions import WireSubscription
 
 FINISH_TIMEOUT = 5.0
 """Seconds that running handlers have to end when a subscription is closed."""
@@ -48,14 +47,14 @@ class Listener:
         self._accepts, self._work, self._on_closed = accepts, work, on_closed
         self._slots = asyncio.Semaphore(concurrent)
         self._running: set[asyncio.Task[None]] = set()
-        self._subscription: Interest | None = None
+        self._subscription: WireSubscription | None = None
         self._closing: asyncio.Task[None] | None = None
 
     async def open(self, subject: str, queue: str) -> None:
         """Begin."""
         self._subscription = await self._link.listen(subject, self._arrived, queue=queue)
 
-    async def _arrived(self, frame: Msg) -> None:
+    async def _arrived(self, frame: Frame) -> None:
         message = live_message(frame)
         if self._closing is not None or not self._accepts(message):
             self._link.counters.ignored += 1

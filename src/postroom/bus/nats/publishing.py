@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from postroom.bus.acceptance import MSG_ID
-from postroom.bus.nats.dialing import remaining
-from postroom.bus.nats.link import Link
+from postroom.bus.nats.link import Link, remaining
 from postroom.bus.nats.replies import Answer, Replies
 from postroom.bus.port import Stored
 from postroom.errors import (

@@ -12,18 +12,16 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 
-from nats.aio.msg import Msg
-
 from postroom.bus.background import Supervisor
 from postroom.bus.handing import Handing
 from postroom.bus.nats.delivery import NatsDelivery
-from postroom.bus.nats.dialing import remaining
 from postroom.bus.nats.frames import parse_ack_subject, status_of
-from postroom.bus.nats.interest import Interest
-from postroom.bus.nats.link import Link
+from postroom.bus.nats.link import Link, remaining
 from postroom.bus.nats.replies import Replies, new_token
 from postroom.bus.port import DeliveryHandler
 from postroom.errors import BusDisconnected, NotFound, RequestTimeout
+from postroom_a2a.nats.port import Frame
+from postroom_a2a.nats.subscriptions import WireSubscription
 
 PULL_EXPIRES = 30.0
 """Seconds that a pull waits at the server for messages."""
@@ -81,7 +79,7 @@ class PullLoop:
             changed=self._wake.set,
         )
         self._inbox = ""
-        self._subscription: Interest | None = None
+        self._subscription: WireSubscription | None = None
         self._generation = -1
         self._outstanding = 0
         self._heard = 0.0
@@ -102,7 +100,7 @@ class PullLoop:
 
     # Frames.
 
-    async def _arrived(self, frame: Msg) -> None:
+    async def _arrived(self, frame: Frame) -> None:
         status = status_of(frame)
         if status[0]:
             self._heard = asyncio.get_running_loop().time()
@@ -161,7 +159,7 @@ class PullLoop:
         if former is not None:
             await self._retire(former)
 
-    async def _retire(self, subscription: Interest) -> None:
+    async def _retire(self, subscription: WireSubscription) -> None:
         """End a subscription, but take the frames that are on their way."""
         with suppress(RequestTimeout, BusDisconnected):
             await self._link.drain(subscription)
@@ -204,7 +202,7 @@ class PullLoop:
         except BusDisconnected:
             return
         except RequestTimeout:
-            await self._link.client.force_reconnect()
+            self._link.connection.reconnect()
         self._generation = -1
 
     # Closing.

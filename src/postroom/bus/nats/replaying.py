@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
-from nats.aio.msg import Msg
-
 from postroom.bus.nats.api import Api
 from postroom.bus.nats.config import nanoseconds
 from postroom.bus.nats.frames import parse_ack_subject, status_of, stored_message
@@ -17,6 +15,7 @@ from postroom.bus.nats.link import Link
 from postroom.bus.nats.replies import new_token
 from postroom.bus.port import Message
 from postroom.errors import BusDisconnected, PostroomError, RequestTimeout
+from postroom_a2a.nats.port import Frame
 
 BATCH = 256
 FRAME_TIMEOUT = 5.0
@@ -57,9 +56,9 @@ async def _pass(
     link: Link, api: Api, own: str, stream: str, after: int, subjects: tuple[str, ...], end: int
 ) -> AsyncIterator[Message]:
     """One consumer's worth: until `end`, or until the connection breaks."""
-    frames: asyncio.Queue[Msg] = asyncio.Queue(BATCH + 8)
+    frames: asyncio.Queue[Frame] = asyncio.Queue(BATCH + 8)
 
-    async def arrived(frame: Msg) -> None:
+    async def arrived(frame: Frame) -> None:
         await frames.put(frame)
 
     inbox = f"_I.{own}.js.p.{new_token()}"
@@ -93,7 +92,7 @@ async def _pass(
                 await api.do(f"CONSUMER.DELETE.{stream}.{consumer}")
 
 
-async def _next(frames: asyncio.Queue[Msg]) -> Msg:
+async def _next(frames: asyncio.Queue[Frame]) -> Frame:
     try:
         # Not `wait_for`: on Python 3.11 it can swallow a cancellation that comes with the result.
         async with asyncio.timeout(FRAME_TIMEOUT):

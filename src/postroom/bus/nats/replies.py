@@ -11,14 +11,12 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nats.aio.msg import Msg
-
-from postroom.bus.nats.dialing import remaining
 from postroom.bus.nats.frames import NO_RESPONDERS, status_of
-from postroom.bus.nats.interest import Interest
-from postroom.bus.nats.link import Link, OnFrame
-from postroom.errors import BusDisconnected, Conflict, Refused, RequestTimeout
+from postroom.bus.nats.link import Link, OnFrame, remaining
+from postroom.errors import BusDisconnected, Conflict, PostroomError, Refused, RequestTimeout
 from postroom.protocol import subjects
+from postroom_a2a.nats.port import Frame
+from postroom_a2a.nats.subscriptions import WireSubscription
 
 MAX_WAITING = 10_000
 """Answers that may be awaited at a time."""
@@ -33,7 +31,7 @@ def new_token() -> str:
 class Answer:
     """An answer, and the number of the question it answers where it was asked again."""
 
-    frame: Msg
+    frame: Frame
     attempt: int
 
     @property
@@ -48,8 +46,8 @@ class Replies:
     def __init__(self, link: Link, uid: str) -> None:
         self._link = link
         self._uid = uid
-        self._waiting: dict[str, tuple[asyncio.Future[Answer], int]] = {}
-        self._subscription: Interest | None = None
+        self._waiting: dict[str, tuple[asyncio.Future[Answer], int, str]] = {}
+        self._subscription: WireSubscription | None = None
         self._any = f"_I.{uid}.*"
         self._routes: dict[str, OnFrame] = {}
 
@@ -58,16 +56,25 @@ class Replies:
 
         Four tokens exactly: the inboxes of pull loops have five, so their frames do not arrive twice.
         """
+        self._link.connection.watch_denials(self._denied)
         self._subscription = await self._link.listen(f"_I.{self._uid}.*.*", self._arrived)
 
-    async def _arrived(self, frame: Msg) -> None:
-        future, attempt = self._waiting.get(frame.subject, (None, 0))
+    async def _arrived(self, frame: Frame) -> None:
+        future, attempt, _ = self._waiting.get(frame.subject, (None, 0, ""))
         if future is None:
             await self._pass_on(frame)
         elif not future.done():
             future.set_result(Answer(frame, attempt))
 
-    async def _pass_on(self, frame: Msg) -> None:
+    def _denied(self, error: PostroomError, subject: str) -> bool:
+        waiting = {future for future, _, asked in self._waiting.values() if asked == subject}
+        for future in waiting:
+            if not future.done():
+                future.set_exception(error)
+                self._link.counters.refused += 1
+        return bool(waiting)
+
+    async def _pass_on(self, frame: Frame) -> None:
         prefix = frame.subject.rpartition(".")[0]
         routes = [self._routes[each] for each in (prefix, self._any) if each in self._routes]
         if not routes:
@@ -125,18 +132,15 @@ class Replies:
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         asked: list[str] = []
         try:
-            with self._link.watching("publish", subject, answer):
-                while True:
-                    await self._ready(deadline, first=not asked)
-                    reply = subjects.reply(self._uid, answerer, new_token())
-                    asked.append(reply)
-                    self._waiting[reply] = answer, len(asked)
-                    turn = self._link.turn
-                    await self._link.send(
-                        subject, payload, reply=reply, headers=dict(headers or {})
-                    )
-                    if await self._answered(answer, turn, deadline, repeat=repeat):
-                        return answer.result()
+            while True:
+                await self._ready(deadline, first=not asked)
+                reply = subjects.reply(self._uid, answerer, new_token())
+                asked.append(reply)
+                self._waiting[reply] = answer, len(asked), subject
+                turn = self._link.turn
+                await self._link.send(subject, payload, reply=reply, headers=dict(headers or {}))
+                if await self._answered(answer, turn, deadline, repeat=repeat):
+                    return answer.result()
         finally:
             for reply in asked:
                 del self._waiting[reply]

@@ -10,9 +10,16 @@ from http import HTTPStatus
 
 import h11
 
-from postroom.errors import PostroomError, ProtocolViolation, RequestTimeout, http_status, problem
+from postroom.errors import (
+    PROBLEM_TYPE,
+    PostroomError,
+    ProtocolViolation,
+    RequestTimeout,
+    http_status,
+    problem,
+)
+from postroom.gateway.connection import GatewayConnection
 from postroom.gateway.http.exchange import Timeouts
-from postroom.gateway.visit import Visit
 from postroom.http.wire import Wire
 from postroom.protocol.audit import DENIED, OUT
 
@@ -28,13 +35,13 @@ class Session:
     """Reads requests and hands each to `handle`, until the connection ends.
 
     Args:
-        visit: whose; what cannot be read as a request leaves a record, too.
+        conn: whose; what cannot be read as a request leaves a record, too.
         near: the connection to the sandbox.
         timeouts: how long it may keep us waiting.
     """
 
-    def __init__(self, visit: Visit, near: Wire, timeouts: Timeouts) -> None:
-        self._visit = visit
+    def __init__(self, conn: GatewayConnection, near: Wire, timeouts: Timeouts) -> None:
+        self._conn = conn
         self._near = near
         self._timeouts = timeouts
         self._method = b""
@@ -82,7 +89,7 @@ class Session:
         return event
 
     def _record(self, reason: str) -> None:
-        self._visit.write(direction=OUT, verdict=DENIED, reason=reason)
+        self._conn.write(direction=OUT, verdict=DENIED, reason=reason)
 
     async def _serve(self, handle: Handle, request: h11.Request) -> None:
         try:
@@ -99,7 +106,7 @@ class Session:
             return
         body = json.dumps(problem(error) | {"status": status}).encode()
         headers = [
-            ("content-type", "application/problem+json"),
+            ("content-type", PROBLEM_TYPE),
             ("content-length", str(len(body))),
         ]
         if not self._ended():
