@@ -302,7 +302,7 @@ class WireConnection:
                     subscription.denied = error
         self.report(error)
 
-    def watch_denials(self, denied: Callable[[PostroomError, str], None]) -> None:
+    def watch_denials(self, denied: Callable[[PostroomError, str], bool]) -> None:
         """Have a method called with each subject to which a publish was denied, as long as its object lives."""
         self._denials.add(denied)
 

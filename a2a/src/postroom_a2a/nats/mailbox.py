@@ -30,6 +30,7 @@ from postroom_a2a.nats.port import (
     Connection,
     Frame,
     Subscription,
+    change_of,
     is_own,
     receive,
     size_of,
@@ -41,6 +42,9 @@ MAX_WAITING = 16_384
 
 MAX_UNREAD = 1024
 """Frames of one stream that may lie unread; a peer that sends more than it was allowed ends the stream."""
+
+RECOVERY = 10.0
+"""Seconds after a reconnect in which a server may still be loading its streams."""
 
 NewInbox = Callable[[str], str]
 """Prefix of the subjects on which answers of a peer are received; the argument is the subject that the peer serves."""
@@ -59,10 +63,13 @@ class Mailbox:
             harden(connection)
         self.connection = connection
         self.prefix = prefix or connection.new_inbox()
+        self._has_own_prefix = bool(prefix)
         self.late = 0
         self._loop = asyncio.get_running_loop()
         self.deadlines = Deadlines()
-        self._asked: dict[str, tuple[asyncio.Future[Frame], str]] = {}
+        self.hears_changes = hasattr(connection, "changed")
+        self._changed_at = float("-inf")
+        self._asked: dict[str, tuple[asyncio.Future[Frame], str, bool]] = {}
         self._waiting: dict[str, Callable[[Frame], None]] = {}
         self._publish = connection.publish if is_own(connection) else self._publish_checked
         self._subscription: Subscription | None = None
@@ -86,6 +93,7 @@ class Mailbox:
                             f"the NATS connection takes nothing: {error}"
                         ) from error
                     watch_denials(self.connection, self._denied)
+                    self._await_change()
 
     async def close(self) -> None:
         """End the subscription; what still waits runs into its deadline."""
@@ -93,6 +101,61 @@ class Mailbox:
         if subscription is not None and not self.connection.is_closed:
             with suppress(*FAULTS):  # the connection is on its way out
                 await subscription.unsubscribe()
+
+    def new_inbox(self) -> str:
+        """A subject for frames that are not answers, beside those of the mailbox."""
+        if self._has_own_prefix:
+            return f"{self.prefix}.p.{secrets.token_hex(12)}"
+        return self.connection.new_inbox()
+
+    @property
+    def recovering(self) -> bool:
+        """Whether the connection came back so lately that the server may still be loading its streams."""
+        return not self.connection.is_connected or self._loop.time() - self._changed_at < RECOVERY
+
+    def _await_change(self) -> None:
+        change = change_of(self.connection)
+        if change is not None:
+            change.add_done_callback(self._changed)
+
+    def _changed(self, _: asyncio.Future[None]) -> None:
+        """The connection came back, or is over: answers to what was asked before may be lost."""
+        if self._subscription is None:
+            return
+        self._changed_at = self._loop.time()
+        over = self.connection.is_closed
+        for answer, _subject, until_change in self._asked.values():
+            if (over or until_change) and not answer.done():
+                answer.set_exception(self._broken())
+        if not over:
+            self._await_change()
+
+    def _broken(self) -> PostroomError:
+        lost: PostroomError | None = getattr(self.connection, "lost", None)
+        if lost is not None:
+            return type(lost)(lost.message)
+        return RequestTimeout("the connection broke before the answer came")
+
+    async def connected(self, deadline: float) -> None:
+        """Wait until there is a connection; of one that does not tell, nothing is waited for.
+
+        Args:
+            deadline: of the loop's clock.
+
+        Raises:
+            BusDisconnected: there was none until then.
+        """
+        connection = self.connection
+        while not connection.is_connected and not connection.is_closed:
+            change = change_of(connection)
+            if change is None:
+                return
+            await asyncio.wait({change}, timeout=max(0.0, deadline - self._loop.time()))
+            if not connection.is_connected and self._loop.time() >= deadline:
+                raise BusDisconnected(
+                    "there is no connection to a NATS server",
+                    remedy="wait until nats-server is back, then do it again",
+                )
 
     def token(self, arrived: Callable[[Frame], None], *, prefix: str = "") -> str:
         """A new reply subject; `arrived` is called with each frame that comes for it, until `forget`.
@@ -130,11 +193,17 @@ class Mailbox:
         else:
             arrived(frame)
 
-    def _denied(self, error: PostroomError, subject: str) -> None:
-        """The server lets nobody of this identity publish to `subject`."""
-        for answer, asked in self._asked.values():
-            if asked == subject and not answer.done():
-                answer.set_exception(error)
+    def _denied(self, error: PostroomError, subject: str) -> bool:
+        """The server lets nobody of this identity publish to `subject`; returns whether a call waits for that."""
+        denied = [
+            answer
+            for answer, asked, _ in self._asked.values()
+            # nats-py gives the server's words in lower case.
+            if asked.lower() == subject.lower() and not answer.done()
+        ]
+        for answer in denied:
+            answer.set_exception(error)
+        return bool(denied)
 
     async def ask(
         self,
@@ -143,6 +212,7 @@ class Mailbox:
         *,
         timeout: float,
         headers: dict[str, str] | None = None,
+        until_change: bool = False,
     ) -> Frame:
         """Publish, and wait for one answer; a status of the server ("503") is an answer as well.
 
@@ -151,6 +221,7 @@ class Mailbox:
             payload: bytes.
             timeout: seconds.
             headers: NATS headers.
+            until_change: do not wait any longer when the connection came back in between.
 
         Raises:
             RequestTimeout: no answer in time; it may have been acted on.
@@ -163,7 +234,7 @@ class Mailbox:
         if len(self._asked) >= MAX_WAITING:
             raise Refused("too many calls wait for answers on this connection")
         reply = f"{self.prefix}.{secrets.token_hex(10)}"
-        self._asked[reply] = answer, subject
+        self._asked[reply] = answer, subject, until_change
         self.deadlines.watch(answer, timeout, _late)
         try:
             await self._publish(subject, payload, reply, headers)

@@ -164,14 +164,14 @@ class Watchers:
     """Bound methods that are told something, each as long as its object lives."""
 
     def __init__(self) -> None:
-        self._methods: list[WeakMethod[Callable[[PostroomError, str], None]]] = []
+        self._methods: list[WeakMethod[Callable[[PostroomError, str], bool]]] = []
 
-    def add(self, method: Callable[[PostroomError, str], None]) -> None:
+    def add(self, method: Callable[[PostroomError, str], bool]) -> None:
         """Tell this one as well."""
         self._methods = [each for each in self._methods if each() is not None]
         self._methods.append(WeakMethod(method))
 
-    def __iter__(self) -> Iterator[Callable[[PostroomError, str], None]]:
+    def __iter__(self) -> Iterator[Callable[[PostroomError, str], bool]]:
         """Those that live."""
         for each in self._methods:
             method = each()

@@ -12,11 +12,10 @@ from postroom.bus.background import Supervisor
 from postroom.bus.counters import Counters
 from postroom.bus.nats.attachment import Credentials
 from postroom.bus.nats.connection import BusConnection
+from postroom.bus.nats.delivery import Consumption
 from postroom.bus.nats.frames import live_message
 from postroom.bus.nats.link import Link
 from postroom.bus.nats.listening import CONCURRENT_REQUESTS, Listener, accepts_live, serving
-from postroom.bus.nats.publishing import publish_stored
-from postroom.bus.nats.pulling import PullLoop
 from postroom.bus.nats.replies import Replies, new_token
 from postroom.bus.port import (
     BusStatistics,
@@ -31,6 +30,8 @@ from postroom.errors import Forbidden, InvalidInput, NoResponders, PostroomError
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE, is_uid
 from postroom.protocol.streams import BEAT_INTERVAL
+from postroom_a2a.nats.jetstream import JetStream
+from postroom_a2a.nats.mailbox import Mailbox
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for the first connection."""
@@ -48,6 +49,7 @@ class NatsBus:
 
     Attributes:
         projects: whose feeds a delivery to this identity may come from; set it when membership changes.
+        jetstream: over this connection.
     """
 
     def __init__(self, uid: str, link: Link, *, projects: tuple[str, ...], beat: float) -> None:
@@ -55,9 +57,10 @@ class NatsBus:
         self._link = link
         self._replies = Replies(link, uid)
         self._connection = BusConnection(link, self._replies, uid)
+        self.jetstream = JetStream(Mailbox(self._connection, prefix=f"_I.{uid}.js"))
         self._supervisor = Supervisor(link.report)
         self._listeners: set[Listener] = set()
-        self._loops: set[PullLoop] = set()
+        self._consumptions: set[Consumption] = set()
         self._beat = beat
         self._closing: asyncio.Task[None] | None = None
         self.projects = projects
@@ -109,6 +112,7 @@ class NatsBus:
         bus = cls(uid, link, projects=tuple(projects), beat=beat)
         try:
             await bus._replies.open()
+            await bus.jetstream.mailbox.open()
         except BaseException:
             await link.close()
             raise
@@ -151,14 +155,14 @@ class NatsBus:
         """As `MessageBusProvider.publish`."""
         stream, headers = stored_in(subject), headers_of(metadata, id)
         self._link.check_size(payload, headers)
-        deadline = asyncio.get_running_loop().time() + timeout
         try:
             if stream:
-                stored = await publish_stored(
-                    self._link, self._replies, subject, payload, headers, deadline
+                stored = await self.jetstream.publish(
+                    subject, payload, headers=headers, timeout=timeout
                 )
             else:
                 stored = None
+                deadline = asyncio.get_running_loop().time() + timeout
                 await self._publish_live(subject, payload, headers, deadline)
         except Refused:
             self._link.counters.refused += 1
@@ -242,22 +246,21 @@ class NatsBus:
         def accepts(subject: str, reply: str) -> bool:
             return accepts_pulled(self._uid, stream, durable, self.projects, subject, reply)
 
-        pulling = PullLoop(
-            self._link,
-            self._replies,
+        consumption = Consumption(
+            self.jetstream,
+            self._link.counters,
             self._supervisor,
-            self._uid,
             stream,
             durable,
             handler,
             batch=batch,
             accepts=accepts,
             beat=self._beat,
-            on_closed=self._loops.discard,
+            report=self._link.report,
+            on_closed=self._consumptions.discard,
         )
-        pulling.start()
-        self._loops.add(pulling)
-        return pulling
+        self._consumptions.add(consumption)
+        return consumption
 
     async def close(self) -> None:
         """As `MessageBusProvider.close`."""
@@ -266,7 +269,7 @@ class NatsBus:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        parts: list[_Closable] = [*self._loops, *self._listeners]
+        parts: list[_Closable] = [*self._consumptions, *self._listeners]
         closing = {asyncio.create_task(part.close()) for part in parts}
         if closing:
             await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
@@ -275,5 +278,5 @@ class NatsBus:
 
     def statistics(self) -> BusStatistics:
         """As `MessageBusProvider.statistics`."""
-        open_deliveries = sum(loop.open_deliveries for loop in self._loops)
+        open_deliveries = sum(each.open_deliveries for each in self._consumptions)
         return self._link.counters.frozen(open_deliveries=open_deliveries, connected=self._link.up)

@@ -7,11 +7,13 @@ server send each of them twice.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from postroom.bus.nats.interest import Interest, OnFrame
 from postroom.bus.nats.link import Link
 from postroom.bus.nats.replies import Replies
-from postroom.errors import InvalidInput
+from postroom.errors import InvalidInput, PostroomError
+from postroom_a2a.nats.port import Frame
 
 
 class Route:
@@ -80,6 +82,24 @@ class BusConnection:
         """As `Connection.is_connected`."""
         return self._link.up
 
+    @property
+    def lost(self) -> PostroomError | None:
+        """As `Link.lost`."""
+        return self._link.lost
+
+    @property
+    def changed(self) -> asyncio.Future[None]:
+        """As `Link.turn`."""
+        return self._link.turn
+
+    def watch_denials(self, denied: Callable[[PostroomError, str], bool]) -> None:
+        """As `postroom_a2a.nats.port.watch_denials`."""
+        self._link.denial_watchers.add(denied)
+
+    async def reconnect(self) -> None:
+        """Leave the server, which gives no sign of life, and connect again."""
+        await self._link.client.force_reconnect()
+
     def new_inbox(self) -> str:
         """As `Connection.new_inbox`; here an answer names who gives it, so there is none for anybody.
 
@@ -113,9 +133,23 @@ class BusConnection:
         if cb is None:
             raise InvalidInput("a subscription needs somebody who takes its frames")
         prefix, _, last = subject.rpartition(".")
-        if subject.startswith(self._own) and last == "*":
+        if subject.startswith(self._own) and last == "*" and subject.count(".") == 3:
             return Route(self._replies, prefix, cb)
         return Listening(self._link, await self._link.listen(subject, cb, queue=queue))
+
+    async def subscribe_now(
+        self, subject: str, arrived: Callable[[Frame], None], queue: str = ""
+    ) -> Listening | Route:
+        """As `subscribe`, for a function that never waits.
+
+        Raises:
+            As `subscribe`.
+        """
+
+        async def take(frame: Frame) -> None:
+            arrived(frame)
+
+        return await self.subscribe(subject, queue, take)
 
     async def flush(self, timeout: int = 10) -> None:
         """As `Connection.flush`.

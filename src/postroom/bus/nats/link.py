@@ -31,6 +31,7 @@ from postroom.errors import (
     Unauthorized,
 )
 from postroom.observe import get_logger
+from postroom_a2a.nats.subscriptions import Watchers
 
 log = get_logger("postroom.bus")
 
@@ -60,6 +61,7 @@ class Link:
         self._closing = False
         self._opened = False
         self._reconnected_at = float("-inf")
+        self.denial_watchers = Watchers()
         self._denials: dict[tuple[str, str], set[asyncio.Future[Any]]] = {}
         self._renewing = asyncio.Lock()
         self._subscribing = asyncio.Lock()
@@ -342,7 +344,8 @@ class Link:
         for future in waiting:
             if not future.done():
                 future.set_exception(error)
-        if not waiting:
+        heard = [tell(error, subject) for tell in self.denial_watchers]
+        if not waiting and not any(heard):
             self.report(error)
 
     def came_back(self, attachment: Attachment) -> None:
