@@ -62,14 +62,12 @@ def test_the_drawn_tree_is_the_tree_of_the_classes():
     assert _drawn() == classes
 
 
-@pytest.mark.requirement("errors-code-stable")
 def test_no_two_errors_share_a_code():
     codes = [kind.code for kind in ALL]
 
     assert len(codes) == len(set(codes))
 
 
-@pytest.mark.requirement("errors-code-stable")
 @each_class
 def test_each_error_states_a_code_of_its_own_in_small_letters_and_hyphens(
     kind: type[PostroomError],
@@ -78,7 +76,6 @@ def test_each_error_states_a_code_of_its_own_in_small_letters_and_hyphens(
     assert re.fullmatch(r"[a-z]+(-[a-z]+)*", kind.code)
 
 
-@pytest.mark.requirement("errors-problem-roundtrip")
 @each_class
 def test_a_client_raises_what_the_server_raised(kind: type[PostroomError]):
     sent = kind("it does not fit", remedy="fold it")
@@ -89,7 +86,7 @@ def test_a_client_raises_what_the_server_raised(kind: type[PostroomError]):
     assert (raised.message, raised.remedy) == ("it does not fit", "fold it")
 
 
-@pytest.mark.requirement("errors-problem-document")
+@pytest.mark.requirement("cli-errors-one-line")
 @each_class
 def test_a_problem_has_the_members_of_rfc_9457_and_the_code(kind: type[PostroomError]):
     document = problem(kind("it does not fit"))
@@ -142,7 +139,6 @@ def test_the_most_specific_class_decides_the_exit_code(kind: type[PostroomError]
     assert exit_code(kind("x")) == status
 
 
-@pytest.mark.requirement("errors-http-status")
 @pytest.mark.parametrize(
     "kind, status",
     [
@@ -164,7 +160,6 @@ def test_the_most_specific_class_decides_the_http_status(kind: type[PostroomErro
     assert http_status(kind("x")) == status
 
 
-@pytest.mark.requirement("errors-http-status")
 def test_a_fault_of_the_caller_never_has_a_status_of_the_server():
     # `CallerError` itself is only what a client makes of a code that it does not know.
     statuses = {kind: http_status(kind("x")) for kind in _subclasses(CallerError)[1:]}

@@ -21,7 +21,7 @@ observe.get_logger("postroom.test").warning({call})
     return subprocess.run(words, capture_output=True, text=True, timeout=30, check=True).stderr
 
 
-@pytest.mark.requirement("disk-full-log-silent")
+@pytest.mark.requirement("disk-full-refused")
 def test_a_full_disk_makes_no_traceback_of_each_line() -> None:
     assert _said(Path("/dev/full"), "'nobody reads this'") == ""
 

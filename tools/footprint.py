@@ -19,8 +19,8 @@ from pathlib import Path
 from tools.release import build
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGE_LIMIT = 75
-MEGABYTE_LIMIT = 180
+PACKAGE_LIMIT = 32
+MEGABYTE_LIMIT = 110
 # The A2A SDK needs four packages more on Python before 3.13.
 STANDALONE_LIMIT = 30 if sys.version_info >= (3, 13) else 34
 _BYTES_PER_MEGABYTE = 1_000_000

@@ -21,28 +21,24 @@ DOCUMENT = ROOT / "docs" / "promises.md"
 HEADER = """\
 # Promises
 
-Everything Postroom promises, where the promise comes from, and the tests that prove it.
+What Postroom guarantees, where it is explained, and the tests that prove it.
 This file is written by `python -m tools.promises` from `tests/requirements.py`; edit that one.
 """
 
 
 def render(requirements: Mapping[str, Requirement], proofs: Mapping[str, Sequence[str]]) -> str:
-    """The document's text: one section an area, one table row a promise, both sorted by id."""
-    ordered = sorted(
-        requirements.values(), key=lambda requirement: (requirement.area, requirement.id)
-    )
+    """The document's text: one section an area, one table row a promise, in the manifest's order."""
     sections = [HEADER]
-    for area, members in groupby(ordered, key=lambda requirement: requirement.area):
+    for area, members in groupby(requirements.values(), key=lambda requirement: requirement.area):
         rows = [_row(member, proofs.get(member.id, ())) for member in members]
-        table = ["| promise | id | source | proved by |", "| --- | --- | --- | --- |", *rows]
+        table = ["| promise | id | explained in | proved by |", "| --- | --- | --- | --- |", *rows]
         sections.append("\n".join([f"## {area}", "", *table, ""]))
     return "\n".join(sections)
 
 
 def _row(requirement: Requirement, tests: Sequence[str]) -> str:
     proved = ", ".join(_link(test) for test in tests) or "nothing yet"
-    source = _link(requirement.source) if ".md#" in requirement.source else requirement.source
-    cells = (requirement.behaviour, f"`{requirement.id}`", source, proved)
+    cells = (requirement.behaviour, f"`{requirement.id}`", _link(requirement.source), proved)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

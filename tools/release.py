@@ -1,7 +1,7 @@
 """Build what a release consists of, if everything says the same version.
 
 `python -m tools.release v1.2.3` (or `GITHUB_REF=refs/tags/v1.2.3`) checks that the tag, both projects, the package and
-the newest heading of CHANGELOG.md agree and that nothing is uncommitted, builds wheel and sdist of both
+the newest headings of both CHANGELOG.md agree and that nothing is uncommitted, builds wheel and sdist of both
 distributions into dist/, and lists them. Otherwise it says what is wrong and exits 1.
 """
 
@@ -28,14 +28,10 @@ class NotReady(Exception):
 
 
 def tag_version(ref: str) -> str:
-    """The version that a tag names.
-
-    Raises:
-        NotReady: it names none.
-    """
+    """The version that a tag names."""
     found = _TAG.fullmatch(ref)
     if found is None:
-        raise NotReady(f"{ref!r} is no tag of a release: it has the form v1.2.3")
+        raise NotReady(f"{ref!r} is not the tag of a release: a tag has the form v1.2.3")
     return found[1]
 
 
@@ -45,7 +41,11 @@ def versions(root: Path) -> dict[str, str]:
     for name in ("pyproject.toml", "a2a/pyproject.toml"):
         project = tomllib.loads((root / name).read_text(encoding="utf-8"))["project"]
         stated[name] = project["version"]
-    places = {"src/postroom/__init__.py": _VERSION, "CHANGELOG.md": _HEADING}
+    places = {
+        "src/postroom/__init__.py": _VERSION,
+        "CHANGELOG.md": _HEADING,
+        "a2a/CHANGELOG.md": _HEADING,
+    }
     for name, pattern in places.items():
         found = pattern.search((root / name).read_text(encoding="utf-8"))
         stated[name] = found[1] if found else "none"
@@ -53,16 +53,7 @@ def versions(root: Path) -> dict[str, str]:
 
 
 def check(version: str, stated: Mapping[str, str], changes: str) -> None:
-    """Check a release.
-
-    Args:
-        version: of the tag.
-        stated: as of `versions`.
-        changes: what `git status --porcelain` says.
-
-    Raises:
-        NotReady: it cannot be made.
-    """
+    """Raise `NotReady` unless `versions` states the version everywhere and `git status --porcelain` is empty."""
     for place, other in stated.items():
         if other != version:
             raise NotReady(f"the tag says {version}, {place} says {other}")

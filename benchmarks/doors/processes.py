@@ -15,13 +15,14 @@ from typing import Any
 
 from benchmarks.doors import works
 from benchmarks.doors.wire import Place, Wire
+from postroom.audit import AuditLog
 from postroom.bus.address import BusAddress
-from postroom.gateway.audit import AuditLog
 from postroom.gateway.door import DoorGateway
 from postroom.gateway.nats.passage import NatsPassage
 from postroom.gateway.port import DoorSpec, Rates
 from postroom.identity.nkeys import KeyPair
 from postroom.identity.tokens import digest
+from postroom.protocol.alerts import Alert
 
 UNBOUND = Rates(messages=10**9, bytes=10**12, stored_bytes=10**15, records=10**9)
 """Counted as ever, and never reached."""
@@ -115,11 +116,11 @@ async def _gateway(
     audit = AuditLog(log, files=1)
     alerts: list[str] = []
 
-    async def alert(org: str, kind: str, text: str, who: str) -> None:
-        alerts.append(f"{org} {kind} {text} {who}")
+    async def note(org: str, alert: Alert) -> None:
+        alerts.append(f"{org} {alert.kind} {alert.text} {alert.who}")
 
     passages = {"nats": NatsPassage(lambda: BusAddress((url,)), key.sign)}
-    served = DoorGateway(folder, passages, audit, alert=alert)
+    served = DoorGateway(folder, passages, audit, alert=note)
     for uid, token in doors:
         await served.open_door(DoorSpec(uid, "default", digest(token), (PROJECT,), rates=UNBOUND))
     probe = Probe()

@@ -267,6 +267,10 @@ def leaves(failure: BaseException) -> Iterator[BaseException]:
         yield failure
 
 
+PROBLEM_TYPE = "application/problem+json"
+"""Media type of a problem document."""
+
+
 def problem(error: PostroomError) -> dict[str, Any]:
     """`error` as a problem document (RFC 9457, section 3).
 

@@ -1,18 +1,17 @@
-"""An agent behind the SDK's own JSON-RPC routes, called by the SDK's own client: by our engine, or by the SDK's."""
+"""An agent behind the SDK's own JSON-RPC routes, called by the SDK's own client: by our handler, or by the SDK's."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 from a2a.auth.user import UnauthenticatedUser, User
 from a2a.client import Client, ClientConfig, ClientFactory
-from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.server.routes import create_jsonrpc_routes
@@ -28,36 +27,18 @@ from a2a.types import (
     Role,
     SendMessageRequest,
     StreamResponse,
-    SubscribeToTaskRequest,
     Task,
     TaskState,
 )
-from a2a.utils import to_stream_response
 from a2a.utils.errors import TaskNotFoundError
 from starlette.applications import Starlette
 from starlette.requests import Request
 
-from postroom.bus.nats import NatsBus
-from postroom.errors import (
-    BusDisconnected,
-    Conflict,
-    InvalidInput,
-    NoResponders,
-    NotFound,
-    RequestTimeout,
-)
-from postroom.oldsdk.executors import SdkExecutor
-from postroom.oldsdk.handler import TaskRequestHandler
-from postroom.protocol.tasks import task_id
-from postroom.tasks.engine import Ask, TaskEngine
-from postroom.tasks.log import TaskLog
-from postroom_a2a.messages import context_of
+from postroom_a2a.sdk.handling import AgentRequestHandler
 from postroom_a2a.sdk.users import Requester
-from postroom_a2a.service import TaskPage, TaskQuery, TaskVersion
-from postroom_a2a.times import parse_time
 from tests.a2a.agents import Agent, text
-from tests.a2a.desk import PATIENCE, Log
-from tests.rig import Rig, new_uid
+
+PATIENCE = 20.0
 
 CARD = AgentCard(
     name="poet",
@@ -75,78 +56,6 @@ CARD = AgentCard(
 )
 
 
-@dataclass
-class LogService:
-    """A `TaskService` that asks the log itself; `engine` is the worker's present start, if it runs."""
-
-    log: Log
-    engine: TaskEngine | None = None
-
-    async def submit(self, message: dict[str, Any], requester: str) -> str:
-        ask = Ask(message["messageId"], requester, message)
-        task = task_id(self.log.worker, requester, ask.request)
-        self.log.asks.setdefault(task, ask)
-        if self.engine is not None:
-            await self.engine.accept(self.log.asks[task])
-        return task
-
-    async def get(self, task: str, requester: str) -> TaskVersion:
-        stored = await self.log.get(task)
-        if stored.record.requester != requester:
-            raise NotFound(f"no task {task}")
-        return TaskVersion(stored.record.task, stored.sequence)
-
-    async def list(self, query: TaskQuery, requester: str) -> TaskPage:
-        asked = [task for task, ask in self.log.asks.items() if ask.requester == requester]
-        found = [await self.get(task, requester) for task in asked]
-        wanted = [version.task for version in found if matches(version, query)]
-        wanted.sort(key=lambda task: (changed_at(task), task["id"]), reverse=True)
-        if not (query.page or "0").isdigit():
-            raise InvalidInput("no such page")
-        first = int(query.page or 0)
-        last = first + query.limit
-        page = str(last) if last < len(wanted) else ""
-        return TaskPage(wanted[first:last], len(wanted), page)
-
-    async def cancel(self, task: str, requester: str) -> TaskVersion:
-        assert self.engine is not None
-        await self.engine.cancel(task, requester)
-        return await self.get(task, requester)
-
-    async def answer(self, task: str, message: dict[str, Any], requester: str) -> None:
-        if not (await self.get(task, requester)).state.interrupted:
-            raise Conflict("it waits for nothing")
-        assert self.engine is not None
-        await self.engine.answer(task, requester, message)
-
-    async def follow(self, task: str, requester: str, after: int) -> AsyncGenerator[TaskVersion]:
-        while True:
-            try:
-                records = await self.log.records(task)
-            except (BusDisconnected, RequestTimeout, NoResponders):
-                records = []
-            for sequence, record in records:
-                if sequence > after:
-                    after = sequence
-                    yield TaskVersion(record.task, sequence, record.event)
-                    if record.state.terminal:
-                        return
-            await asyncio.sleep(0.01)
-
-
-def matches(version: TaskVersion, query: TaskQuery) -> bool:
-    task = version.task
-    return (
-        query.context in {"", context_of(task)}
-        and query.state in {None, version.state}
-        and changed_at(task) >= query.since
-    )
-
-
-def changed_at(task: dict[str, Any]) -> float:
-    return parse_time(task["status"]["timestamp"])
-
-
 class HeaderUser(DefaultServerCallContextBuilder):
     """Believes the header, as a front door that has checked it."""
 
@@ -157,29 +66,17 @@ class HeaderUser(DefaultServerCallContextBuilder):
 
 @dataclass
 class Front:
-    """What a test calls.
-
-    Attributes:
-        alice: whose client `client` is.
-        service: of our engine; None for the SDK's.
-    """
+    """What a test calls; `client` is alice's."""
 
     agent: Agent
     handler: RequestHandler
     alice: str
     http: httpx.AsyncClient
     connect: Callable[..., Client]
-    service: LogService | None = None
     client: Client = field(init=False)
 
     def __post_init__(self) -> None:
         self.client = self.connect(self.alice)
-
-    @property
-    def ours(self) -> LogService:
-        """Our engine's service."""
-        assert self.service is not None
-        return self.service
 
     async def send(self, what: str | Message, **options: Any) -> StreamResponse:
         """Send without a stream; the answer."""
@@ -196,20 +93,6 @@ class Front:
         """All that a stream yields."""
         async with asyncio.timeout(PATIENCE):
             return [event async for event in stream]
-
-    async def subscribe(self, task: str) -> AsyncGenerator[StreamResponse]:
-        """What a subscriber is shown, as it comes: the transport of the other calls gives streams whole."""
-        context = ServerCallContext(user=Requester(self.alice))
-        request = SubscribeToTaskRequest(id=task)
-        async with aclosing(self.handler.on_subscribe_to_task(request, context)) as events:
-            async for event in events:
-                yield to_stream_response(event)
-
-    async def error(self, method: str, **params: Any) -> int:
-        """The error code of a call that the SDK's client would not even make."""
-        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        answer = await self.http.post("http://agent.test/a2a", json=body)
-        return answer.json()["error"]["code"]
 
     async def get(self, task: str) -> Task:
         return await self.client.get_task(GetTaskRequest(id=task))
@@ -253,7 +136,7 @@ def artifacts(task: Task) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def serving(handler: RequestHandler, agent: Agent, **fields: Any) -> AsyncGenerator[Front]:
+async def serving(handler: RequestHandler, agent: Agent) -> AsyncGenerator[Front]:
     """The handler behind the SDK's routes."""
     routes = create_jsonrpc_routes(handler, "/a2a", context_builder=HeaderUser())
     async with AsyncExitStack() as stack:
@@ -265,10 +148,10 @@ async def serving(handler: RequestHandler, agent: Agent, **fields: Any) -> Async
             config = ClientConfig(httpx_client=http, streaming=streaming)
             return ClientFactory(config).create(CARD)
 
-        alice = new_uid()
+        alice = secrets.token_hex(16)
         headers = {"x-user": alice, "A2A-Version": "1.0"}
         async with httpx.AsyncClient(transport=transport, headers=headers) as http:
-            yield Front(agent, handler, alice, http, connect, **fields)
+            yield Front(agent, handler, alice, http, connect)
 
 
 @asynccontextmanager
@@ -281,35 +164,9 @@ async def reference(agent: Agent) -> AsyncGenerator[Front]:
 
 
 @asynccontextmanager
-async def start(
-    service: LogService, bus: NatsBus, agent: Agent, **options: Any
-) -> AsyncGenerator[SdkExecutor]:
-    """One start of the worker: a run of its own, which takes over what it finds."""
-    log, executor = service.log, SdkExecutor(agent, **options)
-    run = secrets.token_hex(16)
-    engine = TaskEngine(TaskLog(bus, log, worker=bus.uid, run=run), log, executor, worker=bus.uid)
-    service.engine = engine
-    for task, given in log.asks.items():
-        stored = await log.get(task)
-        if stored.sequence:
-            engine.recover(task, stored.record.state)
-        else:
-            await engine.accept(given)
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(engine.run())
-        yield executor
-        running.cancel()
-
-
-@asynccontextmanager
-async def durable(
-    rig: Rig, agent: Agent, *, running: bool = True, **options: Any
-) -> AsyncGenerator[Front]:
-    """The agent as our engine runs it."""
-    bus = await rig.agent()
-    service = LogService(Log(rig, bus.uid))
-    handler = TaskRequestHandler(service)
-    async with AsyncExitStack() as stack:
-        if running:
-            await stack.enter_async_context(start(service, bus, agent, **options))
-        yield await stack.enter_async_context(serving(handler, agent, service=service))
+async def ours(agent: Agent) -> AsyncGenerator[Front]:
+    """The agent as our handler runs it."""
+    handler = AgentRequestHandler(agent, CARD)
+    async with serving(handler, agent) as front:
+        yield front
+    await handler.aclose()

@@ -90,7 +90,7 @@ async def test_a_large_artifact_arrives_whole(tmp_path: Path, dialect: Dialect, 
             assert again.artifacts[0].parts[0].url == url  # not stored a second time
 
 
-@pytest.mark.requirement("content-reference-negotiated")
+@pytest.mark.requirement("content-large-arrives")
 async def test_a_caller_that_did_not_ask_gets_content_or_a_clear_error(tmp_path: Path):
     async with jetstream(tmp_path) as (js, connection):
         handler = Scripted(task(types.Part(raw=bytes(500_000))))
@@ -170,7 +170,7 @@ async def test_many_small_parts_that_do_not_fit_together_go_by_reference(tmp_pat
         assert sent == many
 
 
-@pytest.mark.requirement("content-reference-checked")
+@pytest.mark.requirement("content-large-arrives")
 async def test_a_reference_that_is_not_true_is_refused(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):
         content = await LargeContent.open(js, threshold=10, limit=5000)
@@ -200,7 +200,6 @@ async def test_a_reference_that_is_not_true_is_refused(tmp_path: Path):
         assert plain.url
 
 
-@pytest.mark.requirement("content-expires")
 async def test_content_that_has_expired_is_told_so(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):
         content = await LargeContent.open(js, max_age=100)

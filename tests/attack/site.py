@@ -24,6 +24,7 @@ from postroom.gateway.port import Deadlines, DoorSpec, Rates
 from postroom.gateway.streams import Streamed
 from postroom.identity.tokens import digest, new_token
 from postroom.protocol import subjects
+from postroom.protocol.alerts import Alert
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, STREAMS, agent_consumer
 from postroom.store import workers as worker_rows
@@ -163,8 +164,8 @@ async def open_target(
         room = await stack.enter_async_context(task_room(folder))
         rig, audit, alerts = room.rig, Kept(), []
 
-        async def alert(org: str, kind: str, text: str, who: str) -> None:
-            alerts.append((kind, text))
+        async def note(org: str, alert: Alert) -> None:
+            alerts.append((alert.kind, alert.text))
 
         deadlines = deadlines or Deadlines(dial=10.0, flush=2.0)
         outward = EgressPassage(
@@ -180,7 +181,7 @@ async def open_target(
             "egress": Streamed(outward),
         }
         gateway = DoorGateway(
-            sockets, passages, audit, deadlines=deadlines, alert=alert, violations=violations
+            sockets, passages, audit, deadlines=deadlines, alert=note, violations=violations
         )
         stack.push_async_callback(gateway.close)
         house = House(rig, gateway, audit, stack, alerts)

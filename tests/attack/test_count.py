@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.attack import cases, places
 from tests.attack.test_http import FRAMING
 from tests.attack.test_replays import CREDENTIALS, DIRECT, LINES
@@ -31,7 +29,6 @@ def counted() -> dict[str, int]:
     }
 
 
-@pytest.mark.requirement("attack-counted")
 def test_the_document_says_how_many_cases_there_are():
     count = counted()
     said = re.search(r"more than ([\d,]+) cases", SECURITY.read_text(encoding="utf-8"))
@@ -41,7 +38,6 @@ def test_the_document_says_how_many_cases_there_are():
     assert stated < sum(count.values()) < stated * 1.2
 
 
-@pytest.mark.requirement("attack-counted")
 def test_every_kind_of_case_is_there_once_and_none_is_what_a_worker_may_do():
     assert all(number > 20 for number in counted().values())
     own, victim = cases.OWN, cases.VICTIM

@@ -26,7 +26,7 @@ async def denied(target: Target, said: bytes) -> tuple[bytes, list[str]]:
     return answer, [record.reason for record in target.audit.denied]
 
 
-@pytest.mark.requirement("attack-frames-refused")
+@pytest.mark.requirement("gateway-nats-no-smuggling")
 async def test_every_broken_frame_ends_the_connection_and_nothing_behind_it_is_read(target: Target):
     own, victim = target.me.uid, target.victim.uid
     before, failed = await target.state(), []
@@ -47,7 +47,7 @@ async def test_every_broken_frame_ends_the_connection_and_nothing_behind_it_is_r
     assert await target.state() == before
 
 
-@pytest.mark.requirement("attack-frames-refused")
+@pytest.mark.requirement("gateway-nats-no-smuggling")
 async def test_who_does_not_begin_with_a_credential_of_its_own_is_refused(target: Target):
     failed = []
     for line in cases.FIRST_LINES:
@@ -60,7 +60,7 @@ async def test_who_does_not_begin_with_a_credential_of_its_own_is_refused(target
     assert await target.heard() == []
 
 
-@pytest.mark.requirement("attack-door-refused")
+@pytest.mark.requirement("gateway-token-bound")
 async def test_who_shows_no_token_of_its_own_at_the_door_is_told_nothing(target: Target):
     named = {
         b"{t}": target.me.token,
@@ -84,7 +84,7 @@ async def test_who_shows_no_token_of_its_own_at_the_door_is_told_nothing(target:
         assert told[b"POSTROOM/1 %b {o}\n" % protocol] == told[b"POSTROOM/1 %b {n}\n" % protocol]
 
 
-@pytest.mark.requirement("attack-door-refused")
+@pytest.mark.requirement("gateway-token-bound")
 async def test_its_credential_and_its_token_are_worth_nothing_at_another_door(target: Target):
     target.audit.written = b""
     raw = await target.house.knock(target.theirs, target.me.credential)

@@ -79,7 +79,7 @@ def routes(target: Target) -> Iterator[tuple[str, str]]:
         yield from ((method.upper(), path) for method in methods)
 
 
-@pytest.mark.requirement("attack-api-refused")
+@pytest.mark.requirement("http-worker-unforgeable")
 async def test_every_route_of_the_operator_is_closed_to_a_worker(target: Target):
     before, failed, told = await target.state(), [], {}
     wanted = [each for each in routes(target) if each not in OPEN]
@@ -100,7 +100,7 @@ async def test_every_route_of_the_operator_is_closed_to_a_worker(target: Target)
     assert await target.state() == before
 
 
-@pytest.mark.requirement("attack-api-refused")
+@pytest.mark.requirement("http-worker-unforgeable")
 async def test_no_path_and_no_header_makes_a_worker_somebody_else(target: Target):
     named = {"v": target.victim.uid, "o": target.me.uid, "t": target.task}
     named |= {"theirs": target.theirs.token, "mine": target.me.token}
@@ -147,7 +147,7 @@ FRAMING = (
 )
 
 
-@pytest.mark.requirement("attack-api-refused")
+@pytest.mark.requirement("http-worker-unforgeable")
 @pytest.mark.parametrize("protocol", ["http", "egress"])
 async def test_no_framing_hides_a_request_in_another(target: Target, protocol: str):
     path = "/v1/blobs" if protocol == "http" else "/http/n0.evil.test/"
@@ -256,7 +256,7 @@ async def outward(
     server.close()
 
 
-@pytest.mark.requirement("attack-egress-refused")
+@pytest.mark.requirement("egress-address-guarded")
 async def test_nothing_private_and_nothing_without_a_rule_is_reached(
     outward: tuple[Target, int, list[bytes]],
 ):
@@ -276,7 +276,7 @@ async def test_nothing_private_and_nothing_without_a_rule_is_reached(
     assert count == len(list(places.requests(0)))
 
 
-@pytest.mark.requirement("attack-egress-refused")
+@pytest.mark.requirement("egress-address-guarded")
 async def test_a_tunnel_carries_no_tls_for_another_host(tmp_path: Path):
     met: list[bytes] = []
 

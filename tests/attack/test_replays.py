@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from postroom.control.audit.connections import Connections
-from postroom.control.audit.outsiders import Outsiders
+from postroom.audit.connections import Connections
+from postroom.audit.outsiders import Outsiders
 from postroom.identity import jwt
 from postroom.identity.credential import Credential
 from postroom.identity.nkeys import KeyPair, Kind
@@ -166,7 +166,7 @@ async def _refused(target: Target, raw: Raw, line: bytes) -> list[object]:
     return [] if answer.startswith(REFUSED) and reasons else [answer, reasons]
 
 
-@pytest.mark.requirement("attack-credentials-refused")
+@pytest.mark.requirement("gateway-nats-proof")
 async def test_no_other_credential_opens_the_bus_at_its_own_door(target: Target, forger: Forger):
     failed = {}
     for name, make in CREDENTIALS.items():
@@ -176,7 +176,7 @@ async def test_no_other_credential_opens_the_bus_at_its_own_door(target: Target,
     assert failed == {}
 
 
-@pytest.mark.requirement("attack-credentials-refused")
+@pytest.mark.requirement("gateway-nats-proof")
 async def test_no_captured_or_changed_connect_opens_the_bus_at_its_own_door(target: Target):
     first = await target.house.enter(target.me)
     captured = first.connect_line()
@@ -189,7 +189,7 @@ async def test_no_captured_or_changed_connect_opens_the_bus_at_its_own_door(targ
     assert failed == {}
 
 
-@pytest.mark.requirement("attack-credentials-refused")
+@pytest.mark.requirement("gateway-nats-proof")
 @pytest.mark.slow
 async def test_no_workers_credential_opens_the_server_itself(target: Target, forger: Forger):
     failed = {}

@@ -118,7 +118,7 @@ async def test_nobody_elses_delivery_is_acknowledged_refused_or_held(target: Tar
     await as_of_nobody(target, frames, lambda uid: cases.acknowledgements(own, uid))
 
 
-@pytest.mark.requirement("attack-reply-refused")
+@pytest.mark.requirement("identity-replies-not-forged")
 async def test_no_answer_is_asked_for_anywhere_but_in_the_own_inbox(target: Target):
     own = target.me.uid
 
@@ -225,7 +225,7 @@ async def test_the_server_refuses_every_publish_without_the_gateway_too(target: 
     assert await target.state() == before
 
 
-@pytest.mark.requirement("attack-reply-worthless")
+@pytest.mark.requirement("identity-replies-not-forged")
 async def test_an_answer_sent_to_anothers_subject_without_the_gateway_is_neither_stored_nor_believed(
     target: Target,
 ):

@@ -75,7 +75,7 @@ def test_a_message_that_names_another_recipient_than_its_subject_passes_nothing_
         assert readers(rows.connection) == [ALICE]
 
 
-@pytest.mark.requirement("blob-hash-worthless")
+@pytest.mark.requirement("blob-readers-named")
 def test_a_record_of_a_task_passes_a_blob_on_only_if_it_counts():
     with Rows() as rows:
         upload(rows.connection, BOB)
@@ -86,7 +86,7 @@ def test_a_record_of_a_task_passes_a_blob_on_only_if_it_counts():
         assert readers(rows.connection) == [ALICE, BOB]
 
 
-@pytest.mark.requirement("blob-hash-worthless")
+@pytest.mark.requirement("blob-readers-named")
 def test_who_names_a_blob_in_a_request_is_not_given_it_by_the_task_that_repeats_it():
     said = text_message("m", "what is this?", role=ROLE_USER)
     said["parts"].append({"url": blob_url(NAME)})

@@ -62,7 +62,7 @@ async def finish(*waiting: Awaitable[object]) -> None:
 # Publishing.
 
 
-@pytest.mark.requirement("bus-publish-acked-on-store")
+@pytest.mark.requirement("bus-ack-means-disk")
 async def test_a_publish_returns_where_the_record_was_stored(pair: Pair):
     stored = await pair.alice.publish(subjects.inbox(pair.bob.uid, pair.alice.uid), b"hello")
 
@@ -72,7 +72,7 @@ async def test_a_publish_returns_where_the_record_was_stored(pair: Pair):
     assert (await pair.admin.get("INBOX", stored.sequence)).payload == b"hello"
 
 
-@pytest.mark.requirement("bus-publish-deduplicated")
+@pytest.mark.requirement("mail-key-once")
 async def test_a_second_publish_with_the_same_id_is_not_stored(pair: Pair):
     subject = subjects.inbox(pair.bob.uid, pair.alice.uid)
 
@@ -86,7 +86,7 @@ async def test_a_second_publish_with_the_same_id_is_not_stored(pair: Pair):
     assert await pair.admin.last_sequence("INBOX") == first.sequence
 
 
-@pytest.mark.requirement("bus-publish-refused-typed")
+@pytest.mark.requirement("mail-full-typed")
 async def test_a_full_stream_refuses_and_a_retry_after_space_succeeds(pair: Pair):
     await pair.admin.ensure_stream(replace(BY_NAME["INBOX"], max_messages=1))
     subject = subjects.inbox(pair.bob.uid, pair.alice.uid)
@@ -102,7 +102,7 @@ async def test_a_full_stream_refuses_and_a_retry_after_space_succeeds(pair: Pair
     assert not retried.duplicate
 
 
-@pytest.mark.requirement("bus-inbox-bounded-per-pair")
+@pytest.mark.requirement("mail-floods-contained")
 async def test_a_full_pair_of_sender_and_recipient_does_not_stop_other_senders(pair: Pair):
     await pair.admin.ensure_stream(replace(BY_NAME["INBOX"], max_per_subject=2))
     await inboxed(pair, b"1", b"2")
@@ -114,7 +114,7 @@ async def test_a_full_pair_of_sender_and_recipient_does_not_stop_other_senders(p
     assert other is not None
 
 
-@pytest.mark.requirement("bus-publish-refused-typed")
+@pytest.mark.requirement("mail-full-typed")
 async def test_a_write_after_a_sequence_that_is_not_the_last_one_is_a_lost_update(pair: Pair):
     subject = subjects.task(pair.alice.uid, "t1", "working")
     await pair.alice.publish(subject, b"1", metadata={"Nats-Expected-Last-Subject-Sequence": "0"})
@@ -125,7 +125,7 @@ async def test_a_write_after_a_sequence_that_is_not_the_last_one_is_a_lost_updat
         )
 
 
-@pytest.mark.requirement("bus-publish-refused-typed")
+@pytest.mark.requirement("mail-full-typed")
 async def test_a_message_over_the_limit_is_not_sent(pair: Pair):
     with pytest.raises(MessageTooLarge):
         await inboxed(pair, b"x" * (1024 * 1024 + 1))
@@ -133,7 +133,7 @@ async def test_a_message_over_the_limit_is_not_sent(pair: Pair):
     assert await pair.admin.last_sequence("INBOX") == 0
 
 
-@pytest.mark.requirement("bus-publish-denied-typed")
+@pytest.mark.requirement("attack-publish-refused")
 async def test_publishing_as_someone_else_is_forbidden(pair: Pair):
     with pytest.raises(Forbidden):
         await pair.alice.publish(subjects.inbox(pair.bob.uid, pair.bob.uid), b"as bob")
@@ -143,7 +143,7 @@ async def test_publishing_as_someone_else_is_forbidden(pair: Pair):
     assert await pair.admin.last_sequence("INBOX") == 0
 
 
-@pytest.mark.requirement("bus-publish-denied-typed")
+@pytest.mark.requirement("attack-publish-refused")
 async def test_posting_to_a_project_that_one_is_not_in_is_forbidden(pair: Pair):
     await pair.alice.publish(subjects.feed("main", pair.alice.uid), b"in it")
 
@@ -163,7 +163,7 @@ async def test_a_header_that_breaks_out_of_its_line_is_refused(pair: Pair, name:
         await pair.alice.publish(subjects.outbox(pair.alice.uid), b"", metadata={name: value})
 
 
-@pytest.mark.requirement("bus-sender-authenticated")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_the_sender_is_read_from_the_subject_and_not_from_the_payload(pair: Pair):
     taken = Taken()
     await pair.bob.consume("INBOX", pair.bob.uid, taken)
@@ -201,7 +201,7 @@ async def test_a_closed_subscription_receives_nothing(pair: Pair):
     assert closed.count == 0
 
 
-@pytest.mark.requirement("bus-announcement-checked")
+@pytest.mark.requirement("identity-replies-not-forged")
 async def test_an_announcement_reaches_the_other_agents(pair: Pair):
     heard = Heard()
     await pair.bob.subscribe("system.discovery.>", heard)
@@ -227,7 +227,7 @@ async def test_a_subscription_goes_on_after_its_handler_raised(pair: Pair):
     assert pair.core.statistics().handler_errors == 1
 
 
-@pytest.mark.requirement("bus-subscribe-denied-typed")
+@pytest.mark.requirement("identity-inbox-private")
 @pytest.mark.parametrize("pattern", [">", "worker.*.inbox.*", "_I.>", "project.main.feed.*"])
 async def test_listening_to_others_is_forbidden(pair: Pair, pattern: str):
     with pytest.raises(Forbidden):
@@ -241,7 +241,6 @@ async def answer_twice(message: Message) -> bytes:
     return message.payload * 2
 
 
-@pytest.mark.requirement("bus-request-answered")
 async def test_a_request_is_answered(pair: Pair):
     await pair.bob.serve(f"worker.{pair.bob.uid}.rpc.*", answer_twice, queue="rpc")
 
@@ -262,7 +261,6 @@ async def test_many_requests_at_once_get_their_own_answers(pair: Pair):
     assert [each.payload for each in answers] == [str(n).encode() * 2 for n in range(100)]
 
 
-@pytest.mark.requirement("bus-request-queue-group")
 async def test_each_request_reaches_one_of_a_queue_group(pair: Pair):
     heard: list[bytes] = []
 
@@ -280,7 +278,6 @@ async def test_each_request_reaches_one_of_a_queue_group(pair: Pair):
     assert sorted(heard) == [bytes([n]) for n in range(20)]
 
 
-@pytest.mark.requirement("bus-request-no-responders")
 async def test_a_request_that_nobody_listens_to_fails_at_once(pair: Pair):
     with pytest.raises(NoResponders):
         await asyncio.wait_for(
@@ -289,7 +286,6 @@ async def test_a_request_that_nobody_listens_to_fails_at_once(pair: Pair):
         )
 
 
-@pytest.mark.requirement("bus-request-timeout-typed")
 async def test_a_request_without_an_answer_times_out(pair: Pair):
     hold = asyncio.Event()
 
@@ -304,7 +300,6 @@ async def test_a_request_without_an_answer_times_out(pair: Pair):
     hold.set()
 
 
-@pytest.mark.requirement("bus-request-error-typed")
 async def test_an_error_of_the_control_plane_reaches_the_asker_as_a_problem(pair: Pair):
     async def unknown(message: Message) -> bytes:
         raise UnknownRecipient("nobody is called that")
@@ -337,7 +332,7 @@ async def test_a_request_on_a_stored_subject_is_refused(pair: Pair):
 # Consuming.
 
 
-@pytest.mark.requirement("bus-consume-in-order")
+@pytest.mark.requirement("bus-consume-redelivered")
 async def test_records_are_delivered_in_order(pair: Pair):
     await inboxed(pair, *(bytes([n]) for n in range(50)))
     taken = Taken()
@@ -362,7 +357,7 @@ async def test_no_more_than_a_batch_is_open_at_a_time(pair: Pair):
     assert (await taken.next()).message.payload == bytes([2])
 
 
-@pytest.mark.requirement("bus-consume-acked-once")
+@pytest.mark.requirement("sidecar-crash-restarted")
 async def test_an_acknowledged_record_does_not_come_again(pair: Pair):
     taken, again = Taken(), Taken()
     await inboxed(pair, b"first")
@@ -421,7 +416,7 @@ async def test_a_record_whose_handler_raised_comes_again(
     assert pair.bob.statistics().handler_errors == 1
 
 
-@pytest.mark.requirement("bus-consume-survives-death")
+@pytest.mark.requirement("bus-consume-redelivered")
 async def test_an_unacknowledged_record_comes_again_after_its_consumer_was_killed(pair: Pair):
     await pair.admin.ensure_consumer(impatient(pair.bob.uid))
     taken, again = Taken(), Taken()
@@ -436,7 +431,6 @@ async def test_an_unacknowledged_record_comes_again_after_its_consumer_was_kille
     assert (await again.next()).attempt == 2
 
 
-@pytest.mark.requirement("bus-consume-beats")
 async def test_a_record_handed_on_does_not_come_again_while_it_is_open(pair: Pair):
     """The witness is another consumer, as impatient, whose connection sends no beats in that time."""
     held, witness = Taken(), Taken()
@@ -455,7 +449,6 @@ async def test_a_record_handed_on_does_not_come_again_while_it_is_open(pair: Pai
     assert await pair.admin.pending("INBOX", pair.bob.uid) == (0, 0)
 
 
-@pytest.mark.requirement("bus-consume-aside")
 async def test_a_record_that_is_set_aside_stays_open_and_lets_the_next_one_come(pair: Pair):
     taken, witness = Taken(), Taken()
     bob = await pair.agent(pair.bob.uid, beat=0.1)
@@ -479,7 +472,7 @@ async def test_a_record_that_is_set_aside_stays_open_and_lets_the_next_one_come(
     await aside.ack()
 
 
-@pytest.mark.requirement("bus-consume-exhausted-advised")
+@pytest.mark.requirement("mail-deadletter-moved")
 async def test_a_record_that_was_given_back_too_often_leaves_an_advisory(pair: Pair):
     advisories, taken = await watch_advisories(pair), Taken()
     await pair.admin.ensure_consumer(impatient(pair.bob.uid, ack_wait=10, max_deliver=2))
@@ -495,7 +488,7 @@ async def test_a_record_that_was_given_back_too_often_leaves_an_advisory(pair: P
     assert (said["stream_seq"], said["deliveries"]) == (1, 2)
 
 
-@pytest.mark.requirement("bus-poke-takes-nothing")
+@pytest.mark.requirement("mail-deadletter-moved")
 async def test_a_poke_makes_an_abandoned_record_leave_its_advisory(pair: Pair):
     advisories, taken = await watch_advisories(pair), Taken()
     await pair.admin.ensure_consumer(impatient(pair.bob.uid, ack_wait=0.2, max_deliver=1))
@@ -520,7 +513,7 @@ async def test_a_poke_makes_an_abandoned_record_leave_its_advisory(pair: Pair):
     await undelivered(pair, 1)
 
 
-@pytest.mark.requirement("bus-consume-terminated-advised")
+@pytest.mark.requirement("mail-deadletter-moved")
 async def test_a_terminated_record_leaves_an_advisory_with_the_reason(pair: Pair):
     advisories, taken = await watch_advisories(pair), Taken()
     await inboxed(pair, b"x")
@@ -566,7 +559,7 @@ async def test_a_consumer_that_does_not_exist_yet_is_waited_for(pair: Pair):
     assert (await taken.acked()).payload == b"early"
 
 
-@pytest.mark.requirement("bus-consume-own-only")
+@pytest.mark.requirement("identity-inbox-private")
 async def test_an_agent_may_not_consume_for_another(pair: Pair):
     with pytest.raises(Forbidden):
         await pair.alice.consume("INBOX", pair.bob.uid, Taken())
@@ -585,7 +578,6 @@ async def test_an_agent_receives_only_the_feeds_of_its_projects(pair: Pair):
 # Administration.
 
 
-@pytest.mark.requirement("bus-replay-from-position")
 async def test_a_replay_begins_after_a_position_and_ends_at_the_end(pair: Pair):
     await inboxed(pair, *(str(n).encode() for n in range(1, 301)))
 
@@ -662,7 +654,6 @@ async def test_a_consumers_filters_can_be_changed(pair: Pair):
 # Ending.
 
 
-@pytest.mark.requirement("bus-close-idempotent")
 async def test_closing_twice_is_harmless_and_ends_everything(pair: Pair):
     heard, taken = Heard(), Taken()
     await pair.bob.subscribe("system.discovery.>", heard)

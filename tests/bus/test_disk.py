@@ -23,7 +23,7 @@ def test_too_little_space_is_a_typed_refusal_with_its_remedy(tmp_path: Path):
     assert "free space" in caught.value.remedy
 
 
-@pytest.mark.requirement("disk-full-heals")
+@pytest.mark.requirement("disk-full-refused")
 async def test_a_server_that_stopped_writing_ends_only_when_there_is_space_again(tmp_path: Path):
     full = True
 

@@ -146,7 +146,6 @@ async def test_the_reading_of_the_flush_setting_can_say_no(config: ServerConfig,
         assert await server.effective_sync_always(system) is False
 
 
-@pytest.mark.requirement("bus-memory-leaves-nothing")
 async def test_a_throw_away_server_refuses_streams_on_disk(config: ServerConfig, trust: Trust):
     async with (
         running(replace(config, memory=True)) as server,
@@ -179,7 +178,7 @@ async def test_the_log_is_rotated_at_its_size(config: ServerConfig, trust: Trust
 # The lock on the store.
 
 
-@pytest.mark.requirement("bus-store-locked")
+@pytest.mark.requirement("state-lock-exclusive")
 async def test_a_second_server_on_the_same_store_is_refused_and_told_who_has_it(
     server: EmbeddedServer,
 ):
@@ -188,7 +187,7 @@ async def test_a_second_server_on_the_same_store_is_refused_and_told_who_has_it(
     assert server.running
 
 
-@pytest.mark.requirement("bus-store-orphan-awaited")
+@pytest.mark.requirement("state-lock-exclusive")
 async def test_a_server_that_is_about_to_end_is_waited_for(config: ServerConfig):
     async with running(config) as first, asyncio.TaskGroup() as tasks:
         patient = replace(first.config, lock_patience=PATIENCE)
@@ -204,7 +203,7 @@ async def test_a_server_that_is_about_to_end_is_waited_for(config: ServerConfig)
         await second.stop()
 
 
-@pytest.mark.requirement("bus-store-survives-kill")
+@pytest.mark.requirement("server-kill-recovers")
 async def test_a_killed_server_starts_again_on_the_same_port_with_what_it_had_acknowledged(
     config: ServerConfig, trust: Trust
 ):
@@ -249,7 +248,7 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a child to its parent")
-@pytest.mark.requirement("bus-server-dies-with-parent")
+@pytest.mark.requirement("wall-dies-with-post-room")
 async def test_the_server_dies_when_its_parent_is_killed_and_leaves_the_store_free(
     config: ServerConfig,
 ):

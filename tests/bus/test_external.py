@@ -16,7 +16,6 @@ from postroom.bus.external import ExternalBus
 from postroom.bus.nats import NatsAdmin, NatsBus
 from postroom.bus.nats.attachment import Credentials
 from postroom.bus.places import parse_servers
-from postroom.control.mailroom import system_connection
 from postroom.errors import (
     BusDisconnected,
     EnvironmentFault,
@@ -25,6 +24,7 @@ from postroom.errors import (
     ServerTooOld,
     exit_code,
 )
+from postroom.identity.account_publisher import system_connection
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
 from postroom.protocol.ids import CONTROL_PLANE
@@ -179,7 +179,7 @@ async def test_a_server_that_is_too_old_is_refused_before_anything_is_said_to_it
     assert heard == [b""]
 
 
-@pytest.mark.requirement("nats-operator-told")
+@pytest.mark.requirement("nats-unfit-refused")
 async def test_another_operator_no_operator_and_nobody_are_told_apart(trust: Trust, tmp_path: Path):
     other = Trust.load_or_create(tmp_path / "others")
     async with (
@@ -238,7 +238,7 @@ def _encrypted(authority: Authority, *, first: bool) -> Change:
     return change
 
 
-@pytest.mark.requirement("nats-clear-text-refused")
+@pytest.mark.requirement("tls-no-cleartext")
 async def test_an_encrypted_connection_is_made_and_checked_by_the_named_authority(
     trust: Trust, tmp_path: Path
 ):
@@ -259,7 +259,7 @@ async def test_an_encrypted_connection_is_made_and_checked_by_the_named_authorit
     assert "tls://" in clear.remedy
 
 
-@pytest.mark.requirement("nats-clear-text-refused")
+@pytest.mark.requirement("tls-no-cleartext")
 async def test_a_server_that_speaks_before_tls_is_refused_since_it_could_be_made_to_leave_it_out(
     trust: Trust, tmp_path: Path
 ):
@@ -281,7 +281,7 @@ async def test_a_server_that_speaks_before_tls_is_refused_since_it_could_be_made
     assert "tls://" in clear.remedy
 
 
-@pytest.mark.requirement("nats-clear-text-refused")
+@pytest.mark.requirement("tls-no-cleartext")
 @pytest.mark.parametrize(
     "url", ["nats://10.0.0.7:4222", "nats.example.org", "nats://[2001:db8::1]"]
 )
@@ -331,7 +331,7 @@ def test_on_loopback_tls_can_be_demanded_too():
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-@pytest.mark.requirement("nats-death-reported")
+@pytest.mark.requirement("server-death-reported")
 async def test_on_a_cluster_each_death_is_reported_and_ends_nothing(trust: Trust, tmp_path: Path):
     said: asyncio.Queue[str] = asyncio.Queue()
 

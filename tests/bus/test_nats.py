@@ -58,7 +58,7 @@ async def pulling(bus: MessageBusProvider, taken: Taken) -> str:
 # Outages.
 
 
-@pytest.mark.requirement("bus-survives-server-restart")
+@pytest.mark.requirement("server-kill-recovers")
 async def test_a_publish_during_an_outage_is_stored_when_the_server_is_back(durable: Rig):
     alice = await durable.agent()
     bob = new_uid()
@@ -75,7 +75,7 @@ async def test_a_publish_during_an_outage_is_stored_when_the_server_is_back(dura
     assert alice.statistics().reconnects == 1
 
 
-@pytest.mark.requirement("bus-survives-server-restart")
+@pytest.mark.requirement("server-kill-recovers")
 async def test_a_pull_loop_resumes_after_the_server_was_killed(durable: Rig):
     alice, bob = await durable.agent(), await durable.agent()
     taken = Taken()
@@ -92,7 +92,7 @@ async def test_a_pull_loop_resumes_after_the_server_was_killed(durable: Rig):
     assert payloads[-1] == b"after"
 
 
-@pytest.mark.requirement("bus-survives-server-restart")
+@pytest.mark.requirement("server-kill-recovers")
 async def test_what_was_acknowledged_as_stored_is_there_after_a_kill(durable: Rig):
     alice, bob = await durable.agent(), new_uid()
     for number in range(20):
@@ -145,7 +145,6 @@ async def test_subscriptions_and_servers_come_back_with_the_connection(durable: 
     assert answer.payload == b"here"
 
 
-@pytest.mark.requirement("bus-publish-outage-typed")
 async def test_a_publish_without_a_server_says_so_within_its_deadline(durable: Rig):
     alice = await durable.agent()
     await durable.stop(kill=True)
@@ -189,7 +188,7 @@ def notice(monkeypatch: pytest.MonkeyPatch, target: object, name: str) -> asynci
     return called
 
 
-@pytest.mark.requirement("bus-survives-silent-server")
+@pytest.mark.requirement("server-kill-recovers")
 async def test_a_server_that_hangs_is_left_and_found_again(
     nats: NatsPair, monkeypatch: pytest.MonkeyPatch
 ):
@@ -227,7 +226,7 @@ async def test_a_pull_that_expired_is_made_again(nats: NatsPair, monkeypatch: py
 # Connecting.
 
 
-@pytest.mark.requirement("bus-connect-refused-typed")
+@pytest.mark.requirement("identity-credential-required")
 async def test_nobody_at_the_address_is_a_disconnected_bus():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -239,7 +238,7 @@ async def test_nobody_at_the_address_is_a_disconnected_bus():
     assert "password" not in str(raised.value)
 
 
-@pytest.mark.requirement("bus-connect-refused-typed")
+@pytest.mark.requirement("identity-credential-required")
 async def test_a_credential_that_is_not_accepted_is_unauthorized_at_once(tmp_path: Path):
     async with running_server(tmp_path) as rig:
         good, other = rig.credential(new_uid()), rig.credential(new_uid())
@@ -262,7 +261,6 @@ async def test_a_server_that_is_late_is_waited_for(tmp_path: Path):
         assert bus.statistics().connected
 
 
-@pytest.mark.requirement("bus-lost-reported")
 async def test_an_expired_credential_ends_the_bus_with_a_reason(nats: NatsPair):
     uid = new_uid()
     credential = nats.rig.trust.mint_agent(uid, (), lifetime=2, now=time.time())
@@ -283,7 +281,7 @@ async def test_a_bus_needs_a_uid_to_receive_answers():
 # Denials.
 
 
-@pytest.mark.requirement("bus-publish-denied-typed")
+@pytest.mark.requirement("attack-publish-refused")
 async def test_a_denied_publish_fails_at_once_and_not_at_its_deadline(nats: NatsPair):
     with pytest.raises(Forbidden):
         await asyncio.wait_for(
@@ -303,7 +301,6 @@ async def test_a_denial_fails_only_the_call_that_was_denied(nats: NatsPair):
     assert [type(result).__name__ for result in results] == ["Stored", "Forbidden", "Stored"]
 
 
-@pytest.mark.requirement("bus-publish-no-stream-typed")
 async def test_a_subject_whose_stream_is_missing_has_no_responders(tmp_path: Path):
     async with running_bus(tmp_path, streams=False) as rig:
         with pytest.raises(NoResponders):
@@ -313,13 +310,13 @@ async def test_a_subject_whose_stream_is_missing_has_no_responders(tmp_path: Pat
 # Forged frames.
 
 
-@pytest.mark.requirement("bus-forged-reply-ignored")
+@pytest.mark.requirement("identity-replies-not-forged")
 async def test_nobody_can_publish_into_anothers_replies(nats: NatsPair):
     with pytest.raises(Forbidden):
         await nats.alice.publish(subjects.reply(nats.bob.uid, "js", "x" * 24), b"forged")
 
 
-@pytest.mark.requirement("bus-forged-reply-ignored")
+@pytest.mark.requirement("identity-replies-not-forged")
 async def test_a_puback_steered_into_a_pull_inbox_is_ignored(nats: NatsPair):
     taken = Taken()
     inbox = await pulling(nats.bob, taken)
@@ -335,7 +332,7 @@ async def test_a_puback_steered_into_a_pull_inbox_is_ignored(nats: NatsPair):
     assert nats.bob.statistics().ignored == 1
 
 
-@pytest.mark.requirement("bus-forged-reply-ignored")
+@pytest.mark.requirement("identity-replies-not-forged")
 async def test_a_strangers_delivery_steered_into_a_pull_inbox_is_ignored(nats: NatsPair):
     """Mallory pulls from her own consumer and names bob's inbox for the delivery."""
     taken = Taken()
@@ -353,7 +350,7 @@ async def test_a_strangers_delivery_steered_into_a_pull_inbox_is_ignored(nats: N
     assert nats.bob.statistics().ignored == 1
 
 
-@pytest.mark.requirement("bus-status-by-reply-subject")
+@pytest.mark.requirement("identity-replies-not-forged")
 async def test_a_stored_message_with_a_status_header_is_a_message(nats: NatsPair):
     taken = Taken()
     await nats.bob.consume("INBOX", nats.bob.uid, taken)
@@ -365,7 +362,7 @@ async def test_a_stored_message_with_a_status_header_is_a_message(nats: NatsPair
     assert (await taken.acked()).metadata["Status"] == "404"
 
 
-@pytest.mark.requirement("bus-request-deputy-refused")
+@pytest.mark.requirement("identity-replies-not-forged")
 async def test_a_request_that_wants_its_answer_elsewhere_is_not_answered(nats: NatsPair):
     """The full spoof that was found: bob's answer would be stored in a stranger's inbox under his name."""
     heard = Heard()
@@ -386,7 +383,7 @@ async def test_a_request_that_wants_its_answer_elsewhere_is_not_answered(nats: N
     assert await nats.admin.last_sequence("INBOX") == 0
 
 
-@pytest.mark.requirement("bus-announcement-checked")
+@pytest.mark.requirement("identity-replies-not-forged")
 async def test_an_announcement_without_its_senders_reply_subject_is_ignored(nats: NatsPair):
     heard = Heard()
     await nats.bob.subscribe("system.discovery.>", heard)
@@ -397,7 +394,7 @@ async def test_an_announcement_without_its_senders_reply_subject_is_ignored(nats
     assert (await heard.next()).payload == b"real"
 
 
-@pytest.mark.requirement("bus-hostile-bytes-survived")
+@pytest.mark.requirement("mail-malformed-dead")
 @pytest.mark.parametrize(
     "frame",
     [
@@ -430,7 +427,7 @@ async def test_frames_with_hostile_bytes_do_not_end_the_receiver(nats: NatsPair,
 # Streams as they are.
 
 
-@pytest.mark.requirement("bus-streams-hardened")
+@pytest.mark.requirement("attack-headers-refused")
 async def test_no_header_of_a_worker_can_delete_or_delay_what_others_stored(nats: NatsPair):
     assert isinstance(nats.admin, NatsAdmin)
     for spec in BY_NAME.values():

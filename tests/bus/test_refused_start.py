@@ -34,7 +34,6 @@ def taken(config: ServerConfig) -> Iterator[ServerConfig]:
         yield replace(config, port=other.getsockname()[1])
 
 
-@pytest.mark.requirement("bus-port-taken-told")
 async def test_a_taken_port_is_told_with_its_number_and_a_remedy(taken: ServerConfig):
     with pytest.raises(PortTaken, match=f"port {taken.port}") as caught:
         await EmbeddedServer.start(taken)

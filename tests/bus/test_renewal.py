@@ -203,7 +203,7 @@ async def test_a_live_subscription_hears_each_message_once_and_in_order_over_ren
             assert [number for by, number in heard if by == uid] == list(range(said[uid]))
 
 
-@pytest.mark.requirement("identity-renewal-former-ended")
+@pytest.mark.requirement("identity-renewal-gapless")
 async def test_the_former_connection_has_ended_in_time_even_if_the_server_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -223,7 +223,7 @@ async def test_the_former_connection_has_ended_in_time_even_if_the_server_hangs(
         assert (await taken.acked()).payload == b"x"
 
 
-@pytest.mark.requirement("identity-renewal-refused-keeps")
+@pytest.mark.requirement("identity-renewal-gapless")
 async def test_a_refused_credential_leaves_the_former_connection_in_use(tmp_path: Path):
     async with running_bus(tmp_path) as rig, renewable(rig) as agent:
         good, agent.key = agent.key, KeyPair.generate(Kind.USER)

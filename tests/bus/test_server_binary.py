@@ -22,7 +22,7 @@ def program(folder: Path, script: str) -> Path:
     return path
 
 
-@pytest.mark.requirement("bus-old-server-refused")
+@pytest.mark.requirement("nats-unfit-refused")
 @pytest.mark.parametrize("version", ["2.9.10", "2.12.5", "1.99.99"])
 async def test_a_server_that_is_too_old_is_refused_with_both_versions_and_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str

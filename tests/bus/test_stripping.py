@@ -10,9 +10,9 @@ import pytest
 
 from postroom.bus.address import BusAddress
 from postroom.bus.nats import NatsBus
-from postroom.control.mailroom import system_connection
 from postroom.errors import InvalidInput
 from postroom.gateway.nats.upstream import dial
+from postroom.identity.account_publisher import system_connection
 from postroom.identity.credential import Credential
 from postroom.identity.nkeys import KeyPair, Kind
 from tests.bus.embedding import PATIENCE

@@ -61,7 +61,7 @@ async def watched(config: ServerConfig) -> AsyncIterator[Watched]:
     await asyncio.wait([made.run], timeout=PATIENCE)
 
 
-@pytest.mark.requirement("bus-server-restarted")
+@pytest.mark.requirement("server-kill-recovers")
 async def test_a_crashed_server_comes_back_on_the_same_port(watched: Watched):
     first = watched.crash()
 
@@ -74,7 +74,7 @@ async def test_a_crashed_server_comes_back_on_the_same_port(watched: Watched):
     assert (await greeting(second))["server_id"] == second.server_id
 
 
-@pytest.mark.requirement("bus-server-crashes-reported")
+@pytest.mark.requirement("server-death-reported")
 async def test_too_many_crashes_end_the_supervision_with_the_last_words(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ):
@@ -115,7 +115,7 @@ async def test_a_restart_that_keeps_failing_is_reported_for_its_own_reason(
         await asyncio.wait_for(watching.run(), PATIENCE)
 
 
-@pytest.mark.requirement("disk-full-server-waits")
+@pytest.mark.requirement("disk-full-refused")
 async def test_a_server_is_not_started_while_its_disk_is_full(
     config: ServerConfig, monkeypatch: pytest.MonkeyPatch
 ):
@@ -145,7 +145,7 @@ async def test_a_server_is_not_started_while_its_disk_is_full(
     assert second.url == first.url
 
 
-@pytest.mark.requirement("disk-full-server-waits")
+@pytest.mark.requirement("disk-full-refused")
 async def test_starts_that_fail_for_want_of_space_are_no_crashes(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ):

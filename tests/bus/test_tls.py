@@ -18,8 +18,8 @@ from postroom.bus.address import BusAddress
 from postroom.bus.nats.client import RobustClient
 from postroom.bus.server_config import ServerConfig, ServerTls
 from postroom.bus.supervisor import Supervisor
-from postroom.control.mailroom import system_connection
 from postroom.errors import ServerFailed
+from postroom.identity.account_publisher import system_connection
 from postroom.identity.certfolder import CertificateFolder
 from postroom.identity.certificates import DAY
 from postroom.identity.trust import Trust
@@ -168,7 +168,7 @@ def _set(event: asyncio.Event):
     return callback
 
 
-@pytest.mark.requirement("tls-renewal-seamless")
+@pytest.mark.requirement("tls-renewal-automatic")
 async def test_a_renewed_certificate_is_shown_and_no_connection_is_lost_under_load(
     secured: Bench,
 ):

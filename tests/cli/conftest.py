@@ -12,7 +12,8 @@ import pytest
 from postroom.cli.root import run
 from tests.client.standin import Standin, status
 
-SOURCE = str(Path(__file__).parents[2] / "src")
+ROOT = Path(__file__).parents[2]
+SOURCE = os.pathsep.join(str(ROOT / folder) for folder in ("src", "a2a/src"))
 LIMIT = 40.0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from postroom.cli.audit.lines import Lines
+from postroom.cli.commands.audit import Lines
 from postroom.cli.output import columns
 from postroom.client.http import Client
 from postroom.protocol.audit import AuditRecord
@@ -32,7 +32,7 @@ def agents(standin: Standin) -> None:
     standin.answer("GET /v1/agents", {"agents": [BOB | {"online": True, "card": None}]})
 
 
-@pytest.mark.requirement("audit-command-lines")
+@pytest.mark.requirement("text-controls-stripped")
 def test_each_record_is_one_line_with_names_for_uids(standin: Standin, postroom: Run):
     standin.answer(
         CALL,
@@ -72,7 +72,7 @@ def test_each_record_is_one_line_with_names_for_uids(standin: Standin, postroom:
     assert "d" * 8 in third
 
 
-@pytest.mark.requirement("audit-command-lines")
+@pytest.mark.requirement("text-controls-stripped")
 def test_nothing_in_a_record_acts_on_the_terminal_and_denied_is_red(
     standin: Standin, postroom: Run, tmp_path: Path
 ):
@@ -91,7 +91,7 @@ def test_nothing_in_a_record_acts_on_the_terminal_and_denied_is_red(
     assert "\x1b" not in plain.out
 
 
-@pytest.mark.requirement("audit-command-lines")
+@pytest.mark.requirement("text-controls-stripped")
 def test_json_prints_the_records_as_they_are(standin: Standin, postroom: Run):
     standin.answer(CALL, line(worker="b" * 32, subject="ü\x1b") + line(verb="lost"))
 
@@ -126,7 +126,7 @@ def test_the_options_are_the_query(
     assert request.query == query | {"plumbing": "false"}
 
 
-@pytest.mark.requirement("audit-plumbing-hidden")
+@pytest.mark.requirement("audit-read-filtered")
 def test_plumbing_is_counted_and_shown_on_demand(standin: Standin, postroom: Run):
     standin.answer(CALL, line(verb="HPUB", protocol="nats") + json.dumps({"omitted": 812}) + "\n")
 
@@ -137,7 +137,7 @@ def test_plumbing_is_counted_and_shown_on_demand(standin: Standin, postroom: Run
     assert "plumbing" not in standin.calls(CALL)[-1].query
 
 
-@pytest.mark.requirement("audit-plumbing-hidden")
+@pytest.mark.requirement("audit-read-filtered")
 def test_that_there_is_nothing_is_said(standin: Standin, postroom: Run):
     standin.answer(CALL, json.dumps({"omitted": 2}) + "\n")
     assert postroom("audit").out.splitlines()[-1] == "no records"
@@ -147,7 +147,7 @@ def test_that_there_is_nothing_is_said(standin: Standin, postroom: Run):
     assert postroom("audit", "--json").out == ""
 
 
-@pytest.mark.requirement("audit-command-lines")
+@pytest.mark.requirement("text-controls-stripped")
 @pytest.mark.parametrize("width", [80, 100])
 def test_in_a_terminal_no_line_is_wider_and_a_denial_shows_its_whole_reason(
     standin: Standin, tmp_path: Path, width: int
@@ -203,7 +203,7 @@ def test_without_a_post_room_it_says_so(tmp_path: Path):
     assert spawned(["--state", str(tmp_path / "none"), "audit"]).status == 3
 
 
-@pytest.mark.requirement("audit-command-lines")
+@pytest.mark.requirement("text-controls-stripped")
 def test_what_was_denied_is_red(standin: Standin, tmp_path: Path):
     with Client.at(tmp_path) as client:
         lines = Lines(client)

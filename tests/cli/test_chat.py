@@ -45,7 +45,6 @@ def texts(out: str) -> list[str]:
 # ── in a pipe ────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("cli-chat-pipes")
 def test_each_line_of_a_pipe_is_sent_in_order_and_nothing_is_shown_twice(
     standin: Standin, tmp_path: Path
 ):
@@ -77,7 +76,7 @@ def test_no_history_is_shown_if_none_is_wanted_but_the_live_part_begins_behind_i
     assert standin.stream_requests.get(timeout=DEADLINE).query["after"] == "7"
 
 
-@pytest.mark.requirement("cli-text-harmless")
+@pytest.mark.requirement("text-controls-stripped")
 def test_hostile_text_cannot_act_on_the_terminal_or_forge_a_line(standin: Standin, tmp_path: Path):
     nasty = "\x1b]0;x\x07hi\u202e\n12:00:00 [boss] obey"
     project(standin, post(1, nasty, BOB | {"nick": "b\nob\x1b[2J"}))
@@ -85,7 +84,6 @@ def test_hostile_text_cannot_act_on_the_terminal_or_forge_a_line(standin: Standi
     assert texts(ended.out) == ["[b ob] hi", "    | 12:00:00 [boss] obey"]
 
 
-@pytest.mark.requirement("cli-chat-waits")
 def test_a_pipe_can_wait_for_the_answers(standin: Standin, tmp_path: Path):
     direct(standin)
     answer = from_bob(9, "four", expects_reply=False)
@@ -109,7 +107,6 @@ def test_a_pipe_that_waits_for_a_message_that_died_ends_with_7(standin: Standin,
     assert "message m8 is dead: refused" in ended.err
 
 
-@pytest.mark.requirement("cli-chat-pipes")
 def test_a_line_that_is_refused_ends_a_pipe_with_its_status(standin: Standin, tmp_path: Path):
     project(standin)
     standin.answer("POST /v1/projects/main/posts", problem("stream-full", "full"), 429)
@@ -268,7 +265,6 @@ def receipt(message_id: str, state: str) -> bytes:
     return frame("receipt", 0, {"message_id": message_id, "state": state, "reason": ""})
 
 
-@pytest.mark.requirement("cli-chat-echo-once")
 def test_on_a_terminal_a_message_is_one_line_whose_state_changes_in_place(
     standin: Standin, tmp_path: Path, terminals: list[Terminal]
 ):
@@ -295,7 +291,6 @@ def test_on_a_terminal_a_message_is_one_line_whose_state_changes_in_place(
     terminal.shows("[bob] hello", "[alice] unique words · answered", "[bob] the answer")
 
 
-@pytest.mark.requirement("cli-chat-line-edited")
 def test_what_arrives_does_not_land_in_the_line_being_typed_and_history_is_recalled(
     standin: Standin, tmp_path: Path, terminals: list[Terminal]
 ):
@@ -324,7 +319,6 @@ def test_what_arrives_does_not_land_in_the_line_being_typed_and_history_is_recal
     assert terminal.ended() == 0
 
 
-@pytest.mark.requirement("cli-chat-line-edited")
 def test_a_message_that_dies_after_the_chat_went_on_says_so_in_one_line(
     standin: Standin, tmp_path: Path, terminals: list[Terminal]
 ):
@@ -351,7 +345,6 @@ def test_a_message_that_dies_after_the_chat_went_on_says_so_in_one_line(
     assert terminal.ended() == 0
 
 
-@pytest.mark.requirement("cli-project-asked")
 def test_a_misspelt_project_is_asked_about_on_a_terminal(
     standin: Standin, tmp_path: Path, terminals: list[Terminal]
 ):
@@ -365,7 +358,6 @@ def test_a_misspelt_project_is_asked_about_on_a_terminal(
     assert "--new" in terminal.text
 
 
-@pytest.mark.requirement("cli-project-asked")
 @pytest.mark.parametrize("command", [["chat", "#typo"], ["send", "#typo", "hello"]])
 def test_a_misspelt_project_is_refused_in_a_script_unless_it_is_wanted(
     standin: Standin, tmp_path: Path, command: list[str]
@@ -381,7 +373,7 @@ def test_a_misspelt_project_is_refused_in_a_script_unless_it_is_wanted(
     assert spawned([*command, "--new", "--state", str(tmp_path)], stdin="hello").status == 0
 
 
-@pytest.mark.requirement("cli-interrupt-clean")
+@pytest.mark.requirement("cli-errors-one-line")
 def test_ctrl_c_leaves_a_chat_on_a_terminal_with_success(
     standin: Standin, tmp_path: Path, terminals: list[Terminal]
 ):
@@ -440,7 +432,6 @@ def test_a_post_room_that_ends_for_good_ends_the_chat_with_3(
     assert terminal.ended() == 3
 
 
-@pytest.mark.requirement("cli-colour-off")
 @pytest.mark.parametrize(
     "env, coloured",
     [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],

@@ -40,7 +40,7 @@ def listed(nick: str, **changes: object) -> dict[str, object]:
     return entry | {"online": True, "card": card} | changes
 
 
-@pytest.mark.requirement("cli-agents-listed", "cli-text-harmless")
+@pytest.mark.requirement("cards-found-by-skill", "text-controls-stripped")
 def test_agents_lists_everybody_with_state_and_skills(postroom: Run, standin: Standin):
     found = [
         listed("alice", kind="human", online=None, card=None),
@@ -59,7 +59,7 @@ def test_agents_lists_everybody_with_state_and_skills(postroom: Run, standin: St
     assert json.loads(postroom("agents", "--json").out) == {"agents": found}
 
 
-@pytest.mark.requirement("cli-agents-listed")
+@pytest.mark.requirement("cards-found-by-skill")
 def test_agents_asks_for_a_skill(postroom: Run, standin: Standin):
     standin.answer("GET /v1/agents", {"agents": []})
     assert postroom("agents", "--skill", "fly").out == "nobody has the skill fly\n"
@@ -131,7 +131,7 @@ def test_a_worker_is_restarted_with_the_template_that_it_has(postroom: Run, stan
     assert standin.requests[-1].body is None
 
 
-@pytest.mark.requirement("cli-text-harmless")
+@pytest.mark.requirement("text-controls-stripped")
 def test_the_last_words_of_an_agent_are_harmless(postroom: Run, standin: Standin):
     failed = worker(state="failed", detail=NASTY, started=False, stderr=[f"    {NASTY}"])
     standin.answer("POST /v1/workers/bob/restart", failed)
@@ -194,7 +194,7 @@ def test_a_text_that_is_too_large_is_refused_before_it_travels(standin: Standin,
     assert standin.requests == []
 
 
-@pytest.mark.requirement("cli-answer-seen-after-shown")
+@pytest.mark.requirement("sidecar-delivered-read")
 def test_waiting_for_the_answer_prints_it_and_then_marks_it_seen(postroom: Run, standin: Standin):
     answer = from_bob(2, f"yes {NASTY}")
     standin.answer("POST /v1/messages", mail(1, "hi"), 201)
@@ -213,7 +213,7 @@ def test_waiting_for_a_receipt_prints_each_state(postroom: Run, standin: Standin
     assert postroom("send", "@bob", "hi", "--wait", "delivered").out == "m1 accepted\nm1 seen\n"
 
 
-@pytest.mark.requirement("cli-send-outcome-status")
+@pytest.mark.requirement("errors-exit-codes")
 def test_a_dead_message_ends_with_7_and_its_reason(postroom: Run, standin: Standin):
     standin.answer("POST /v1/messages", mail(1, "hi"), 201)
     standin.answer("GET /v1/messages/m1", mail(1, "hi", state="dead", reason="expired"))
@@ -222,7 +222,7 @@ def test_a_dead_message_ends_with_7_and_its_reason(postroom: Run, standin: Stand
     assert "message m1 is dead: expired" in ended.err
 
 
-@pytest.mark.requirement("cli-send-outcome-status")
+@pytest.mark.requirement("errors-exit-codes")
 def test_a_late_answer_ends_with_9_and_says_that_the_message_is_on_its_way(
     postroom: Run, standin: Standin
 ):
@@ -235,7 +235,7 @@ def test_a_late_answer_ends_with_9_and_says_that_the_message_is_on_its_way(
     assert json.loads(ended.out) == late
 
 
-@pytest.mark.requirement("cli-send-outcome-status")
+@pytest.mark.requirement("errors-exit-codes")
 def test_a_late_answer_of_a_worker_that_has_failed_says_so(postroom: Run, standin: Standin):
     standin.answer("POST /v1/messages", mail(1, "hi"), 201)
     standin.answer("GET /v1/messages/m1", mail(1, "hi", timed_out=True))
@@ -261,7 +261,6 @@ def test_send_to_a_project_publishes_a_post(postroom: Run, standin: Standin):
 # ── alerts ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("alerts-command-lines")
 def test_alerts_are_listed_one_a_line_the_newest_last_and_harmless(postroom: Run, standin: Standin):
     ended = alert(NASTY, id=5, at=3.0, nick="bob", ended="cleared", ended_at=4.0)
     standin.answer("GET /v1/alerts", {"alerts": [alert("full", id=9, at=2.0), ended]})
@@ -276,7 +275,6 @@ def test_alerts_are_listed_one_a_line_the_newest_last_and_harmless(postroom: Run
     assert postroom("alerts").out == "no alerts\n"
 
 
-@pytest.mark.requirement("alerts-command-lines")
 def test_alerts_are_cleared_one_or_all_without_a_question(postroom: Run, standin: Standin):
     standin.answer("DELETE /v1/alerts/9", {"cleared": 1})
     standin.answer("DELETE /v1/alerts", {"cleared": 3})
@@ -299,7 +297,7 @@ def test_a_receipt_can_be_asked_for_later(postroom: Run, standin: Standin):
 # ── inbox ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("cli-text-harmless")
+@pytest.mark.requirement("text-controls-stripped")
 def test_the_inbox_shows_hostile_text_harmless_and_set_in(postroom: Run, standin: Standin):
     nasty = from_bob(1, NASTY) | {"from": BOB | {"nick": "b\x1b[1mob"}}
     standin.answer("GET /v1/inbox", {"messages": [nasty]})

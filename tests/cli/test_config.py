@@ -85,7 +85,7 @@ def test_the_file_is_private_and_a_link_to_it_stays(postroom: Run, user: Path, t
     assert (user / "postroom.toml").is_symlink()
 
 
-@pytest.mark.requirement("settings-refused")
+@pytest.mark.requirement("settings-precedence")
 @pytest.mark.parametrize(
     "words, message, remedy",
     [

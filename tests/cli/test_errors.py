@@ -157,7 +157,7 @@ def test_the_state_folder_can_be_named_before_after_and_by_the_environment(
     assert spawned(["status"], env=environment(POSTROOM_STATE=elsewhere)).status == 3
 
 
-@pytest.mark.requirement("cli-interrupt-clean")
+@pytest.mark.requirement("cli-errors-one-line")
 def test_ctrl_c_ends_a_waiting_command_with_130(standin: Standin, tmp_path: Path):
     standin.answer("POST /v1/messages", mail(1, "hi"), 201)
     asked = standin.hold("GET", "/v1/messages/m1")
@@ -177,7 +177,7 @@ def test_ctrl_c_ends_a_waiting_command_with_130(standin: Standin, tmp_path: Path
     assert "Traceback" not in err
 
 
-@pytest.mark.requirement("cli-pipe-quiet")
+@pytest.mark.requirement("cli-errors-one-line")
 def test_a_reader_that_goes_away_makes_no_noise(standin: Standin, tmp_path: Path):
     standin.answer("GET /v1/status", status(*[worker(f"w{n}") for n in range(3000)]))
     postroom = command("status", "--state", str(tmp_path))

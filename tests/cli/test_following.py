@@ -57,7 +57,7 @@ def trouble(at: float, text: str) -> bytes:
 # ── a question ───────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("cli-delegate-question")
+@pytest.mark.requirement("task-answer-resumes")
 @pytest.mark.parametrize("options", [[], ["--json"], ["--timeout", "60"]])
 def test_a_script_that_waits_is_told_the_question_and_ends_with_9_at_once(
     standin: Standin, tmp_path: Path, options: list[str]
@@ -69,7 +69,7 @@ def test_a_script_that_waits_is_told_the_question_and_ends_with_9_at_once(
     assert ended.err.endswith("  try: postroom task answer ab12cd34 TEXT\n")
 
 
-@pytest.mark.requirement("cli-delegate-question")
+@pytest.mark.requirement("task-answer-resumes")
 def test_in_a_terminal_a_question_is_answered_where_it_is_asked(standin: Standin, tmp_path: Path):
     frames = asked(standin, WAITS, DONE)
     standin.answer(f"POST /v1/tasks/{TASK}/answer", task(state="working", seq=9))
@@ -86,7 +86,7 @@ def test_in_a_terminal_a_question_is_answered_where_it_is_asked(standin: Standin
     assert terminal.plain.rstrip().endswith("the result")
 
 
-@pytest.mark.requirement("cli-delegate-question")
+@pytest.mark.requirement("task-answer-resumes")
 def test_a_question_that_was_answered_elsewhere_takes_no_line_any_more(
     standin: Standin, tmp_path: Path
 ):
@@ -117,7 +117,7 @@ def test_an_answer_that_is_refused_is_said_and_the_task_is_waited_for(
 # ── what keeps a task ────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("cli-delegate-trouble")
+@pytest.mark.requirement("client-task-followed")
 def test_who_waits_is_told_once_that_the_worker_has_failed_and_where_to_look(
     postroom: Run, standin: Standin
 ):
@@ -135,7 +135,7 @@ def test_who_waits_is_told_once_that_the_worker_has_failed_and_where_to_look(
     assert (ended.status, ended.out) == (0, "the result\n")
 
 
-@pytest.mark.requirement("cli-delegate-trouble")
+@pytest.mark.requirement("client-task-followed")
 def test_what_was_said_when_the_task_was_given_is_not_said_again(postroom: Run, standin: Standin):
     standin.answer("POST /v1/tasks", task(detail=FAILED), 201)
     standin.answer(f"GET /v1/tasks/{TASK}", DONE)
@@ -143,7 +143,7 @@ def test_what_was_said_when_the_task_was_given_is_not_said_again(postroom: Run, 
     assert postroom("delegate", "@bob", "go", "--wait").err.count("has failed") == 1
 
 
-@pytest.mark.requirement("cli-delegate-trouble")
+@pytest.mark.requirement("client-task-followed")
 def test_who_waits_is_told_that_the_post_room_is_away_and_goes_on_when_it_is_back(
     postroom: Run, standin: Standin
 ):
@@ -161,7 +161,7 @@ def test_who_waits_is_told_that_the_post_room_is_away_and_goes_on_when_it_is_bac
     )
 
 
-@pytest.mark.requirement("cli-task-json-lines")
+@pytest.mark.requirement("cli-json-everywhere")
 def test_in_json_a_trouble_is_a_line_of_its_own(postroom: Run, standin: Standin):
     standin.answer("POST /v1/tasks", task(detail=""), 201)
     standin.answer(f"GET /v1/tasks/{TASK}", DONE)
@@ -197,7 +197,7 @@ def interrupted(process: subprocess.Popen[str]) -> tuple[str, str]:
     return out, err.strip()
 
 
-@pytest.mark.requirement("cli-watch-everything")
+@pytest.mark.requirement("cli-status-attention")
 def test_watch_shows_each_thing_that_happens_on_a_line(standin: Standin, tmp_path: Path):
     told = alert("it is full", nick="bob", at=1.0)
     failed = {"uid": "u", "nick": "bob", "state": "failed", "detail": "exit code 3", "at": 1.0}
@@ -230,7 +230,7 @@ def test_watch_shows_each_thing_that_happens_on_a_line(standin: Standin, tmp_pat
     ]
 
 
-@pytest.mark.requirement("cli-watch-everything")
+@pytest.mark.requirement("cli-status-attention")
 def test_watch_goes_on_behind_what_it_has_shown_when_the_post_room_is_back(
     standin: Standin, tmp_path: Path
 ):
@@ -264,7 +264,7 @@ def test_a_line_of_watch_fits_the_terminal(standin: Standin, tmp_path: Path):
 # ── status --watch ───────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("cli-status-watched")
+@pytest.mark.requirement("cli-status-attention")
 def test_status_is_printed_anew_when_something_has_happened(standin: Standin, tmp_path: Path):
     standin._answers.clear()
     standin.answer("GET /v1/status", status(worker("first")))
@@ -290,7 +290,7 @@ def test_status_is_printed_anew_when_something_has_happened(standin: Standin, tm
     assert (out, err) == ("", "")
 
 
-@pytest.mark.requirement("cli-status-watched")
+@pytest.mark.requirement("cli-status-attention")
 def test_on_a_terminal_the_new_status_takes_the_place_of_the_old(standin: Standin, tmp_path: Path):
     standin._answers.clear()
     standin.answer("GET /v1/status", status(worker("first"), *[worker(f"w{n}") for n in range(60)]))

@@ -47,7 +47,7 @@ def log(standin: Standin, tmp_path: Path) -> Path:
     return folder / "log"
 
 
-@pytest.mark.requirement("cli-logs-as-printed")
+@pytest.mark.requirement("cli-status-attention")
 def test_logs_show_what_the_agent_printed_as_it_printed_it(postroom: Run, log: Path):
     log.write_text(LOG)
     ended = postroom("logs", "bob")
@@ -57,7 +57,7 @@ def test_logs_show_what_the_agent_printed_as_it_printed_it(postroom: Run, log: P
     assert postroom("logs", BOB["uid"], "-l", "2").out.splitlines() == [TRACE[-1]]
 
 
-@pytest.mark.requirement("cli-logs-as-printed")
+@pytest.mark.requirement("cli-status-attention")
 def test_all_of_a_log_has_the_sidecars_lines_with_local_times(postroom: Run, log: Path):
     log.write_text(LOG)
     lines = postroom("logs", "bob", "--all").out.splitlines()
@@ -69,7 +69,7 @@ def test_all_of_a_log_has_the_sidecars_lines_with_local_times(postroom: Run, log
     ]
 
 
-@pytest.mark.requirement("cli-text-harmless")
+@pytest.mark.requirement("text-controls-stripped")
 def test_lines_that_nobody_signed_are_shown_made_harmless(postroom: Run, log: Path):
     log.write_bytes(b"one\ntwo\x1b[2J\n\xffthree")
     assert postroom("logs", "@bob", "-l", "2").out == "two\n\ufffdthree\n"
@@ -107,7 +107,7 @@ def test_a_link_in_place_of_a_log_is_not_followed(postroom: Run, log: Path, tmp_
     assert "secret" not in ended.out
 
 
-@pytest.mark.requirement("cli-logs-followed")
+@pytest.mark.requirement("cli-status-attention")
 def test_a_log_is_followed_across_parts_of_lines_and_a_rotation(log: Path, tmp_path: Path):
     log.write_text(said("stdout", "one"))
     process = subprocess.Popen(
@@ -132,7 +132,7 @@ def test_a_log_is_followed_across_parts_of_lines_and_a_rotation(log: Path, tmp_p
     assert (process.returncode, out, err) == (INTERRUPTED, "", "\n")
 
 
-@pytest.mark.requirement("cli-logs-as-printed")
+@pytest.mark.requirement("cli-status-attention")
 def test_on_a_terminal_each_line_has_its_time_and_where_it_was_printed(log: Path, tmp_path: Path):
     log.write_text(said("stderr", "    indented"))
     with Terminal("logs", BOB["uid"], "--state", str(tmp_path)) as terminal:

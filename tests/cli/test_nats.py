@@ -80,7 +80,7 @@ def _strings(document: Any) -> list[str]:
     return [document] if isinstance(document, str) else []
 
 
-@pytest.mark.requirement("nats-operator-told")
+@pytest.mark.requirement("nats-unfit-refused")
 async def test_up_on_servers_of_another_operator_ends_with_the_reason_and_the_remedy(
     tmp_path: Path,
 ):

@@ -111,7 +111,7 @@ def test_the_plumbing_is_shown_when_it_is_asked_for(postroom: Run, standin: Stan
         assert "enforced (bubblewrap)  #main    0     5  " in row
 
 
-@pytest.mark.requirement("cli-status-fits")
+@pytest.mark.requirement("cli-status-attention")
 def test_a_wall_that_is_weaker_than_enforced_is_always_shown_in_red(
     standin: Standin, tmp_path: Path
 ):
@@ -123,7 +123,7 @@ def test_a_wall_that_is_weaker_than_enforced_is_always_shown_in_red(
     assert "\x1b[31m\x1b[1mnone" in terminal.text
 
 
-@pytest.mark.requirement("cli-status-fits")
+@pytest.mark.requirement("cli-status-attention")
 @pytest.mark.parametrize("columns", [40, 80])
 @pytest.mark.parametrize("options", [[], ["--wide"]])
 def test_no_line_of_status_is_wider_than_the_terminal(

@@ -52,7 +52,7 @@ def after_clock(text: str) -> list[str]:
 # ── delegate ─────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("cli-delegate-accepted")
+@pytest.mark.requirement("task-visible-at-once")
 def test_delegate_prints_the_id_and_says_that_the_agent_is_offline(postroom: Run, standin: Standin):
     standin.answer("POST /v1/tasks", task(), 201)
     ended = postroom("delegate", "@bob", "review", "it", "--key", "k")
@@ -61,7 +61,7 @@ def test_delegate_prints_the_id_and_says_that_the_agent_is_offline(postroom: Run
     assert standin.requests[-1].body == {"to": "@bob", "text": "review it", "key": "k"}
 
 
-@pytest.mark.requirement("cli-delegate-accepted")
+@pytest.mark.requirement("task-visible-at-once")
 @pytest.mark.parametrize(
     "state, said", [("submitted", "accepted"), ("working", "working"), ("completed", "completed")]
 )
@@ -72,7 +72,7 @@ def test_delegate_with_a_key_that_was_used_says_how_far_that_task_is(
     assert postroom("delegate", "@bob", "go", "--key", "k").out == f"{TASK} {said}\n"
 
 
-@pytest.mark.requirement("cli-delegate-accepted")
+@pytest.mark.requirement("task-visible-at-once")
 def test_delegate_with_a_skill_says_who_got_the_task(postroom: Run, standin: Standin):
     standin.answer("POST /v1/tasks", task(detail=""), 201)
     ended = postroom("delegate", "--skill", "review", "@bob wrote it:", "look", "--key", "k")
@@ -110,7 +110,7 @@ def test_a_skill_that_nobody_has_ends_with_4(postroom: Run, standin: Standin):
     assert ended.err.startswith("postroom: no agent has the skill 'fly'\n")
 
 
-@pytest.mark.requirement("client-outcome-uncertain")
+@pytest.mark.requirement("mail-key-once")
 @pytest.mark.parametrize("words", [["delegate", "@bob", "go"], ["send", "@bob", "hi"]])
 def test_a_request_that_was_read_by_a_post_room_that_died_ends_with_9_and_names_its_key(
     standin: Standin, tmp_path: Path, words: list[str]
@@ -137,7 +137,7 @@ def test_a_request_that_was_read_by_a_post_room_that_died_ends_with_9_and_names_
 # ── waiting for the end ──────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("cli-delegate-result-piped")
+@pytest.mark.requirement("cli-send-waits-answered")
 def test_waiting_shows_the_progress_beside_and_the_result_alone_on_the_output(
     postroom: Run, standin: Standin
 ):
@@ -181,7 +181,7 @@ def test_waiting_shows_the_progress_beside_and_the_result_alone_on_the_output(
     ]
 
 
-@pytest.mark.requirement("cli-task-outcome-status")
+@pytest.mark.requirement("errors-exit-codes")
 @pytest.mark.parametrize(
     "state, code", [("completed", 0), ("failed", 11), ("canceled", 12), ("rejected", 13)]
 )
@@ -215,7 +215,7 @@ def test_each_of_several_results_is_named_beside_the_output(postroom: Run, stand
     ]
 
 
-@pytest.mark.requirement("cli-task-outcome-status")
+@pytest.mark.requirement("errors-exit-codes")
 def test_a_late_end_ends_with_9_and_says_that_the_task_goes_on(postroom: Run, standin: Standin):
     played(standin, LATER, change(9, "working", "busy"))
     ended = postroom("delegate", "@bob", "go", "--wait", "--timeout", "0.3")
@@ -231,7 +231,7 @@ def test_a_question_that_nobody_answered_in_time_is_the_remedy(postroom: Run, st
     assert ended.err.endswith("  try: postroom task answer ab12cd34 TEXT\n")
 
 
-@pytest.mark.requirement("cli-task-json-lines")
+@pytest.mark.requirement("cli-json-everywhere")
 def test_in_json_each_change_is_a_line_between_the_task_at_first_and_at_last(
     postroom: Run, standin: Standin
 ):
@@ -248,7 +248,7 @@ def test_in_json_each_change_is_a_line_between_the_task_at_first_and_at_last(
     assert (ended.status, ended.err) == (0, "")
 
 
-@pytest.mark.requirement("cli-text-harmless")
+@pytest.mark.requirement("text-controls-stripped")
 def test_what_an_agent_says_cannot_act_on_the_terminal_or_forge_a_line(
     postroom: Run, standin: Standin
 ):
@@ -274,7 +274,6 @@ def test_what_an_agent_says_cannot_act_on_the_terminal_or_forge_a_line(
     assert not set(ended.err) & {"\x1b", "\x07", "\u202e"}
 
 
-@pytest.mark.requirement("cli-colour-off")
 def test_no_colour_is_written_into_a_pipe(standin: Standin, tmp_path: Path):
     played(standin, task(state="failed", final=True, seq=9), change(9, "failed"))
     ended = spawned(["delegate", "@bob", "go", "--wait", "--state", str(tmp_path)])
@@ -282,7 +281,7 @@ def test_no_colour_is_written_into_a_pipe(standin: Standin, tmp_path: Path):
     assert "\x1b" not in ended.out + ended.err
 
 
-@pytest.mark.requirement("cli-interrupt-clean")
+@pytest.mark.requirement("cli-errors-one-line")
 def test_ctrl_c_ends_the_watching_with_130_and_says_that_the_task_goes_on(
     standin: Standin, tmp_path: Path
 ):
@@ -318,7 +317,7 @@ def test_open_tasks_are_listed_newest_first_in_one_line_each(postroom: Run, stan
     assert standin.requests[-1].query == {"open": "1", "limit": "100"}
 
 
-@pytest.mark.requirement("cli-task-progress")
+@pytest.mark.requirement("cli-status-attention")
 def test_a_list_of_tasks_says_how_far_each_is_and_for_how_long(postroom: Run, standin: Standin):
     running = task(
         state="working", seq=9, detail="", status_text="step 8 of 20", started_at=time.time() - 130
@@ -330,7 +329,7 @@ def test_a_list_of_tasks_says_how_far_each_is_and_for_how_long(postroom: Run, st
     assert second.endswith("1 min  review it  done")
 
 
-@pytest.mark.requirement("cli-status-fits")
+@pytest.mark.requirement("cli-status-attention")
 def test_a_list_of_tasks_fits_the_terminal_and_is_whole_in_a_pipe(
     postroom: Run, standin: Standin, tmp_path: Path
 ):
@@ -463,7 +462,7 @@ def test_a_task_that_has_ended_cannot_be_canceled(postroom: Run, standin: Standi
     assert postroom("task", "cancel", "ab12cd34").status == 5
 
 
-@pytest.mark.requirement("cli-task-answered")
+@pytest.mark.requirement("task-answer-resumes")
 def test_an_answer_is_given_and_what_it_waits_for_is_said(postroom: Run, standin: Standin):
     standin.answer("POST /v1/tasks/ab12cd34/answer", task(seq=9, detail="@bob is stopped"))
     ended = postroom("task", "answer", "ab12cd34", "the", "main", "one")
@@ -472,7 +471,7 @@ def test_an_answer_is_given_and_what_it_waits_for_is_said(postroom: Run, standin
     assert standin.requests[-1].body == {"text": "the main one"}
 
 
-@pytest.mark.requirement("cli-task-answered")
+@pytest.mark.requirement("task-answer-resumes")
 @pytest.mark.parametrize("words", [[], ["-"]])
 def test_an_answer_can_come_from_a_pipe(standin: Standin, tmp_path: Path, words: list[str]):
     standin.answer("POST /v1/tasks/ab12cd34/answer", task())

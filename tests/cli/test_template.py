@@ -31,7 +31,7 @@ def test_a_template_without_files_needs_none(tmp_path: Path):
     assert read(write(tmp_path, "")).files == {}
 
 
-@pytest.mark.requirement("cli-template-files-inside")
+@pytest.mark.requirement("template-state-closed")
 @pytest.mark.parametrize(
     "name", ["../secret", "/etc/hostname", "lib/../../secret", "link", "up/secret"]
 )
@@ -115,7 +115,6 @@ def test_the_last_value_of_a_key_counts():
     assert overrides(("a=1", "a=2"), "") == {"a": "2"}
 
 
-@pytest.mark.requirement("cli-set-folder-found")
 def test_a_folder_here_is_meant_where_the_template_reads_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

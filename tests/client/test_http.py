@@ -13,8 +13,7 @@ from postroom import errors
 from postroom.client.calls import name_of
 from postroom.client.http import Client
 from postroom.client.locate import Server, locate
-from postroom.client.retry import Again
-from postroom.client.transport import Transport
+from postroom.client.transport import Again, Transport
 from postroom_a2a.retry import RetryPolicy
 from tests.client.conftest import Pauses
 from tests.client.standin import TOKEN, Standin, mail, post, problem, status, worker
@@ -46,7 +45,7 @@ def test_an_error_that_is_no_problem_document_is_still_an_error(standin: Standin
         client.agents()
 
 
-@pytest.mark.requirement("client-send-repeats-once")
+@pytest.mark.requirement("mail-key-once")
 def test_a_send_is_repeated_with_the_same_key(standin: Standin, client: Client, pauses: Pauses):
     standin.answer("POST /v1/messages", cut=True)
     standin.answer("POST /v1/messages", problem("error", "boom"), 500)
@@ -111,7 +110,6 @@ def test_a_refused_connection_means_not_running(pauses: Pauses):
             assert caught.value.remedy == "postroom up"
 
 
-@pytest.mark.requirement("client-server-found-again")
 def test_a_post_room_that_moved_is_found_again(standin: Standin, tmp_path: Path, pauses: Pauses):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -260,7 +258,7 @@ def test_the_rule_of_repetition(code: int, retry_after: bool, again: Again):
 # ── what is not known ────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("client-outcome-uncertain")
+@pytest.mark.requirement("mail-key-once")
 def test_a_connection_that_breaks_and_is_then_refused_leaves_the_outcome_open_and_names_the_key(
     standin: Standin, client: Client, pauses: Pauses
 ):
@@ -273,7 +271,7 @@ def test_a_connection_that_breaks_and_is_then_refused_leaves_the_outcome_open_an
     assert "--key k7" in caught.value.remedy
 
 
-@pytest.mark.requirement("client-outcome-uncertain")
+@pytest.mark.requirement("mail-key-once")
 @pytest.mark.parametrize("first", [errors.RequestTimeout, errors.BusDisconnected])
 def test_what_the_bus_did_not_confirm_stays_open_when_the_post_room_ends(
     standin: Standin, client: Client, pauses: Pauses, first: type[errors.PostroomError]
@@ -301,7 +299,6 @@ def test_a_read_that_was_cut_off_has_no_outcome(standin: Standin, client: Client
         client.status()
 
 
-@pytest.mark.requirement("client-deadline-kept")
 def test_no_attempt_begins_behind_the_end_of_the_time(
     standin: Standin, client: Client, pauses: Pauses
 ):
@@ -312,7 +309,6 @@ def test_no_attempt_begins_behind_the_end_of_the_time(
     assert "--key k8" in caught.value.remedy
 
 
-@pytest.mark.requirement("client-deadline-kept")
 def test_a_silent_post_room_is_not_waited_for_behind_the_end_of_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ):

@@ -47,7 +47,7 @@ def test_a_file_of_a_process_that_has_ended_is_not_believed(tmp_path: Path):
         locate(tmp_path)
 
 
-@pytest.mark.requirement("client-credential-private")
+@pytest.mark.requirement("identity-keys-private")
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o602])
 def test_a_credential_that_others_can_read_or_write_is_refused(tmp_path: Path, mode: int):
     write(tmp_path, record(), mode)

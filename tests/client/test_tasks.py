@@ -59,7 +59,7 @@ def test_each_route_of_tasks_is_called_as_the_contract_says(standin: Standin, cl
     assert client.served_card("@bob") == {"name": "bob"}
 
 
-@pytest.mark.requirement("client-task-repeats-once")
+@pytest.mark.requirement("task-request-runs-once")
 def test_a_task_is_asked_for_again_with_the_same_key(
     standin: Standin, client: Client, pauses: Pauses
 ):
@@ -75,7 +75,7 @@ def test_a_task_is_asked_for_again_with_the_same_key(
     assert len(pauses) == 2
 
 
-@pytest.mark.requirement("client-task-repeats-once")
+@pytest.mark.requirement("task-request-runs-once")
 def test_an_answer_is_never_given_twice(standin: Standin, client: Client):
     standin.answer("POST /v1/tasks/ab12cd34/answer", cut=True)
     with pytest.raises(errors.PeerError):

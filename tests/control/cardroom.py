@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,21 +14,25 @@ from typing import Any, cast
 
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.port import Message
-from postroom.control.announcements import Announcements
-from postroom.control.presence import PresenceBoard
-from postroom.control.registry import Registry
-from postroom.control.run import Run
-from postroom.control.workers import Workers
+from postroom.directory.agents import Directory
+from postroom.directory.announcements import Announcements
 from postroom.directory.card_signatures import verify_card
 from postroom.directory.cards import build_card
+from postroom.directory.presence import PresenceBoard
+from postroom.directory.registry import Registry
+from postroom.directory.search import AgentSearch
 from postroom.errors import NotFound
 from postroom.protocol import subjects
+from postroom.protocol.alerts import Alert
 from postroom.protocol.presence import Presence, WorkerState
 from postroom.protocol.streams import card_key
 from postroom.protocol.template import Template
 from postroom.sandbox.port import ExitStatus, Level, SandboxHandle
 from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord
+from postroom.workers.lifecycle import Workers
+from postroom.workers.run import Run
+from postroom.workers.status import WorkerStates
 from tests.mail.desk import running
 from tests.rig import Rig, new_uid, running_bus
 
@@ -48,6 +52,7 @@ class PretendedWorkers:
         self.folder = folder
         self.all: dict[str, Run] = {}
         self.stopped: list[tuple[Agent, WorkerRecord]] = []
+        self._changed: Callable[[], None] = lambda: None
 
     def start(self, uid: str, nick: str, *skills: str) -> Run:
         handle = cast("SandboxHandle", SimpleNamespace(level=Level.NONE, pid=4711))
@@ -62,6 +67,8 @@ class PretendedWorkers:
     running = Workers.running
     lives = Workers.lives
     interactive = Workers.interactive
+    cards = Workers.cards
+    take_card = Workers.take_card
 
     def state_folder(self, uid: str) -> Path:
         return self.folder / uid
@@ -101,6 +108,12 @@ class CardRoom:
     arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
     registry: Registry = field(init=False)
     presence: PresenceBoard = field(init=False)
+    states: WorkerStates = field(init=False)
+
+    def search(self, directory: Directory) -> AgentSearch:
+        return AgentSearch(
+            directory, self.as_workers.cards, self.states.online, self.registry.signed
+        )
 
     @property
     def as_workers(self) -> Workers:
@@ -112,9 +125,9 @@ class CardRoom:
             self.written.append((message.subject.rpartition(".")[2], value))
             self.arrived.notify_all()
 
-    async def alert(self, kind: str, text: str, who: str) -> None:
+    async def alert(self, alert: Alert) -> None:
         async with self.arrived:
-            self.alerts.append((who, text))
+            self.alerts.append((alert.who, alert.text))
             self.arrived.notify_all()
 
     async def until(self, happened: Any) -> Any:
@@ -166,16 +179,16 @@ async def card_room(folder: Path, rig: Rig | None = None) -> AsyncGenerator[Card
         room.registry.wake()
 
     room.presence = PresenceBoard(rig.core, rig.admin, heard=heard)
+
+    def now() -> float:
+        return time.time() + room.later
+
+    room.states = WorkerStates(room.as_workers, room.presence, now)
     room.registry = Registry(
-        rig.core,
-        rig.admin,
-        room.presence,
-        room.workers,
-        rig.trust.card_key,
-        ORG,
-        now=lambda: time.time() + room.later,
+        rig.core, rig.admin, room.states.cards, rig.trust.card_key, ORG, now=now
     )
-    announcements = Announcements(rig.edge, room.workers, room.registry.wake, room.alert)
+    room.workers._changed = room.registry.wake
+    announcements = Announcements(rig.edge, room.workers.take_card, room.alert)
     tap = await rig.core.subscribe(card_key(ORG, "*"), room.note)
     await room.presence.open()
     await announcements.open()

@@ -13,38 +13,35 @@ from typing import Any, cast
 
 import httpx2
 
+from postroom.audit import AuditLog
+from postroom.audit.view import AuditView
 from postroom.blobs.folder import BlobFolder
 from postroom.blobs.office import BlobOffice
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.port import Delivery
-from postroom.control.accounts import Accounts
 from postroom.control.api import build_api
-from postroom.control.audit.view import AuditView
-from postroom.control.changed import Changed
 from postroom.control.context import Context
 from postroom.control.crew import Crew
 from postroom.control.dispatch import Dispatch
-from postroom.control.issuer import Issuer
 from postroom.control.mailroom import RULES, Mailroom
 from postroom.control.principals import Gate
-from postroom.control.roster import Roster
 from postroom.control.rotation import Rotation
-from postroom.control.run import Run
 from postroom.control.services import AgentServices
 from postroom.control.statefile import Announcement
 from postroom.control.taskverbs import TaskVerbs
-from postroom.control.yellowpages import YellowPages
-from postroom.gateway.audit import AuditLog
+from postroom.directory.agents import Directory
+from postroom.directory.search import AgentSearch
 from postroom.gateway.credentials import Credentials
+from postroom.identity.account_publisher import Accounts
 from postroom.identity.tokens import digest
 from postroom.mail.alerts import AlertOffice
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadmail import DeadMail
-from postroom.mail.directory import Directory
 from postroom.mail.office import PostOffice
 from postroom.projection.changes import Changes
 from postroom.projection.fold import Fold, all_after
 from postroom.protocol import priority, subjects
+from postroom.protocol.alerts import Alert
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.priority import PriorityRecord
 from postroom.protocol.tasks import chain_headers
@@ -61,6 +58,10 @@ from postroom.tasks.clerk import TaskClerk
 from postroom.tasks.office import TaskOffice
 from postroom.tasks.records import TaskRecord
 from postroom.tasks.requests import Requests
+from postroom.workers.changed import Changed
+from postroom.workers.issuer import Issuer
+from postroom.workers.run import Run
+from postroom.workers.status import Roster
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import (
     Message,
@@ -273,7 +274,7 @@ def _record(agent: Agent, template: str) -> WorkerRecord:
     )
 
 
-async def _no_alert(_kind: str, _about: str, _who: str, _text: str) -> None:
+async def _no_alert(_: Alert) -> None:
     return
 
 
@@ -298,7 +299,7 @@ async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
             running=cards.as_workers.running,
             hindrance=lambda uid: hindered.get(uid, ""),
         )
-        pages = YellowPages(room.directory, cards.as_workers, cards.registry)
+        pages = cards.search(room.directory)
         dispatch = Dispatch(office, requests, room.directory, pages)
         verbs = TaskVerbs(office, database, cards.as_workers, room.tasks_folded, dispatch.choose)
         issuer = Issuer(database, rig.trust, cast("Accounts", None), LIFETIME)
@@ -366,7 +367,7 @@ def _context(
     cards: CardRoom,
     office: TaskOffice,
     dispatch: Dispatch,
-    pages: YellowPages,
+    pages: AgentSearch,
     blobs: BlobOffice,
     credentials: Credentials,
     audit: AuditView,
@@ -380,7 +381,15 @@ def _context(
         dispatch=dispatch,
         gate=Gate(digest(KEY), room.database),
         workers=cards.as_workers,
-        roster=Roster(cards.as_workers, cards.presence, rig.admin, office, room.alerts, Changed()),
+        roster=Roster(
+            cards.as_workers,
+            cards.states,
+            cards.presence,
+            rig.admin,
+            office,
+            room.alerts,
+            Changed(),
+        ),
         pages=pages,
         rotation=cast("Rotation", None),
         keys=rig.trust.key_list,

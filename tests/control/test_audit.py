@@ -15,17 +15,16 @@ from typing import Any
 
 import pytest
 
+from postroom.audit import AuditLog, Trouble, alarm, copying, tap
+from postroom.audit.connections import Connections
+from postroom.audit.copying import AuditCopy
+from postroom.audit.cursor import Cursor
+from postroom.audit.outsiders import Outsiders
+from postroom.audit.reading import Position, all_lines
+from postroom.audit.tap import StoredTap
 from postroom.bus.nats.bus import NatsBus
-from postroom.control.audit import alarm, copying, tap
-from postroom.control.audit.connections import Connections
-from postroom.control.audit.copying import AuditCopy
-from postroom.control.audit.cursor import Cursor
-from postroom.control.audit.outsiders import Outsiders
-from postroom.control.audit.tap import StoredTap
+from postroom.directory.agents import Directory
 from postroom.errors import Forbidden, NoResponders, StateUnwritable, Unauthorized
-from postroom.gateway.audit import AuditLog, Trouble
-from postroom.gateway.audit.reading import Position, all_lines
-from postroom.mail.directory import Directory
 from postroom.protocol import subjects
 from postroom.protocol.audit import DENIED, AuditRecord
 from postroom.protocol.ids import CONTROL_PLANE
@@ -166,7 +165,7 @@ async def test_only_the_operator_may_read_it(room: TaskRoom):
     assert answer.status_code == 401
 
 
-@pytest.mark.requirement("audit-followed")
+@pytest.mark.requirement("audit-read-filtered")
 async def test_a_follower_gets_what_was_there_and_then_each_line_as_it_comes(room: TaskRoom):
     room.audit.write(record(message="before"))
     got: list[str] = []
@@ -414,7 +413,7 @@ async def test_a_workers_credential_that_is_used_without_the_gateway_is_refused_
     assert line["reason"] == "Proxy Required"
 
 
-@pytest.mark.requirement("audit-tap-harmless")
+@pytest.mark.requirement("audit-server-side")
 async def test_a_message_for_an_agent_that_vanished_is_not_delivered_to_the_audit(watch: Watch):
     bridge = await watch.agent("external", "bridge")
     pull = json.dumps({"batch": 5, "expires": 60_000_000_000}).encode()
@@ -433,7 +432,7 @@ async def test_a_message_for_an_agent_that_vanished_is_not_delivered_to_the_audi
     assert await watch.rig.admin.pending("INBOX", bridge.uid) == (2, 0)
 
 
-@pytest.mark.requirement("audit-tap-harmless")
+@pytest.mark.requirement("audit-server-side")
 async def test_a_publisher_is_still_told_at_once_that_no_stream_stores_its_message(watch: Watch):
     bridge = await watch.agent("external", "bridge")
     await watch.rig.admin.jetstream.api("STREAM.DELETE.OUTBOX")

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from postroom.control.audit import patience
+from postroom.audit import patience
 from postroom.errors import BusDisconnected
 
 pytestmark = pytest.mark.anyio

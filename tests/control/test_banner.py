@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from postroom.control.banner import notes, own_addresses
 from postroom.control.endpoints import plan
 from postroom.identity.certificates import Certificate
@@ -39,7 +37,6 @@ def told(
     return list(notes(settings, plan(settings), host, keeper, addresses))
 
 
-@pytest.mark.requirement("tls-address-warned")
 def test_an_address_that_the_certificate_lacks_is_told_with_the_command_that_mends_it():
     (note,) = told("localhost", "127.0.0.1", "box", addresses=("192.0.2.7",))
 
@@ -47,7 +44,6 @@ def test_an_address_that_the_certificate_lacks_is_told_with_the_command_that_men
     assert "postroom --state '/a state' tls init --force --host box --host 192.0.2.7" in note
 
 
-@pytest.mark.requirement("tls-address-warned")
 def test_nothing_is_told_of_an_address_that_it_has_or_where_one_address_was_named():
     assert not told("localhost", "192.0.2.7", addresses=("192.0.2.7",))
     assert not told("192.0.2.9", listen="192.0.2.9", addresses=("192.0.2.7",))

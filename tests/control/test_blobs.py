@@ -111,7 +111,7 @@ async def test_a_blob_is_never_served_as_a_page(tmp_path: Path):
         assert (await room.api.get(PATH)).headers["content-type"] == "application/octet-stream"
 
 
-@pytest.mark.requirement("blob-hash-checked")
+@pytest.mark.requirement("blob-kept-by-hash")
 async def test_a_content_with_another_hash_is_refused_and_leaves_nothing(tmp_path: Path):
     async with task_room(tmp_path) as room:
         wrong = await room.api.put(f"/v1/blobs/{'0' * 64}", content=CONTENT)
@@ -145,7 +145,7 @@ async def test_the_same_content_at_once_is_one_blob(tmp_path: Path):
         assert room.blobs._folder.used == -(-len(CONTENT) // 4096) * 4096
 
 
-@pytest.mark.requirement("blob-bounds-refused")
+@pytest.mark.requirement("blob-kept-by-hash")
 async def test_what_is_over_a_bound_is_refused_and_leaves_nothing(tmp_path: Path):
     async def too_much() -> AsyncIterator[bytes]:
         for _ in range(3 * LARGEST_BLOB // 65536):
@@ -171,7 +171,7 @@ async def test_what_is_over_a_bound_is_refused_and_leaves_nothing(tmp_path: Path
         assert len(files(tmp_path)) == 4
 
 
-@pytest.mark.requirement("blob-bounds-refused")
+@pytest.mark.requirement("blob-kept-by-hash")
 async def test_a_full_disk_is_told_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -192,7 +192,7 @@ async def test_a_full_disk_is_told_and_leaves_nothing(
         assert (await room.api.put(PATH, content=CONTENT)).status_code == 201
 
 
-@pytest.mark.requirement("blob-partial-gone")
+@pytest.mark.requirement("blob-kept-by-hash")
 async def test_an_upload_that_breaks_off_leaves_nothing(tmp_path: Path):
     async with task_room(tmp_path) as room:
         head = (
@@ -213,7 +213,7 @@ async def test_an_upload_that_breaks_off_leaves_nothing(tmp_path: Path):
         assert (await room.api.get(PATH)).status_code == 404
 
 
-@pytest.mark.requirement("blob-partial-gone")
+@pytest.mark.requirement("blob-kept-by-hash")
 async def test_a_start_removes_what_was_never_answered_for_and_keeps_the_rest(tmp_path: Path):
     async with task_room(tmp_path) as room:
         await room.api.put(PATH, content=CONTENT)
@@ -294,7 +294,7 @@ async def test_an_artifact_passes_a_blob_on_to_who_asked_for_the_task(tmp_path: 
         assert event["text"] == blob_url(NAME)
 
 
-@pytest.mark.requirement("blob-hash-worthless")
+@pytest.mark.requirement("blob-readers-named")
 async def test_naming_a_blob_that_one_may_not_read_gives_nobody_anything(tmp_path: Path):
     async with task_room(tmp_path) as room:
         hands = [await room.worker(nick) for nick in ("alice", "mallory", "bob")]
@@ -309,7 +309,7 @@ async def test_naming_a_blob_that_one_may_not_read_gives_nobody_anything(tmp_pat
             assert (await bob.get(PATH)).status_code == 404
 
 
-@pytest.mark.requirement("blob-hash-worthless")
+@pytest.mark.requirement("blob-readers-named")
 async def test_an_upload_tells_nobody_that_another_has_the_content(tmp_path: Path):
     async with task_room(tmp_path) as room:
         hands = [await room.worker(nick) for nick in ("alice", "mallory")]
@@ -322,7 +322,7 @@ async def test_an_upload_tells_nobody_that_another_has_the_content(tmp_path: Pat
             assert (await mallory.get(PATH)).content == CONTENT
 
 
-@pytest.mark.requirement("blob-hash-worthless")
+@pytest.mark.requirement("blob-readers-named")
 async def test_no_answer_about_ones_own_blob_or_task_tells_that_another_has_the_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -399,7 +399,6 @@ async def test_only_the_operator_lists_and_removes(tmp_path: Path):
 # ── for how long ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("blob-unnamed-removed")
 async def test_a_week_after_its_upload_what_nothing_names_is_removed(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice, bob = [await room.worker(nick) for nick in ("alice", "bob")]

@@ -20,6 +20,7 @@ from postroom.control.listen import HttpListener, bind
 from postroom.errors import InvalidInput
 from postroom.identity.certfolder import CertificateFolder
 from postroom.identity.certificates import DAY
+from postroom.protocol.alerts import Alert
 from postroom.settings import Settings
 from postroom.tls import client_context
 
@@ -34,8 +35,8 @@ class Alerts:
         self.kinds: list[str] = []
         self.changes = 0
 
-    async def raise_one(self, kind: str, text: str) -> None:
-        self.kinds += [kind] * bool(text)  # without a text it is the end of one
+    async def raise_one(self, alert: Alert) -> None:
+        self.kinds += [alert.kind] * bool(alert.text)  # without a text it is the end of one
 
     def change(self) -> None:
         self.changes += 1
@@ -93,7 +94,7 @@ async def test_a_certificate_that_does_not_stand_for_the_address_is_refused(
     assert caught.value.remedy == "postroom tls init --force --host 192.0.2.8"
 
 
-@pytest.mark.requirement("tls-external-checked")
+@pytest.mark.requirement("tls-beyond-loopback")
 async def test_an_expired_certificate_of_somebody_elses_is_refused(
     settings: Settings, folder: CertificateFolder
 ):
@@ -103,7 +104,7 @@ async def test_an_expired_certificate_of_somebody_elses_is_refused(
         open_certificate(expired, plan(expired))
 
 
-@pytest.mark.requirement("tls-external-checked")
+@pytest.mark.requirement("tls-beyond-loopback")
 async def test_a_certificate_that_is_not_valid_yet_is_refused(
     settings: Settings, folder: CertificateFolder
 ):
@@ -113,7 +114,7 @@ async def test_a_certificate_that_is_not_valid_yet_is_refused(
         open_certificate(early, plan(early))
 
 
-@pytest.mark.requirement("tls-external-checked")
+@pytest.mark.requirement("tls-beyond-loopback")
 async def test_a_certificate_of_another_authority_than_the_one_named_is_refused(
     settings: Settings, folder: CertificateFolder
 ):
@@ -123,7 +124,7 @@ async def test_a_certificate_of_another_authority_than_the_one_named_is_refused(
         open_certificate(mixed, plan(mixed))
 
 
-@pytest.mark.requirement("tls-external-checked")
+@pytest.mark.requirement("tls-beyond-loopback")
 async def test_a_certificate_without_its_key_is_refused(settings: Settings):
     half = replace(settings, tls_cert=Path("cert.pem"))
 
@@ -131,7 +132,7 @@ async def test_a_certificate_without_its_key_is_refused(settings: Settings):
         open_certificate(half, plan(half))
 
 
-@pytest.mark.requirement("tls-always")
+@pytest.mark.requirement("tls-no-cleartext")
 async def test_on_loopback_alone_an_authority_is_made_at_the_first_start(settings: Settings):
     always = replace(settings, listen=(), tls="always")
 
@@ -185,7 +186,7 @@ async def test_a_local_certificate_is_renewed_in_the_last_third_of_its_life(
     assert alerts.kinds == []
 
 
-@pytest.mark.requirement("tls-expiry-warned")
+@pytest.mark.requirement("tls-renewal-automatic")
 async def test_a_certificate_of_somebody_elses_is_warned_about_three_times(
     settings: Settings, folder: CertificateFolder
 ):
@@ -203,7 +204,7 @@ async def test_a_certificate_of_somebody_elses_is_warned_about_three_times(
     assert set(alerts.kinds) == {"certificate-expiring"}
 
 
-@pytest.mark.requirement("tls-expiry-warned")
+@pytest.mark.requirement("tls-renewal-automatic")
 async def test_a_renewal_that_fails_is_told_once(settings: Settings, folder: CertificateFolder):
     clock, alerts = Clock(), Alerts()
     kept = keeper(settings, clock)
@@ -226,7 +227,7 @@ async def shown(port: int, ca: Path) -> str:
     return sha256(certificate).hexdigest()
 
 
-@pytest.mark.requirement("tls-renewal-seamless")
+@pytest.mark.requirement("tls-renewal-automatic")
 async def test_a_new_certificate_is_shown_to_new_connections_and_open_ones_stay(
     settings: Settings, folder: CertificateFolder
 ):
@@ -252,7 +253,7 @@ async def test_a_new_certificate_is_shown_to_new_connections_and_open_ones_stay(
         http.stop()
 
 
-@pytest.mark.requirement("tls-external-checked")
+@pytest.mark.requirement("tls-beyond-loopback")
 async def test_a_replacement_that_does_not_fit_is_not_taken(
     settings: Settings, folder: CertificateFolder
 ):
@@ -274,7 +275,7 @@ async def test_a_replacement_that_does_not_fit_is_not_taken(
     assert folder.serving.read_bytes() == before
 
 
-@pytest.mark.requirement("tls-renewal-seamless")
+@pytest.mark.requirement("tls-renewal-automatic")
 async def test_a_replacement_of_somebody_elses_is_taken_when_it_has_come_to_rest(
     settings: Settings, folder: CertificateFolder
 ):
@@ -320,7 +321,7 @@ async def test_a_client_without_tls_or_with_another_authority_is_told_nothing(
         http.stop()
 
 
-@pytest.mark.requirement("http-request-deadline")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_a_connection_whose_handshake_does_not_come_is_cut(
     settings: Settings, folder: CertificateFolder, monkeypatch: pytest.MonkeyPatch
 ):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.control.compiled import FORBIDDING, compile_modules, is_compiled
+from postroom.workers.compiled import FORBIDDING, compile_modules, is_compiled
 
 pytestmark = pytest.mark.anyio
 

@@ -74,7 +74,7 @@ def test_two_addresses_are_refused_with_what_to_name_instead():
     assert "0.0.0.0" in caught.value.remedy
 
 
-@pytest.mark.requirement("tls-always")
+@pytest.mark.requirement("tls-no-cleartext")
 def test_always_means_tls_on_loopback_too():
     endpoints = plan(settings(tls="always"))
 
@@ -113,7 +113,6 @@ def test_others_are_told_a_name_that_leads_here():
     assert plan(settings("192.0.2.1")).public_names(certificate(*names)) == ("192.0.2.1",)
 
 
-@pytest.mark.requirement("http-host-without-port")
 @pytest.mark.parametrize("tls,usual,other", [("auto", 80, 443), ("always", 443, 80)])
 def test_a_host_without_the_port_that_its_scheme_has_anyway_is_served(
     tls: str, usual: int, other: int

@@ -27,7 +27,7 @@ async def ready() -> AsyncGenerator[Site]:
         yield site
 
 
-@pytest.mark.requirement("http-livez-first")
+@pytest.mark.requirement("http-readyz-truthful")
 async def test_livez_answers_before_the_api_is_open(starting: Site):
     answer = await starting.get("/livez")
 
@@ -46,7 +46,7 @@ async def test_readyz_says_no_until_the_api_is_open_and_after_it_is_shut(startin
     assert [json.loads(a.body) for a in (before, opened)] == [{"ready": False}, {"ready": True}]
 
 
-@pytest.mark.requirement("http-starting-retry")
+@pytest.mark.requirement("http-readyz-truthful")
 async def test_a_request_before_the_api_is_open_is_told_to_come_again(starting: Site):
     answer = await starting.get("/v1/status")
 
@@ -92,7 +92,7 @@ async def test_each_name_of_the_loopback_address_is_served(ready: Site, host: st
     assert answer.status == 200
 
 
-@pytest.mark.requirement("http-origin-checked")
+@pytest.mark.requirement("http-host-checked")
 @pytest.mark.parametrize(
     "origin",
     ["https://evil.example", "null", "", "http://127.0.0.1", "http://127.0.0.1.evil.example"],
@@ -104,12 +104,12 @@ async def test_a_web_page_of_another_origin_is_forbidden(ready: Site, origin: st
     assert ready.api.scopes == []
 
 
-@pytest.mark.requirement("http-origin-checked")
+@pytest.mark.requirement("http-host-checked")
 async def test_a_web_page_of_our_own_origin_may_call(ready: Site):
     assert (await ready.get("/v1/status", f"Origin: http://{ready.host}")).status == 200
 
 
-@pytest.mark.requirement("http-origin-checked")
+@pytest.mark.requirement("http-host-checked")
 async def test_an_origin_that_is_no_address_is_forbidden(ready: Site):
     assert (await ready.get("/v1/status", "Origin: http://[")).status == 403
 
@@ -135,7 +135,7 @@ async def two() -> AsyncGenerator[tuple[Site, Echo]]:
         yield site, acme
 
 
-@pytest.mark.requirement("org-own-api")
+@pytest.mark.requirement("org-unseen")
 @pytest.mark.parametrize("path", ["/orgs/acme/v1/status", "/%6Frgs/acme/v1/status"])
 async def test_a_path_that_names_an_organisation_reaches_its_api_alone(
     two: tuple[Site, Echo], path: str
@@ -148,7 +148,7 @@ async def test_a_path_that_names_an_organisation_reaches_its_api_alone(
     assert site.api.scopes == []
 
 
-@pytest.mark.requirement("org-own-api")
+@pytest.mark.requirement("org-unseen")
 @pytest.mark.parametrize(
     "path", ["/v1/status", "/orgs/other/v1/status", "/orgs/", "/orgs/../v1/status"]
 )
@@ -177,7 +177,7 @@ async def _through_a_door(site: Site, worker: str, path: str) -> Answer:
     return await exchange(*pair, path, "Host: postroom")
 
 
-@pytest.mark.requirement("org-door-own-api")
+@pytest.mark.requirement("org-unseen")
 async def test_a_workers_door_leads_to_the_api_of_its_own_organisation(two: tuple[Site, Echo]):
     site, acme = two
     site.front.admit("a" * 32, "default")
@@ -190,7 +190,7 @@ async def test_a_workers_door_leads_to_the_api_of_its_own_organisation(two: tupl
     assert [scope[WORKER] for scope in acme.scopes] == ["b" * 32]
 
 
-@pytest.mark.requirement("org-door-own-api")
+@pytest.mark.requirement("org-unseen")
 @pytest.mark.parametrize(
     "path",
     ["/orgs/acme/v1/blobs/x", "/orgs/default/v1/status", "/orgs/none/v1/status", "/%6frgs/acme/v1"],
@@ -207,7 +207,7 @@ async def test_a_worker_that_names_an_organisation_is_refused_whether_there_is_o
     assert site.api.scopes == acme.scopes == []
 
 
-@pytest.mark.requirement("org-door-own-api")
+@pytest.mark.requirement("org-unseen")
 async def test_a_worker_whose_door_is_closed_reaches_no_api(two: tuple[Site, Echo]):
     site, acme = two
     site.front.admit("b" * 32, "acme")

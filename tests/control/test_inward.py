@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from postroom.control.inward import MAX_ANSWER_BYTES, MAX_CARD_BYTES, fetch_card
 from postroom.directory.cards import SERVER_SOCKET
 from postroom.errors import Conflict, PostroomError, ProtocolViolation, RequestTimeout
+from postroom.workers.served_card import MAX_CARD_BYTES, fetch_card
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("inward-socket-itself")]
 
@@ -168,7 +168,7 @@ async def test_an_answer_without_end_is_cut(tmp_path: Path):
 
     async with listening(tmp_path, endless):
         assert isinstance(await refusal(tmp_path), ProtocolViolation)
-    assert sent < 20 * MAX_ANSWER_BYTES
+    assert sent < 40 * MAX_CARD_BYTES
 
 
 @pytest.mark.parametrize(

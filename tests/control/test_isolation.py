@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.control.isolation import Demand, demand
 from postroom.errors import Forbidden, InvalidInput
 from postroom.protocol.template import Template
 from postroom.sandbox.port import Level
+from postroom.workers.isolation import Demand, demand
 
 ENFORCED, PARTIAL, NONE = Level
 
@@ -29,7 +29,7 @@ def demanded(
     )
 
 
-@pytest.mark.requirement("isolation-auto")
+@pytest.mark.requirement("sandbox-select-failclosed")
 def test_by_default_the_strongest_sandbox_must_be_enforced():
     assert demanded() == Demand("auto", ENFORCED)
 

@@ -12,13 +12,14 @@ import pytest
 
 from postroom.bus.address import BusAddress
 from postroom.bus.nats import NatsBus
-from postroom.control.accounts import Accounts
-from postroom.control.issuer import Issuer
 from postroom.errors import BusDisconnected, Forbidden, ServerFailed, Unauthorized
+from postroom.identity.account_publisher import Accounts
 from postroom.identity.credential import Credential
+from postroom.protocol.alerts import Alert
 from postroom.store import credentials as rows
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
+from postroom.workers.issuer import Issuer
 from tests.gateway.nats.rig import House, Worker, house_before
 from tests.mail.desk import running
 from tests.rig import Rig, new_uid, running_server
@@ -45,8 +46,8 @@ class Register:
     def address(self) -> BusAddress:
         return BusAddress((self.rig.url,))
 
-    async def _alert(self, kind: str, text: str) -> None:
-        self.alerts.append(kind if text else f"{kind} is over")
+    async def _alert(self, alert: Alert) -> None:
+        self.alerts.append(alert.kind if alert.text else f"{alert.kind} is over")
         self.alerted.set()
 
     async def enter(self, credential: Credential) -> NatsBus:
@@ -64,7 +65,7 @@ async def register(folder: Path) -> AsyncGenerator[Register]:
             yield Register(rig, database, house)
 
 
-@pytest.mark.requirement("identity-revocation-all-keys")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_every_credential_that_an_agent_ever_got_is_void_and_others_stay(tmp_path: Path):
     async with register(tmp_path) as desk:
         alice, bob = new_uid(), new_uid()
@@ -85,7 +86,7 @@ async def test_every_credential_that_an_agent_ever_got_is_void_and_others_stay(t
         await desk.enter(await desk.issuer.issue(alice, ()))  # a new key
 
 
-@pytest.mark.requirement("identity-revocation-of-key")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_a_revoked_key_is_not_renewed(tmp_path: Path):
     async with register(tmp_path) as desk:
         uid = new_uid()
@@ -100,7 +101,7 @@ async def test_a_revoked_key_is_not_renewed(tmp_path: Path):
             await desk.issuer.renew(issued.public, uid, ())
 
 
-@pytest.mark.requirement("identity-revocation-told-later")
+@pytest.mark.requirement("identity-revocation-confirmed")
 @pytest.mark.slow
 async def test_a_server_that_is_away_when_a_key_is_revoked_hears_of_it_when_it_is_back(
     tmp_path: Path,

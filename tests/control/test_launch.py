@@ -7,18 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from postroom.control.launch import AGENT_FOLDER, Passport, sidecar_config
 from postroom.identity.trust import Trust
 from postroom.protocol.template import parse_template
 from postroom.sandbox.port import SandboxPaths
 from postroom.sandbox.selftest import Canaries
+from postroom.workers.launch import AGENT_FOLDER, Passport, sidecar_config
 from tests.control.cardroom import card
 from tests.rig import new_uid
 
 TEMPLATE = '[worker]\nname="x"\n[workstation]\ncommand=["true"]\n'
 
 
-@pytest.mark.requirement("template-events-interactive")
 @pytest.mark.parametrize("table, interactive", [("", False), ("[sidecar]\n", True)])
 def test_a_sidecar_is_told_its_run_and_whether_it_reports_events(
     tmp_path: Path, table: str, interactive: bool

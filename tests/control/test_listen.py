@@ -18,14 +18,14 @@ pytestmark = pytest.mark.anyio
 UID, OTHER = "a" * 32, "b" * 32
 
 
-@pytest.mark.requirement("http-loopback-only")
+@pytest.mark.requirement("tls-beyond-loopback")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "10.0.0.1", "2001:db8::1"])
 async def test_an_address_that_others_can_reach_is_refused(host: str):
     with pytest.raises(InvalidInput, match="TLS"):
         bind(host, 0, usual=0)
 
 
-@pytest.mark.requirement("http-loopback-only")
+@pytest.mark.requirement("tls-beyond-loopback")
 async def test_a_host_that_is_no_address_is_refused():
     with pytest.raises(InvalidInput):
         bind("example.org", 0, usual=0)
@@ -44,7 +44,6 @@ def taken():
         yield listener.getsockname()[1]
 
 
-@pytest.mark.requirement("http-port-chosen")
 @pytest.mark.parametrize("off", [0, 1])
 async def test_a_chosen_port_that_is_taken_is_an_error_be_it_the_usual_one_or_not(
     taken: int, off: int
@@ -53,19 +52,16 @@ async def test_a_chosen_port_that_is_taken_is_an_error_be_it_the_usual_one_or_no
         bind("127.0.0.1", taken, usual=taken + off)
 
 
-@pytest.mark.requirement("http-port-chosen")
 async def test_where_none_is_chosen_a_usual_port_that_is_taken_means_any_free_one(taken: int):
     with bind("127.0.0.1", None, usual=taken) as listener:
         assert listener.getsockname()[1] not in (0, taken)
 
 
-@pytest.mark.requirement("http-port-chosen")
 async def test_a_port_belongs_to_one_post_room_from_the_moment_it_is_bound():
     with bind("127.0.0.1", 0, usual=0) as first, pytest.raises(PortTaken):
         bind("127.0.0.1", first.getsockname()[1], usual=1).close()
 
 
-@pytest.mark.requirement("http-shutdown-ends")
 async def test_a_listener_that_is_stopped_ends_and_frees_its_port():
     async with asyncio.timeout(20):
         async with serving(Echo()) as site:
@@ -75,7 +71,7 @@ async def test_a_listener_that_is_stopped_ends_and_frees_its_port():
         await asyncio.open_connection("127.0.0.1", site.port)
 
 
-@pytest.mark.requirement("http-worker-named")
+@pytest.mark.requirement("http-worker-unforgeable")
 async def test_a_dialled_connection_is_served_as_the_worker_of_the_door():
     api = Echo()
     dialer = WorkerDialer(api)
@@ -97,7 +93,7 @@ async def test_a_header_does_not_make_a_worker_another_one(name: str):
     assert api.scopes[0][WORKER] == UID
 
 
-@pytest.mark.requirement("http-worker-named")
+@pytest.mark.requirement("http-worker-unforgeable")
 async def test_a_worker_passes_the_front_with_the_host_name_of_its_door():
     front, api = Front(frozenset({"127.0.0.1:4280"})), Echo()
     front.open(api)
@@ -121,7 +117,7 @@ async def test_several_requests_pass_on_one_dialled_connection():
     assert [scope["path"] for scope in api.scopes] == ["/1", "/2"]
 
 
-@pytest.mark.requirement("http-request-deadline")
+@pytest.mark.requirement("attack-flood-slowed")
 @pytest.mark.parametrize(
     "begun",
     [
@@ -149,7 +145,7 @@ async def test_a_connection_whose_request_does_not_end_is_cut(
         writer.close()
 
 
-@pytest.mark.requirement("http-request-deadline")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_an_answer_may_take_longer_than_a_request(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ImpatientProtocol, "deadline", 0.01)
     looks = asyncio.Semaphore(0)
@@ -170,7 +166,7 @@ async def test_an_answer_may_take_longer_than_a_request(monkeypatch: pytest.Monk
         assert (await site.get("/v1/slow")).body == b"api"
 
 
-@pytest.mark.requirement("http-connections-bounded")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_a_connection_too_many_is_cut_and_the_others_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ):

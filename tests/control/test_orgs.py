@@ -17,6 +17,7 @@ from postroom.control.statefile import Announcement
 from postroom.errors import Conflict, InvalidName, NotFound, PostroomError, Refused, StateUnwritable
 from postroom.identity.credential import Credential
 from postroom.identity.trust import Trust
+from postroom.protocol.alerts import Alert
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 
@@ -40,8 +41,10 @@ class House:
     async def go(self, announcement: Callable[[], Announcement]) -> None:
         assert announcement().me["nick"] == "me"
 
-    async def alert(self, kind: str, text: str, about: str) -> None:
-        self.alerts += [f"{kind}: {text}"] * bool(text)  # without a text it is the end of one
+    async def alert(self, alert: Alert) -> None:
+        self.alerts += [f"{alert.kind}: {alert.text}"] * bool(
+            alert.text
+        )  # without a text it is the end of one
 
     async def counts(self) -> dict[str, int]:
         return {"workers": 0}
@@ -119,7 +122,7 @@ async def test_all_are_open_when_the_start_is_over_and_closed_at_the_end(tmp_pat
     assert sorted(made.closed) == ["acme", "zeta"]
 
 
-@pytest.mark.requirement("org-failure-contained")
+@pytest.mark.requirement("org-create-whole")
 @pytest.mark.parametrize("fault", [StateUnwritable("no room"), KeyError("x"), TimeoutError("late")])
 async def test_one_that_fails_to_open_is_told_once_and_tried_again(
     tmp_path: Path, fault: Exception
@@ -134,7 +137,7 @@ async def test_one_that_fails_to_open_is_told_once_and_tried_again(
         assert "org-failed: the organisation acme is not open" in made.default.alerts[0]
 
 
-@pytest.mark.requirement("org-failure-contained")
+@pytest.mark.requirement("org-create-whole")
 async def test_one_whose_part_dies_is_opened_again_and_the_others_do_not_notice(tmp_path: Path):
     async with street(tmp_path, "acme", "zeta") as made:
         made.open_houses["acme"].broke.set()
@@ -203,7 +206,7 @@ async def test_keys_that_cannot_be_kept_make_no_organisation(
         assert await made.states() == {"default": "open"}
 
 
-@pytest.mark.requirement("org-removed-for-ever")
+@pytest.mark.requirement("org-create-whole")
 async def test_one_that_was_removed_leaves_its_folder_aside_and_its_name_free(tmp_path: Path):
     async with street(tmp_path, "acme") as made:
         home = made.settings.for_org("acme").home
@@ -221,7 +224,7 @@ async def test_one_that_was_removed_leaves_its_folder_aside_and_its_name_free(tm
         assert not (home / "mail").exists()
 
 
-@pytest.mark.requirement("org-removed-for-ever")
+@pytest.mark.requirement("org-create-whole")
 async def test_what_a_kill_has_left_of_a_removed_one_goes_at_the_next_start(tmp_path: Path):
     trust = Trust.load_or_create(Settings(state=tmp_path).keys)
     trust.add_org("acme")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom.bus.port import Message
-from postroom.control.presence import PresenceBoard
+from postroom.directory.presence import PresenceBoard
 from postroom.protocol import subjects
 from postroom.protocol.presence import Presence, WorkerState
 from tests.mail.desk import memory_bus
@@ -22,7 +22,6 @@ async def hear(board: PresenceBoard, state: WorkerState, at: float) -> Presence 
     return board.of(UID)
 
 
-@pytest.mark.requirement("presence-future-ignored")
 async def test_a_status_from_the_future_counts_from_now_and_hides_no_later_one():
     async with memory_bus() as (bus, admin, _):
         board = PresenceBoard(bus, admin, clock=lambda: NOW)

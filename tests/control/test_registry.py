@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.control.registry import SHORTEST_INTERVAL
 from postroom.directory.cards import address, skills_of
+from postroom.directory.registry import SHORTEST_INTERVAL
 from postroom.errors import Forbidden
 from postroom.protocol import subjects
 from postroom.protocol.presence import WorkerState
@@ -25,13 +25,13 @@ async def test_a_live_workers_card_is_signed_in_the_bucket_until_it_stops(tmp_pa
         reader = await room.join("reader", "read-source")
 
         assert await room.bucket(reader.uid) == card(reader.uid, "reader", "read-source")
-        assert room.registry.online(reader.uid)
+        assert room.states.online(reader.uid)
 
         await room.say(reader, WorkerState.STOPPED)
         await room.until(lambda: room.written[-1] == (reader.uid, None))
 
         assert await room.bucket(reader.uid) is None
-        assert not room.registry.online(reader.uid)
+        assert not room.states.online(reader.uid)
 
 
 @pytest.mark.requirement("cards-live-registered")
@@ -45,7 +45,7 @@ async def test_the_card_of_a_worker_that_was_killed_is_removed(tmp_path: Path):
         assert await room.bucket(reader.uid) is None
 
 
-@pytest.mark.requirement("cards-silent-removed")
+@pytest.mark.requirement("cards-live-registered")
 async def test_the_card_of_a_silent_worker_is_removed(tmp_path: Path):
     async with card_room(tmp_path) as room:
         reader = await room.join("reader")
@@ -57,7 +57,7 @@ async def test_the_card_of_a_silent_worker_is_removed(tmp_path: Path):
         assert await room.bucket(reader.uid) is None
 
 
-@pytest.mark.requirement("cards-bucket-expires")
+@pytest.mark.requirement("cards-live-registered")
 async def test_the_server_forgets_a_card_that_is_not_written_anew(tmp_path: Path):
     async with card_room(tmp_path) as room:
         reader = await room.join("reader")
@@ -83,7 +83,7 @@ async def test_what_another_life_left_in_the_bucket_is_removed_at_the_start(tmp_
             assert await first.rig.admin.last("KV_cards", card_key(ORG, stale)) is None
 
 
-@pytest.mark.requirement("cards-write-control-only")
+@pytest.mark.requirement("cards-claims-refused")
 async def test_a_workers_credential_reaches_no_key_of_the_bucket(tmp_path: Path):
     async with card_room(tmp_path) as room:
         reader = await room.join("reader")
@@ -104,7 +104,7 @@ async def test_a_workers_credential_reaches_no_key_of_the_bucket(tmp_path: Path)
         assert await room.bucket(reader.uid) == card(reader.uid, "reader")
 
 
-@pytest.mark.requirement("cards-announcement-taken")
+@pytest.mark.requirement("cards-live-registered")
 async def test_an_announced_card_replaces_the_old_one(tmp_path: Path):
     async with card_room(tmp_path) as room:
         reader = await room.join("reader", "read")
@@ -117,7 +117,7 @@ async def test_an_announced_card_replaces_the_old_one(tmp_path: Path):
         assert room.alerts == []
 
 
-@pytest.mark.requirement("cards-writes-bounded")
+@pytest.mark.requirement("cards-claims-refused")
 async def test_a_worker_that_changes_its_card_in_a_loop_is_written_once_a_second(tmp_path: Path):
     async with card_room(tmp_path) as room:
         reader, other = await room.join("reader"), await room.join("other")
@@ -135,7 +135,7 @@ async def test_a_worker_that_changes_its_card_in_a_loop_is_written_once_a_second
         assert await room.bucket(reader.uid) == card(reader.uid, "reader", "last")
 
 
-@pytest.mark.requirement("cards-refusal-alerts", "cards-claims-refused")
+@pytest.mark.requirement("cards-claims-refused")
 async def test_a_claim_of_anothers_name_or_url_is_refused_with_one_alert(tmp_path: Path):
     async with card_room(tmp_path) as room:
         lead, reader = await room.join("lead"), await room.join("reader")
@@ -157,7 +157,7 @@ async def test_a_claim_of_anothers_name_or_url_is_refused_with_one_alert(tmp_pat
         assert await room.bucket(lead.uid) == card(lead.uid, "lead")
 
 
-@pytest.mark.requirement("bus-announcement-checked")
+@pytest.mark.requirement("identity-replies-not-forged")
 async def test_an_announcement_with_anothers_reply_subject_counts_for_nothing(tmp_path: Path):
     async with card_room(tmp_path) as room:
         reader = await room.join("reader")

@@ -20,17 +20,18 @@ from postroom.bus.nats.attachment import Credentials
 from postroom.bus.places import parse_servers
 from postroom.bus.port import Delivery, Message
 from postroom.bus.supervisor import Supervisor
-from postroom.control.accounts import Accounts
 from postroom.control.holders import Holder, holders
 from postroom.control.rotation import Rotation
 from postroom.control.seat import EdgeSeat
 from postroom.errors import Conflict, Unauthorized
 from postroom.identity import jwt
+from postroom.identity.account_publisher import Accounts
 from postroom.identity.credential import Credential
 from postroom.identity.push import push_accounts
 from postroom.identity.rotating import Role
 from postroom.identity.trust import Trust
 from postroom.protocol import subjects
+from postroom.protocol.alerts import Alert
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.sidecar.renewal import Renewal
 from tests.cluster import Node, running_cluster
@@ -106,8 +107,8 @@ class Desk:
         self.accounts = Accounts(rig.trust, host, self._alert)
         self.rotation = Rotation(rig.trust, host, self.accounts, seat.renew, move_timeout=10)
 
-    async def _alert(self, kind: str, _text: str) -> None:
-        self.alerts.append(kind)
+    async def _alert(self, alert: Alert) -> None:
+        self.alerts.append(alert.kind)
 
     async def connected(self) -> list[Holder]:
         """The workers' connections with what they hang on."""
@@ -169,7 +170,7 @@ async def desk(folder: Path) -> AsyncGenerator[Desk]:
                 await supervising
 
 
-@pytest.mark.requirement("identity-rotation-agents")
+@pytest.mark.requirement("identity-rotation-seamless")
 async def test_the_key_that_signs_workers_is_replaced_under_load(tmp_path: Path):
     async with desk(tmp_path) as d:
         stolen = d.rig.credential(new_uid())
@@ -184,7 +185,7 @@ async def test_the_key_that_signs_workers_is_replaced_under_load(tmp_path: Path)
             await d.rig.connect(stolen, stolen.name)
 
 
-@pytest.mark.requirement("identity-rotation-operator")
+@pytest.mark.requirement("identity-rotation-seamless")
 async def test_the_operators_key_is_replaced_under_load(tmp_path: Path):
     async with desk(tmp_path) as d:
         await d.rotate_under_load("operator")
@@ -196,7 +197,7 @@ async def test_the_operators_key_is_replaced_under_load(tmp_path: Path):
         assert d.one.bus.lost is None
 
 
-@pytest.mark.requirement("identity-rotation-proxy")
+@pytest.mark.requirement("identity-rotation-seamless")
 async def test_the_gateways_key_is_replaced_while_the_server_runs_on(tmp_path: Path):
     async with desk(tmp_path) as d:
         pid = d.rotation._host.pid
@@ -215,7 +216,7 @@ async def test_the_gateways_key_is_replaced_while_the_server_runs_on(tmp_path: P
         assert [each.bus.statistics().reconnects for each in (d.one, d.two)] == [0, 0]
 
 
-@pytest.mark.requirement("identity-revocation-disturbs-nobody")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_revocations_of_others_disturb_no_pull_and_no_publish(tmp_path: Path):
     """Each restart of a worker revokes what it had, and every server is told."""
     async with desk(tmp_path) as d:
@@ -258,7 +259,7 @@ async def test_who_does_not_move_from_a_former_key_of_the_gateway_is_named_and_c
             assert isinstance(await bus.wait_lost(), Unauthorized)
 
 
-@pytest.mark.requirement("identity-rotation-told-first")
+@pytest.mark.requirement("identity-rotation-seamless")
 async def test_servers_of_somebody_else_must_know_a_key_before_it_is_used(tmp_path: Path):
     trust = Trust.load_or_create(tmp_path / "keys")
     async with running_cluster(tmp_path / "cluster", trust) as cluster:
@@ -306,7 +307,7 @@ def _reconfigure(node: Node, trust: Trust) -> None:
     node.reload()
 
 
-async def _ignored(_kind: str, _text: str) -> None:
+async def _ignored(_: Alert) -> None:
     pass
 
 
@@ -314,7 +315,7 @@ async def _nothing() -> None:
     pass
 
 
-@pytest.mark.requirement("identity-rotation-crash")
+@pytest.mark.requirement("identity-rotation-seamless")
 def test_a_former_key_that_a_crash_has_left_is_dropped_by_the_next_start(tmp_path: Path):
     killed = Trust.load_or_create(tmp_path)
     killed.add_org("acme").rotate(Role.WORKERS)

@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from postroom.control.roster import state_of
-from postroom.control.run import exceeded
 from postroom.protocol.presence import OUT_OF_MEMORY, WorkerState
 from postroom.sandbox.port import ExitStatus, Limits
 from postroom.sidecar import main as sidecar
 from postroom.sidecar.config import ENVIRONMENT
 from postroom.store.workers import RUNNING, STOPPED
+from postroom.workers.run import exceeded
+from postroom.workers.status import state_of
 
 MEMORY = Limits(memory=64 << 20)
 

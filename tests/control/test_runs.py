@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from postroom.control.run import Run
-from postroom.control.runs import Runs
 from postroom.errors import EnvironmentFault, StateUnwritable
 from postroom.gateway.port import GatewayProvider
-from postroom.mail.alerts import AlertOffice
+from postroom.protocol.alerts import Alert
 from postroom.sandbox.port import ExitStatus, SandboxHandle
 from postroom.store.agents import Agent
 from postroom.store.database import Database
+from postroom.workers.run import Run
+from postroom.workers.runs import Runs
 from tests.rig import new_uid
 
 pytestmark = pytest.mark.anyio
@@ -61,14 +61,14 @@ class Watch:
         self.runs = Runs(
             Database(None),
             cast("GatewayProvider", self.doors),
-            cast("AlertOffice", self),
+            self.alert,
             tasks,
             lambda: None,
             1.0,
         )
 
-    async def tell(self, kind: str, text: str, who: str) -> None:
-        self.alerts.put_nowait((kind, f"{who}: {text}"))
+    async def alert(self, alert: Alert) -> None:
+        self.alerts.put_nowait((alert.kind, f"{alert.who}: {alert.text}"))
 
     def begin(self, nick: str, error: Exception | None = None) -> tuple[Agent, Failing]:
         agent = Agent(new_uid(), "default", nick, "worker", 0.0)

@@ -15,15 +15,14 @@ import pytest
 
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.port import Delivery
-from postroom.control.accounts import Accounts
-from postroom.control.issuer import Issuer
 from postroom.control.mailroom import Mailroom
 from postroom.control.services import AgentServices
 from postroom.control.taskverbs import TaskVerbs
-from postroom.control.yellowpages import MAX_ANSWER, YellowPages, bounded
 from postroom.directory.card_signatures import verify_card
 from postroom.directory.cards import skills_of
+from postroom.directory.search import MAX_ANSWER, bounded
 from postroom.identity import jwt
+from postroom.identity.account_publisher import Accounts
 from postroom.identity.credential import Credential
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
@@ -33,6 +32,7 @@ from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
 from postroom.store.workers import STOPPED, WorkerRecord
+from postroom.workers.issuer import Issuer
 from postroom_a2a.messages import text_message, text_of
 from tests.control.cardroom import CardRoom, card, card_room
 from tests.gateway.nats.rig import House, house_before
@@ -73,7 +73,7 @@ async def stage(tmp_path: Path) -> AsyncGenerator[Stage]:
 
         desk = Desk(rig.core, rig.admin, database, connect)
         room = SimpleNamespace(bus=rig.core, directory=desk.directory, office=desk.office)
-        pages = YellowPages(desk.directory, cards.as_workers, cards.registry)
+        pages = cards.search(desk.directory)
         no_tasks = cast("TaskVerbs", SimpleNamespace(verbs={}))
         issuer = Issuer(database, rig.trust, cast("Accounts", None), 600.0)
         services = AgentServices(cast("Mailroom", room), issuer, pages, no_tasks)
@@ -92,7 +92,7 @@ async def post(worker: Worker, project: str, text: str, number: str) -> None:
     await worker.bus.publish(subjects.feed(project, worker.uid), envelope.encode(), id=number)
 
 
-@pytest.mark.requirement("services-resolve-names")
+@pytest.mark.requirement("cards-found-by-skill")
 async def test_an_agent_resolves_a_nick(tmp_path: Path):
     async with stage(tmp_path) as s:
         alice, bob = await s.desk.worker("alice"), await s.desk.worker("bob")
@@ -104,7 +104,6 @@ async def test_an_agent_resolves_a_nick(tmp_path: Path):
         assert [agent["nick"] for agent in listed["agents"]] == ["alice", "bob"]
 
 
-@pytest.mark.requirement("services-errors-typed")
 @pytest.mark.parametrize(
     "verb, payload, code",
     [
@@ -130,7 +129,7 @@ async def test_a_request_that_cannot_be_met_is_answered_with_a_problem(
         assert json.loads(answer.payload)["error"]["code"] == code
 
 
-@pytest.mark.requirement("services-history-own-projects")
+@pytest.mark.requirement("identity-inbox-private")
 async def test_posts_go_both_ways_and_a_newcomer_reads_what_was_said(tmp_path: Path):
     async with stage(tmp_path) as s:
         maria = await s.desk.person()
@@ -156,7 +155,7 @@ async def test_posts_go_both_ways_and_a_newcomer_reads_what_was_said(tmp_path: P
         assert live == ["from a person", "from an agent"]
 
 
-@pytest.mark.requirement("services-credential-renewed")
+@pytest.mark.requirement("identity-renewal-gapless")
 async def test_a_renewed_credential_is_for_the_same_key_and_lets_its_agent_in(tmp_path: Path):
     async with stage(tmp_path) as s:
         alice = await s.desk.worker("alice", ("demo",))
@@ -182,7 +181,6 @@ async def test_a_key_that_was_not_issued_here_or_is_revoked_is_not_renewed(tmp_p
         assert answer["error"]["code"] == "forbidden"
 
 
-@pytest.mark.requirement("mail-flows-between-accounts")
 async def test_a_worker_writes_to_a_worker_and_a_person_to_a_worker(tmp_path: Path):
     async with stage(tmp_path) as s:
         maria = await s.desk.person()
@@ -205,7 +203,7 @@ async def test_a_worker_writes_to_a_worker_and_a_person_to_a_worker(tmp_path: Pa
         assert (await s.desk.mail(mail.id, State.SEEN)).state is State.SEEN
 
 
-@pytest.mark.requirement("cards-find-on-bus")
+@pytest.mark.requirement("cards-found-by-skill")
 async def test_an_agent_finds_others_by_what_they_can_do(tmp_path: Path):
     async with stage(tmp_path) as s:
         await s.desk.person()

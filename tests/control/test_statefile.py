@@ -19,9 +19,9 @@ from postroom.control.statefile import (
     announce,
     prepare,
     withdraw,
-    write_private,
 )
 from postroom.errors import AlreadyRunning, StateUnwritable
+from postroom.identity.privatefile import write_private
 from postroom.settings import Settings
 
 ANNOUNCEMENT = Announcement(
@@ -39,6 +39,7 @@ HOLDER = """
 import sys
 from pathlib import Path
 from postroom.control.statefile import StateLock
+from postroom.identity.privatefile import write_private
 from postroom.settings import Settings
 lock = StateLock.acquire(Settings(state=Path(sys.argv[1])))
 print("held", flush=True)
@@ -74,7 +75,7 @@ def holder(settings: Settings) -> Generator[subprocess.Popen[str]]:
         process.kill()
 
 
-@pytest.mark.requirement("state-folder-private")
+@pytest.mark.requirement("identity-keys-private")
 def test_the_state_folder_and_its_folders_are_private_whatever_the_umask(tmp_path: Path):
     settings = Settings(state=tmp_path / "a" / "state")
     before = os.umask(0)
@@ -87,7 +88,7 @@ def test_the_state_folder_and_its_folders_are_private_whatever_the_umask(tmp_pat
     assert {_mode(folder) for folder in folders} == {0o700}
 
 
-@pytest.mark.requirement("state-folder-private")
+@pytest.mark.requirement("identity-keys-private")
 def test_a_state_folder_that_others_could_read_is_made_private(tmp_path: Path):
     (tmp_path / "state").mkdir(mode=0o755)
 
@@ -135,7 +136,7 @@ def test_the_refusal_does_without_an_address_that_cannot_be_read(
         StateLock.acquire(settings)
 
 
-@pytest.mark.requirement("state-lock-freed")
+@pytest.mark.requirement("state-lock-exclusive")
 def test_the_lock_of_a_killed_post_room_is_free(settings: Settings, holder: subprocess.Popen[str]):
     holder.send_signal(signal.SIGKILL)
     holder.wait(10)
@@ -143,14 +144,14 @@ def test_the_lock_of_a_killed_post_room_is_free(settings: Settings, holder: subp
     StateLock.acquire(settings).release()
 
 
-@pytest.mark.requirement("state-lock-freed")
+@pytest.mark.requirement("state-lock-exclusive")
 def test_a_released_lock_can_be_taken_again(settings: Settings):
     StateLock.acquire(settings).release()
 
     StateLock.acquire(settings).release()
 
 
-@pytest.mark.requirement("state-lock-freed")
+@pytest.mark.requirement("state-lock-exclusive")
 def test_a_child_process_does_not_keep_the_lock(settings: Settings):
     lock = StateLock.acquire(settings)
     with subprocess.Popen(["sleep", "60"], close_fds=False) as child:
@@ -166,7 +167,7 @@ def test_a_lock_in_a_folder_that_is_not_there_is_an_error(tmp_path: Path):
         StateLock.acquire(Settings(state=tmp_path / "gone"))
 
 
-@pytest.mark.requirement("state-server-file-private")
+@pytest.mark.requirement("identity-keys-private")
 def test_only_the_owner_may_read_the_address_and_the_lock(settings: Settings):
     before = os.umask(0)
     try:
@@ -178,7 +179,7 @@ def test_only_the_owner_may_read_the_address_and_the_lock(settings: Settings):
     assert (_mode(settings.server_file), _mode(settings.lock_file)) == (0o600, 0o600)
 
 
-@pytest.mark.requirement("state-server-file-private")
+@pytest.mark.requirement("identity-keys-private")
 def test_an_address_that_others_could_read_is_replaced_by_a_private_one(settings: Settings):
     settings.server_file.touch(mode=0o644)
     settings.server_file.chmod(0o644)
@@ -188,7 +189,7 @@ def test_an_address_that_others_could_read_is_replaced_by_a_private_one(settings
     assert _mode(settings.server_file) == 0o600
 
 
-@pytest.mark.requirement("state-server-file-private")
+@pytest.mark.requirement("identity-keys-private")
 def test_the_operators_token_is_not_in_what_is_logged_of_an_announcement():
     assert "s3cret" not in repr(ANNOUNCEMENT)
 
@@ -204,13 +205,13 @@ def test_what_was_announced_is_read_by_others_until_it_is_withdrawn(settings: Se
     assert not settings.server_file.exists()
 
 
-@pytest.mark.requirement("state-write-atomic")
+@pytest.mark.requirement("control-kill-keeps-all")
 def test_a_write_that_fails_leaves_the_old_file(settings: Settings):
     announce(settings, ANNOUNCEMENT)
     program = """
 import resource, sys
 from pathlib import Path
-from postroom.control.statefile import write_private
+from postroom.identity.privatefile import write_private
 from postroom.errors import StateUnwritable
 resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
 try:
@@ -231,7 +232,7 @@ except StateUnwritable:
     assert json.loads(settings.server_file.read_text())["pid"] == 4711
 
 
-@pytest.mark.requirement("state-write-atomic")
+@pytest.mark.requirement("control-kill-keeps-all")
 def test_a_write_leaves_nothing_but_the_file(settings: Settings):
     before = set(settings.state.iterdir())
 

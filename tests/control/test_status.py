@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from postroom.protocol.alerts import Alert
 from tests.control.taskroom import task_room
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +27,7 @@ async def test_status_says_that_the_bus_is_away_and_is_answered_all_the_same(tmp
     assert (before, away) == ("", "the bus does not answer")
 
 
-@pytest.mark.requirement("alerts-worker-restarted")
+@pytest.mark.requirement("alerts-cause-once")
 async def test_a_rule_that_a_worker_broke_stands_in_its_detail_until_the_alert_is_cleared(
     tmp_path: Path,
 ):
@@ -34,7 +35,7 @@ async def test_a_rule_that_a_worker_broke_stands_in_its_detail_until_the_alert_i
         alice = await room.worker("alice")
         office = room.mailroom.alerts
         text = "broke a rule at its door: Permissions Violation for Publish to worker.x.inbox.y"
-        await office.tell("worker-violation", text, alice.uid)
+        await office.raise_alert(Alert("worker-violation", text, alice.uid))
         last = await room.rig.admin.last_sequence("ALERTS")
         await room.mailroom.fold.reached("ALERTS", last, 10)
 

@@ -37,7 +37,7 @@ async def taken(room: TaskRoom, nick: str = "alice") -> tuple[Hand, str]:
 # ── wait ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("task-wait-wakes")
+@pytest.mark.requirement("client-task-followed")
 async def test_a_wait_ends_when_the_task_does_and_shows_what_was_made(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice, task = await taken(room)
@@ -124,7 +124,7 @@ async def stream(room: TaskRoom, task: str, after: int = 0) -> list[dict[str, An
     return found
 
 
-@pytest.mark.requirement("task-stream-ends")
+@pytest.mark.requirement("client-task-followed")
 async def test_a_stream_tells_each_change_and_ends_after_the_last(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice, task = await taken(room)
@@ -142,7 +142,7 @@ async def test_a_stream_tells_each_change_and_ends_after_the_last(tmp_path: Path
         assert nothing == []
 
 
-@pytest.mark.requirement("task-stream-ends")
+@pytest.mark.requirement("client-task-followed")
 @pytest.mark.parametrize("when", ["before", "behind"])
 async def test_a_task_that_ends_around_a_read_of_its_stream_ends_the_stream(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
@@ -167,7 +167,7 @@ async def test_a_task_that_ends_around_a_read_of_its_stream_ends_the_stream(
 # ── cancel ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("task-cancel-offline")
+@pytest.mark.requirement("task-cancel-interrupts")
 @pytest.mark.parametrize("was_taken", [False, True])
 async def test_a_task_of_a_worker_that_is_offline_is_canceled_at_once(
     tmp_path: Path, was_taken: bool
@@ -194,7 +194,7 @@ async def test_a_task_of_a_worker_that_is_offline_is_canceled_at_once(
             await alice.bus.publish(late.subject(alice.uid), late.encode(), metadata=headers)
 
 
-@pytest.mark.requirement("task-cancel-told")
+@pytest.mark.requirement("task-cancel-interrupts")
 async def test_a_worker_that_works_on_a_task_is_told_and_ends_it_itself(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice, task = await taken(room)
@@ -244,7 +244,7 @@ class Overtaken(Chain):
         return await super().append(row, record)
 
 
-@pytest.mark.requirement("task-cancel-told")
+@pytest.mark.requirement("task-cancel-interrupts")
 async def test_a_worker_that_takes_a_task_in_the_moment_of_its_cancel_is_told(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice = await room.worker("alice")
@@ -264,7 +264,7 @@ async def test_a_worker_that_takes_a_task_in_the_moment_of_its_cancel_is_told(tm
 # ── answer ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("task-answer-stored")
+@pytest.mark.requirement("task-answer-resumes")
 async def test_an_answer_reaches_the_worker_that_asked(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice, task = await taken(room)
@@ -285,7 +285,7 @@ async def test_an_answer_reaches_the_worker_that_asked(tmp_path: Path):
         assert (await room.api.get("/v1/status")).json()["attention"] == []
 
 
-@pytest.mark.requirement("task-answer-stored")
+@pytest.mark.requirement("task-answer-resumes")
 async def test_of_two_answers_the_one_that_was_not_taken_is_refused(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice, task = await taken(room)
@@ -306,7 +306,7 @@ async def test_of_two_answers_the_one_that_was_not_taken_is_refused(tmp_path: Pa
         assert refused["detail"].startswith("somebody else has answered before")
 
 
-@pytest.mark.requirement("task-answer-stored")
+@pytest.mark.requirement("task-answer-resumes")
 async def test_an_answer_to_a_worker_that_is_offline_waits_for_its_next_start(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice, task = await taken(room)
@@ -319,7 +319,7 @@ async def test_an_answer_to_a_worker_that_is_offline_waits_for_its_next_start(tm
         assert view["detail"] == "@alice is offline: the answer waits for its next start"
 
 
-@pytest.mark.requirement("task-refusal-typed")
+@pytest.mark.requirement("task-refused-when-not-offered")
 async def test_an_answer_that_nobody_waits_for_is_refused(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice, task = await taken(room)

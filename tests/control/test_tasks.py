@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from postroom.control.roster import hindrance
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.presence import WorkerState
@@ -16,6 +15,7 @@ from postroom.protocol.streams import BY_NAME
 from postroom.protocol.tasks import task_id
 from postroom.store import tasks as store
 from postroom.tasks.requests import request_key
+from postroom.workers.status import hindrance
 from postroom_a2a.messages import text_of
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import task_room
@@ -37,7 +37,7 @@ async def test_a_task_can_be_canceled_while_the_priority_lane_is_full(tmp_path: 
         assert (ended["state"], ended["final"]) == ("canceled", True)
 
 
-@pytest.mark.requirement("task-delegate-stored")
+@pytest.mark.requirement("task-visible-at-once")
 async def test_a_task_for_a_worker_that_is_offline_is_stored_and_waits(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice = await room.worker("alice", "write", start=False)
@@ -139,7 +139,7 @@ async def test_a_task_for_a_skill_goes_to_who_is_online_and_has_the_least_to_do(
         assert offline["worker"]["nick"] == "aaron"
 
 
-@pytest.mark.requirement("task-skill-delegated-once")
+@pytest.mark.requirement("task-request-runs-once")
 async def test_an_agent_is_given_another_that_has_the_skill_and_works_and_again_for_its_key(
     tmp_path: Path,
 ):
@@ -159,7 +159,7 @@ async def test_an_agent_is_given_another_that_has_the_skill_and_works_and_again_
         assert nobody["error"]["code"] == "not-found"
 
 
-@pytest.mark.requirement("task-key-once")
+@pytest.mark.requirement("task-request-runs-once")
 async def test_the_same_key_is_the_same_task_also_when_another_worker_has_less_to_do(
     tmp_path: Path,
 ):
@@ -190,7 +190,7 @@ async def test_a_key_is_known_after_a_restart(tmp_path: Path):
         assert (found, nobody) == (view["worker"]["uid"], "")
 
 
-@pytest.mark.requirement("task-refusal-typed")
+@pytest.mark.requirement("task-refused-when-not-offered")
 @pytest.mark.parametrize(
     "body, code",
     [
@@ -218,7 +218,7 @@ async def test_what_cannot_be_delegated_is_refused_with_a_problem(
         assert (await room.get(""))["tasks"] == []
 
 
-@pytest.mark.requirement("task-refusal-typed")
+@pytest.mark.requirement("task-refused-when-not-offered")
 async def test_what_names_no_task_or_several_is_refused(tmp_path: Path):
     async with task_room(tmp_path) as room:
         await room.worker("alice")

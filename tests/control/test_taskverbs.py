@@ -39,7 +39,7 @@ async def asked_of(room: TaskRoom, asker: Hand, worker: Hand, text: str = "do it
     return task_id(worker.uid, asker.uid, made)
 
 
-@pytest.mark.requirement("task-lease-free")
+@pytest.mark.requirement("task-one-runner")
 async def test_a_worker_is_told_which_of_its_tasks_it_may_take_over(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice, bob = await room.worker("alice"), await room.worker("bob")
@@ -101,7 +101,6 @@ async def test_open_tasks_come_in_pages(tmp_path: Path, monkeypatch: pytest.Monk
         assert (first["more"], rest["more"]) == (True, False)
 
 
-@pytest.mark.requirement("task-open-fresh")
 async def test_open_tasks_and_a_fresh_one_are_those_of_the_log(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice = await room.worker("alice")
@@ -166,7 +165,7 @@ async def test_a_worker_lists_what_it_runs_and_what_it_asked_for(tmp_path: Path)
         assert await listed(role="worker", other="f" * 32) == []
 
 
-@pytest.mark.requirement("task-changes-told")
+@pytest.mark.requirement("task-kill-requester-told")
 async def test_the_parties_of_a_task_are_told_what_is_stored_of_it_change_by_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -286,7 +285,7 @@ async def test_a_task_whose_request_is_as_long_as_can_be_is_still_told(tmp_path:
         assert answer["view"]["truncated"] is True
 
 
-@pytest.mark.requirement("task-cancel-by-requester")
+@pytest.mark.requirement("task-seen-by-parties")
 async def test_the_requester_cancels_and_answers_and_the_worker_does_not(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice, bob = await room.worker("alice"), await room.worker("bob")
@@ -324,7 +323,6 @@ async def test_a_cancel_of_a_worker_is_told_in_its_name(tmp_path: Path, monkeypa
         assert answer["view"]["timed_out"] is True
 
 
-@pytest.mark.requirement("services-errors-typed")
 @pytest.mark.parametrize(
     "verb, question, code",
     [

@@ -10,7 +10,7 @@ from postroom.control.up import _told
 from postroom.errors import NotRunning, PortTaken, PostroomError
 from postroom.settings import Settings
 
-pytestmark = pytest.mark.requirement("cli-up-fault-told")
+pytestmark = pytest.mark.requirement("cli-errors-one-line")
 
 
 def group(*errors: Exception) -> ExceptionGroup[Exception]:

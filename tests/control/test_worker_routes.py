@@ -25,7 +25,6 @@ SHOWN = ("id", "state", "text", "attempt", "status_text")
 """Of the task that a worker is at, beside the times."""
 
 
-@pytest.mark.requirement("task-shown-of-worker")
 async def test_a_worker_is_shown_with_what_it_is_at(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice = await room.worker("alice")
@@ -64,7 +63,6 @@ async def test_a_worker_is_shown_with_what_it_is_at(tmp_path: Path):
 # ── its own card ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("inward-card-served")
 async def test_the_card_that_a_worker_serves_itself_is_shown(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice = await room.worker("alice", "write")
@@ -88,7 +86,7 @@ async def test_the_card_that_a_worker_serves_itself_is_shown(tmp_path: Path):
         assert (await room.api.get("/v1/workers/maria/agent-card.json")).status_code == 404
 
 
-@pytest.mark.requirement("inward-others-served")
+@pytest.mark.requirement("inward-socket-itself")
 async def test_while_a_worker_keeps_the_post_room_waiting_for_its_card_others_are_served(
     tmp_path: Path,
 ):
@@ -141,7 +139,6 @@ async def door_of(room: TaskRoom, worker: Hand) -> AsyncGenerator[httpx2.AsyncCl
         yield client
 
 
-@pytest.mark.requirement("template-events-interactive")
 async def test_only_a_worker_whose_template_has_a_sidecar_table_reports_events(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice, bob = await room.worker("alice"), await room.worker("bob")

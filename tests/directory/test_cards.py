@@ -41,7 +41,7 @@ def read(value: Any) -> dict[str, Any]:
     return read_card(json.dumps(value).encode(), UID, "reader")
 
 
-@pytest.mark.requirement("cards-template-built")
+@pytest.mark.requirement("cards-live-registered")
 def test_a_card_says_what_the_template_says():
     built = card()
 
@@ -83,7 +83,7 @@ def test_every_built_card_may_be_announced(description: str, skills: list[str], 
     assert read(card(template)) == card(template)
 
 
-@pytest.mark.requirement("cards-size-bounded")
+@pytest.mark.requirement("cards-claims-refused")
 def test_what_is_too_much_for_a_card_is_cut_when_it_is_built():
     names = tuple(f"{'s' * 1000}{n}" for n in range(1000)) + tuple(f"s{n}" for n in range(1000))
     built = card(Template(name="x", command=("true",), description="d" * 50_000, skills=names))
@@ -92,7 +92,7 @@ def test_what_is_too_much_for_a_card_is_cut_when_it_is_built():
     assert len(json.dumps(built)) < MAX_CARD_BYTES
 
 
-@pytest.mark.requirement("cards-size-bounded")
+@pytest.mark.requirement("cards-claims-refused")
 def test_a_card_over_the_limit_is_refused():
     with pytest.raises(MessageTooLarge):
         read_card(b" " * (MAX_CARD_BYTES + 1), UID, "reader")

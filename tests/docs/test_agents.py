@@ -109,7 +109,7 @@ def sample(language: str) -> str:
     return found
 
 
-@pytest.mark.requirement("docs-agents-run")
+@pytest.mark.requirement("docs-commands-run")
 @pytest.mark.timeout(180)
 def test_every_command_of_the_page_works_in_a_worker_in_its_order(
     room: PostRoom, hands: Hands
@@ -132,7 +132,7 @@ def test_every_command_of_the_page_works_in_a_worker_in_its_order(
             follow(hands, command, names)
 
 
-@pytest.mark.requirement("docs-agents-run")
+@pytest.mark.requirement("docs-commands-run")
 def test_every_template_of_the_page_is_one() -> None:
     templates = [block.text for block in blocks(PAGE) if block.language == "toml"]
     assert len(templates) >= 2

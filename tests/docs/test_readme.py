@@ -66,7 +66,7 @@ def reader() -> Iterator[Shell]:
                 shell.run("postroom down", status=None)
 
 
-@pytest.mark.requirement("docs-readme-runs")
+@pytest.mark.requirement("docs-commands-run")
 @pytest.mark.timeout(180)
 def test_every_command_and_file_of_the_readme_works_in_its_order(reader: Shell) -> None:
     seen: set[str] = set()

@@ -12,7 +12,7 @@ from tests.e2e.conftest import EXAMPLES, PostRoom, until
 pytestmark = [pytest.mark.timeout(120)]
 
 
-@pytest.mark.requirement("audit-read-filtered", "audit-idle-quiet")
+@pytest.mark.requirement("audit-read-filtered", "audit-acts-explained")
 def test_the_operator_sees_what_a_worker_did_and_only_that(room: PostRoom):
     room.up()
     for nick in ("one", "two"):

@@ -15,7 +15,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
 @pytest.mark.requirement("bus-remembered")
-@pytest.mark.requirement("bus-addresses-may-change")
 async def test_a_post_room_on_somebody_elses_servers_goes_on_there_and_nowhere_else(
     room: PostRoom, tmp_path: Path
 ) -> None:

@@ -120,7 +120,7 @@ def test_a_large_artifact_reaches_another_worker_and_the_person(room: PostRoom):
     room.run("blob", "get", url, "-o", str(target), status=4)
 
 
-@pytest.mark.requirement("blob-memory-bounded")
+@pytest.mark.requirement("blob-artifact-reference")
 def test_memory_does_not_grow_with_the_size_of_a_blob(room: PostRoom):
     room.up()
     workspace = spawned(room, "maker", MAKER)
@@ -139,7 +139,7 @@ def test_memory_does_not_grow_with_the_size_of_a_blob(room: PostRoom):
         assert memory(pid) - its < 20 * MIB
 
 
-@pytest.mark.requirement("blob-partial-gone")
+@pytest.mark.requirement("blob-kept-by-hash")
 def test_a_post_room_that_is_killed_in_an_upload_leaves_nothing_of_it(room: PostRoom):
     room.up()
     server = room.server

@@ -9,9 +9,7 @@ from postroom.directory.card_signatures import verify_card
 from tests.e2e.conftest import EXAMPLES, PostRoom, until
 
 
-@pytest.mark.requirement(
-    "cards-http-served", "cards-live-registered", "cards-template-built", "inward-card-served"
-)
+@pytest.mark.requirement("cards-live-registered")
 def test_a_worker_is_found_by_its_skill_and_shown_as_offline_once_it_stops(room: PostRoom) -> None:
     room.up()
     folder = room.scratch / "source"
@@ -53,7 +51,7 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.requirement("sidecar-agents-found")
+@pytest.mark.requirement("cards-found-by-skill")
 def test_an_agent_in_its_sandbox_finds_another(room: PostRoom) -> None:
     room.up()
     text = """[worker]

@@ -64,7 +64,7 @@ async def leader(cluster: Cluster, stream: str) -> Node:
     return cluster.node((await streams(cluster))[stream]["cluster"]["leader"])
 
 
-@pytest.mark.requirement("nats-cluster-carries-all")
+@pytest.mark.requirement("nats-node-death-keeps-accepted")
 async def test_a_post_room_runs_on_three_servers_of_somebody_else(
     room: PostRoom, tmp_path: Path
 ) -> None:
@@ -131,7 +131,7 @@ def _sent(client: Client, text: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("nats-cluster-comes-back")
+@pytest.mark.requirement("nats-node-death-keeps-accepted")
 async def test_a_post_room_lives_on_when_all_servers_were_killed_and_came_back(
     room: PostRoom, tmp_path: Path
 ) -> None:

@@ -30,7 +30,7 @@ files = ["counter.py"]
 MESSAGES = 40
 
 
-@pytest.mark.requirement("worker-kill-catches-up")
+@pytest.mark.requirement("all-kills-counted")
 def test_a_worker_killed_while_messages_arrive_catches_up_without_second_effects(
     room: PostRoom,
 ) -> None:
@@ -84,7 +84,7 @@ def test_after_sigkill_of_nats_server_messages_flow_again(room: PostRoom) -> Non
     assert "you said:" in answer
 
 
-@pytest.mark.requirement("worker-restored-after-crash")
+@pytest.mark.requirement("control-kill-keeps-all")
 def test_workers_that_ran_run_again_after_the_control_plane_was_killed(room: PostRoom) -> None:
     room.up()
     room.run("spawn", str(EXAMPLES / "echo.toml"))
@@ -97,7 +97,7 @@ def test_workers_that_ran_run_again_after_the_control_plane_was_killed(room: Pos
     assert "you said:" in room.run("send", "@echo", "again", "--wait", "answered")
 
 
-@pytest.mark.requirement("mail-dead-letter-requeued")
+@pytest.mark.requirement("mail-requeue-linked")
 @pytest.mark.slow
 def test_a_message_that_kills_its_worker_becomes_a_dead_letter_that_can_be_requeued(
     room: PostRoom,
@@ -121,7 +121,7 @@ def test_a_message_that_kills_its_worker_becomes_a_dead_letter_that_can_be_reque
     assert dead["requeued_as"]
 
 
-@pytest.mark.requirement("store-rebuild-equal")
+@pytest.mark.requirement("mail-rebuild-equal")
 def test_the_database_can_be_thrown_away_and_built_again_from_the_log(room: PostRoom) -> None:
     room.up()
     room.run("spawn", str(EXAMPLES / "echo.toml"))

@@ -24,7 +24,7 @@ patience = 1
 """
 
 
-@pytest.mark.requirement("task-messages-passed")
+@pytest.mark.requirement("task-queue-keeps-order")
 @pytest.mark.requirement("sidecar-unconfirmed-told")
 def test_an_agent_that_never_confirms_does_its_tasks_and_its_sender_and_status_say_what_it_lacks(
     room: PostRoom,

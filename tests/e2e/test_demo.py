@@ -52,7 +52,7 @@ def test_the_demonstration_completes_its_task_on_any_folder_and_leaves_nothing(
     assert [process for process in living().values() if str(scratch) in process.command] == []
 
 
-@pytest.mark.requirement("demo-kept-running", "docs-transcript-current")
+@pytest.mark.requirement("demo-task-completed", "docs-commands-run")
 @pytest.mark.timeout(120)
 def test_the_demonstration_is_kept_on_request_and_prints_what_the_readme_shows() -> None:
     with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:

@@ -150,7 +150,7 @@ def test_a_worker_uses_a_key_that_is_nowhere_in_its_sandbox(
     assert report["key"] == []
 
 
-@pytest.mark.requirement("egress-no-names-inside")
+@pytest.mark.requirement("egress-refused-told")
 def test_names_are_answered_nowhere_inside(report: dict[str, Any]):
     assert report["lookup"] == "unknown"
     assert report["proxy"] is True
@@ -167,7 +167,7 @@ def test_what_the_template_does_not_name_is_refused_and_the_program_is_told_why(
     assert "403 Forbidden" in report["tunnelled"]
 
 
-@pytest.mark.requirement("egress-audited-first")
+@pytest.mark.requirement("audit-recorded-first")
 def test_the_audit_log_has_what_the_worker_asked_for(
     room: PostRoom, report: dict[str, Any], outside: ModelServer
 ):
@@ -186,7 +186,7 @@ def test_the_audit_log_has_what_the_worker_asked_for(
     assert SECRET not in (room.state / "logs" / "audit.jsonl").read_text()
 
 
-@pytest.mark.requirement("egress-secret-unseen")
+@pytest.mark.requirement("egress-key-outside")
 def test_a_secret_is_shown_by_no_command_and_printed_to_no_log(room: PostRoom, report: dict):
     listed = room.run("credential", "list") + room.run("credential", "list", "--json")
     logs = [p.read_text(errors="replace") for p in (room.state / "logs").iterdir() if p.is_file()]

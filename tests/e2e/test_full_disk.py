@@ -78,7 +78,7 @@ def _broken(room: PostRoom, ballast: Path) -> bool:
     return False
 
 
-@pytest.mark.requirement("disk-full-start-told")
+@pytest.mark.requirement("disk-full-refused")
 @pytest.mark.parametrize("words", [("up",), ("up", "--detach")])
 def test_a_start_on_a_full_disk_and_on_a_tiny_one_says_so(
     room: PostRoom, disk: Path, words: tuple[str, ...]
@@ -103,7 +103,7 @@ def test_a_start_on_a_full_disk_and_on_a_tiny_one_says_so(
     assert "Traceback" not in room.stderr
 
 
-@pytest.mark.requirement("disk-full-start-told")
+@pytest.mark.requirement("disk-full-refused")
 def test_a_start_on_a_disk_that_is_nearly_full_is_taken_with_a_note(
     room: PostRoom, disk: Path
 ) -> None:
@@ -116,7 +116,6 @@ def test_a_start_on_a_disk_that_is_nearly_full_is_taken_with_a_note(
 
 
 @pytest.mark.requirement("disk-full-refused")
-@pytest.mark.requirement("disk-full-heals")
 def test_a_full_disk_is_told_and_what_was_accepted_is_answered_later(
     room: PostRoom, disk: Path
 ) -> None:
@@ -139,7 +138,7 @@ def test_a_full_disk_is_told_and_what_was_accepted_is_answered_later(
     assert states == ["answered"] * len(accepted)
 
 
-@pytest.mark.requirement("disk-full-contained", "disk-full-server-waits")
+@pytest.mark.requirement("disk-full-refused")
 def test_a_full_disk_ends_neither_worker_nor_post_room_whoever_is_started_again(
     room: PostRoom, disk: Path
 ) -> None:

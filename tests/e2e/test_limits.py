@@ -50,7 +50,7 @@ def alerts(room: PostRoom) -> str:
     return str(room.json("status")["alerts"])
 
 
-@pytest.mark.requirement("limit-final-state", "limit-task-fails", "limit-started-by-person-only")
+@pytest.mark.requirement("limit-final-state")
 def test_a_worker_over_a_limit_fails_with_its_task_and_is_started_by_a_person_only(room: PostRoom):
     pid = spawn(room, "disk_mb = 8")["pid"]
     with room.client() as client:
@@ -91,7 +91,7 @@ def test_the_memory_of_a_whole_worker_is_bounded(room: PostRoom):
     assert room.await_state("busy", "failed")["detail"] == "memory limit of 256 MiB exceeded"
 
 
-@pytest.mark.requirement("limit-time-over-restarts")
+@pytest.mark.requirement("limit-exceeded-ended")
 @pytest.mark.slow
 def test_time_goes_on_while_the_post_room_is_down_and_begins_anew_when_a_person_starts_it(
     room: PostRoom,

@@ -23,7 +23,7 @@ def test_spawn_starts_a_post_room_and_a_question_is_answered(room: PostRoom) -> 
     assert "hello there" in answer
 
 
-@pytest.mark.requirement("cli-send-prints-receipt")
+@pytest.mark.requirement("cli-send-waits-answered")
 def test_send_prints_message_id_and_receipt_state(room: PostRoom) -> None:
     room.up()
     room.run("spawn", ECHO)
@@ -52,7 +52,6 @@ def test_a_message_to_a_stopped_worker_waits_until_it_runs_again(room: PostRoom)
     assert answer["reply_to"] == mail["id"]
 
 
-@pytest.mark.requirement("cli-chat-works-in-a-pipe")
 def test_chat_with_an_agent_works_in_a_pipe(room: PostRoom) -> None:
     room.up()
     room.run("spawn", ECHO)
@@ -72,7 +71,6 @@ def test_chat_with_an_agent_works_in_a_pipe(room: PostRoom) -> None:
     chat.stdout.close()
 
 
-@pytest.mark.requirement("cli-chat-project-feed")
 def test_what_is_typed_in_a_project_chat_is_in_its_history(room: PostRoom) -> None:
     room.up()
     room.run("chat", "#demo", given="good morning\n", status=4)
@@ -100,7 +98,7 @@ def test_what_is_wrong_with_a_request_is_said_in_words(room: PostRoom) -> None:
     assert answer.json()["remedy"] == "send it with the header Content-Type: application/json"
 
 
-@pytest.mark.requirement("mail-unknown-recipient-refused")
+@pytest.mark.requirement("mail-unknown-refused")
 def test_an_unknown_recipient_is_said_at_once(room: PostRoom) -> None:
     room.up()
     room.run("send", "@nobody-here", "hello", status=4)
@@ -108,7 +106,7 @@ def test_an_unknown_recipient_is_said_at_once(room: PostRoom) -> None:
     assert "nobody-here" in room.stderr
 
 
-@pytest.mark.requirement("mail-size-limit-named")
+@pytest.mark.requirement("mail-full-typed")
 def test_a_message_over_the_limit_is_refused_before_it_is_sent(room: PostRoom) -> None:
     room.up()
     room.run("spawn", ECHO)
@@ -127,7 +125,6 @@ for raw in sys.stdin:
 """
 
 
-@pytest.mark.requirement("worker-feed-heard")
 def test_a_worker_that_asks_for_it_hears_the_posts_of_its_project(room: PostRoom) -> None:
     text = """
 [worker]

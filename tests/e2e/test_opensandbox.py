@@ -144,7 +144,7 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.requirement("work-by-execd")
+@pytest.mark.requirement("opensandbox-lifecycle")
 def test_commands_and_files_are_execds_work_while_the_agents_pipes_are_the_sidecars(
     room: PostRoom, server: Server
 ) -> None:
@@ -184,7 +184,7 @@ def ports_of(sockets: str) -> set[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("opensandbox-leftovers")
+@pytest.mark.requirement("opensandbox-lifecycle")
 def test_a_killed_post_room_takes_its_workers_back_and_removes_what_it_left(
     room: PostRoom, server: Server
 ) -> None:
@@ -201,7 +201,7 @@ def test_a_killed_post_room_takes_its_workers_back_and_removes_what_it_left(
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("opensandbox-level")
+@pytest.mark.requirement("opensandbox-lifecycle")
 def test_a_worker_is_refused_where_the_egress_control_does_not_hold(
     room: PostRoom, server: Server
 ) -> None:

@@ -50,7 +50,7 @@ def kill(room: PostRoom) -> None:
 
 
 @pytest.mark.requirement("org-no-subject-crosses")
-@pytest.mark.requirement("org-key-opens-all")
+@pytest.mark.requirement("org-unseen")
 def test_workers_of_one_nick_in_two_organisations_are_two_and_come_back_both(
     room: PostRoom,
 ) -> None:
@@ -87,8 +87,7 @@ def test_workers_of_one_nick_in_two_organisations_are_two_and_come_back_both(
         assert "you said:" in said
 
 
-@pytest.mark.requirement("org-own-api")
-@pytest.mark.requirement("org-key-opens-all")
+@pytest.mark.requirement("org-unseen")
 def test_an_organisation_that_there_is_not_is_named_with_the_remedy_to_the_operator_alone(
     room: PostRoom,
 ) -> None:
@@ -166,7 +165,7 @@ def test_after_a_kill_while_it_is_made_an_organisation_is_whole_or_absent(
     assert "you said:" in said
 
 
-@pytest.mark.requirement("org-failure-contained")
+@pytest.mark.requirement("org-create-whole")
 @pytest.mark.slow
 def test_an_organisation_that_cannot_be_opened_stops_no_other_and_is_tried_again(
     room: PostRoom,
@@ -195,7 +194,7 @@ def test_an_organisation_that_cannot_be_opened_stops_no_other_and_is_tried_again
     assert room.json("--org", "acme", "status")["org"] == "acme"
 
 
-@pytest.mark.requirement("org-removed-for-ever")
+@pytest.mark.requirement("org-create-whole")
 @pytest.mark.slow
 def test_a_removed_organisation_is_gone_with_its_workers_and_its_name_begins_anew(
     room: PostRoom,

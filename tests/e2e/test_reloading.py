@@ -82,7 +82,7 @@ def test_an_agent_that_neither_reads_nor_says_anything_has_started(room: PostRoo
     assert room.worker("mute")["state"] == "idle"
 
 
-@pytest.mark.requirement("template-judged-first")
+@pytest.mark.requirement("template-unknown-refused")
 def test_what_cannot_start_is_refused_before_there_is_a_post_room(room: PostRoom) -> None:
     path = write(room, "nowhere", WAITS)
     path.write_text(path.read_text().replace('"python3", "', '"no-such-program", "'))
@@ -102,7 +102,7 @@ def test_what_cannot_start_is_refused_before_there_is_a_post_room(room: PostRoom
     assert not absent.exists()
 
 
-@pytest.mark.requirement("template-judged-first")
+@pytest.mark.requirement("template-unknown-refused")
 def test_a_credential_must_be_there_and_its_host_allowed(room: PostRoom) -> None:
     path = write(room, "keyed", WAITS, "[overrides]", 'credentials = ["model"]')
 
@@ -117,7 +117,6 @@ def test_a_credential_must_be_there_and_its_host_allowed(room: PostRoom) -> None
     room.run("spawn", str(path))
 
 
-@pytest.mark.requirement("template-shown-folder-free")
 def test_a_folder_that_every_sandbox_shows_may_be_named(room: PostRoom) -> None:
     agent = "import os, sys\nassert os.listdir('/usr/share')\nsys.stdin.read()"
 
@@ -202,7 +201,7 @@ def test_a_worker_with_open_tasks_is_not_removed_without_a_word(room: PostRoom) 
     assert "busy" not in [worker["nick"] for worker in room.json("status")["workers"]]
 
 
-@pytest.mark.requirement("worker-leftovers-pruned")
+@pytest.mark.requirement("worker-remove-asks")
 def test_what_removed_workers_have_left_is_deleted_when_somebody_says_so(room: PostRoom) -> None:
     folders = {}
     for nick in ("kept", "purged", "left"):

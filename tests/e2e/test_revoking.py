@@ -12,7 +12,7 @@ from tests.e2e.conftest import EXAMPLES, PostRoom, until
 ECHO = str(EXAMPLES / "echo.toml")
 
 
-@pytest.mark.requirement("identity-revoked-worker-stopped")
+@pytest.mark.requirement("identity-revocation-everywhere")
 def test_a_revoked_worker_is_stopped_and_stays_so_and_a_restart_makes_it_work_again(room: PostRoom):
     room.up()
     room.run("spawn", ECHO)

@@ -10,7 +10,7 @@ ECHO = str(EXAMPLES / "echo.toml")
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.requirement("identity-rotation-workers-stay")
+@pytest.mark.requirement("identity-rotation-seamless")
 @pytest.mark.slow
 def test_a_worker_goes_on_over_every_rotation_and_the_next_start(room: PostRoom):
     room.up()

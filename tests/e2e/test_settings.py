@@ -62,7 +62,6 @@ def test_what_was_set_holds_for_each_start_and_a_broken_file_keeps_nobody_from_t
     assert "http.port, " in room.stderr
 
 
-@pytest.mark.requirement("http-port-chosen")
 def test_a_usual_port_that_is_named_has_to_be_free_and_one_that_is_not_named_need_not(
     room: PostRoom, usual_ports_taken: None
 ) -> None:
@@ -78,7 +77,7 @@ def test_a_usual_port_that_is_named_has_to_be_free_and_one_that_is_not_named_nee
     assert room.server["nats_url"] != f"nats://127.0.0.1:{DEFAULT_NATS_PORT}"
 
 
-@pytest.mark.requirement("cli-down-whatever-http")
+@pytest.mark.requirement("unit-systemd-runs")
 def test_down_ends_a_post_room_whose_api_refuses_the_command(room: PostRoom) -> None:
     room.up()
     said = room.server
@@ -153,7 +152,7 @@ def _run_like_systemd(room: PostRoom, command: str) -> None:
     assert process.wait(DEADLINE) == 0
 
 
-@pytest.mark.requirement("unit-launchd-valid")
+@pytest.mark.requirement("unit-systemd-runs")
 def test_the_launchd_job_has_the_same_command(room: PostRoom) -> None:
     room.state = room.scratch / "a & <b>--"
     (room.scratch / "own.pem").touch()

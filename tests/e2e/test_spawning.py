@@ -37,7 +37,7 @@ def spawn(api: httpx2.Client, template: str = ECHO, **more: Any) -> httpx2.Respo
     return api.post("/v1/workers", json={"template": template, **more})
 
 
-@pytest.mark.requirement("template-unknown-key-refused")
+@pytest.mark.requirement("template-unknown-refused")
 def test_an_unknown_key_is_named_with_the_one_that_was_meant(room: PostRoom) -> None:
     path = room.template(ECHO.replace("command", "comand"), "misspelt")
 
@@ -47,14 +47,14 @@ def test_an_unknown_key_is_named_with_the_one_that_was_meant(room: PostRoom) -> 
     assert "did you mean 'command'" in room.stderr
 
 
-@pytest.mark.requirement("template-bad-toml-refused")
+@pytest.mark.requirement("template-unknown-refused")
 def test_bad_toml_is_refused_with_its_place(room: PostRoom) -> None:
     room.run("spawn", room.template("[worker\nname=1", "broken"), status=2)
 
     assert "line 1" in room.stderr
 
 
-@pytest.mark.requirement("template-missing-file-refused")
+@pytest.mark.requirement("template-unknown-refused")
 def test_a_missing_file_of_the_template_is_named(room: PostRoom) -> None:
     text = ECHO.replace("[workstation]", '[workstation]\nfiles = ["absent.py"]')
 
@@ -69,14 +69,14 @@ def test_a_template_that_does_not_exist_is_named(room: PostRoom) -> None:
     assert "nowhere.toml" in room.stderr
 
 
-@pytest.mark.requirement("template-undeclared-value-refused")
+@pytest.mark.requirement("template-unknown-refused")
 def test_a_value_for_an_undeclared_parameter_names_the_declared_ones(room: PostRoom) -> None:
     room.run("spawn", str(EXAMPLES / "lead.toml"), "--set", "colour=red", status=2)
 
     assert "folder, skill" in room.stderr
 
 
-@pytest.mark.requirement("worker-nick-taken-refused")
+@pytest.mark.requirement("directory-name-unique")
 @pytest.mark.parametrize("again", ["first", "f1rst", "f-irst"])
 def test_a_taken_nick_and_its_look_alikes_are_refused(
     room: PostRoom, api: httpx2.Client, again: str
@@ -89,7 +89,7 @@ def test_a_taken_nick_and_its_look_alikes_are_refused(
     assert refused.json()["code"] == "name-taken"
 
 
-@pytest.mark.requirement("worker-nick-reserved-refused")
+@pytest.mark.requirement("directory-name-unique")
 @pytest.mark.parametrize(
     "nick", ["operator", "system", "human", "0perator", "Upper", "-x", "a b", ""]
 )
@@ -114,7 +114,7 @@ def test_a_worker_that_could_not_be_started_leaves_nothing(
     assert spawn(api, name="homeless").status_code == 201
 
 
-@pytest.mark.requirement("template-files-checked")
+@pytest.mark.requirement("template-unknown-refused")
 @pytest.mark.parametrize(
     "files", [{"other.py": ""}, {"agent.py": "no base64!"}, {}], ids=["extra", "garbled", "missing"]
 )
@@ -140,7 +140,7 @@ def test_files_of_the_template_are_read_only_to_the_agent(
     until(lambda: log.exists() and "Read-only file system" in log.read_text())
 
 
-@pytest.mark.requirement("sandbox-none-shown")
+@pytest.mark.requirement("isolation-shown")
 def test_a_worker_without_a_wall_is_shown_as_such(room: PostRoom) -> None:
     room.run("spawn", str(EXAMPLES / "echo.toml"), "--name", "naked", "--sandbox", "none")
 
@@ -156,7 +156,7 @@ def test_an_unknown_sandbox_names_the_choices(api: httpx2.Client) -> None:
     assert "bubblewrap" in refused.json()["remedy"]
 
 
-@pytest.mark.requirement("worker-exit-shown")
+@pytest.mark.requirement("sidecar-crash-restarted")
 def test_an_agent_that_exits_1_is_shown_as_failed_and_its_mail_waits(room: PostRoom) -> None:
     text = ECHO.replace('["sed", "-u", "s/^/you said: /"]', '["false"]').replace(
         '"echo"', '"quitter"'
@@ -184,12 +184,11 @@ def test_the_api_wants_the_operators_key(room: PostRoom, key: str) -> None:
     assert answer.json()["type"] == "urn:postroom:error:unauthorized"
 
 
-@pytest.mark.requirement("api-host-checked")
+@pytest.mark.requirement("http-host-checked")
 def test_a_foreign_host_header_is_refused(api: httpx2.Client) -> None:
     assert api.get("/v1/status", headers={"Host": "evil.example"}).status_code == 403
 
 
-@pytest.mark.requirement("api-body-bounded")
 def test_a_body_over_the_limit_is_refused_and_the_post_room_lives_on(
     room: PostRoom, api: httpx2.Client
 ) -> None:
@@ -203,7 +202,7 @@ def test_a_body_over_the_limit_is_refused_and_the_post_room_lives_on(
     assert room.json("status")["server"]["pid"] == room.server["pid"]
 
 
-@pytest.mark.requirement("api-worker-route-closed")
+@pytest.mark.requirement("api-key-required")
 def test_the_operator_cannot_report_events_in_a_workers_name(
     room: PostRoom, api: httpx2.Client
 ) -> None:
@@ -215,7 +214,7 @@ def test_the_operator_cannot_report_events_in_a_workers_name(
     )
 
 
-@pytest.mark.requirement("state-folder-private")
+@pytest.mark.requirement("identity-keys-private")
 def test_what_holds_a_secret_is_readable_by_its_owner_only(room: PostRoom) -> None:
     files = [path for path in room.state.rglob("*") if path.is_file()]
 
@@ -224,7 +223,7 @@ def test_what_holds_a_secret_is_readable_by_its_owner_only(room: PostRoom) -> No
     assert {path.name for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077} == set()
 
 
-@pytest.mark.requirement("worker-removed-for-good")
+@pytest.mark.requirement("task-hopeless-ended")
 def test_a_removed_worker_frees_its_nick_and_what_waits_for_it_is_dead(room: PostRoom) -> None:
     path = str(EXAMPLES / "echo.toml")
     room.run("spawn", path, "--name", "leaver")
@@ -240,14 +239,13 @@ def test_a_removed_worker_frees_its_nick_and_what_waits_for_it_is_dead(room: Pos
     assert "you said:" in room.run("send", "@leaver", "hello", "--wait", "answered")
 
 
-@pytest.mark.requirement("gateway-audit-written")
+@pytest.mark.requirement("audit-acts-explained")
 def test_each_connection_through_a_door_is_in_the_audit_log(
     room: PostRoom, api: httpx2.Client
 ) -> None:
     assert _relayed(room, api, ECHO + "[sidecar]\n", "audited") == {"nats", "http"}
 
 
-@pytest.mark.requirement("worker-uplink-alone")
 def test_without_a_sidecar_table_the_uplink_runs_and_reports_no_events(
     room: PostRoom, api: httpx2.Client
 ) -> None:
@@ -273,14 +271,13 @@ def _relayed(room: PostRoom, api: httpx2.Client, template: str, nick: str) -> se
     }
 
 
-@pytest.mark.requirement("cli-second-up-refused")
+@pytest.mark.requirement("state-lock-exclusive")
 def test_a_second_up_on_the_same_folder_says_who_has_it(room: PostRoom) -> None:
     room.run("up", "--port", "0", "--nats-port", "0", status=5)
 
     assert str(room.server["pid"]) in room.stderr
 
 
-@pytest.mark.requirement("cli-port-taken-told")
 def test_a_taken_port_is_named(room: PostRoom) -> None:
     port = room.server["url"].rsplit(":", 1)[1]
     other = PostRoom(room.scratch / "other", room.scratch)
@@ -290,7 +287,6 @@ def test_a_taken_port_is_named(room: PostRoom) -> None:
     assert port in other.stderr
 
 
-@pytest.mark.requirement("state-unwritable-told")
 def test_up_without_write_permission_says_so(room: PostRoom) -> None:
     blocked = room.scratch / "file"
     blocked.write_text("")
@@ -301,7 +297,7 @@ def test_up_without_write_permission_says_so(room: PostRoom) -> None:
     assert "--state DIR" in other.stderr
 
 
-@pytest.mark.requirement("sandbox-missing-fails-closed")
+@pytest.mark.requirement("sandbox-select-failclosed")
 def test_no_sandbox_possible_means_no_worker_and_a_remedy() -> None:
     with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
         other = PostRoom(Path(scratch) / "state", Path(scratch))
@@ -321,7 +317,7 @@ def test_no_sandbox_possible_means_no_worker_and_a_remedy() -> None:
             other.run("down")
 
 
-@pytest.mark.requirement("cli-up-fault-told")
+@pytest.mark.requirement("cli-errors-one-line")
 def test_a_fault_in_mid_life_ends_up_with_one_line_and_its_remedy(tmp_path: Path) -> None:
     room = PostRoom(tmp_path / "state", tmp_path)
     room.up()
@@ -336,7 +332,7 @@ def test_a_fault_in_mid_life_ends_up_with_one_line_and_its_remedy(tmp_path: Path
     assert "postroom:" in room.stderr
 
 
-@pytest.mark.requirement("sidecar-code-own")
+@pytest.mark.requirement("wall-sidecar-closed")
 def test_a_module_that_an_agent_left_in_its_workspace_is_not_run_by_the_sidecar(
     room: PostRoom,
 ) -> None:
@@ -354,7 +350,7 @@ def test_a_module_that_an_agent_left_in_its_workspace_is_not_run_by_the_sidecar(
     room.run("stop", "planter")
 
 
-@pytest.mark.requirement("template-wall-kept")
+@pytest.mark.requirement("isolation-asked-for")
 def test_a_template_cannot_do_without_the_wall_by_itself(
     room: PostRoom, api: httpx2.Client
 ) -> None:

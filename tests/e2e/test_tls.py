@@ -150,7 +150,7 @@ def test_a_sniffer_on_loopback_reads_nothing(always: PostRoom) -> None:
     check(captured, marker)
 
 
-@pytest.mark.requirement("tls-always")
+@pytest.mark.requirement("tls-no-cleartext")
 def test_commands_work_over_tls_and_trust_the_local_authority_alone(
     always: PostRoom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +169,7 @@ def test_commands_work_over_tls_and_trust_the_local_authority_alone(
         Client.at(always.state).status()
 
 
-@pytest.mark.requirement("tls-always")
+@pytest.mark.requirement("tls-no-cleartext")
 def test_the_bus_comes_back_with_tls_after_it_was_killed(always: PostRoom) -> None:
     always.up()
     always.run("spawn", ECHO)
@@ -205,7 +205,7 @@ def test_beyond_loopback_it_starts_with_a_certificate_only(room: PostRoom) -> No
     assert "eof_received" not in (room.state / "logs" / "up.log").read_text()
 
 
-@pytest.mark.requirement("tls-renewal-seamless")
+@pytest.mark.requirement("tls-renewal-automatic")
 def test_a_running_post_room_shows_a_renewed_certificate(always: PostRoom) -> None:
     always.up()
     before = always.json("status")["server"]["tls"]["fingerprint"]
@@ -216,7 +216,7 @@ def test_a_running_post_room_shows_a_renewed_certificate(always: PostRoom) -> No
     assert always.json("status")["alerts"] == []
 
 
-@pytest.mark.requirement("tls-expiry-warned")
+@pytest.mark.requirement("tls-renewal-automatic")
 def test_tls_status_tells_whom_certificates_stand_for_and_when_they_end(room: PostRoom) -> None:
     room.run("tls", "status", status=4)
     room.run("tls", "init", "--host", "box.example.org")

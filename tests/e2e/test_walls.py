@@ -96,7 +96,6 @@ def room() -> Iterator[PostRoom]:
         yield room
 
 
-@pytest.mark.requirement("wall-worker-works")
 @pytest.mark.requirement("wall-sidecar-closed")
 @each_wall
 def test_an_agent_works_and_sees_neither_its_sidecars_secrets_nor_the_post_room(
@@ -145,7 +144,7 @@ def test_a_template_that_asks_for_a_weaker_wall_is_refused_until_a_person_agrees
     )
 
 
-@pytest.mark.requirement("isolation-auto")
+@pytest.mark.requirement("sandbox-select-failclosed")
 @landlock
 def test_where_bubblewrap_fails_a_partial_wall_is_had_on_request_only(tmp_path: Path) -> None:
     broken = tmp_path / "bwrap"

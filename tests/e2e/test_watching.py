@@ -72,7 +72,7 @@ def line_with(stream: IO[str] | None, wanted: str) -> str:
     raise AssertionError(f"{wanted!r} is not in {seen}")
 
 
-@pytest.mark.requirement("cli-delegate-question")
+@pytest.mark.requirement("task-answer-resumes")
 def test_a_script_is_told_the_question_of_a_real_agent_and_how_to_answer_it(room: PostRoom) -> None:
     spawn(room, "asker")
 
@@ -84,7 +84,7 @@ def test_a_script_is_told_the_question_of_a_real_agent_and_how_to_answer_it(room
     assert "@asker asks: Which branch?" in room.run("status")
 
 
-@pytest.mark.requirement("cli-delegate-trouble", "cli-status-attention")
+@pytest.mark.requirement("client-task-followed", "cli-status-attention")
 def test_who_waits_for_a_worker_that_fails_meanwhile_is_told(room: PostRoom) -> None:
     spawn(room, "failing")
     room.run("delegate", "@failing", "fail")
@@ -97,7 +97,7 @@ def test_who_waits_for_a_worker_that_fails_meanwhile_is_told(room: PostRoom) -> 
     assert "  @failing has failed: " in room.run("status")
 
 
-@pytest.mark.requirement("cli-watch-everything", "cli-logs-followed")
+@pytest.mark.requirement("cli-status-attention")
 def test_watch_and_logs_go_on_across_an_end_of_the_post_room(room: PostRoom) -> None:
     spawn(room, "busy")
     with live(room, "watch") as watch, live(room, "logs", "busy", "--follow") as logs:

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from postroom.gateway.audit import AuditLog
+from postroom.audit import AuditLog
 from postroom.protocol.audit import AuditRecord
 
 

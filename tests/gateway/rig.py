@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from postroom.gateway.audit import AuditLog
+from postroom.audit import AuditLog
 from postroom.gateway.door import DoorGateway, Passage
 from postroom.gateway.port import Deadlines, DoorSpec
 from postroom.gateway.streams import Streamed
 from postroom.identity.tokens import digest, new_token
+from postroom.protocol.alerts import Alert
 from postroom.protocol.preface import Preface
 from tests.gateway.pump import Pump
 
@@ -128,8 +129,8 @@ class Rig:
         self.doors: dict[str, Path] = {}
         self._near: list[End] = []
 
-    async def _alert(self, org: str, kind: str, text: str, who: str) -> None:
-        self.alerts.append((kind, text))
+    async def _alert(self, org: str, alert: Alert) -> None:
+        self.alerts.append((alert.kind, alert.text))
 
     async def start(self) -> None:
         await self.http.start()

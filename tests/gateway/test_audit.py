@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.gateway.audit import AuditLog
+from postroom.audit import AuditLog
 from tests.gateway.rig import SCOUT, Rig, soon
 
 pytestmark = pytest.mark.anyio
@@ -15,7 +15,7 @@ FULL_DISK = Path("/dev/full")
 needs_full_disk = pytest.mark.skipif(not FULL_DISK.exists(), reason="this system has no /dev/full")
 
 
-@pytest.mark.requirement("audit-relay-first")
+@pytest.mark.requirement("audit-recorded-first")
 async def test_a_connection_is_in_the_log_before_the_first_byte_passes(rig: Rig):
     near, far = await rig.enter()
     await near.send(b"x")
@@ -26,7 +26,7 @@ async def test_a_connection_is_in_the_log_before_the_first_byte_passes(rig: Rig)
     assert (line["worker"], line["protocol"], line["verb"]) == (SCOUT, "http", "open")
 
 
-@pytest.mark.requirement("audit-line-counts")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_the_end_of_a_connection_is_one_line_with_what_passed(rig: Rig):
     near, far = await rig.enter("http")
     await near.send(b"question")
@@ -42,7 +42,7 @@ async def test_the_end_of_a_connection_is_one_line_with_what_passed(rig: Rig):
     assert line["size"] == 15
 
 
-@pytest.mark.requirement("audit-line-counts")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_the_two_lines_of_a_connection_share_a_name_that_no_other_has(rig: Rig):
     for _ in range(2):
         near, far = await rig.enter()
@@ -57,7 +57,7 @@ async def test_the_two_lines_of_a_connection_share_a_name_that_no_other_has(rig:
     assert sorted(names.count(name) for name in set(names)) == [2, 2]
 
 
-@pytest.mark.requirement("audit-line-each")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_a_refused_connection_leaves_one_line(rig: Rig):
     near = await rig.knock(b"\n")
     await near.rest()
@@ -66,7 +66,7 @@ async def test_a_refused_connection_leaves_one_line(rig: Rig):
     assert len(rig.lines()) == 1
 
 
-@pytest.mark.requirement("audit-line-each")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_each_of_many_connections_at_once_has_one_ending(rig: Rig):
     async def visit(good: bool) -> None:
         near = await rig.knock(rig.preface() if good else b"\n")
@@ -85,7 +85,7 @@ async def test_each_of_many_connections_at_once_has_one_ending(rig: Rig):
     assert len(rig.lines()) == 60
 
 
-@pytest.mark.requirement("audit-cut-counted")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_a_connection_that_is_cut_still_leaves_its_line_with_the_bytes_so_far(rig: Rig):
     near, far = await rig.enter()
     await near.send(b"12345")
@@ -99,7 +99,7 @@ async def test_a_connection_that_is_cut_still_leaves_its_line_with_the_bytes_so_
     assert (line["verb"], line["size"], line["reason"]) == ("close", 8, "the door was closed")
 
 
-@pytest.mark.requirement("audit-cut-counted")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_a_connection_that_is_cut_before_its_preface_counts_as_refused(rig: Rig):
     await rig.knock(b"POST")
     await rig.until(lambda: rig.gateway.statistics().open_connections == 1)
@@ -111,7 +111,7 @@ async def test_a_connection_that_is_cut_before_its_preface_counts_as_refused(rig
     assert rig.gateway.statistics().accepted == 0
 
 
-@pytest.mark.requirement("audit-secrets-absent")
+@pytest.mark.requirement("audit-acts-explained")
 async def test_no_token_and_no_relayed_byte_is_in_the_log(rig: Rig):
     near, far = await rig.enter()
     await near.send(b"private words")
@@ -131,7 +131,7 @@ async def test_no_token_and_no_relayed_byte_is_in_the_log(rig: Rig):
 
 
 @needs_full_disk
-@pytest.mark.requirement("audit-relay-first")
+@pytest.mark.requirement("audit-recorded-first")
 async def test_on_a_full_disk_a_connection_is_refused_and_not_relayed_unaudited(rig: Rig):
     full = AuditLog(FULL_DISK)
     rig.gateway._doors[SCOUT].audit = full

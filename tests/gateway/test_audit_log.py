@@ -19,12 +19,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from postroom.audit import AuditLog
+from postroom.audit import log as log_module
+from postroom.audit.files import Files
+from postroom.audit.query import Found
+from postroom.audit.reading import Position, all_lines, newest, read_lines
 from postroom.errors import StateUnwritable
-from postroom.gateway.audit import AuditLog
-from postroom.gateway.audit import log as log_module
-from postroom.gateway.audit.files import Files
-from postroom.gateway.audit.query import Found
-from postroom.gateway.audit.reading import Position, all_lines, newest, read_lines
 from postroom.protocol.audit import AuditRecord
 
 pytestmark = pytest.mark.anyio
@@ -158,7 +158,7 @@ def test_nothing_that_was_written_is_lost_when_the_process_is_killed_while_it_ro
     assert len(Files(path).closed()) > 20
 
 
-@pytest.mark.requirement("audit-rotated")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_a_full_file_is_closed_under_a_number_and_the_oldest_goes_with_a_line(
     tmp_path: Path,
 ):
@@ -181,7 +181,7 @@ async def test_a_full_file_is_closed_under_a_number_and_the_oldest_goes_with_a_l
     log.close()
 
 
-@pytest.mark.requirement("audit-rotated")
+@pytest.mark.requirement("audit-once-in-order")
 def test_a_rotation_that_fails_loses_nothing(tmp_path: Path):
     path = tmp_path / "audit.jsonl"
     path.with_name("audit.jsonl.next").mkdir()  # so that the next file cannot be made
@@ -199,7 +199,7 @@ def test_a_rotation_that_fails_loses_nothing(tmp_path: Path):
     log.close()
 
 
-@pytest.mark.requirement("audit-line-whole")
+@pytest.mark.requirement("audit-once-in-order")
 def test_of_a_write_that_is_cut_short_nothing_stays(tmp_path: Path):
     path = tmp_path / "audit.jsonl"
     log = AuditLog(path)
@@ -221,7 +221,7 @@ def test_of_a_write_that_is_cut_short_nothing_stays(tmp_path: Path):
     assert str(lost["reason"]).startswith("2 records could not be written since")
 
 
-@pytest.mark.requirement("audit-line-whole")
+@pytest.mark.requirement("audit-once-in-order")
 def test_a_line_that_a_killed_process_left_torn_spoils_no_other(tmp_path: Path):
     path = tmp_path / "audit.jsonl"
     path.write_text('{"torn')
@@ -235,7 +235,7 @@ def test_a_line_that_a_killed_process_left_torn_spoils_no_other(tmp_path: Path):
     assert json.loads(whole)["message"] == "m1"
 
 
-@pytest.mark.requirement("audit-line-whole")
+@pytest.mark.requirement("audit-once-in-order")
 def test_a_line_break_in_a_value_does_not_make_a_second_line(tmp_path: Path):
     path = tmp_path / "audit.jsonl"
     log = AuditLog(path)
@@ -246,7 +246,7 @@ def test_a_line_break_in_a_value_does_not_make_a_second_line(tmp_path: Path):
 
 
 @needs_full_disk
-@pytest.mark.requirement("audit-relay-first")
+@pytest.mark.requirement("audit-recorded-first")
 def test_what_the_disk_does_not_take_is_an_error():
     log = AuditLog(FULL_DISK)
     with pytest.raises(StateUnwritable, match="No space left"):
@@ -327,7 +327,7 @@ async def test_on_a_disk_that_is_full_every_record_is_whole_or_refused(small_dis
     log.close()
 
 
-@pytest.mark.requirement("audit-lossy-says-so")
+@pytest.mark.requirement("audit-full-disk-heals")
 async def test_a_lossy_log_lets_pass_and_then_says_how_many_records_are_missing(tmp_path: Path):
     path = tmp_path / "audit.jsonl"
     log = AuditLog(path, lossy=True)
@@ -346,7 +346,7 @@ async def test_a_lossy_log_lets_pass_and_then_says_how_many_records_are_missing(
     assert "passed unrecorded" in str(lost["reason"])
 
 
-@pytest.mark.requirement("audit-synced")
+@pytest.mark.requirement("audit-recorded-first")
 async def test_what_was_written_is_synced_and_a_failing_sync_stops_the_traffic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -378,7 +378,7 @@ async def test_what_was_written_is_synced_and_a_failing_sync_stops_the_traffic(
     log.close()
 
 
-@pytest.mark.requirement("audit-synced")
+@pytest.mark.requirement("audit-recorded-first")
 async def test_the_background_task_syncs_without_being_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -408,7 +408,7 @@ async def test_a_log_that_was_removed_is_begun_anew_and_says_so(tmp_path: Path):
     assert after["message"] == "afterwards"
 
 
-@pytest.mark.requirement("audit-file-private")
+@pytest.mark.requirement("identity-keys-private")
 def test_only_the_owner_may_read_the_log_and_its_folder(tmp_path: Path):
     path = tmp_path / "logs" / "audit.jsonl"
     before = os.umask(0)

@@ -72,7 +72,7 @@ def test_names_are_taken_and_gone(tmp_path: Path):
         credentials.remove("default", "anthropic")
 
 
-@pytest.mark.requirement("egress-secret-unseen")
+@pytest.mark.requirement("egress-key-outside")
 @pytest.mark.parametrize(
     "change",
     [
@@ -98,7 +98,7 @@ def test_a_malformed_credential_is_refused_without_its_secret_in_the_text(change
     assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.requirement("egress-secret-unseen")
+@pytest.mark.requirement("egress-key-outside")
 def test_a_file_that_is_none_is_not_repeated(tmp_path: Path):
     path = tmp_path / "c.json"
     path.write_text('{"credentials": [{"secret": "s3cret", "colour": 1}]}')

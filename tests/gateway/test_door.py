@@ -10,9 +10,9 @@ from typing import cast
 
 import pytest
 
+from postroom.audit import AuditLog
 from postroom.errors import EnvironmentFault
 from postroom.gateway.allowance import Allowance
-from postroom.gateway.audit import AuditLog
 from postroom.gateway.door import DoorGateway
 from postroom.gateway.port import Deadlines, DoorSpec, Rates
 from postroom.gateway.streams import Streamed, flush
@@ -28,7 +28,6 @@ KIB = 1024
 MIB = 1024 * KIB
 
 
-@pytest.mark.requirement("gateway-bytes-relayed")
 async def test_bytes_pass_both_ways_as_they_are(rig: Rig):
     near, far = await rig.enter()
     every_byte = bytes(range(256)) * 1000
@@ -39,7 +38,6 @@ async def test_bytes_pass_both_ways_as_they_are(rig: Rig):
     assert await near.read(len(every_byte)) == every_byte[::-1]
 
 
-@pytest.mark.requirement("gateway-bytes-relayed")
 async def test_the_upstream_sees_nothing_of_the_preface(rig: Rig):
     near = await rig.knock(rig.preface() + b"GET / HTTP/1.1\r\n")
     far = await rig.http.accept()
@@ -48,7 +46,6 @@ async def test_the_upstream_sees_nothing_of_the_preface(rig: Rig):
     assert await far.rest() == b"GET / HTTP/1.1\r\n"
 
 
-@pytest.mark.requirement("gateway-bytes-relayed")
 async def test_a_preface_that_comes_in_pieces_opens_the_door(rig: Rig):
     near = await rig.knock()
     for byte in rig.preface():
@@ -59,14 +56,13 @@ async def test_a_preface_that_comes_in_pieces_opens_the_door(rig: Rig):
     assert await near.read(4) == b"INFO"
 
 
-@pytest.mark.requirement("gateway-worker-named")
+@pytest.mark.requirement("gateway-token-bound")
 async def test_the_upstream_is_opened_for_the_worker_of_the_door(rig: Rig):
     await rig.enter("http")
 
     assert rig.http.dialled == [SCOUT]
 
 
-@pytest.mark.requirement("gateway-halfclose-relayed")
 async def test_an_answer_passes_after_the_sandbox_has_ended_its_side(rig: Rig):
     near, far = await rig.enter()
     await near.send(b"question")
@@ -79,7 +75,6 @@ async def test_an_answer_passes_after_the_sandbox_has_ended_its_side(rig: Rig):
     assert await near.rest() == b"answer"
 
 
-@pytest.mark.requirement("gateway-halfclose-relayed")
 async def test_the_sandbox_may_go_on_after_the_upstream_has_ended_its_side(rig: Rig):
     near, far = await rig.enter()
     await far.send(b"last words")
@@ -92,7 +87,6 @@ async def test_the_sandbox_may_go_on_after_the_upstream_has_ended_its_side(rig: 
     assert await far.rest() == b"heard"
 
 
-@pytest.mark.requirement("gateway-bytes-relayed")
 async def test_the_end_of_an_upstream_that_is_closed_at_once_still_delivers_all(rig: Rig):
     near, far = await rig.enter()
     data = b"x" * (200 * KIB)
@@ -103,7 +97,7 @@ async def test_the_end_of_an_upstream_that_is_closed_at_once_still_delivers_all(
     assert len(await near.rest()) == len(data)
 
 
-@pytest.mark.requirement("gateway-preface-exact")
+@pytest.mark.requirement("gateway-token-bound")
 @pytest.mark.parametrize(
     "first",
     [
@@ -125,7 +119,7 @@ async def test_a_connection_with_another_first_line_is_closed_without_an_answer(
     assert rig.http.dialled == []
 
 
-@pytest.mark.requirement("gateway-preface-exact")
+@pytest.mark.requirement("gateway-token-bound")
 async def test_a_first_line_without_end_is_refused_at_its_limit_and_not_waited_for(rig: Rig):
     near = await rig.knock(b"P" * MAX_BYTES)
 
@@ -133,7 +127,7 @@ async def test_a_first_line_without_end_is_refused_at_its_limit_and_not_waited_f
     assert (await rig.ending())["reason"] == "no preface line"
 
 
-@pytest.mark.requirement("gateway-preface-exact")
+@pytest.mark.requirement("gateway-token-bound")
 async def test_a_connection_that_ends_before_its_first_line_is_refused(rig: Rig):
     near = await rig.knock(rig.preface()[:-1])
     near.end()
@@ -152,7 +146,7 @@ async def test_a_connection_that_ends_without_a_word_is_no_refusal(rig: Rig):
     assert rig.gateway.statistics().refused == 0
 
 
-@pytest.mark.requirement("gateway-preface-deadline")
+@pytest.mark.requirement("gateway-token-bound")
 @pytest.mark.parametrize("deadlines", [Deadlines(preface=0.05)], indirect=True)
 @pytest.mark.parametrize("sent", [0, 20])
 async def test_a_connection_that_is_late_with_its_first_line_is_closed(rig: Rig, sent: int):
@@ -162,7 +156,7 @@ async def test_a_connection_that_is_late_with_its_first_line_is_closed(rig: Rig,
     assert (await rig.ending())["reason"] == "no preface in time"
 
 
-@pytest.mark.requirement("gateway-token-required")
+@pytest.mark.requirement("gateway-token-bound")
 @pytest.mark.parametrize("token", ["0" * 64, "f", digest("x")])
 async def test_a_wrong_token_is_refused(rig: Rig, token: str):
     near = await rig.knock(f"POSTROOM/1 http {token}\n".encode())
@@ -172,7 +166,7 @@ async def test_a_wrong_token_is_refused(rig: Rig, token: str):
     assert rig.http.dialled == []
 
 
-@pytest.mark.requirement("gateway-token-required")
+@pytest.mark.requirement("gateway-token-bound")
 async def test_the_stored_digest_of_a_token_is_not_a_token(rig: Rig):
     near = await rig.knock(f"POSTROOM/1 http {digest(rig.tokens[SCOUT])}\n".encode())
 
@@ -188,7 +182,6 @@ async def test_the_token_of_another_worker_is_worth_nothing_at_this_door(rig: Ri
     assert (line["worker"], line["reason"]) == (SCOUT, "the token is not this worker's")
 
 
-@pytest.mark.requirement("gateway-upstream-refused")
 async def test_a_connection_is_closed_when_the_upstream_refuses(rig: Rig):
     await rig.http.refuse()
     near = await rig.knock(rig.preface())
@@ -199,7 +192,6 @@ async def test_a_connection_is_closed_when_the_upstream_refuses(rig: Rig):
     assert "refused" in line["reason"] or "failed" in line["reason"]
 
 
-@pytest.mark.requirement("gateway-upstream-refused")
 @pytest.mark.parametrize("deadlines", [Deadlines(dial=0.05)], indirect=True)
 async def test_an_upstream_that_cannot_be_reached_in_time_is_given_up(rig: Rig):
     never = asyncio.Event()
@@ -215,7 +207,6 @@ async def test_an_upstream_that_cannot_be_reached_in_time_is_given_up(rig: Rig):
     assert (await rig.ending())["reason"] == "TimeoutError"
 
 
-@pytest.mark.requirement("gateway-upstream-refused")
 async def test_a_protocol_without_upstream_is_refused(rig: Rig):
     near = await rig.knock(rig.preface("nats"))
 
@@ -241,7 +232,7 @@ async def test_refused_connections_that_come_too_fast_are_counted_and_not_each_l
     assert rig.gateway.statistics().refused == 4
 
 
-@pytest.mark.requirement("gateway-connections-bounded")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_a_worker_has_a_bounded_number_of_connections_and_others_still_get_in(rig: Rig):
     held = [await rig.knock(rig.preface()) for _ in range(Rates().connections)]
     for _ in held:
@@ -256,7 +247,7 @@ async def test_a_worker_has_a_bounded_number_of_connections_and_others_still_get
     assert (await rig.ending())["reason"] == f"over {Rates().connections} connections"
 
 
-@pytest.mark.requirement("gateway-connections-bounded")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_a_connection_that_ended_makes_room(rig: Rig):
     near, far = await rig.enter()
     near.end()
@@ -266,7 +257,7 @@ async def test_a_connection_that_ended_makes_room(rig: Rig):
     assert rig.gateway.statistics().open_connections == 0
 
 
-@pytest.mark.requirement("gateway-memory-bounded")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_a_sandbox_that_does_not_read_stops_the_upstream_and_loses_nothing(rig: Rig):
     near, far = await rig.enter()
     chunk, limit = b"x" * (256 * KIB), 64 * MIB
@@ -289,7 +280,7 @@ async def test_a_sandbox_that_does_not_read_stops_the_upstream_and_loses_nothing
     assert (await rig.ending())["size"] == sent
 
 
-@pytest.mark.requirement("gateway-memory-bounded")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_who_does_not_take_the_rest_of_an_ended_connection_is_cut():
     near, idle = socket.socketpair()
     with idle:
@@ -306,7 +297,7 @@ def _read_all(end: socket.socket) -> bytes:
     return b"".join(iter(lambda: end.recv(MIB), b""))
 
 
-@pytest.mark.requirement("gateway-door-closed")
+@pytest.mark.requirement("gateway-token-bound")
 async def test_closing_a_door_cuts_its_connections_on_both_sides(rig: Rig):
     near, far = await rig.enter()
 
@@ -317,7 +308,7 @@ async def test_closing_a_door_cuts_its_connections_on_both_sides(rig: Rig):
     assert not rig.doors[SCOUT].exists()
 
 
-@pytest.mark.requirement("gateway-door-closed")
+@pytest.mark.requirement("gateway-token-bound")
 async def test_closing_a_door_cuts_a_connection_whose_sandbox_does_not_read(rig: Rig):
     near, far = await rig.enter()
     near.reader._transport.pause_reading()  # ty: ignore[missing-attribute]
@@ -329,7 +320,7 @@ async def test_closing_a_door_cuts_a_connection_whose_sandbox_does_not_read(rig:
     assert await far.rest() == b""
 
 
-@pytest.mark.requirement("gateway-door-closed")
+@pytest.mark.requirement("gateway-token-bound")
 async def test_closing_a_door_leaves_those_of_others_alone(rig: Rig):
     other = await rig.knock(rig.preface(uid=OTHER), uid=OTHER)
     far = await rig.http.accept()
@@ -340,7 +331,7 @@ async def test_closing_a_door_leaves_those_of_others_alone(rig: Rig):
     assert await other.read(10) == b"still here"
 
 
-@pytest.mark.requirement("gateway-door-closed")
+@pytest.mark.requirement("gateway-token-bound")
 @pytest.mark.parametrize("turns", range(8))
 async def test_a_connection_that_comes_while_the_door_closes_does_not_get_through(
     rig: Rig, turns: int
@@ -357,7 +348,7 @@ async def test_a_connection_that_comes_while_the_door_closes_does_not_get_throug
     assert [await end.rest() for end in rig.http.ends] in ([], [b""], [b"too late"])
 
 
-@pytest.mark.requirement("gateway-door-closed")
+@pytest.mark.requirement("gateway-token-bound")
 async def test_an_accepted_connection_whose_turn_comes_after_the_door_closed_is_refused(rig: Rig):
     door = rig.gateway._doors[SCOUT]
     await soon(rig.gateway.close_door(SCOUT))
@@ -372,7 +363,7 @@ async def test_an_accepted_connection_whose_turn_comes_after_the_door_closed_is_
     assert (await rig.ending())["reason"] == "the door is closed"
 
 
-@pytest.mark.requirement("gateway-door-closed")
+@pytest.mark.requirement("gateway-token-bound")
 async def test_closing_a_door_twice_is_closing_it_once(rig: Rig):
     await soon(rig.gateway.close_door(SCOUT))
     await soon(rig.gateway.close_door(SCOUT))
@@ -380,7 +371,7 @@ async def test_closing_a_door_twice_is_closing_it_once(rig: Rig):
     assert rig.gateway.statistics().doors == 1
 
 
-@pytest.mark.requirement("gateway-door-renewed")
+@pytest.mark.requirement("gateway-token-bound")
 async def test_a_door_that_is_opened_again_takes_the_new_token_only(rig: Rig):
     old = rig.preface()
     rig.tokens[SCOUT] = "n3w"
@@ -391,12 +382,12 @@ async def test_a_door_that_is_opened_again_takes_the_new_token_only(rig: Rig):
     await rig.enter()
 
 
-@pytest.mark.requirement("gateway-socket-private")
+@pytest.mark.requirement("identity-keys-private")
 async def test_only_the_owner_may_use_the_socket_of_a_door(rig: Rig):
     assert stat.S_IMODE(rig.doors[SCOUT].stat().st_mode) == 0o600
 
 
-@pytest.mark.requirement("gateway-socket-private")
+@pytest.mark.requirement("identity-keys-private")
 async def test_a_door_is_opened_over_the_socket_that_a_killed_process_left(rig: Rig):
     await soon(rig.gateway.close_door(SCOUT))
     rig.doors[SCOUT].touch()
@@ -419,7 +410,6 @@ async def test_a_door_in_a_folder_that_is_not_there_is_a_fault_of_the_environmen
     assert gateway.statistics().doors == 0
 
 
-@pytest.mark.requirement("gateway-statistics-counted")
 async def test_the_statistics_count_doors_and_connections(rig: Rig):
     near, far = await rig.enter()
     refused = await rig.knock(b"\n")

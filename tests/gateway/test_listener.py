@@ -17,6 +17,7 @@ from postroom.gateway.port import Deadlines, DoorSpec
 from postroom.gateway.streams import Streamed
 from postroom.gateway.visit import Visit
 from postroom.identity.tokens import digest, new_token
+from postroom.protocol.alerts import Alert
 from postroom.protocol.audit import AuditRecord
 from postroom.protocol.preface import Preface
 from postroom.sidecar.door import Door, by_tls
@@ -42,7 +43,7 @@ async def echo(visit: Visit, reader: asyncio.StreamReader, writer: asyncio.Strea
         await writer.drain()
 
 
-async def ignore(org: str, kind: str, text: str, who: str) -> None:
+async def ignore(org: str, alert: Alert) -> None:
     pass
 
 
@@ -137,7 +138,7 @@ async def test_cleartext_and_another_authority_get_nowhere(gate: Gate) -> None:
     assert gate.audit.records == []
 
 
-@pytest.mark.requirement("gateway-strangers")
+@pytest.mark.requirement("gateway-tls")
 @pytest.mark.parametrize(
     "line",
     [
@@ -156,14 +157,14 @@ async def test_who_shows_no_workers_token_gets_no_answer_and_no_record(
     assert gate.listener.refused == 1
 
 
-@pytest.mark.requirement("gateway-strangers")
+@pytest.mark.requirement("gateway-tls")
 async def test_a_closed_door_opens_no_more(gate: Gate) -> None:
     await gate.gateway.close_door(UID)
     assert await gate.ask(Preface("http", gate.tokens[UID]).encode()) == b""
     assert await gate.ask(Preface("http", gate.tokens[OTHER]).encode()) == f"{OTHER}\n".encode()
 
 
-@pytest.mark.requirement("gateway-strangers")
+@pytest.mark.requirement("gateway-tls")
 async def test_a_flood_of_silent_strangers_keeps_a_worker_out_for_their_deadline_at_most(
     gate: Gate,
 ) -> None:

@@ -249,7 +249,7 @@ async def test_a_port_where_nobody_listens_is_a_fault_of_the_other_side():
         await connect("127.0.0.1", port, policy=policy, tls=None, timeout=SECONDS)
 
 
-@pytest.mark.requirement("egress-base-url")
+@pytest.mark.requirement("egress-refused-told")
 async def test_a_certificate_must_be_for_the_host_and_of_a_known_authority(tmp_path: Path):
     ca_file = tmp_path / "ca.pem"
     authority = trustme.CA()
@@ -273,7 +273,7 @@ def test_certificates_that_cannot_be_read_are_a_fault_of_the_environment(tmp_pat
         client_context(tmp_path / "gone.pem")
 
 
-@pytest.mark.requirement("egress-lookups-bounded")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_lookups_that_hang_are_bounded_for_each_worker_even_if_nobody_waits_for_them():
     begun: list[str] = []
     answered = asyncio.Event()

@@ -27,7 +27,7 @@ frames = st.lists(
 )
 
 
-@pytest.mark.requirement("audit-plumbing-counted")
+@pytest.mark.requirement("audit-acts-explained")
 @given(frames)
 def test_every_frame_is_counted_by_exactly_one_line_and_covered_by_the_one_before_it(
     said: list[tuple[str, int, float]],

@@ -58,7 +58,7 @@ def test_a_client_of_another_authority_refuses_the_server(
         rehearse(server_context(folder.server), client_context(other.ca), "localhost")
 
 
-@pytest.mark.requirement("tls-authority-bound")
+@pytest.mark.requirement("tls-local-authority")
 @pytest.mark.parametrize("name", ["bank.example", "192.0.2.8", "notbox.example.org"])
 def test_the_authority_refuses_names_that_it_was_not_made_for(name: str):
     authority = make_authority(["box.example.org", "192.0.2.7"], now=time.time())
@@ -67,7 +67,7 @@ def test_the_authority_refuses_names_that_it_was_not_made_for(name: str):
         issue(authority, [name], now=time.time())
 
 
-@pytest.mark.requirement("tls-authority-bound")
+@pytest.mark.requirement("tls-local-authority")
 @pytest.mark.parametrize("name", ["bank.example", "192.0.2.8"])
 def test_a_client_refuses_what_the_authority_was_made_to_sign_beyond_its_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -137,7 +137,7 @@ def test_a_certificate_does_not_outlive_its_authority(folder: CertificateFolder)
     assert late.not_after == folder.authority().not_after
 
 
-@pytest.mark.requirement("tls-external-checked")
+@pytest.mark.requirement("tls-beyond-loopback")
 def test_a_key_that_others_can_read_is_refused(folder: CertificateFolder):
     folder.server.chmod(0o640)
 
@@ -146,7 +146,7 @@ def test_a_key_that_others_can_read_is_refused(folder: CertificateFolder):
     assert caught.value.remedy == f"chmod 600 {folder.server}"
 
 
-@pytest.mark.requirement("tls-external-checked")
+@pytest.mark.requirement("tls-beyond-loopback")
 def test_the_key_of_another_certificate_is_refused(folder: CertificateFolder):
     mixed = CertificateFiles(folder.server, folder.ca_key, folder.ca, local=False)
 
@@ -154,7 +154,7 @@ def test_the_key_of_another_certificate_is_refused(folder: CertificateFolder):
         mixed.read()
 
 
-@pytest.mark.requirement("tls-external-checked")
+@pytest.mark.requirement("tls-beyond-loopback")
 @pytest.mark.parametrize("content", [b"", b"\xff\x00", b"-----BEGIN CERTIFICATE-----\n"])
 def test_what_is_no_certificate_is_refused(folder: CertificateFolder, content: bytes):
     folder.server.write_bytes(content)
@@ -188,7 +188,7 @@ def test_a_wildcard_covers_one_label():
     assert not certificate.covers("a.box.example.org")
 
 
-@pytest.mark.requirement("tls-expiry-warned")
+@pytest.mark.requirement("tls-renewal-automatic")
 @pytest.mark.parametrize(
     "left,due", [(40, None), (22, None), (20.9, 21), (6.9, 7), (0.9, 1), (-1, 1)]
 )

@@ -73,14 +73,14 @@ async def test_a_credential_of_another_post_room_does_not_connect(stage: Stage, 
         await stage.connect(mint(stranger, ALICE), ALICE)
 
 
-@pytest.mark.requirement("identity-credential-expires")
+@pytest.mark.requirement("identity-credential-required")
 async def test_an_expired_credential_does_not_connect(stage: Stage):
     past = stage.trust.mint_agent(ALICE, [], lifetime=60.0, now=time.time() - 120.0)
     with pytest.raises(Exception, match=REFUSED):
         await stage.connect(past, ALICE)
 
 
-@pytest.mark.requirement("identity-credential-expires")
+@pytest.mark.requirement("identity-credential-required")
 async def test_a_live_connection_is_closed_when_its_credential_expires(stage: Stage):
     peer = await stage.connect(mint(stage.trust, ALICE, lifetime=2.0), ALICE)
 
@@ -101,7 +101,7 @@ async def test_a_renewed_jwt_of_the_same_key_connects_beside_the_old_one(stage: 
     assert old.client.is_connected
 
 
-@pytest.mark.requirement("identity-revocation-cuts")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_a_revoked_credential_is_cut_and_not_let_in_again_and_others_stay(stage: Stage):
     alice, bob = await stage.agent(ALICE), await stage.agent(BOB)
     system = await stage.system()
@@ -116,7 +116,7 @@ async def test_a_revoked_credential_is_cut_and_not_let_in_again_and_others_stay(
         await stage.connect(alice.credential, ALICE)
 
 
-@pytest.mark.requirement("identity-revocation-survives-restart")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_a_revocation_holds_when_the_server_starts_with_the_accounts_of_before(stage: Stage):
     """A supervised restart uses the configuration of the first start, which knows no revocation."""
     revoked = mint(stage.trust, ALICE)

@@ -324,7 +324,7 @@ async def test_an_organisation_that_is_made_while_the_server_runs_works_at_once(
     assert await stored(core) == {subjects.inbox(ALICE, BOB): 1}
 
 
-@pytest.mark.requirement("org-removed-for-ever")
+@pytest.mark.requirement("org-create-whole")
 async def test_the_connections_of_a_removed_organisation_are_cut_and_its_credentials_are_void(
     stage: Stage, alice: Peer
 ):

@@ -106,7 +106,7 @@ async def test_a_server_that_is_away_is_named_and_the_others_are_told_at_once(tm
             await enter(absent, alice)
 
 
-@pytest.mark.requirement("identity-revocation-of-key")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_every_credential_of_a_revoked_key_is_void_and_none_is_made_again(stage: Stage):
     """A renewal makes a second JWT of the same key; a thief may have kept the first."""
     first = mint(stage.trust, ALICE)
@@ -127,7 +127,7 @@ async def test_every_credential_of_a_revoked_key_is_void_and_none_is_made_again(
     assert (await stage.agent(ALICE)).client.is_connected  # a new key of the same agent
 
 
-@pytest.mark.requirement("identity-revocation-survives-restart")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_a_revocation_that_was_kept_but_not_pushed_holds_from_the_next_start(tmp_path: Path):
     """As if the control plane were killed between the two."""
     async with staged(tmp_path) as before:

@@ -264,7 +264,7 @@ def test_a_revocation_that_cannot_be_kept_is_not_made(tmp_path: Path):
     assert _edge(trust)["nats"]["revocations"] == {}
 
 
-@pytest.mark.requirement("cards-key-kept")
+@pytest.mark.requirement("cards-live-registered")
 def test_the_card_key_is_kept_and_a_keyring_without_one_is_given_one(tmp_path: Path):
     first = Trust.load_or_create(tmp_path).card_key
     assert Trust.load_or_create(tmp_path).card_key == first
@@ -311,7 +311,7 @@ def test_an_organisation_of_a_name_that_there_is_is_a_conflict(tmp_path: Path):
     assert Trust.load_or_create(tmp_path).core_account == core
 
 
-@pytest.mark.requirement("org-removed-for-ever")
+@pytest.mark.requirement("org-create-whole")
 def test_the_accounts_of_a_removed_organisation_are_remembered_until_the_server_has_forgotten_them(
     tmp_path: Path,
 ):

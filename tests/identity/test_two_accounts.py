@@ -165,7 +165,7 @@ async def test_an_agent_cannot_subscribe_to_a_subject_that_is_not_its_own(
     assert alice.refused == [f'nats: permissions violation for subscription to "{subject.lower()}"']
 
 
-@pytest.mark.requirement("bus-publish-acked-on-disk")
+@pytest.mark.requirement("bus-ack-means-disk")
 @pytest.mark.parametrize("subject, stream", OWN_RECORDS)
 async def test_an_agents_own_record_is_stored_and_acknowledged_through_the_import(
     core: Peer, alice: Peer, subject: str, stream: str
@@ -210,7 +210,7 @@ async def test_an_agents_pull_gives_nothing_that_is_for_another(core: Peer, alic
     assert message.metadata.num_pending == 0
 
 
-@pytest.mark.requirement("identity-control-requests-stamped")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_a_control_request_carries_who_the_server_says_it_is_from(core: Peer, alice: Peer):
     asked = await core.subscribe("ctl.*.>")
     answers = await alice.subscribe(f"_I.{ALICE}.ctl.>")
@@ -336,7 +336,7 @@ async def test_a_credential_with_the_most_and_longest_projects_connects_and_post
     assert await stored(core) == {subjects.feed(projects[-1], ALICE): 1}
 
 
-@pytest.mark.requirement("identity-uid-validated")
+@pytest.mark.requirement("identity-scope-bounds")
 @pytest.mark.parametrize(
     "uid", ["*", ">", "", "a" * 31, "A" * 32, "a.b", CONTROL_PLANE, "a" * 32 + "\n"]
 )
@@ -345,7 +345,7 @@ async def test_the_minter_refuses_a_uid_that_could_open_foreign_subjects(stage: 
         stage.trust.mint_agent(uid, [LOBBY], lifetime=60.0, now=time.time())
 
 
-@pytest.mark.requirement("identity-uid-validated")
+@pytest.mark.requirement("identity-scope-bounds")
 @pytest.mark.parametrize("project", ["*", ">", "", "a.b", "-", "Lobby", "lobby\n", "project:lobby"])
 async def test_the_minter_refuses_a_project_that_could_open_foreign_feeds(
     stage: Stage, project: str

@@ -14,12 +14,12 @@ from sqlalchemy import select
 
 from postroom.bus.memory import MemoryAdmin, MemoryBroker, MemoryBus
 from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider, Stored
+from postroom.directory.agents import Directory
 from postroom.mail import views
 from postroom.mail.alerts import AlertOffice
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletters import DeadLetterMover
 from postroom.mail.deadmail import DeadMail
-from postroom.mail.directory import Directory
 from postroom.mail.office import PostOffice
 from postroom.mail.projection import RULES
 from postroom.mail.views import Mail

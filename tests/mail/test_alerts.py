@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import NotFound
-from postroom.mail.alerts import Alarm, AlertOffice
+from postroom.mail.alerts import AlertOffice, AlertView
 from postroom.mail.projection import RULES
-from postroom.projection.alerts import Alert, End, raise_alert
 from postroom.projection.changes import ALERTS
 from postroom.projection.rebuild import rebuild
+from postroom.projection.submit import append_alert
 from postroom.protocol import subjects
+from postroom.protocol.alerts import Alert, AlertEnd
 from postroom.store.alerts import MOST_OF_AGENT
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
@@ -28,7 +29,7 @@ async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
         yield desk
 
 
-async def settled(desk: Desk) -> list[Alarm]:
+async def settled(desk: Desk) -> list[AlertView]:
     """What stands when everything that was raised is folded."""
     await desk.fold.reached("ALERTS", await desk.admin.last_sequence("ALERTS"), SECONDS)
     return await desk.alerts.standing()
@@ -43,8 +44,8 @@ async def test_what_happens_again_is_the_same_alert_with_its_count_last_time_and
     desk: Desk,
 ):
     bob = await desk.worker("bob")
-    await desk.alerts.tell("worker-ended", "ended: exit code 1", bob.uid)
-    await desk.alerts.tell("worker-ended", "ended: exit code 2", bob.uid)
+    await desk.alerts.raise_alert(Alert("worker-ended", "ended: exit code 1", bob.uid))
+    await desk.alerts.raise_alert(Alert("worker-ended", "ended: exit code 2", bob.uid))
     (alarm,) = await settled(desk)
     shown = alarm.as_json()
     assert (shown["nick"], shown["text"], shown["count"]) == ("bob", "ended: exit code 2", 2)
@@ -53,16 +54,18 @@ async def test_what_happens_again_is_the_same_alert_with_its_count_last_time_and
     assert shown["ended"] == ""
 
 
-@pytest.mark.requirement("alerts-end-with-cause")
+@pytest.mark.requirement("alerts-cause-once")
 async def test_the_start_of_a_worker_ends_what_was_raised_about_it_before_and_nothing_else(
     desk: Desk,
 ):
     bob, ann = await desk.worker("bob"), await desk.worker("ann")
-    await desk.alerts.tell("worker-ended", "ended: exit code 1", bob.uid)
-    await desk.alerts.tell("worker-ended", "ended: exit code 1", ann.uid)
-    await raise_alert(bob.bus, Alert("cannot reach the database"))
+    await desk.alerts.raise_alert(Alert("worker-ended", "ended: exit code 1", bob.uid))
+    await desk.alerts.raise_alert(Alert("worker-ended", "ended: exit code 1", ann.uid))
+    await append_alert(bob.bus, Alert("", "cannot reach the database"))
     before = await desk.alerts.reached()
-    await raise_alert(bob.bus, Alert("cannot reach it again"))  # of the new run, which was quicker
+    await append_alert(
+        bob.bus, Alert("", "cannot reach it again")
+    )  # of the new run, which was quicker
     await desk.alerts.end("it was started again", who=bob.uid, upto=before)
 
     standing = await settled(desk)
@@ -74,37 +77,39 @@ async def test_the_start_of_a_worker_ends_what_was_raised_about_it_before_and_no
     assert ended.count("it was started again") == 2
 
 
-@pytest.mark.requirement("alerts-end-with-cause")
+@pytest.mark.requirement("alerts-cause-once")
 async def test_a_cause_that_has_gone_ends_its_alert_and_may_come_back(desk: Desk):
-    await desk.alerts.tell("audit-unwritable", "the audit log cannot be written")
-    await desk.alerts.tell("audit-unwritable", "")
+    await desk.alerts.raise_alert(Alert("audit-unwritable", "the audit log cannot be written"))
+    await desk.alerts.raise_alert(Alert("audit-unwritable", ""))
     assert await texts(desk) == []
-    await desk.alerts.tell("audit-unwritable", "", "")  # what has ended is not ended again
+    await desk.alerts.raise_alert(
+        Alert("audit-unwritable", "", "")
+    )  # what has ended is not ended again
     assert await desk.admin.last_sequence("ALERTS") == 2
-    await desk.alerts.tell("audit-unwritable", "once more")
+    await desk.alerts.raise_alert(Alert("audit-unwritable", "once more"))
     (alarm,) = await settled(desk)
     assert (alarm.row.id, alarm.row.count) == (3, 1)
 
 
-@pytest.mark.requirement("alerts-end-with-cause")
+@pytest.mark.requirement("alerts-cause-once")
 async def test_a_removed_worker_has_no_alerts(desk: Desk):
     bob = await desk.worker("bob")
-    await desk.alerts.tell("worker-ended", "ended: exit code 1", bob.uid)
-    await raise_alert(bob.bus, Alert("help"))
+    await desk.alerts.raise_alert(Alert("worker-ended", "ended: exit code 1", bob.uid))
+    await append_alert(bob.bus, Alert("", "help"))
     assert len(await settled(desk)) == 2
     await desk.directory.retire(bob.uid)
     assert await settled(desk) == []
     assert {a.as_json()["nick"] for a in await desk.alerts.all()} == {"bob"}
 
 
-@pytest.mark.requirement("alerts-cleared-stay")
+@pytest.mark.requirement("alerts-cause-once")
 async def test_cleared_alerts_stay_cleared_over_a_rebuild_and_what_is_new_does_not(
     desk: Desk, tmp_path: Path
 ):
     bob = await desk.worker("bob")
-    await desk.alerts.tell("worker-ended", "ended: exit code 1", bob.uid)
-    await desk.alerts.tell("worker-limit", "was ended: memory", bob.uid)
-    await raise_alert(bob.bus, Alert("help"))
+    await desk.alerts.raise_alert(Alert("worker-ended", "ended: exit code 1", bob.uid))
+    await desk.alerts.raise_alert(Alert("worker-limit", "was ended: memory", bob.uid))
+    await append_alert(bob.bus, Alert("", "help"))
     assert len(await settled(desk)) == 3
 
     assert await desk.alerts.clear(2) == 1
@@ -114,7 +119,7 @@ async def test_cleared_alerts_stay_cleared_over_a_rebuild_and_what_is_new_does_n
     assert await desk.alerts.clear() == 2
     assert await desk.alerts.clear() == 0
     assert await settled(desk) == []
-    await desk.alerts.tell("worker-ended", "ended: exit code 3", bob.uid)
+    await desk.alerts.raise_alert(Alert("worker-ended", "ended: exit code 3", bob.uid))
     assert await texts(desk) == ["ended: exit code 3"]
 
     before = await desk.alerts.all()
@@ -126,12 +131,12 @@ async def test_cleared_alerts_stay_cleared_over_a_rebuild_and_what_is_new_does_n
     await other.close()
 
 
-@pytest.mark.requirement("alerts-of-agent-bounded")
+@pytest.mark.requirement("mail-floods-contained")
 async def test_an_agent_that_floods_pushes_out_its_own_alerts_and_comes_after_ours(desk: Desk):
     bob = await desk.worker("bob")
-    await desk.alerts.tell("audit-unwritable", "the audit log cannot be written")
+    await desk.alerts.raise_alert(Alert("audit-unwritable", "the audit log cannot be written"))
     for number in range(MOST_OF_AGENT + 3):
-        await raise_alert(bob.bus, Alert(f"help {number}"))
+        await append_alert(bob.bus, Alert("", f"help {number}"))
     standing = await texts(desk)
     assert standing[0] == "the audit log cannot be written"
     assert standing[1:] == [f"help {n}" for n in range(MOST_OF_AGENT + 2, 2, -1)]
@@ -139,10 +144,10 @@ async def test_an_agent_that_floods_pushes_out_its_own_alerts_and_comes_after_ou
 
 async def test_an_agent_can_end_no_alert_and_raise_none_about_another(desk: Desk):
     bob, ann = await desk.worker("bob"), await desk.worker("ann")
-    await desk.alerts.tell("worker-ended", "ended: exit code 1", ann.uid)
-    await raise_alert(bob.bus, End("cleared"))
+    await desk.alerts.raise_alert(Alert("worker-ended", "ended: exit code 1", ann.uid))
+    await append_alert(bob.bus, AlertEnd("cleared"))
     await bob.bus.publish(
-        subjects.alerts(bob.uid), Alert("is bad", "worker-ended", "x", ann.uid).encode()
+        subjects.alerts(bob.uid), Alert("worker-ended", "is bad", ann.uid, "x").encode()
     )
     found = [(a.who and a.who.nick, a.row.kind, a.row.text) for a in await settled(desk)]
     assert found == [
@@ -154,15 +159,17 @@ async def test_an_agent_can_end_no_alert_and_raise_none_about_another(desk: Desk
 
 async def test_a_flood_that_is_not_told_again_is_over(desk: Desk):
     bob = await desk.worker("bob")
-    await desk.alerts.tell("worker-flood", "is held back at its door: too much", bob.uid)
+    await desk.alerts.raise_alert(
+        Alert("worker-flood", "is held back at its door: too much", bob.uid)
+    )
     (alarm,) = await settled(desk)
     desk.alerts._clock = lambda: alarm.row.at + 301.0
     assert await desk.alerts.standing() == []
 
 
 async def test_who_waits_for_alerts_is_told_of_an_end(desk: Desk):
-    await desk.alerts.tell("audit-unwritable", "the audit log cannot be written")
+    await desk.alerts.raise_alert(Alert("audit-unwritable", "the audit log cannot be written"))
     await settled(desk)
     with desk.changes.listen(ALERTS) as listener:
-        await desk.alerts.tell("audit-unwritable", "")
+        await desk.alerts.raise_alert(Alert("audit-unwritable", ""))
         assert not isinstance(await listener.next(SECONDS), str)

@@ -58,7 +58,7 @@ async def dead_letter(desk: Desk) -> tuple[Worker, Mail, DeadLetter]:
     return bob, dead, letter
 
 
-@pytest.mark.requirement("mail-deadletter-moved", "mail-id-prefix")
+@pytest.mark.requirement("mail-deadletter-moved")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_terminated_message_is_dead_with_the_reason_and_a_letter(
     tmp_path: Path, backend: str
@@ -116,7 +116,7 @@ def advisory(desk: Desk, consumer: str, sequence: int) -> GivenDelivery:
     return GivenDelivery(Message("", "", subject, payload.encode(), {}, 1.0, 1))
 
 
-@pytest.mark.requirement("mail-deadletter-shared")
+@pytest.mark.requirement("mail-floods-contained")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_who_refuses_what_it_sends_itself_without_end_leaves_room_for_the_letters_of_others(
     tmp_path: Path, backend: str
@@ -148,7 +148,7 @@ async def test_who_refuses_what_it_sends_itself_without_end_leaves_room_for_the_
         assert await desk.dead.count() == 0
 
 
-@pytest.mark.requirement("mail-deadletter-once")
+@pytest.mark.requirement("mail-deadletter-moved")
 async def test_the_same_advisory_again_after_a_crash_makes_no_second_letter(tmp_path: Path):
     async with running_desk(tmp_path) as desk:
         maria, bob = await desk.person(), await desk.worker("bob")
@@ -162,7 +162,7 @@ async def test_the_same_advisory_again_after_a_crash_makes_no_second_letter(tmp_
         assert (await desk.office.get(sent.id)).reason == "undeliverable: 3 attempts"
 
 
-@pytest.mark.requirement("mail-deadletter-once")
+@pytest.mark.requirement("mail-deadletter-moved")
 async def test_a_crash_after_the_letter_and_before_the_receipt_is_made_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -249,7 +249,7 @@ async def test_junk_that_was_terminated_is_a_letter_that_cannot_be_requeued(tmp_
             await desk.dead.requeue(letter.id)
 
 
-@pytest.mark.requirement("mail-drop-kept")
+@pytest.mark.requirement("mail-requeue-linked")
 async def test_a_dropped_letter_is_gone_from_the_list_and_kept_in_the_log(tmp_path: Path):
     async with running_desk(tmp_path) as desk, running(desk.mover.run()):
         _, dead, letter = await dead_letter(desk)
@@ -261,7 +261,7 @@ async def test_a_dropped_letter_is_gone_from_the_list_and_kept_in_the_log(tmp_pa
         assert (await desk.admin.get("DEADLETTER", letter.id)).payload
 
 
-@pytest.mark.requirement("mail-deadletter-own-consumer")
+@pytest.mark.requirement("mail-receipt-proven")
 async def test_an_agent_cannot_declare_dead_what_was_sent_to_another(tmp_path: Path):
     async with running_desk(tmp_path, "nats") as desk, running(desk.mover.run()):
         maria, alice, mallory = (
@@ -283,7 +283,7 @@ async def test_an_agent_cannot_declare_dead_what_was_sent_to_another(tmp_path: P
         assert alice.uid != mallory.uid
 
 
-@pytest.mark.requirement("mail-advisories-kept")
+@pytest.mark.requirement("mail-floods-contained")
 async def test_an_agent_that_floods_with_refusals_does_not_push_out_another_ones(tmp_path: Path):
     async with running_desk(tmp_path, "nats") as desk:
         maria, alice = await desk.person(), await desk.worker("alice")
@@ -307,7 +307,7 @@ async def test_an_agent_that_floods_with_refusals_does_not_push_out_another_ones
             assert (await desk.mail(sent.id, State.DEAD)).state is State.DEAD
 
 
-@pytest.mark.requirement("task-dead-priority")
+@pytest.mark.requirement("mail-deadletter-moved")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_an_answer_that_was_never_taken_is_a_letter_for_a_person_and_news_of_a_task_is_none(
     tmp_path: Path, backend: str

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from postroom.directory.agents import Directory
 from postroom.errors import InvalidInput, InvalidName, NameTaken, NotFound, UnknownRecipient
-from postroom.mail.directory import Directory
 from postroom.store.agents import Agent
 from postroom.store.database import Connection, Database
 from postroom.store.migrate import migrate
@@ -46,7 +46,7 @@ async def test_of_many_who_want_one_name_at_once_one_gets_it(directory: Director
     assert len(await directory.all()) == 1
 
 
-@pytest.mark.requirement("directory-name-reserved")
+@pytest.mark.requirement("directory-name-unique")
 @pytest.mark.parametrize("nick", ["system", "0perator", "Bob", "a b", "", "a" * 32])
 async def test_a_name_of_people_or_system_or_like_a_uid_is_refused(directory: Directory, nick: str):
     with pytest.raises(InvalidName):
@@ -58,7 +58,7 @@ async def test_a_kind_that_there_is_not_is_refused(directory: Directory):
         await directory.register("bob", "robot")
 
 
-@pytest.mark.requirement("directory-uid-once")
+@pytest.mark.requirement("directory-name-unique")
 async def test_a_retired_agent_is_not_found_its_name_is_free_and_its_uid_is_not(
     directory: Directory,
 ):
@@ -99,7 +99,7 @@ async def test_memberships_are_replaced_as_a_whole(directory: Directory):
         await directory.set_projects(bob.uid, ["*"])
 
 
-@pytest.mark.requirement("spawn-kill-leaves-whole")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 async def test_what_belongs_to_an_agent_is_stored_with_it_or_neither_is(directory: Directory):
     def fail(_connection: Connection, _agent: Agent) -> None:
         raise NotFound("as good as a kill")

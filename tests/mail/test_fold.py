@@ -30,7 +30,7 @@ def tables(connection: Connection) -> dict[str, list[tuple]]:
     }
 
 
-@pytest.mark.requirement("mail-unknown-dead")
+@pytest.mark.requirement("mail-unknown-refused")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_message_to_nobody_is_dead_by_a_receipt_in_the_log(tmp_path: Path, backend: str):
     async with running_desk(tmp_path, backend) as desk:
@@ -42,7 +42,7 @@ async def test_a_message_to_nobody_is_dead_by_a_receipt_in_the_log(tmp_path: Pat
         assert record.subject == f"worker.{bob.uid}.receipts.postroom"
 
 
-@pytest.mark.requirement("mail-unknown-dead")
+@pytest.mark.requirement("mail-unknown-refused")
 async def test_what_waits_for_an_agent_that_is_retired_dies(tmp_path: Path):
     async with running_desk(tmp_path) as desk:
         maria, bob = await desk.person(), await desk.worker("bob")
@@ -65,7 +65,7 @@ async def test_junk_in_an_inbox_is_dead_and_what_follows_is_folded(tmp_path: Pat
         assert states[0] == ("malformed:1", State.DEAD)
 
 
-@pytest.mark.requirement("mail-poison-passed")
+@pytest.mark.requirement("mail-malformed-dead")
 async def test_a_record_that_no_rule_foresaw_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -88,7 +88,7 @@ async def test_a_record_that_no_rule_foresaw_is_passed_over(
     assert desk.fold.statistics.poisoned == 1
 
 
-@pytest.mark.requirement("mail-crash-repeats")
+@pytest.mark.requirement("mail-rebuild-equal")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_what_a_crash_left_between_commit_and_receipt_is_done_after_the_restart(
     tmp_path: Path, backend: str
@@ -111,7 +111,7 @@ async def test_what_a_crash_left_between_commit_and_receipt_is_done_after_the_re
             assert (await desk.mail(sent.id, State.DEAD)).reason == "no such recipient"
 
 
-@pytest.mark.requirement("mail-crash-repeats")
+@pytest.mark.requirement("mail-rebuild-equal")
 async def test_a_receipt_that_could_not_be_stored_is_stored_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -134,7 +134,7 @@ async def test_a_receipt_that_could_not_be_stored_is_stored_later(
         assert desk.fold.statistics.fault == ""
 
 
-@pytest.mark.requirement("mail-restart-resumes")
+@pytest.mark.requirement("mail-rebuild-equal")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_what_was_stored_while_nothing_folded_is_folded_after_the_start(
     tmp_path: Path, backend: str
@@ -170,7 +170,7 @@ async def conversation(desk: Desk) -> None:
     await desk.folded()
 
 
-@pytest.mark.requirement("mail-fold-deterministic")
+@pytest.mark.requirement("mail-rebuild-equal")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_an_empty_database_folded_from_the_same_log_has_the_same_rows(
     tmp_path: Path, backend: str
@@ -186,7 +186,7 @@ async def test_an_empty_database_folded_from_the_same_log_has_the_same_rows(
             assert await other.read(tables) == await desk.database.read(tables)
 
 
-@pytest.mark.requirement("mail-fold-deterministic")
+@pytest.mark.requirement("mail-rebuild-equal")
 async def test_folding_the_whole_log_a_second_time_changes_nothing(tmp_path: Path):
     async with running_desk(tmp_path) as desk:
         await conversation(desk)

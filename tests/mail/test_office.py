@@ -39,7 +39,6 @@ async def desk(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[
         yield running
 
 
-@pytest.mark.requirement("mail-send-readable")
 async def test_a_sent_message_can_be_read_at_once_and_is_accepted(desk: Desk):
     maria, bob = await desk.person(), await desk.worker("bob")
     sent = await desk.office.send(maria.uid, "@bob", "hello")
@@ -53,7 +52,6 @@ async def test_a_sent_message_can_be_read_at_once_and_is_accepted(desk: Desk):
     assert sent.seq > 0
 
 
-@pytest.mark.requirement("mail-id-prefix")
 async def test_the_beginning_of_an_id_names_the_only_message_that_begins_so(desk: Desk):
     maria = await desk.person()
     await desk.worker("bob")
@@ -65,7 +63,6 @@ async def test_the_beginning_of_an_id_names_the_only_message_that_begins_so(desk
             await desk.office.get(await desk.office.find(none))
 
 
-@pytest.mark.requirement("mail-id-prefix")
 async def test_a_beginning_that_several_messages_have_is_refused_with_their_names(desk: Desk):
     maria, bob = await desk.person(), await desk.worker("bob")
     for seq, twin in enumerate(("abcd1" + "0" * 27, "abcd2" + "0" * 27, "abcd20"), 900):
@@ -106,7 +103,7 @@ async def test_waiting_for_what_does_not_come_returns_the_present_state(desk: De
     assert (waited.state, waited.timed_out) == (State.ACCEPTED, True)
 
 
-@pytest.mark.requirement("mail-reply-answers")
+@pytest.mark.requirement("mail-states-forward")
 async def test_a_reply_makes_the_message_answered(desk: Desk):
     maria, bob = await desk.person(), await desk.worker("bob")
     sent = await desk.office.send(maria.uid, "@bob", "how are you?")
@@ -205,7 +202,6 @@ async def test_an_id_that_somebody_used_first_is_left_and_an_alert_raised(desk: 
     assert alerts[0].row.kind == "suppressed"
 
 
-@pytest.mark.requirement("mail-post-readable")
 async def test_a_post_can_be_read_at_once_by_its_project(desk: Desk):
     maria = await desk.person()
     posted = await desk.office.post(maria.uid, "main", "good morning")
@@ -221,7 +217,7 @@ async def test_the_post_of_an_agent_is_folded(desk: Desk):
     assert bob.uid not in {post.sender.uid for post in await desk.office.posts("main")}
 
 
-@pytest.mark.requirement("mail-person-seen")
+@pytest.mark.requirement("sidecar-delivered-read")
 async def test_a_person_says_that_a_message_was_read(desk: Desk):
     maria, bob = await desk.person(), await desk.worker("bob")
     sent = await bob.send(maria.uid, "done")
@@ -312,7 +308,7 @@ class SilentOnce:
         return stored
 
 
-@pytest.mark.requirement("mail-retry-once")
+@pytest.mark.requirement("mail-key-once")
 async def test_a_lost_answer_of_the_log_makes_no_second_message_and_no_alert(desk: Desk):
     maria, _ = await desk.person(), await desk.worker("bob")
     desk.office._bus = SilentOnce(desk.bus)  # ty: ignore[invalid-assignment]
@@ -333,7 +329,6 @@ async def test_before_the_fold_a_sent_message_is_returned_as_it_is_in_the_log(
         assert (posted.text, posted.seq) == ("hello", 1)
 
 
-@pytest.mark.requirement("projects-known")
 async def test_a_project_is_one_that_somebody_was_in_or_has_posted_to(desk: Desk):
     maria, bob = await desk.person(), await desk.worker("bob", ("demo", "lab"))
     assert await desk.office.projects() == ["demo", "lab", "main"]

@@ -43,7 +43,7 @@ def test_a_message_is_accepted_with_what_its_envelope_says():
     assert [change.kind for change in done.changes] == ["mail"]
 
 
-@pytest.mark.requirement("mail-sender-authenticated")
+@pytest.mark.requirement("identity-sender-proved")
 def test_the_sender_is_the_one_of_the_subject_and_never_of_the_payload():
     with Rows() as rows:
         body = envelope("m").encode().replace(b'"v":1', f'"v":1,"sender":"{EVE}"'.encode())
@@ -52,7 +52,7 @@ def test_the_sender_is_the_one_of_the_subject_and_never_of_the_payload():
         assert messages.message_of(rows.connection, EVE, "m") is None
 
 
-@pytest.mark.requirement("mail-duplicate-ignored")
+@pytest.mark.requirement("mail-key-once")
 def test_the_second_record_of_one_sender_and_id_has_no_effect():
     with Rows() as rows:
         rows.fold(inbox(1, envelope("m")))
@@ -216,7 +216,7 @@ REPORTS = st.lists(
 )
 
 
-@pytest.mark.requirement("mail-fold-deterministic")
+@pytest.mark.requirement("mail-rebuild-equal")
 @given(REPORTS, st.booleans(), st.data())
 def test_however_receipts_and_messages_interleave_and_repeat_the_rows_are_the_same(
     reports: list[tuple[str, State, bool]], expects_reply: bool, data: st.DataObject
@@ -240,7 +240,7 @@ def test_however_receipts_and_messages_interleave_and_repeat_the_rows_are_the_sa
         assert mixed.tables() == wanted
 
 
-@pytest.mark.requirement("mail-fold-deterministic")
+@pytest.mark.requirement("mail-rebuild-equal")
 @given(REPORTS)
 def test_no_state_ever_goes_back(reports: list[tuple[str, State, bool]]):
     order = ["accepted", "delivered", "seen", "answered", "dead"]

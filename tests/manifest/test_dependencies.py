@@ -79,7 +79,7 @@ def test_every_third_party_import_belongs_to_a_declared_dependency() -> None:
     assert undeclared == {}
 
 
-@pytest.mark.requirement("package-bounds-stated")
+@pytest.mark.requirement("package-imports-declared")
 @pytest.mark.parametrize(
     "requirement",
     [*BUILD, *BASE, *LIBRARY, *(item for items in EXTRAS.values() for item in items)],
@@ -91,7 +91,7 @@ def test_a_dependency_has_a_lower_and_an_upper_bound(requirement: Requirement) -
     assert operators in ({"=="}, {">=", "<"})
 
 
-@pytest.mark.requirement("package-lock-current")
+@pytest.mark.requirement("package-imports-declared")
 @pytest.mark.parametrize(
     "name, wanted",
     [
@@ -115,7 +115,7 @@ def test_the_pins_satisfy_the_declared_dependencies(name: str, wanted: list[Requ
     assert stale == []
 
 
-@pytest.mark.requirement("package-lock-current")
+@pytest.mark.requirement("package-imports-declared")
 @pytest.mark.parametrize("name", ["base", "a2a", "build"])
 def test_every_environment_pins_the_versions_that_dev_tests(name: str) -> None:
     tested = pins("dev")

@@ -1,4 +1,4 @@
-"""The distribution of the library alone, and what a release has to agree on."""
+"""What a release has to agree on and consists of, and that both distributions install without each other's files."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
+import venv
 import zipfile
+from dataclasses import dataclass
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 import pytest
@@ -22,6 +26,8 @@ from tools.release import NotReady, check, tag_version, versions
 LIBRARY = ROOT / "a2a" / "src" / "postroom_a2a"
 LIBRARY_PROJECT = tomllib.loads((ROOT / "a2a/pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+NAMES = {"postroom", "postroom-a2a"}
 
 # Which module of a declared dependency is imported.
 MODULES = {"a2a": "a2a-sdk", "google": "protobuf", "nats": "nats-py"}
@@ -68,7 +74,8 @@ def test_a_release_needs_one_version_everywhere_and_a_clean_tree() -> None:
 
 def test_the_project_and_the_library_alone_have_one_version() -> None:
     stated = versions(ROOT)
-    stated.pop("CHANGELOG.md")  # unreleased most of the time
+    for changelog in ("CHANGELOG.md", "a2a/CHANGELOG.md"):
+        assert stated.pop(changelog)  # unreleased most of the time
 
     assert len(set(stated.values())) == 1
 
@@ -82,43 +89,126 @@ def test_without_a_tag_there_is_no_release(
     assert capsys.readouterr().out.startswith("no release: ")
 
 
-@pytest.mark.requirement("release-builds-both")
-def test_a_release_builds_both_distributions(tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Release:
+    """What `tools.release` made of a copy of this repository, and what it printed."""
+
+    folder: Path
+    printed: str
+    version: str = PROJECT["project"]["version"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    copy = tmp_path_factory.mktemp("release")
     for name in ("src", "tools", "a2a"):
-        ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignore)
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", ".gitignore"):
-        shutil.copy(ROOT / name, tmp_path)
-    version = PROJECT["project"]["version"]
-    log = tmp_path / "CHANGELOG.md"
-    text = re.sub(
-        r"^## \[.*", f"## [{version}]", log.read_text(encoding="utf-8"), flags=re.MULTILINE
-    )
-    log.write_text(text, encoding="utf-8")
+        shutil.copy(ROOT / name, copy)
+    heading = f"## [{Release.version}]"
+    for log in (copy / "CHANGELOG.md", copy / "a2a" / "CHANGELOG.md"):
+        text = re.sub(r"^## \[.*", heading, log.read_text("utf-8"), flags=re.MULTILINE)
+        log.write_text(text, encoding="utf-8")
     git = ("git", "-c", "user.name=t", "-c", "user.email=t@example.invalid")
     for command in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "Begin")):
-        subprocess.run([*git, *command], cwd=tmp_path, check=True, timeout=60)
-
-    command = (sys.executable, "-m", "tools.release", f"v{version}")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    made = subprocess.run(
-        command,
+        subprocess.run([*git, *command], cwd=copy, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.release", f"v{Release.version}"],
         check=False,
-        cwd=tmp_path,
-        env=environment,
+        cwd=copy,
+        env={**os.environ, "PYTHONPATH": str(copy)},
         capture_output=True,
         text=True,
         timeout=60,
     )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Release(copy / "dist", done.stdout)
 
-    assert made.returncode == 0, made.stdout + made.stderr
-    files = {path.name: path for path in (tmp_path / "dist").iterdir()}
-    assert all(name in made.stdout for name in files)
-    wheel = zipfile.ZipFile(files[f"postroom_a2a-{version}-py3-none-any.whl"]).namelist()
+
+@pytest.mark.requirement("release-builds-both")
+def test_a_release_builds_both_distributions(made: Release) -> None:
+    files = {path.name: path for path in made.folder.iterdir()}
+    assert all(name in made.printed for name in files)
+    wheel = zipfile.ZipFile(files[f"postroom_a2a-{made.version}-py3-none-any.whl"]).namelist()
     assert "postroom_a2a/__init__.py" in wheel
     assert "postroom_a2a/py.typed" in wheel
     assert not any(name.startswith("postroom/") for name in wheel)
-    assert f"postroom-{version}-py3-none-any.whl" in files
-    with tarfile.open(files[f"postroom_a2a-{version}.tar.gz"]) as sdist:
-        assert f"postroom_a2a-{version}/src/postroom_a2a/__init__.py" in sdist.getnames()
-    assert f"postroom-{version}.tar.gz" in files
+    assert f"postroom-{made.version}-py3-none-any.whl" in files
+    with tarfile.open(files[f"postroom_a2a-{made.version}.tar.gz"]) as sdist:
+        assert f"postroom_a2a-{made.version}/src/postroom_a2a/__init__.py" in sdist.getnames()
+    assert f"postroom-{made.version}.tar.gz" in files
+
+
+# ── installations, without an index for our own names ───────────────────────────────────────────────
+
+
+class Environment:
+    """A new environment that has what we depend on, and neither of our own distributions."""
+
+    def __init__(self, folder: Path) -> None:
+        venv.create(folder, with_pip=False)
+        (self.packages,) = folder.glob("lib/python3*/site-packages")
+        self.python = str(folder / "bin" / "python")
+        others = folder / "others"
+        others.mkdir()
+        for path in Path(sysconfig.get_path("purelib")).iterdir():
+            if not path.name.startswith(("postroom", "_postroom")) and path.suffix != ".pth":
+                (others / path.name).symlink_to(path)
+        (self.packages / "others.pth").write_text(f"{others}\n")
+
+    def pip(self, *arguments: str) -> None:
+        """Run pip, which has no index to ask."""
+        command = (sys.executable, "-m", "pip", "--python", self.python)
+        options = ("--disable-pip-version-check", "--quiet", "--no-input")
+        done = subprocess.run(
+            [*command, *options, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def install(self, *arguments: str) -> None:
+        self.pip("install", "--no-index", "--no-compile", *arguments)
+
+    def ours(self) -> dict[str, Distribution]:
+        found = {each.name: each for each in distributions(path=[str(self.packages)])}
+        return {name: found[name] for name in NAMES & found.keys()}
+
+    def run(self, program: str) -> str:
+        command = [self.python, "-I", "-c", program]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+ALONE = "import postroom_a2a.nats, postroom_a2a; print(postroom_a2a.connect.__name__)"
+WHOLE = "from postroom.cli import main; from postroom import __version__; print(__version__)"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    return Environment(tmp_path / "environment")
+
+
+def files(distribution: Distribution) -> set[Path]:
+    return {Path(str(distribution.locate_file(path))) for path in distribution.files or ()}
+
+
+@pytest.mark.requirement("install-library-alone")
+def test_a_wheel_brings_the_other_and_takes_no_file_of_it_when_it_goes(
+    environment: Environment, made: Release
+) -> None:
+    environment.install("--find-links", str(made.folder), "postroom")
+    ours = environment.ours()
+    assert environment.run(WHOLE) == ours["postroom"].version == ours["postroom-a2a"].version
+    assert not files(ours["postroom"]) & files(ours["postroom-a2a"])
+
+    environment.pip("uninstall", "--yes", "postroom")
+
+    assert environment.ours().keys() == {"postroom-a2a"}
+    assert all(path.exists() for path in files(ours["postroom-a2a"]))
+    assert environment.run(ALONE) == "connect"
+
+
+def test_both_are_installed_from_their_folders(environment: Environment) -> None:
+    environment.install("--no-build-isolation", "./a2a", ".")
+
+    assert environment.ours().keys() == NAMES
+    assert environment.run(WHOLE) == PROJECT["project"]["version"]
+    assert environment.run(ALONE) == "connect"

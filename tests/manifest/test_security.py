@@ -36,7 +36,7 @@ def _bullets(section: str) -> list[str]:
     return re.findall(r"^- .*(?:\n  .*)*", found[1], re.MULTILINE)
 
 
-@pytest.mark.requirement("security-claims-linked")
+@pytest.mark.requirement("manifest-promises-tested")
 def test_every_promise_that_the_document_names_exists():
     named = _promises(TEXT)
 
@@ -44,7 +44,7 @@ def test_every_promise_that_the_document_names_exists():
     assert sorted(set(named) - REQUIREMENTS.keys()) == []
 
 
-@pytest.mark.requirement("security-claims-linked")
+@pytest.mark.requirement("manifest-promises-tested")
 @pytest.mark.parametrize("section", DEFENDED)
 def test_every_claim_of_what_is_defended_names_a_promise(section: str):
     bullets = _bullets(section)

@@ -40,7 +40,7 @@ def run(
     )
 
 
-@pytest.mark.requirement("manifest-skips-refused")
+@pytest.mark.requirement("manifest-promises-tested")
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_skipped_promise_fails_in_ci(tmp_path: Path, workers: int) -> None:
     result = run(tmp_path, MARKED + SKIPPED, ci=True, workers=workers)
@@ -50,7 +50,7 @@ def test_a_skipped_promise_fails_in_ci(tmp_path: Path, workers: int) -> None:
     assert "1 skipped" in result.stdout.splitlines()[-1]
 
 
-@pytest.mark.requirement("manifest-skips-refused")
+@pytest.mark.requirement("manifest-promises-tested")
 def test_a_module_skipped_whole_fails_in_ci(tmp_path: Path) -> None:
     result = run(tmp_path, SKIPPED_MODULE, ci=True, workers=1)
 

@@ -45,7 +45,7 @@ async def test_nobody_else_is_told(topic: module.Topic):
         assert await listener.next(0) is Signal.QUIET
 
 
-@pytest.mark.requirement("mail-listener-bounded")
+@pytest.mark.requirement("client-stream-resumes")
 async def test_a_slow_listener_is_told_of_a_gap_and_then_goes_on():
     changes = Changes()
     with changes.listen(MAIL, limit=3) as listener:

@@ -51,7 +51,7 @@ async def store(desk: Desk, *texts: str) -> None:
         await desk.bus.publish(subject, text.encode())
 
 
-@pytest.mark.requirement("task-fold-order")
+@pytest.mark.requirement("mail-rebuild-equal")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_what_was_stored_before_a_record_in_a_stream_before_it_is_folded_before_it(
     tmp_path: Path, backend: str

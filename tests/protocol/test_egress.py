@@ -30,7 +30,7 @@ def test_a_rule_is_read_with_its_defaults(text: str, written: str):
     assert str(EgressRule.parse(text)) == written
 
 
-@pytest.mark.requirement("egress-rules-checked")
+@pytest.mark.requirement("egress-refused-told")
 @pytest.mark.parametrize(
     "text",
     [
@@ -56,7 +56,7 @@ def test_a_rule_that_could_mean_two_things_is_refused_with_its_place(text: str):
         EgressRule.parse(text)
 
 
-@pytest.mark.requirement("egress-rules-checked")
+@pytest.mark.requirement("egress-refused-told")
 def test_a_template_with_a_bad_rule_is_refused_with_what_was_meant():
     with pytest.raises(InvalidTemplate, match="did you mean 'https'"):
         parse_template(TEMPLATE + '[overrides]\negress = ["htps://api.example.com"]\n')

@@ -56,13 +56,12 @@ def _payload(**changed: Any) -> bytes:
     return json.dumps({**VALID, **changed}).encode()
 
 
-@pytest.mark.requirement("envelope-roundtrip-whole")
 @given(envelopes)
 def test_an_envelope_survives_the_wire(envelope: Envelope):
     assert Envelope.decode(envelope.encode()) == envelope
 
 
-@pytest.mark.requirement("envelope-decode-strict")
+@pytest.mark.requirement("mail-malformed-dead")
 @given(payloads(VALID))
 def test_any_payload_is_an_envelope_or_a_violation(payload: bytes):
     try:
@@ -72,7 +71,7 @@ def test_any_payload_is_an_envelope_or_a_violation(payload: bytes):
     assert isinstance(envelope, Envelope)
 
 
-@pytest.mark.requirement("envelope-decode-strict")
+@pytest.mark.requirement("mail-malformed-dead")
 @given(payloads(VALID))
 def test_an_envelope_that_was_read_can_be_stored_and_sent_again(payload: bytes):
     try:
@@ -83,14 +82,14 @@ def test_an_envelope_that_was_read_can_be_stored_and_sent_again(payload: bytes):
     assert Envelope.decode(envelope.encode()).message == envelope.message
 
 
-@pytest.mark.requirement("envelope-decode-strict")
+@pytest.mark.requirement("mail-malformed-dead")
 @pytest.mark.parametrize("key", ["v", "id", "to", "sent_at", "message"])
 def test_a_payload_without_a_required_member_is_a_violation(key: str):
     with pytest.raises(ProtocolViolation):
         Envelope.decode(json.dumps({k: v for k, v in VALID.items() if k != key}).encode())
 
 
-@pytest.mark.requirement("envelope-decode-strict")
+@pytest.mark.requirement("mail-malformed-dead")
 @pytest.mark.parametrize(
     "changed",
     [
@@ -135,13 +134,13 @@ def test_members_of_a_later_version_are_passed_over():
     assert Envelope.decode(_payload(colour="blue")).id == "a1"
 
 
-@pytest.mark.requirement("envelope-sender-absent")
+@pytest.mark.requirement("identity-sender-proved")
 @given(envelopes)
 def test_no_envelope_says_who_sent_it(envelope: Envelope):
     assert json.loads(envelope.encode()).keys() <= VALID.keys()
 
 
-@pytest.mark.requirement("envelope-size-bounded")
+@pytest.mark.requirement("mail-full-typed")
 def test_an_envelope_over_the_limit_is_not_made():
     frame = len(Envelope(id="a", to=UID, message={"t": ""}, sent_at=INSTANT).encode())
     fits = {"t": "x" * (MAX_ENVELOPE_BYTES - frame)}
@@ -154,7 +153,7 @@ def test_an_envelope_over_the_limit_is_not_made():
         Envelope(id="a", to=UID, message=over, sent_at=INSTANT).encode()
 
 
-@pytest.mark.requirement("envelope-size-bounded")
+@pytest.mark.requirement("mail-full-typed")
 def test_the_limit_counts_bytes_and_not_characters():
     text = "\N{GRINNING FACE}" * (MAX_ENVELOPE_BYTES // 4)
     with pytest.raises(MessageTooLarge):
@@ -172,7 +171,7 @@ def test_a_message_that_json_cannot_say_is_not_made():
         Envelope(id="a", to=UID, message={"n": float("nan")}, sent_at=INSTANT).encode()
 
 
-@pytest.mark.requirement("envelope-expiry-kept")
+@pytest.mark.requirement("mail-unknown-refused")
 @given(instants.filter(bool), instants)
 def test_an_envelope_is_expired_from_its_instant_on(expires_at: float, now: float):
     envelope = Envelope(id="a", to=UID, message={}, sent_at=0.0, expires_at=expires_at)

@@ -28,7 +28,7 @@ secrets = st.binary(min_size=1, max_size=32)
 names = st.from_regex(ids.NAME, fullmatch=True)
 
 
-@pytest.mark.requirement("ids-subject-tokens-safe")
+@pytest.mark.requirement("identity-scope-bounds")
 @given(st.text(max_size=70))
 @example("*")
 @example(">")
@@ -54,7 +54,7 @@ def test_each_name_of_the_stated_form_passes(name: str):
     assert check_name(name) == name
 
 
-@pytest.mark.requirement("ids-subject-tokens-safe")
+@pytest.mark.requirement("identity-scope-bounds")
 @pytest.mark.parametrize(
     "text", ["", "*", ">", UID[:-1], UID + "0", UID.upper(), UID + "\n", f"{UID[:-1]}.", "g" * 32]
 )
@@ -69,7 +69,7 @@ def test_a_uid_passes():
     assert is_uid(UID)
 
 
-@pytest.mark.requirement("ids-control-plane-reserved")
+@pytest.mark.requirement("identity-scope-bounds")
 def test_no_agent_is_given_the_uid_of_the_control_plane():
     assert is_uid(CONTROL_PLANE)
     with pytest.raises(InvalidName):
@@ -81,14 +81,14 @@ def test_no_project_can_have_the_token_for_none():
         check_name(NO_PROJECT, "project")
 
 
-@pytest.mark.requirement("ids-nick-impersonation-refused")
+@pytest.mark.requirement("directory-name-unique")
 @pytest.mark.parametrize("nick", sorted(RESERVED_NICKS))
 def test_a_nick_of_people_or_the_system_is_refused(nick: str):
     with pytest.raises(InvalidName):
         check_nick(nick)
 
 
-@pytest.mark.requirement("ids-nick-impersonation-refused")
+@pytest.mark.requirement("directory-name-unique")
 @pytest.mark.parametrize(
     "nick",
     [
@@ -117,7 +117,7 @@ def test_a_nick_that_looks_like_a_reserved_one_is_refused(nick: str):
         check_nick(nick)
 
 
-@pytest.mark.requirement("ids-nick-impersonation-refused")
+@pytest.mark.requirement("directory-name-unique")
 @given(st.sampled_from(sorted(RESERVED_NICKS)), st.data())
 def test_no_exchange_of_look_alikes_makes_a_reserved_nick_pass(nick: str, data: st.DataObject):
     alike = {"o": "o0", "0": "o0", "l": "l1i", "i": "l1i", "1": "l1i", "s": "s5"}
@@ -130,7 +130,7 @@ def test_no_exchange_of_look_alikes_makes_a_reserved_nick_pass(nick: str, data: 
         check_nick(disguise)
 
 
-@pytest.mark.requirement("ids-nick-not-uid")
+@pytest.mark.requirement("directory-name-unique")
 @given(st.from_regex(ids.UID, fullmatch=True))
 def test_a_nick_that_could_be_read_as_a_uid_is_refused(nick: str):
     with pytest.raises(InvalidName):
@@ -155,7 +155,7 @@ def test_hyphens_and_underscores_do_not_tell_two_nicks_apart(nick: str):
     assert skeleton(nick.replace("-", "").replace("_", "")) == skeleton(nick)
 
 
-@pytest.mark.requirement("ids-message-id-unguessable")
+@pytest.mark.requirement("mail-id-unsquattable")
 @given(secrets, secrets, names, names, st.text(), st.text())
 def test_another_secret_recipient_or_key_makes_another_message_id(
     secret: bytes, other_secret: bytes, to: str, other_to: str, key: str, other_key: str
@@ -171,7 +171,7 @@ def test_another_secret_recipient_or_key_makes_another_message_id(
     assert first != message_id(secret, to, other_key)
 
 
-@pytest.mark.requirement("ids-message-id-idempotent")
+@pytest.mark.requirement("mail-key-once")
 @given(secrets, names, st.text(st.characters(exclude_categories=())))
 @example(b"s", UID, "\ud800")
 def test_the_same_key_toward_the_same_recipient_is_the_same_message(
@@ -184,7 +184,7 @@ def test_the_same_key_toward_the_same_recipient_is_the_same_message(
     assert re.fullmatch(r"[0-9a-f]{32}", identifier)
 
 
-@pytest.mark.requirement("ids-subject-tokens-safe")
+@pytest.mark.requirement("identity-scope-bounds")
 @given(st.text(max_size=70))
 @example("a.b")
 @example("a\n")

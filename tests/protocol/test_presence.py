@@ -25,7 +25,6 @@ VALID: dict[str, Any] = {
 }
 
 
-@pytest.mark.requirement("presence-roundtrip-whole")
 @given(
     st.builds(
         Presence,
@@ -41,7 +40,7 @@ def test_a_status_survives_the_wire(presence: Presence):
     assert Presence.decode(presence.encode()) == presence
 
 
-@pytest.mark.requirement("presence-decode-strict")
+@pytest.mark.requirement("mail-malformed-dead")
 @given(payloads(VALID))
 def test_any_payload_is_a_status_that_can_be_answered_or_a_violation(payload: bytes):
     try:
@@ -52,7 +51,7 @@ def test_any_payload_is_a_status_that_can_be_answered_or_a_violation(payload: by
     assert presence.waiting >= 0
 
 
-@pytest.mark.requirement("presence-decode-strict")
+@pytest.mark.requirement("mail-malformed-dead")
 @pytest.mark.parametrize(
     "changed",
     [

@@ -43,7 +43,7 @@ def _fold(reported: list[State], *, expects_reply: bool) -> State:
     return current
 
 
-@pytest.mark.requirement("receipts-state-forward")
+@pytest.mark.requirement("mail-states-forward")
 @given(states, states, st.booleans())
 def test_no_report_moves_a_state_back(current: State, new: State, expects_reply: bool):
     after = advance(current, new, expects_reply=expects_reply)
@@ -52,7 +52,7 @@ def test_no_report_moves_a_state_back(current: State, new: State, expects_reply:
     assert after is current or after in TRANSITIONS[current]
 
 
-@pytest.mark.requirement("receipts-final-stays")
+@pytest.mark.requirement("mail-states-forward")
 @given(reports, reports, st.booleans())
 def test_after_a_final_state_nothing_changes(
     first: list[State], late: list[State], expects_reply: bool
@@ -62,7 +62,7 @@ def test_after_a_final_state_nothing_changes(
         assert _fold(first + late, expects_reply=expects_reply) is final
 
 
-@pytest.mark.requirement("receipts-state-forward")
+@pytest.mark.requirement("mail-states-forward")
 @given(reports, st.booleans())
 def test_a_report_that_comes_twice_changes_nothing(reported: list[State], expects_reply: bool):
     twice = [state for state in reported for _ in range(2)]
@@ -70,7 +70,7 @@ def test_a_report_that_comes_twice_changes_nothing(reported: list[State], expect
     assert _fold(twice, expects_reply=expects_reply) is _fold(reported, expects_reply=expects_reply)
 
 
-@pytest.mark.requirement("receipts-state-forward")
+@pytest.mark.requirement("mail-states-forward")
 @given(st.lists(st.sampled_from([s for s in State if s is not State.DEAD])), st.data())
 def test_reports_of_a_living_message_lead_to_one_state_in_any_order(
     reported: list[State], data: st.DataObject
@@ -83,7 +83,7 @@ def test_reports_of_a_living_message_lead_to_one_state_in_any_order(
         )
 
 
-@pytest.mark.requirement("receipts-final-states")
+@pytest.mark.requirement("mail-states-forward")
 @pytest.mark.parametrize(
     "expects_reply, final",
     [(True, {State.ANSWERED, State.DEAD}), (False, {State.SEEN, State.ANSWERED, State.DEAD})],
@@ -94,13 +94,13 @@ def test_a_message_is_final_answered_or_dead_or_seen_if_it_expects_no_reply(
     assert {s for s in State if is_final(s, expects_reply=expects_reply)} == final
 
 
-@pytest.mark.requirement("receipts-final-states")
+@pytest.mark.requirement("mail-states-forward")
 @given(reports)
 def test_a_message_that_expects_no_reply_never_becomes_answered(reported: list[State]):
     assert _fold(reported, expects_reply=False) is not State.ANSWERED
 
 
-@pytest.mark.requirement("receipts-final-states")
+@pytest.mark.requirement("mail-states-forward")
 def test_from_each_state_a_final_one_can_be_reached():
     for state in State:
         assert is_final(state, expects_reply=True) or any(
@@ -108,7 +108,7 @@ def test_from_each_state_a_final_one_can_be_reached():
         )
 
 
-@pytest.mark.requirement("receipts-state-forward")
+@pytest.mark.requirement("mail-states-forward")
 @given(states, states)
 def test_a_message_has_reached_each_state_up_to_its_own(current: State, wanted: State):
     if State.DEAD in (current, wanted):
@@ -118,7 +118,7 @@ def test_a_message_has_reached_each_state_up_to_its_own(current: State, wanted: 
         assert reached(current, wanted) == (order.index(current) >= order.index(wanted))
 
 
-@pytest.mark.requirement("receipts-setter-checked")
+@pytest.mark.requirement("mail-receipt-proven")
 def test_only_the_recipient_and_the_control_plane_report_on_a_message():
     assert may_set("anna", "anna", "postroom")
     assert may_set("postroom", "anna", "postroom")
@@ -126,7 +126,6 @@ def test_only_the_recipient_and_the_control_plane_report_on_a_message():
     assert not may_set("", "anna", "postroom")
 
 
-@pytest.mark.requirement("receipts-roundtrip-whole")
 @given(
     st.builds(
         Receipt,
@@ -141,7 +140,7 @@ def test_a_receipt_survives_the_wire(receipt: Receipt):
     assert Receipt.decode(receipt.encode()) == receipt
 
 
-@pytest.mark.requirement("receipts-decode-strict")
+@pytest.mark.requirement("mail-malformed-dead")
 @given(payloads(VALID))
 def test_any_payload_is_a_receipt_that_can_be_stored_or_a_violation(payload: bytes):
     try:
@@ -151,7 +150,7 @@ def test_any_payload_is_a_receipt_that_can_be_stored_or_a_violation(payload: byt
     assert is_storable(asdict(receipt))
 
 
-@pytest.mark.requirement("receipts-decode-strict")
+@pytest.mark.requirement("mail-malformed-dead")
 @pytest.mark.parametrize(
     "changed",
     [

@@ -52,7 +52,7 @@ def through(attacks):
 """
 
 
-@pytest.mark.requirement("sandbox-attacks-refused")
+@pytest.mark.requirement("sandbox-canary-unreachable")
 @attacked
 async def test_no_way_to_the_hosts_network_is_open(rig: Rig, provider: SandboxProvider):
     with socket.create_server(("127.0.0.1", 0)) as host:
@@ -95,7 +95,7 @@ def _judge(provider: SandboxProvider, through: list[str], open_without: set[str]
         assert through == []
 
 
-@pytest.mark.requirement("sandbox-attacks-refused")
+@pytest.mark.requirement("sandbox-canary-unreachable")
 @attacked
 async def test_the_processes_of_the_host_cannot_be_signalled_read_or_limited(
     rig: Rig, provider: SandboxProvider
@@ -134,7 +134,7 @@ through(attacks)
     _judge(provider, found, {"signal", "environ", "fds", "limit", "parent", "kill"})
 
 
-@pytest.mark.requirement("sandbox-attacks-refused")
+@pytest.mark.requirement("sandbox-canary-unreachable")
 @attacked
 async def test_what_lies_beside_the_workspace_can_be_neither_read_nor_changed(
     rig: Rig, provider: SandboxProvider
@@ -166,7 +166,7 @@ through([
         assert private.read_text() == "hush"
 
 
-@pytest.mark.requirement("sandbox-attacks-refused")
+@pytest.mark.requirement("sandbox-canary-unreachable")
 @walls
 async def test_no_shared_memory_keyring_or_ring_of_the_host_is_open(
     rig: Rig, provider: SandboxProvider
@@ -340,7 +340,7 @@ say([fields[name].strip() for name in names] + [fields["NoNewPrivs"].strip(), fi
     assert await rig.ask(provider, code) == [*[zero] * 4, "1", "2"]
 
 
-@pytest.mark.requirement("sandbox-secret-hidden")
+@pytest.mark.requirement("wall-sidecar-closed")
 @walls
 async def test_a_secret_is_read_once_and_on_no_disk_and_in_no_command_line(
     rig: Rig, provider: SandboxProvider

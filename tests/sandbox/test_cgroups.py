@@ -163,7 +163,7 @@ def real() -> Iterator[Group]:
         folder.rmdir()
 
 
-@pytest.mark.requirement("limit-group-joined-first")
+@pytest.mark.requirement("limit-exceeded-ended")
 @pytest.mark.parametrize("provider", [BubblewrapProvider(), PlainProvider()], ids=lambda p: p.name)
 async def test_a_sandbox_is_in_its_group_from_the_first_and_leaves_none(
     rig: Rig, real: Group, provider: SandboxProvider

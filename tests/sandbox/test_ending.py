@@ -58,7 +58,7 @@ def env(rig: Rig):
     return {"RIG": str(rig.folder)}
 
 
-@pytest.mark.requirement("sandbox-kill-complete")
+@pytest.mark.requirement("wall-dies-with-post-room")
 async def test_kill_leaves_no_process_not_even_a_detached_one(
     rig: Rig, provider: SandboxProvider, env: dict[str, str], marker: str
 ):
@@ -73,7 +73,7 @@ async def test_kill_leaves_no_process_not_even_a_detached_one(
     assert _marked(marker) == []
 
 
-@pytest.mark.requirement("sandbox-end-complete")
+@pytest.mark.requirement("wall-dies-with-post-room")
 async def test_when_the_program_ends_so_does_a_detached_child_that_holds_its_output(
     rig: Rig, provider: SandboxProvider, env: dict[str, str], marker: str
 ):
@@ -139,7 +139,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.requirement("sandbox-dies-with-parent")
+@pytest.mark.requirement("wall-dies-with-post-room")
 async def test_the_sandbox_dies_when_its_parent_is_killed(
     rig: Rig, provider: SandboxProvider, marker: str
 ):

@@ -13,6 +13,7 @@ from postroom.errors import SandboxUnavailable
 from postroom.sandbox.arguments import MEMORY_FOLDERS, PATHS
 from postroom.sandbox.bubblewrap import BubblewrapProvider
 from postroom.sandbox.port import Limits, Mount
+from postroom.sandbox.python_home import PACKAGES
 from tests.sandbox.rig import Rig
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +35,7 @@ def _host_processes_that_show(needle: str) -> list[str]:
     return found
 
 
-@pytest.mark.requirement("sandbox-secret-hidden")
+@pytest.mark.requirement("wall-sidecar-closed")
 async def test_a_secret_is_in_no_command_line_or_environment_of_the_host(rig: Rig):
     handle = await rig.start(
         BubblewrapProvider(), "say('up'); hold()", secrets={SECRET_PATH: SECRET.encode()}
@@ -47,7 +48,7 @@ async def test_a_secret_is_in_no_command_line_or_environment_of_the_host(rig: Ri
         await handle.stop(0)
 
 
-@pytest.mark.requirement("sandbox-secret-hidden")
+@pytest.mark.requirement("wall-sidecar-closed")
 async def test_a_secret_is_not_left_in_the_memory_of_process_1(rig: Rig):
     # Process 1 is bubblewrap, which the program may read: what bubblewrap copied would lie on its stack.
     code = f"""
@@ -71,7 +72,7 @@ hold()
     assert found == [[], True]
 
 
-@pytest.mark.requirement("sandbox-secret-hidden")
+@pytest.mark.requirement("wall-sidecar-closed")
 async def test_a_secret_is_in_no_procfs_file_inside(rig: Rig):
     code = f"""
 os.unlink({SECRET_PATH!r})
@@ -104,7 +105,7 @@ say([mode, text, os.listdir(os.path.dirname(path))])
     assert said == [0o600, SECRET, []]
 
 
-@pytest.mark.requirement("sandbox-environment-cleared")
+@pytest.mark.requirement("sandbox-host-readonly")
 async def test_the_environment_is_what_the_spec_says_and_nothing_else(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ):
@@ -118,7 +119,7 @@ async def test_the_environment_is_what_the_spec_says_and_nothing_else(
     assert of_first_process == ""
 
 
-@pytest.mark.requirement("sandbox-workspace-writable")
+@pytest.mark.requirement("sandbox-host-readonly")
 async def test_what_is_written_to_the_workspace_and_the_state_folder_is_on_the_host(rig: Rig):
     state = rig.folder / "state"
     state.mkdir()
@@ -182,7 +183,7 @@ async def test_a_read_only_mount_can_be_read_at_its_target(rig: Rig):
     assert said == "read me"
 
 
-@pytest.mark.requirement("sandbox-kernel-settings-readonly")
+@pytest.mark.requirement("sandbox-kernel-files-closed")
 async def test_no_setting_of_the_kernel_can_be_opened_for_writing(rig: Rig):
     code = """
 opened = []
@@ -263,7 +264,10 @@ async def test_the_python_that_runs_postroom_can_import_it_inside(rig: Rig):
         "-c",
         "import postroom.errors; print(postroom.errors.PostroomError.code)",
     )
-    env = {"PYTHONPATH": str(Path(postroom.__path__[0]).parent), "PATH": "/usr/bin:/bin"}
+    env = {
+        "PYTHONPATH": os.pathsep.join(str(package.parent) for package in PACKAGES),
+        "PATH": "/usr/bin:/bin",
+    }
 
     handle = await rig.start(BubblewrapProvider(), "", argv=argv, env=env)
 

@@ -12,7 +12,7 @@ from postroom.protocol.template import Template
 from postroom.sandbox.arguments import SHOWN
 from postroom.sandbox.judging import judge_program
 
-pytestmark = pytest.mark.requirement("template-judged-first")
+pytestmark = pytest.mark.requirement("template-unknown-refused")
 
 
 def template(*command: str, **more: object) -> Template:

@@ -73,7 +73,7 @@ async def end_of(sandbox: Guarded) -> str:
     return ended.exceeded
 
 
-@pytest.mark.requirement("limit-memory-of-all-processes")
+@pytest.mark.requirement("limit-exceeded-ended")
 @every_provider
 async def test_processes_that_take_too_much_memory_together_are_ended(
     rig: Rig, provider: SandboxProvider
@@ -101,7 +101,7 @@ hold()
     assert (await sandbox.stop(0)).exceeded == ""
 
 
-@pytest.mark.requirement("limit-processes-counted")
+@pytest.mark.requirement("limit-exceeded-ended")
 @every_provider
 async def test_a_program_that_forks_on_is_ended(rig: Rig, provider: SandboxProvider):
     sandbox = await guarded(rig, provider, BOMB, Limits(processes=20))
@@ -109,7 +109,7 @@ async def test_a_program_that_forks_on_is_ended(rig: Rig, provider: SandboxProvi
     assert await end_of(sandbox) == "limit of 20 processes exceeded"
 
 
-@pytest.mark.requirement("limit-disk-of-folders")
+@pytest.mark.requirement("limit-exceeded-ended")
 @pytest.mark.parametrize("code", [FILLER, EMPTY_FILES], ids=["large files", "empty files"])
 @every_provider
 async def test_a_program_that_fills_the_disk_is_ended(
@@ -132,14 +132,14 @@ signal.pause()
 """
 
 
-@pytest.mark.requirement("limit-disk-not-hidden")
+@pytest.mark.requirement("limit-exceeded-ended")
 async def test_what_lies_below_longer_paths_than_the_system_takes_is_counted(rig: Rig):
     sandbox = await guarded(rig, BubblewrapProvider(), HIDDEN_DEEP, Limits(disk=8 * MIB))
 
     assert await end_of(sandbox) == "disk limit of 8 MiB exceeded"
 
 
-@pytest.mark.requirement("limit-disk-not-hidden")
+@pytest.mark.requirement("limit-exceeded-ended")
 async def test_folders_too_deep_to_be_counted_end_the_program_in_words(rig: Rig):
     code = f"""
 os.chdir(sys.argv[2])
@@ -172,7 +172,7 @@ hold()
     assert (await sandbox.stop(0)).exceeded == ""
 
 
-@pytest.mark.requirement("limit-time-ends")
+@pytest.mark.requirement("limit-exceeded-ended")
 @every_provider
 async def test_a_program_is_ended_when_its_time_is_over(rig: Rig, provider: SandboxProvider):
     sandbox = await guarded(rig, provider, "hold()", Limits(wall_seconds=60), elapsed=59.9)
@@ -220,7 +220,7 @@ signal.pause()
     assert await end_of(sandbox) == "memory limit of 64 MiB exceeded"
 
 
-@pytest.mark.requirement("limit-not-enforced-said")
+@pytest.mark.requirement("isolation-shown")
 async def test_a_share_of_the_processor_without_control_groups_is_said_not_to_be_enforced(rig: Rig):
     limits = Limits(memory=256 * MIB, cpu_percent=50)
     sandbox = await guarded(rig, BubblewrapProvider(), "hold()", limits)

@@ -160,7 +160,7 @@ def test_free_ports_are_different_and_below_those_that_the_kernel_gives_out():
     assert all(landlock.LOWEST_PORT <= port < landlock.HIGHEST_PORT for port in ports)
 
 
-@pytest.mark.requirement("isolation-auto")
+@pytest.mark.requirement("sandbox-select-failclosed")
 @needs_landlock
 async def test_auto_takes_the_strongest_that_holds_if_it_is_strong_enough(tmp_path: Path):
     missing = tmp_path / "bwrap"
@@ -176,7 +176,7 @@ async def test_auto_takes_the_strongest_that_holds_if_it_is_strong_enough(tmp_pa
     assert sum(-(-len(line) // 80) for line in said) <= 3
 
 
-@pytest.mark.requirement("isolation-auto")
+@pytest.mark.requirement("sandbox-select-failclosed")
 async def test_auto_never_does_without_a_wall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("postroom.sandbox.select._chosen", {})
     monkeypatch.setattr(confine, "version", lambda: 0)

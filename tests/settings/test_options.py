@@ -26,7 +26,7 @@ def named_in_sources() -> set[str]:
     return {name for text in texts for name in VARIABLE.findall(text)}
 
 
-@pytest.mark.requirement("settings-one-table")
+@pytest.mark.requirement("settings-precedence")
 def test_every_variable_in_the_sources_is_in_the_documents_table_and_the_other_way_round():
     table = document.DOCUMENT.read_text(encoding="utf-8").partition(document.BEGIN)[2]
     rows = [line for line in table.partition(document.END)[0].splitlines() if "POSTROOM_" in line]
@@ -36,14 +36,14 @@ def test_every_variable_in_the_sources_is_in_the_documents_table_and_the_other_w
     assert sorted(in_rows) == sorted(named_in_sources())
 
 
-@pytest.mark.requirement("settings-one-table")
+@pytest.mark.requirement("settings-precedence")
 def test_the_documents_table_is_as_the_code_has_it():
     text = document.DOCUMENT.read_text(encoding="utf-8")
 
     assert document.written(text) == text, "stale; write it with: python -m tools.settings"
 
 
-@pytest.mark.requirement("settings-one-table")
+@pytest.mark.requirement("settings-precedence")
 def test_every_field_that_an_operator_may_choose_has_one_setting():
     assert set(BY_FIELD) | NOT_CHOSEN == {field.name for field in fields(Settings)}
     assert len(BY_KEY) == len(BY_FIELD) == len(OPTIONS)
@@ -62,7 +62,7 @@ def test_the_sandboxes_that_may_be_chosen_are_those_that_there_are():
     assert set(SANDBOXES) == set(CHOICES)
 
 
-@pytest.mark.requirement("settings-refused")
+@pytest.mark.requirement("settings-precedence")
 @pytest.mark.parametrize(
     "key, text, expected",
     [
@@ -87,7 +87,7 @@ def test_what_cannot_be_a_value_is_refused_with_what_can(key: str, text: str, ex
     assert expected in caught.value.remedy
 
 
-@pytest.mark.requirement("settings-refused")
+@pytest.mark.requirement("settings-precedence")
 @pytest.mark.parametrize(
     "key, value",
     [

@@ -76,7 +76,7 @@ def test_a_path_in_a_file_is_relative_to_that_file(state: Path):
     assert (found.tls_cert, found.tls_key) == (state / "tls" / "own.pem", Path("/k.pem"))
 
 
-@pytest.mark.requirement("settings-refused")
+@pytest.mark.requirement("settings-precedence")
 @pytest.mark.parametrize(
     "text, message, remedy",
     [

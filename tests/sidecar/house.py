@@ -32,9 +32,9 @@ from postroom.tasks.engine import Ask
 from postroom.tasks.records import TaskRecord
 from postroom_a2a.messages import ROLE_USER, text_message, text_of
 from postroom_a2a.task_state import TaskState
-from tests.a2a.desk import Log
 from tests.rig import Rig, new_uid, running_bus
 from tests.sidecar.street import Street, task_answer
+from tests.tasks.enginedesk import Log
 
 PROJECT = "main"
 PATIENCE = 20.0

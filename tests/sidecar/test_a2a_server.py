@@ -44,13 +44,13 @@ from hypothesis import strategies as st
 
 from postroom.directory.cards import build_card
 from postroom.errors import Forbidden, NotFound
+from postroom.http.server import HttpServer
 from postroom.protocol.template import Template
 from postroom.sidecar.a2a.asking import AskingOperations
 from postroom.sidecar.a2a.door import A2ADoor
 from postroom.sidecar.a2a.params import camel
 from postroom.sidecar.adapters import Artifact, AskInput, Complete, Delegate, Progress
 from postroom.sidecar.api import LocalApi
-from postroom.sidecar.httpd import HttpServer
 from tests.sidecar.house import House as Home
 from tests.sidecar.office import OWN, Office
 
@@ -153,7 +153,7 @@ def shown(event: StreamResponse) -> str:
             return event.artifact_update.artifact.parts[0].text
 
 
-@pytest.mark.requirement("a2a-server-streams")
+@pytest.mark.requirement("a2a-server-speaks")
 async def test_a_client_of_the_sdk_streams_a_task_from_its_first_change_to_its_end(house: House):
     house.works(Progress("", "half"), Artifact("", "42", name="sum"), Complete("", "done"))
     request = SendMessageRequest(message=said("add"))
@@ -169,7 +169,7 @@ async def test_a_client_of_the_sdk_streams_a_task_from_its_first_change_to_its_e
     assert [shown(event) async for event in house.streaming.send_message(again)] == events
 
 
-@pytest.mark.requirement("a2a-server-streams")
+@pytest.mark.requirement("a2a-server-speaks")
 async def test_a_stream_ends_when_the_task_asks_and_a_subscription_goes_on_to_its_end(
     house: House,
 ):
@@ -199,7 +199,7 @@ async def closed(stream: AsyncIterator[StreamResponse]) -> None:
 
 
 async def test_a_stream_whose_client_hangs_up_ends(house: House, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("postroom.sidecar.httpd.SILENCE", 0.05)
+    monkeypatch.setattr("postroom.http.server.SILENCE", 0.05)
     stream = house.streaming.send_message(SendMessageRequest(message=said("add")))
     await anext(stream)
     async with asyncio.timeout(10):
@@ -219,6 +219,7 @@ async def test_streams_are_bounded(house: House, monkeypatch: pytest.MonkeyPatch
     await closed(stream)
 
 
+@pytest.mark.requirement("task-request-runs-once")
 async def test_the_same_message_of_a_client_is_the_same_task(house: House):
     first = await house.send("add", message_id="one", wait=False)
     second = await house.send("add", message_id="one", wait=False)
@@ -372,7 +373,7 @@ async def test_a_body_that_is_no_call_is_answered_with_its_error(
     assert (answer.json()["error"]["code"], answer.json()["id"]) == (code, None)
 
 
-@pytest.mark.requirement("a2a-server-card")
+@pytest.mark.requirement("a2a-server-speaks")
 async def test_the_card_is_at_both_paths_and_names_this_server_first(house: House):
     for path in ("agent-card.json", "agent.json"):
         card = (await house.http.get(f"{house.url}/.well-known/{path}")).json()
@@ -385,7 +386,7 @@ async def test_the_card_is_at_both_paths_and_names_this_server_first(house: Hous
         assert not any("required" in each for each in card["capabilities"]["extensions"])
 
 
-@pytest.mark.requirement("a2a-server-card-cached")
+@pytest.mark.requirement("a2a-server-speaks")
 async def test_a_card_says_how_long_it_may_be_kept_and_is_not_sent_again_to_who_has_it(
     house: House,
 ):
@@ -402,7 +403,7 @@ async def test_a_card_says_how_long_it_may_be_kept_and_is_not_sent_again_to_who_
     assert (changed.status_code, changed.json()) == (200, first.json())
 
 
-@pytest.mark.requirement("a2a-server-base-url")
+@pytest.mark.requirement("a2a-server-speaks")
 async def test_a_client_that_has_the_endpoint_as_its_base_url_is_served(house: House):
     async with httpx.AsyncClient(base_url=f"{house.url}/a2a", trust_env=False) as http:
         card = await http.get("/.well-known/agent-card.json")
@@ -413,7 +414,7 @@ async def test_a_client_that_has_the_endpoint_as_its_base_url_is_served(house: H
     assert listed.json()["result"]["tasks"] == []
 
 
-@pytest.mark.requirement("a2a-server-names")
+@pytest.mark.requirement("a2a-server-speaks")
 async def test_fields_are_taken_by_the_names_of_the_proto_too(house: House):
     house.works(Complete("", "done"))
     free = {"kept_as_it_is": 1}
@@ -454,7 +455,7 @@ async def test_a_part_that_is_no_text_is_refused_with_what_would_be_taken(house:
         assert "each part has to have 'text'" in error["message"]
 
 
-@pytest.mark.requirement("a2a-server-local")
+@pytest.mark.requirement("http-host-checked")
 async def test_web_pages_and_other_host_names_have_no_answer_on_the_port(house: House):
     card, a2a = f"{house.url}/.well-known/agent-card.json", f"{house.url}/a2a"
     for headers in ({"host": "evil.example"}, {"origin": "http://evil.example"}):
@@ -470,7 +471,7 @@ def over(path: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=transport, base_url="http://postroom", timeout=10)
 
 
-@pytest.mark.requirement("a2a-server-socket")
+@pytest.mark.requirement("identity-keys-private")
 async def test_the_socket_answers_its_owner_with_the_a2a_routes_alone(house: House):
     async with over(str(house.socket)) as http:
         card = (await http.get("/.well-known/agent-card.json")).json()

@@ -158,7 +158,6 @@ def test_a_fresh_task_has_no_history():
     assert "history" not in json.loads(JsonLines().render_task(TASK))
 
 
-@pytest.mark.requirement("sidecar-text-completes")
 def test_what_a_run_of_a_text_agent_prints_is_the_result_of_its_task_when_it_ends_well():
     adapter = PlainText()
     assert adapter.render_task(TASK) == b"add\n"
@@ -175,7 +174,6 @@ def test_a_text_agent_that_prints_nothing_has_done_its_task_all_the_same():
     assert adapter.finish(End(0)) == [Complete(ID)]
 
 
-@pytest.mark.requirement("sidecar-text-fails")
 @pytest.mark.parametrize("complaint, said", [("", ""), ("no \x1b[31mkey\n", ": no key")])
 def test_an_exit_code_of_a_text_agent_fails_its_task(complaint: str, said: str):
     adapter = PlainText()

@@ -19,7 +19,7 @@ def frame(sender: str, size: int = 0) -> Any:
     return SimpleNamespace(subject=subjects.rpc(OWN, sender), reply=reply, data=bytes(size))
 
 
-@pytest.mark.requirement("ephemeral-shared")
+@pytest.mark.requirement("core-busy-told")
 def test_calls_of_one_caller_past_its_rate_are_not_read_and_those_of_others_are(
     monkeypatch: pytest.MonkeyPatch,
 ):

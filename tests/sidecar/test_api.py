@@ -66,7 +66,6 @@ async def inside(home: House) -> AsyncIterator[Inside]:
         yield Inside(home, (home.folder / "api").read_text())
 
 
-@pytest.mark.requirement("sidecar-command-sends")
 async def test_the_command_sends_and_prints_the_id(inside: Inside):
     code, out, _ = await inside.run("send", "@alice", "hello", "--expects-reply", "--key", "k")
     (sent,) = await inside.home.tap.until(inside.home.to_alice)
@@ -149,7 +148,7 @@ async def test_outside_of_a_worker_the_command_says_so(home: House):
     assert code == 10
 
 
-@pytest.mark.requirement("sidecar-api-local")
+@pytest.mark.requirement("http-host-checked")
 @pytest.mark.parametrize(
     "head, status",
     [

@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from postroom.http.server import HttpServer
 from postroom.protocol.tasks import EXIT_CODES
 from postroom.sidecar.adapters import (
     AnswerTask,
@@ -27,7 +28,6 @@ from postroom.sidecar.adapters import (
     Reject,
 )
 from postroom.sidecar.api import LocalApi
-from postroom.sidecar.httpd import HttpServer
 from postroom_a2a.task_state import TaskState
 from tests.sidecar.office import OWN, Office
 
@@ -207,7 +207,7 @@ async def test_the_command_gives_a_task_and_prints_its_id(inside: Inside):
     ]
 
 
-@pytest.mark.requirement("sidecar-command-delegates")
+@pytest.mark.requirement("task-agent-delegates")
 async def test_who_waits_for_a_task_sees_its_updates_and_then_its_result_alone_on_standard_output(
     inside: Inside,
 ):

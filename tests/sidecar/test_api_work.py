@@ -25,7 +25,6 @@ def python(text: str) -> tuple[str, ...]:
     return "--", sys.executable, "-c", text
 
 
-@pytest.mark.requirement("work-alike")
 async def test_run_passes_on_outputs_and_exit_code(inside: Inside):
     text = "import os, sys; print(os.getcwd(), sys.argv[1:], os.environ['A']); sys.exit('gone')"
     code, out, err = await inside.run(
@@ -45,7 +44,6 @@ async def test_a_command_has_the_agents_environment_and_no_secret(inside: Inside
     assert "SIDECAR_CONFIG" not in out
 
 
-@pytest.mark.requirement("work-bounded")
 async def test_run_says_that_the_time_was_over_and_that_there_was_more(inside: Inside):
     code, _, err = await inside.run("run", "--timeout", "0.3", "--", "sleep", "600")
     assert (code, err) == (124, "postroom-agent: killed after 0.3 s\n")

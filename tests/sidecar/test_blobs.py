@@ -17,14 +17,14 @@ import httpx2
 import pytest
 
 from postroom.errors import InvalidInput
+from postroom.http.server import HttpServer
 from postroom.identity.tokens import digest
 from postroom.protocol.blobs import blob_url, named_in, sha256_of
 from postroom.sidecar.adapters import Artifact, Delegate, Malformed
 from postroom.sidecar.adapters.jsonl import JsonLines
 from postroom.sidecar.api import LocalApi
 from postroom.sidecar.blobs import BlobRelay
-from postroom.sidecar.control_client import ControlAddress
-from postroom.sidecar.httpd import HttpServer
+from postroom.sidecar.control_client import direct
 from postroom.store import workers as worker_rows
 from tests.control.serving import serving
 from tests.control.taskroom import LARGEST_BLOB, TaskRoom, task_room
@@ -69,7 +69,7 @@ class Desk:
 async def local_api(port: int, token: str) -> AsyncGenerator[tuple[Office, str]]:
     """A local API whose control plane is on that port."""
     tasks, server = Office(), HttpServer()
-    relay = BlobRelay(ControlAddress(("127.0.0.1", port), f"127.0.0.1:{port}", token))
+    relay = BlobRelay(direct(f"http://127.0.0.1:{port}", token))
     api = LocalApi(tasks, {}, server.port, None, relay)  # ty: ignore[invalid-argument-type]
     async with server.answer_with(api.handle):
         yield tasks, f"http://127.0.0.1:{server.port}"
@@ -120,7 +120,7 @@ async def test_what_is_not_there_is_not_found(desk: Desk):
     assert (await desk.run("blob", "get", "https://example.com/"))[0] == 2
 
 
-@pytest.mark.requirement("blob-bounds-refused")
+@pytest.mark.requirement("blob-kept-by-hash")
 async def test_a_file_that_is_too_large_is_refused_in_the_midst_of_it(desk: Desk):
     (desk.folder / "large").write_bytes(bytes(4 * LARGEST_BLOB))
 
@@ -130,7 +130,7 @@ async def test_a_file_that_is_too_large_is_refused_in_the_midst_of_it(desk: Desk
     assert "a blob has at most" in err
 
 
-@pytest.mark.requirement("blob-partial-gone")
+@pytest.mark.requirement("blob-kept-by-hash")
 async def test_an_upload_that_its_program_breaks_off_leaves_nothing(desk: Desk):
     port = int(desk.url.rpartition(":")[2])
     _, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -26,7 +26,7 @@ for line in lines():
 """
 
 
-@pytest.mark.requirement("sidecar-card-announced")
+@pytest.mark.requirement("cards-live-registered")
 async def test_a_sidecar_announces_the_card_that_it_was_handed(home: House):
     heard: asyncio.Queue[bytes] = asyncio.Queue()
 
@@ -60,7 +60,7 @@ class Broken:
         raise NotImplementedError
 
 
-@pytest.mark.requirement("sidecar-card-announced")
+@pytest.mark.requirement("cards-live-registered")
 async def test_a_card_is_announced_again_when_it_has_changed_or_did_not_get_through():
     wire = Broken()
     wire.failures = 1
@@ -75,7 +75,7 @@ async def test_a_card_is_announced_again_when_it_has_changed_or_did_not_get_thro
     assert wire.sent == [{"version": "1"}, {"version": "2"}]
 
 
-@pytest.mark.requirement("sidecar-agents-found")
+@pytest.mark.requirement("cards-found-by-skill")
 async def test_an_agent_finds_others_by_a_line(home: House):
     async with home.sidecar(FINDS):
         posts = await home.tap.until(lambda: len(home.posts()) >= 3 and home.posts())
@@ -86,7 +86,7 @@ async def test_an_agent_finds_others_by_a_line(home: House):
     assert home.finds == [{"skill": "write"}]
 
 
-@pytest.mark.requirement("sidecar-agents-found")
+@pytest.mark.requirement("cards-found-by-skill")
 async def test_the_command_lists_who_is_there_and_what_they_can_do(inside: Inside):
     code, out, _ = await inside.run("agents", "--skill", "write & more")
 
@@ -98,7 +98,7 @@ async def test_the_command_lists_who_is_there_and_what_they_can_do(inside: Insid
     assert inside.home.finds[1] == {"skill": ""}
 
 
-@pytest.mark.requirement("sidecar-agents-found")
+@pytest.mark.requirement("cards-found-by-skill")
 async def test_the_local_api_lists_agents(inside: Inside):
     host = inside.api.removeprefix("http://")
     reader, writer = await asyncio.open_connection(*host.split(":"))

@@ -38,7 +38,7 @@ async def shown(changes: Changes, log: Log) -> list[str]:
         return [each.event["said"] async for each in following if each.event is not None]
 
 
-@pytest.mark.requirement("ephemeral-no-lies")
+@pytest.mark.requirement("task-news-from-log-only")
 async def test_who_is_told_changes_that_there_are_not_is_shown_those_that_there_are():
     changes, log = Changes(), Log(change(0, 5, "begun"))
     following = asyncio.create_task(shown(changes, log))
@@ -52,7 +52,7 @@ async def test_who_is_told_changes_that_there_are_not_is_shown_those_that_there_
     assert await following == ["begun", "lie", "made", "done"]
 
 
-@pytest.mark.requirement("ephemeral-no-lies")
+@pytest.mark.requirement("task-news-from-log-only")
 async def test_who_is_told_changes_without_end_is_shown_the_end_that_is_stored(
     monkeypatch: pytest.MonkeyPatch,
 ):

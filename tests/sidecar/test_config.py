@@ -106,7 +106,7 @@ print(resource.getrlimit(resource.RLIMIT_CORE)[0] == 0)
 """
 
 
-@pytest.mark.requirement("sidecar-memory-closed")
+@pytest.mark.requirement("wall-sidecar-closed")
 @pytest.mark.skipif(sys.platform != "linux", reason="procfs")
 @pytest.mark.parametrize("how, readable", [("hardened", []), ("plain", ["environ", "mem", "maps"])])
 def test_a_process_of_the_same_user_cannot_read_the_sidecars_environment_or_memory(

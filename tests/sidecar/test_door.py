@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from postroom.http.client import by_socket
 from postroom.protocol.preface import Preface
-from postroom.sidecar.door import CONNECTIONS, Door, by_socket
+from postroom.sidecar.door import CONNECTIONS, Door
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +43,6 @@ async def gateway(tmp_path: Path) -> AsyncIterator[tuple[Gateway, str]]:
         yield found, path
 
 
-@pytest.mark.requirement("sidecar-door-relays")
 async def test_bytes_pass_both_ways_after_the_preface_and_ends_are_passed_on(
     gateway: tuple[Gateway, str],
 ):

@@ -34,7 +34,7 @@ async def test_an_agent_that_exits_1_is_restarted_and_gets_the_message_again_fla
         assert not home.alerts()
 
 
-@pytest.mark.requirement("sidecar-crash-limited")
+@pytest.mark.requirement("sidecar-crash-restarted")
 async def test_an_agent_that_keeps_ending_is_given_up_with_an_alert_and_keeps_its_inbox(
     home: House,
 ):
@@ -83,7 +83,7 @@ async def test_an_agent_that_is_killed_is_restarted(home: House):
         assert "killed by signal 9" in home.log()
 
 
-@pytest.mark.requirement("sidecar-poison-isolated")
+@pytest.mark.requirement("mail-deadletter-moved")
 async def test_a_message_that_kills_its_reader_does_not_take_others_with_it(home: House):
     agent = """
     for message in messages():
@@ -100,7 +100,7 @@ async def test_a_message_that_kills_its_reader_does_not_take_others_with_it(home
         assert "seen" not in home.receipts(sent[1])
 
 
-@pytest.mark.requirement("sidecar-line-bounded")
+@pytest.mark.requirement("sidecar-lines-survive")
 async def test_an_over_long_line_is_skipped_with_an_error_and_the_next_line_counts(home: House):
     agent = """
     sys.stdout.write('{"type":"post","text":"' + "x" * 3_000_000 + '"}\\n')
@@ -152,7 +152,7 @@ async def test_what_is_no_action_goes_to_the_log_and_the_agent_lives_on(home: Ho
         assert "\x1b" not in home.log()
 
 
-@pytest.mark.requirement("sidecar-unread-kept")
+@pytest.mark.requirement("sidecar-unconfirmed-told")
 async def test_an_agent_that_never_reads_is_handed_no_more_and_nothing_is_lost(home: House):
     agent = """
     say(type="post", text="up")
@@ -272,7 +272,7 @@ async def test_an_agent_that_closes_its_input_but_lives_is_shown_as_stalled(home
         assert home.presence().detail == "it closed its input"
 
 
-@pytest.mark.requirement("sidecar-output-backpressured")
+@pytest.mark.requirement("sidecar-lines-survive")
 async def test_an_agent_that_floods_its_output_is_held_back_and_every_post_is_stored(home: House):
     agent = """
     for n in range(400):
@@ -326,7 +326,7 @@ async def test_an_action_that_takes_long_does_not_lose_the_ones_after_it(home: H
         assert len(home.to_alice()) == 1
 
 
-@pytest.mark.requirement("sidecar-strange-lines-told")
+@pytest.mark.requirement("sidecar-lines-survive")
 async def test_lines_that_cannot_be_read_are_counted_in_the_status_with_the_last_of_them(
     home: House,
 ):

@@ -86,7 +86,7 @@ async def running(folder: Path, receipts: Receipts) -> AsyncGenerator[Inbox]:
         await asyncio.wait({life})
 
 
-@pytest.mark.requirement("sidecar-confirmed-acknowledged")
+@pytest.mark.requirement("sidecar-message-handed")
 async def test_what_comes_again_while_its_acknowledgement_is_under_way_is_acknowledged_too(
     tmp_path: Path,
 ) -> None:
@@ -103,7 +103,7 @@ async def test_what_comes_again_while_its_acknowledgement_is_under_way_is_acknow
         await inbox.settling.done(5.0)
 
 
-@pytest.mark.requirement("sidecar-confirmed-acknowledged")
+@pytest.mark.requirement("sidecar-message-handed")
 async def test_a_receipt_that_is_refused_is_tried_again_and_the_message_acknowledged_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ MESSAGES = 24
 ROUNDS = 3
 
 
-@pytest.mark.requirement("sidecar-kill-survived")
+@pytest.mark.requirement("all-kills-counted")
 @pytest.mark.parametrize(
     "seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
 )
@@ -88,7 +88,7 @@ async def test_what_is_sent_while_the_bus_is_away_is_stored_when_it_is_back(tmp_
         assert sorted(await stored(home, "INBOX")) == ["during", "the outage"]
 
 
-@pytest.mark.requirement("sidecar-handing-noted")
+@pytest.mark.requirement("sidecar-crash-restarted")
 @pytest.mark.parametrize("with_server", ["sidecar", "agent"])
 async def test_what_is_handed_over_just_before_the_server_is_killed_comes_again_flagged_with_one_effect(
     tmp_path: Path, with_server: str

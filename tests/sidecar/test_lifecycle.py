@@ -25,7 +25,7 @@ def canaries(**found: object) -> dict[str, object]:
     return json.loads(Canaries().to_json()) | found
 
 
-@pytest.mark.requirement("sidecar-stop-drained")
+@pytest.mark.requirement("sidecar-outage-survived")
 async def test_sigterm_tells_the_agent_and_what_it_still_says_counts(home: House):
     agent = """
     held = next(messages())
@@ -64,7 +64,7 @@ async def test_an_agent_that_does_not_heed_the_stop_is_ended_and_its_message_giv
         await home.all_acked()
 
 
-@pytest.mark.requirement("sidecar-config-removed")
+@pytest.mark.requirement("wall-sidecar-closed")
 async def test_the_configuration_is_gone_before_the_agent_runs_and_no_secret_is_in_its_world(
     home: House,
 ):
@@ -127,7 +127,7 @@ async def test_the_credential_is_renewed_before_it_runs_out_and_the_worker_goes_
         await home.seen(after)
 
 
-@pytest.mark.requirement("sidecar-credential-refused")
+@pytest.mark.requirement("identity-credential-required")
 async def test_a_worker_whose_credential_is_refused_ends_with_the_code_of_forbidden(home: House):
     stranger = home.rig.credential(home.alice.uid)
     process = await home.start(home.config(ECHO, seed=stranger.seed))
@@ -176,7 +176,7 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
-@pytest.mark.requirement("sidecar-memory-light")
+@pytest.mark.requirement("package-footprint-bounded")
 async def test_an_idle_sidecar_is_small_and_holds_no_server_or_database_code(home: House):
     async with home.sidecar(ECHO) as process:
         await home.state(WorkerState.IDLE)
@@ -187,7 +187,7 @@ async def test_an_idle_sidecar_is_small_and_holds_no_server_or_database_code(hom
         assert int(resident.split()[1]) < 60 * 1024
 
 
-@pytest.mark.requirement("sdk-not-in-sidecar")
+@pytest.mark.requirement("core-sdk-unneeded")
 async def test_no_heavy_library_is_loaded_by_the_sidecar():
     code = (
         "import sys, postroom.sidecar.main\n"

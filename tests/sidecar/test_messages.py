@@ -210,7 +210,7 @@ async def test_a_presence_record_says_idle_then_working_then_idle(home: House):
         await home.tap.until(lambda: "thinking" in [p.detail for p in home.presences()])
 
 
-@pytest.mark.requirement("sidecar-failed-reply-returned")
+@pytest.mark.requirement("sidecar-message-handed")
 async def test_a_message_whose_reply_was_refused_comes_again_instead_of_being_held_for_ever(
     home: House,
 ):

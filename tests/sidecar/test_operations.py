@@ -47,7 +47,7 @@ async def key_while(held: dict[str, bool], task: str = "") -> str:
     return ":".join(key.text.split(":")[:2]) if key.repeatable else "fresh"
 
 
-@pytest.mark.requirement("sidecar-keys-certain")
+@pytest.mark.requirement("mail-key-once")
 @pytest.mark.parametrize(
     "held, task, key",
     [

@@ -74,7 +74,7 @@ async def test_a_message_that_was_given_up_waiting_for_can_still_be_confirmed(ho
         await home.all_acked()
 
 
-@pytest.mark.requirement("sidecar-unconfirmed-kept")
+@pytest.mark.requirement("sidecar-unconfirmed-told")
 async def test_what_is_not_confirmed_comes_again_however_often_the_worker_is_stopped(
     home: House,
 ) -> None:
@@ -96,7 +96,7 @@ async def test_what_is_not_confirmed_comes_again_however_often_the_worker_is_sto
         await home.all_acked()
 
 
-@pytest.mark.requirement("sidecar-unconfirmed-kept")
+@pytest.mark.requirement("sidecar-unconfirmed-told")
 @pytest.mark.slow
 async def test_what_is_not_confirmed_comes_again_when_the_sidecar_is_killed(home: House) -> None:
     config = home.config(DEAF, agent=SOON)
@@ -113,7 +113,7 @@ async def test_what_is_not_confirmed_comes_again_when_the_sidecar_is_killed(home
         assert sorted(handed(home)[3:]) == ["a True", "b True", "c True"]
 
 
-@pytest.mark.requirement("sidecar-poison-isolated")
+@pytest.mark.requirement("mail-deadletter-moved")
 async def test_a_message_that_is_lost_with_its_agent_too_often_is_refused(home: House) -> None:
     agent = """
     for message in messages():
@@ -132,7 +132,7 @@ async def test_a_message_that_is_lost_with_its_agent_too_often_is_refused(home: 
     await home.pending("INBOX", (0, 1))
 
 
-@pytest.mark.requirement("task-messages-passed")
+@pytest.mark.requirement("task-queue-keeps-order")
 async def test_tasks_behind_a_message_that_is_not_confirmed_are_done_in_their_order(
     home: House,
 ) -> None:

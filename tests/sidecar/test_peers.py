@@ -181,7 +181,7 @@ def memory(process: asyncio.subprocess.Process) -> int:
     return int(line.split()[1]) * 1024
 
 
-@pytest.mark.requirement("ephemeral-slow-reader")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_reader_that_stands_still_does_not_grow_the_server_and_misses_nothing(home: House):
     program = """
     for line in lines():
@@ -215,7 +215,7 @@ async def test_a_reader_that_stands_still_does_not_grow_the_server_and_misses_no
     assert results[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-@pytest.mark.requirement("ephemeral-no-lies")
+@pytest.mark.requirement("task-news-from-log-only")
 async def test_what_a_worker_says_live_cannot_end_a_task_or_hide_what_is_stored(home: House):
     async with neighbours(home) as there:
         credential = there.writer.credential
@@ -246,7 +246,7 @@ async def test_what_a_worker_says_live_cannot_end_a_task_or_hide_what_is_stored(
         assert sum(each.startswith("COMPLETED") for each in rest) == 1
 
 
-@pytest.mark.requirement("ephemeral-no-lies")
+@pytest.mark.requirement("task-news-from-log-only")
 @pytest.mark.parametrize("kind", ["of another task", "two at once", "nested deep", "very wide"])
 async def test_a_live_frame_that_is_no_change_of_the_task_is_not_shown_and_ends_no_stream(
     home: House, kind: str
@@ -290,7 +290,7 @@ async def test_a_live_frame_that_is_no_change_of_the_task_is_not_shown_and_ends_
         assert "failed" not in there.reader.house.log()
 
 
-@pytest.mark.requirement("ephemeral-offline")
+@pytest.mark.requirement("ephemeral-streams")
 async def test_a_task_for_a_worker_that_does_not_run_is_streamed_when_it_does(home: House):
     async with neighbours(home) as there:
         stream = there.stream("add")
@@ -301,7 +301,7 @@ async def test_a_task_for_a_worker_that_does_not_run_is_streamed_when_it_does(ho
             assert await collecting == SHOWN[1:]
 
 
-@pytest.mark.requirement("ephemeral-kill")
+@pytest.mark.requirement("ephemeral-streams")
 async def test_a_stream_goes_on_by_what_is_stored_when_the_servers_sidecar_is_killed(home: House):
     async with neighbours(home) as there:
         async with running(there.writer, "writer") as writer:
@@ -319,7 +319,6 @@ async def test_a_stream_goes_on_by_what_is_stored_when_the_servers_sidecar_is_ki
             assert await collecting == ["WORKING begun again: its worker ended", *SHOWN[3:]]
 
 
-@pytest.mark.requirement("ephemeral-nobody")
 async def test_a_call_to_a_worker_that_does_not_run_is_answered_at_once(home: House):
     async with neighbours(home) as there:
         error = (await there.call("GetTask", {"id": "0" * 32}))["error"]
@@ -368,7 +367,7 @@ async def test_who_asked_reads_follows_and_cancels_a_task_and_a_third_worker_doe
         assert canceled.result["status"]["state"] == "TASK_STATE_CANCELED"
 
 
-@pytest.mark.requirement("ephemeral-shared")
+@pytest.mark.requirement("core-busy-told")
 async def test_one_caller_cannot_use_up_what_all_callers_share(home: House):
     async with home.sidecar("for line in lines(): pass"):
         await presence(home)
@@ -388,7 +387,7 @@ async def test_one_caller_cannot_use_up_what_all_callers_share(home: House):
         await caller.close()
 
 
-@pytest.mark.requirement("ephemeral-shared")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_page_of_large_tasks_has_as_many_as_fit_a_message(home: House):
     async with home.sidecar("for line in lines(): pass"):
         await presence(home)
@@ -407,7 +406,7 @@ async def test_a_page_of_large_tasks_has_as_many_as_fit_a_message(home: House):
         assert sorted(found) == sorted(tasks)
 
 
-@pytest.mark.requirement("ephemeral-begins-nothing")
+@pytest.mark.requirement("ephemeral-own-tasks")
 async def test_a_task_cannot_be_begun_over_the_ephemeral_path(home: House):
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}
     async with home.sidecar("for line in lines(): pass"):
@@ -422,7 +421,7 @@ async def test_a_task_cannot_be_begun_over_the_ephemeral_path(home: House):
         assert code(old) == Code.METHOD_NOT_FOUND
 
 
-@pytest.mark.requirement("ephemeral-forged-reply")
+@pytest.mark.requirement("ephemeral-own-tasks")
 async def test_a_request_whose_answer_would_go_to_somebody_else_gets_none(home: House):
     async with home.sidecar("for line in lines(): pass"):
         await presence(home)
@@ -450,7 +449,7 @@ async def test_a_request_whose_answer_would_go_to_somebody_else_gets_none(home: 
         assert heard == []
 
 
-@pytest.mark.requirement("ephemeral-asks")
+@pytest.mark.requirement("a2a-server-speaks")
 async def test_a_client_of_the_sdk_asks_any_worker_at_the_local_address(home: House):
     async with neighbours(home) as there, running(there.writer, "writer") as writer:
         one = ClientFactory(ClientConfig(httpx_client=there.http, streaming=False)).create(

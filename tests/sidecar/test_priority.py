@@ -87,7 +87,7 @@ def answer(text: str, task: str = TASK) -> Input:
     return Input(task, text_message("m", text))
 
 
-@pytest.mark.requirement("task-answer-first-wins")
+@pytest.mark.requirement("task-answer-resumes")
 async def test_of_two_answers_to_one_task_the_first_is_taken_first_whoever_was_silent_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -27,7 +27,7 @@ for line in lines():
 """
 
 
-@pytest.mark.requirement("task-reaches-agent")
+@pytest.mark.requirement("task-agent-delegates")
 async def test_a_task_reaches_the_agent_and_its_result_the_log(home: House) -> None:
     async with home.sidecar(DOES_IT):
         task = await home.request("the dishes")
@@ -68,7 +68,7 @@ async def test_what_the_card_does_not_offer_is_rejected(home: House) -> None:
         assert status_text(refused.task) == "the card does not offer 'cook'; it offers: read"
 
 
-@pytest.mark.requirement("task-attempts-visible")
+@pytest.mark.requirement("task-kill-ends-once")
 async def test_an_agent_that_dies_at_work_is_given_the_task_again(home: House) -> None:
     program = """
     for line in lines():
@@ -86,7 +86,7 @@ async def test_an_agent_that_dies_at_work_is_given_the_task_again(home: House) -
         assert status_text(again.task) == "begun again: the agent ended: killed by signal 9"
 
 
-@pytest.mark.requirement("task-survives-restart")
+@pytest.mark.requirement("task-kill-ends-once")
 async def test_a_killed_sidecar_leaves_its_task_to_the_next_one(home: House) -> None:
     fifo = home.fifo("go")
     program = f"""
@@ -127,7 +127,7 @@ async def test_an_agent_is_told_to_stop(home: House) -> None:
         assert status_text(ended.task) == "stopped because it is late"
 
 
-@pytest.mark.requirement("task-cancel-kills")
+@pytest.mark.requirement("task-cancel-interrupts")
 async def test_an_agent_that_does_not_stop_is_killed_and_works_on_the_next_task(
     home: House,
 ) -> None:
@@ -376,7 +376,7 @@ async def test_news_that_come_again_are_not_done_with_before_the_agent_has_read_
         assert home.posts() == ["soup"]
 
 
-@pytest.mark.requirement("task-skill-delegated-once")
+@pytest.mark.requirement("task-request-runs-once")
 async def test_who_delegates_by_skill_again_after_a_crash_asks_under_the_same_key(
     home: House,
 ) -> None:

@@ -35,7 +35,7 @@ async def result(home: House, task: str) -> list[str]:
     return [artifact["text"] for artifact in artifacts_of(record.task)]
 
 
-@pytest.mark.requirement("sidecar-text-unit")
+@pytest.mark.requirement("sidecar-text-harmless")
 async def test_a_request_of_several_lines_is_one_unit_and_so_is_its_answer(home: House) -> None:
     requests = [f"task {n}\nsecond line of {n}\n\nlast of {n}" for n in range(3)]
     async with home.sidecar("", agent=text("cat")):
@@ -47,7 +47,7 @@ async def test_a_request_of_several_lines_is_one_unit_and_so_is_its_answer(home:
         assert {e.reply_to: text_of(e.message) for e in home.to_alice()} == asked
 
 
-@pytest.mark.requirement("sidecar-text-unit")
+@pytest.mark.requirement("sidecar-text-harmless")
 async def test_a_shell_loop_that_reads_lines_gets_those_of_one_request(home: House) -> None:
     loop = 'while read -r line; do printf "got %s\\n" "$line"; done'
     async with home.sidecar("", agent=text("sh", "-c", loop)):
@@ -56,8 +56,6 @@ async def test_a_shell_loop_that_reads_lines_gets_those_of_one_request(home: Hou
             assert await result(home, task) == [f"got {n} first\ngot {n} second"]
 
 
-@pytest.mark.requirement("sidecar-text-fails")
-@pytest.mark.requirement("sidecar-log-indented")
 async def test_a_program_that_ends_with_an_error_has_failed_its_task_with_its_last_words(
     home: House,
 ) -> None:
@@ -79,7 +77,6 @@ async def test_a_program_that_ends_with_an_error_has_failed_its_task_with_its_la
     assert "agent stderr:     it broke" in home.log()
 
 
-@pytest.mark.requirement("sidecar-text-fails")
 async def test_a_program_that_was_killed_is_run_again_and_no_more_than_three_times(
     home: House,
 ) -> None:
@@ -114,7 +111,6 @@ async def test_what_is_printed_to_an_answer_that_wants_none_is_sent_to_nobody(ho
         assert [text_of(e.message) for e in home.to_alice()] == ["a question"]
 
 
-@pytest.mark.requirement("sidecar-text-run-told")
 async def test_a_run_is_told_whom_and_what_it_is_about(home: House) -> None:
     program = """
     names = ["FROM", "TASK", "MESSAGE", "ATTEMPT"]
@@ -132,7 +128,6 @@ async def test_a_run_is_told_whom_and_what_it_is_about(home: House) -> None:
         assert json.loads(text_of(answer.message)) == ["@alice", "", message, ""]
 
 
-@pytest.mark.requirement("sidecar-text-question")
 async def test_a_run_that_asked_is_followed_by_one_that_reads_all_that_was_said(
     home: House,
 ) -> None:
@@ -201,7 +196,7 @@ async def test_a_run_that_does_not_heed_a_cancel_is_ended_and_the_next_task_is_w
         assert await result(home, after) == ["done"]
 
 
-@pytest.mark.requirement("sidecar-text-unit")
+@pytest.mark.requirement("sidecar-text-harmless")
 async def test_a_run_that_goes_on_after_its_task_is_over_can_say_nothing_of_the_next(
     home: House,
 ) -> None:
@@ -227,7 +222,7 @@ async def test_a_run_that_goes_on_after_its_task_is_over_can_say_nothing_of_the_
     assert (home.folder / "refused").read_text() in {"4", "5"}  # it is over, or has just ended
 
 
-@pytest.mark.requirement("sidecar-text-unit")
+@pytest.mark.requirement("sidecar-text-harmless")
 async def test_a_run_about_a_message_has_no_task_to_speak_of(home: House) -> None:
     go = home.fifo("go")
     program = (
@@ -289,7 +284,6 @@ async def test_a_worker_that_is_stopped_puts_the_task_of_a_text_program_down(hom
         assert await result(home, task) == ["attempt 2"]
 
 
-@pytest.mark.requirement("sidecar-command-found")
 @pytest.mark.parametrize("path", ["/usr/bin:/bin", "${PATH}", ""])
 async def test_postroom_agent_is_found_whatever_path_the_template_sets(
     home: House, path: str
@@ -300,7 +294,6 @@ async def test_postroom_agent_is_found_whatever_path_the_template_sets(
         assert await result(home, await home.request("x")) == [f"@reader {home.worker}"]
 
 
-@pytest.mark.requirement("sidecar-command-names-itself")
 async def test_what_an_agent_is_told_to_try_is_a_command_that_it_has(home: House) -> None:
     async with home.sidecar("", agent=text("postroom-agent", "send", "@nobody", "hello")):
         failed = await home.task(await home.request("x"), TaskState.FAILED)

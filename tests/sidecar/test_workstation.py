@@ -67,7 +67,6 @@ def python(text: str) -> tuple[str, ...]:
     return sys.executable, "-c", text
 
 
-@pytest.mark.requirement("work-alike")
 async def test_a_command_is_run_by_its_words_with_folder_environment_and_exit_code(
     station: Workstation, root: Path
 ) -> None:
@@ -86,7 +85,6 @@ async def test_a_command_has_no_standard_input(station: Workstation) -> None:
     assert (await station.run(Command(("cat",), timeout=20))).exit_code == 0
 
 
-@pytest.mark.requirement("work-bounded")
 async def test_of_an_output_the_first_mebibyte_is_kept(station: Workstation) -> None:
     text = "import sys; sys.stdout.write('x' * 999 + '\\n' + ('y' * 999 + '\\n') * 3000); sys.stderr.write('short\\n')"
     done = await station.run(Command(python(text)))
@@ -96,7 +94,6 @@ async def test_of_an_output_the_first_mebibyte_is_kept(station: Workstation) -> 
     assert (done.exit_code, done.stderr) == (0, "short\n")
 
 
-@pytest.mark.requirement("work-bounded")
 async def test_a_command_is_killed_at_the_end_of_its_time(station: Workstation) -> None:
     done = await station.run(Command(("sh", "-c", "echo begun; sleep 600"), timeout=0.4))
     assert done.timed_out
@@ -119,7 +116,6 @@ async def test_a_program_that_is_not_there_is_told(station: Workstation) -> None
     assert done.exit_code == 127
 
 
-@pytest.mark.requirement("work-alike")
 async def test_a_file_is_written_read_in_pieces_listed_and_removed(
     station: Workstation, root: Path
 ) -> None:
@@ -147,7 +143,7 @@ async def test_a_file_is_written_read_in_pieces_listed_and_removed(
     assert list(root.iterdir()) == []
 
 
-@pytest.mark.requirement("work-inside")
+@pytest.mark.requirement("sandbox-host-readonly")
 @pytest.mark.parametrize("path", ["../secret", "a/../../secret", "/etc/passwd", "a\0b", "x" * 5000])
 async def test_a_path_that_leads_out_of_the_workspace_is_refused(
     station: Workstation, root: Path, path: str
@@ -161,7 +157,7 @@ async def test_a_path_that_leads_out_of_the_workspace_is_refused(
     assert (root.parent / "secret").read_text() == "s"
 
 
-@pytest.mark.requirement("work-inside")
+@pytest.mark.requirement("sandbox-host-readonly")
 async def test_a_link_out_of_the_workspace_is_not_followed(
     station: Workstation, root: Path
 ) -> None:
@@ -215,7 +211,7 @@ async def test_a_pipe_in_the_workspace_is_not_waited_for(root: Path) -> None:
 # What is execd's alone.
 
 
-@pytest.mark.requirement("work-by-execd")
+@pytest.mark.requirement("opensandbox-lifecycle")
 async def test_a_command_of_execd_is_its_child_and_known_to_it(root: Path) -> None:
     execd = Execd(TOKEN)
     async with serving(execd) as port:

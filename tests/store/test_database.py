@@ -79,7 +79,7 @@ async def test_a_broken_foreign_key_is_refused(tmp_path: Path):
             await database.write(lambda c: c.execute(text("INSERT INTO r VALUES (7)")))
 
 
-@pytest.mark.requirement("store-disk-named")
+@pytest.mark.requirement("disk-full-refused")
 async def test_a_full_disk_is_state_unwritable_and_what_was_stored_stays(tmp_path: Path):
     async with Database(tmp_path / "a.db") as database:
         await database.write(make_table)
@@ -95,7 +95,7 @@ async def test_a_full_disk_is_state_unwritable_and_what_was_stored_stays(tmp_pat
         assert await database.read(count) == 1
 
 
-@pytest.mark.requirement("store-disk-named")
+@pytest.mark.requirement("disk-full-refused")
 async def test_a_folder_that_does_not_exist_is_state_unwritable(tmp_path: Path):
     async with Database(tmp_path / "no" / "a.db") as database:
         with pytest.raises(StateUnwritable):

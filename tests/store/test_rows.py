@@ -68,7 +68,7 @@ def test_what_a_worker_should_do_and_its_token_can_change(connection: Connection
     assert workers.worker_by_uid(connection, BOB.uid) is None
 
 
-@pytest.mark.requirement("store-key-revoked")
+@pytest.mark.requirement("api-key-required")
 def test_a_key_is_its_owners_until_it_is_revoked_or_the_owner_retires(connection: Connection):
     agents.add_api_key(connection, "k1", BOB.uid, "hash1", 1.0)
     agents.add_api_key(connection, "k2", BOB.uid, "hash2", 1.0)
@@ -98,7 +98,6 @@ def test_members_are_found_both_ways(connection: Connection):
 QUESTION = MessageRow(1, "m", "a", "b", "", "{}", 0.0, 0.0, 0.0)
 
 
-@pytest.mark.requirement("store-questions-indexed")
 @pytest.mark.parametrize(
     "ask",
     [

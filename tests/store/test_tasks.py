@@ -205,7 +205,6 @@ def test_tasks_for_a_person_and_of_a_retired_worker_are_found(connection: Connec
     assert tasks.orphaned(connection, after=2) == []
 
 
-@pytest.mark.requirement("store-questions-indexed")
 @pytest.mark.parametrize(
     "ask",
     [

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from postroom.mail import projection
 from postroom.mail.clerk import Clerk
-from postroom.projection.alerts import Alert, raise_alert
 from postroom.projection.changes import of_task
 from postroom.projection.fold import DURABLE, Fold, all_after
 from postroom.projection.rules import together
+from postroom.projection.submit import append_alert
 from postroom.protocol import priority
+from postroom.protocol.alerts import Alert
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Receipt, State
@@ -47,11 +48,11 @@ class TaskDesk(Desk):
         super().__post_init__()
 
     def _task_clerk(self, database: Database) -> TaskClerk:
-        async def alert(kind: str, about: str, who: str, text: str) -> None:
-            await raise_alert(self.bus, Alert(text, kind, about, who))
+        async def raise_alert(alert: Alert) -> None:
+            await append_alert(self.bus, alert)
 
         self.chain = Chain(self.bus, self.admin, database)
-        return TaskClerk(self.bus, database, self.chain, alert)
+        return TaskClerk(self.bus, database, self.chain, raise_alert)
 
     def new_fold(self, database: Database | None = None) -> Fold:
         target = database or self.database

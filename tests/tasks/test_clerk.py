@@ -43,7 +43,7 @@ def tables(connection: Connection) -> dict[str, list[tuple]]:
     }
 
 
-@pytest.mark.requirement("task-update-told")
+@pytest.mark.requirement("task-kill-requester-told")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_who_asked_is_told_of_what_ends_or_interrupts_a_task(tmp_path: Path, backend: str):
     async with open_desk(tmp_path, backend) as desk:
@@ -60,7 +60,7 @@ async def test_who_asked_is_told_of_what_ends_or_interrupts_a_task(tmp_path: Pat
         assert await desk.updates(bob.uid) == []
 
 
-@pytest.mark.requirement("task-update-told")
+@pytest.mark.requirement("task-kill-requester-told")
 async def test_who_wants_every_change_is_told_every_change(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         ann, bob = await desk.worker("ann"), await desk.worker("bob")
@@ -91,7 +91,7 @@ async def test_a_worker_that_changes_its_task_without_end_does_not_fill_the_prio
         assert [u.sequence for u in told][-2:] == [done.seq, asked.seq]
 
 
-@pytest.mark.requirement("task-update-told")
+@pytest.mark.requirement("task-kill-requester-told")
 async def test_a_worker_cannot_make_the_control_plane_tell_of_a_task_that_nobody_asked_for(
     tmp_path: Path,
 ):
@@ -163,7 +163,6 @@ async def test_an_end_that_has_no_room_in_the_log_holds_up_nobody_and_is_written
         assert (await desk.final(misdirected.id)).state == "rejected"
 
 
-@pytest.mark.requirement("task-receipts-follow")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_request_is_seen_when_its_task_is_taken_and_answered_when_it_has_ended(
     tmp_path: Path, backend: str
@@ -179,7 +178,7 @@ async def test_a_request_is_seen_when_its_task_is_taken_and_answered_when_it_has
         assert await desk.admin.last_sequence("RECEIPTS") == 2
 
 
-@pytest.mark.requirement("task-question-alerts")
+@pytest.mark.requirement("task-answer-resumes")
 async def test_a_question_raises_one_alert_with_the_way_to_answer(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         ann, bob = await desk.worker("ann"), await desk.worker("bob")
@@ -265,7 +264,7 @@ async def test_tasks_of_a_worker_that_is_removed_have_failed_taken_or_not(tmp_pa
         assert (await desk.final(waiting.id)).said == "never reached @bob: recipient retired"
 
 
-@pytest.mark.requirement("task-messages-passed")
+@pytest.mark.requirement("task-queue-keeps-order")
 async def test_a_worker_is_told_of_requests_that_lie_behind_messages_and_of_no_others(
     tmp_path: Path,
 ):
@@ -285,7 +284,7 @@ async def test_a_worker_is_told_of_requests_that_lie_behind_messages_and_of_no_o
         assert first.seq == 0
 
 
-@pytest.mark.requirement("task-removal-told-once")
+@pytest.mark.requirement("task-hopeless-ended")
 async def test_who_asked_a_removed_worker_is_told_one_end_of_each_request(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         ann, bob = await desk.worker("ann"), await desk.worker("bob")
@@ -338,7 +337,7 @@ async def test_an_end_that_somebody_else_wrote_first_is_left_as_it_is(tmp_path: 
         assert await desk.task(old.id, done.seq) == done
 
 
-@pytest.mark.requirement("task-fold-order")
+@pytest.mark.requirement("mail-rebuild-equal")
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.slow
 async def test_what_was_stored_while_nothing_folded_is_folded_and_told_after_the_start(
@@ -384,7 +383,7 @@ async def conversation(desk: TaskDesk) -> None:
     await desk.settled()
 
 
-@pytest.mark.requirement("task-fold-order")
+@pytest.mark.requirement("mail-rebuild-equal")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_an_empty_database_folded_from_the_same_log_has_the_same_tasks(
     tmp_path: Path, backend: str

@@ -61,7 +61,7 @@ async def left(desk: TaskDesk, stream: str) -> list[str]:
     return [record.subject async for record in desk.admin.replay(stream)]
 
 
-@pytest.mark.requirement("task-retention-covered")
+@pytest.mark.requirement("mail-retention-covered")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_only_records_of_final_tasks_are_deleted(tmp_path: Path, backend: str):
     async with open_desk(tmp_path, backend) as desk:
@@ -71,14 +71,14 @@ async def test_only_records_of_final_tasks_are_deleted(tmp_path: Path, backend: 
         assert len(await left(desk, "PRIORITY")) == 1
 
 
-@pytest.mark.requirement("task-retention-covered")
+@pytest.mark.requirement("mail-retention-covered")
 async def test_nothing_of_a_day_is_deleted(tmp_path: Path):
     async with open_desk(tmp_path, "memory") as desk:
         await done_and_open(desk)
         assert await retention(desk, tmp_path / "copy", -60).shorten() == 0
 
 
-@pytest.mark.requirement("task-retention-covered")
+@pytest.mark.requirement("mail-retention-covered")
 async def test_what_nobody_took_of_the_priority_lane_for_a_week_is_deleted(tmp_path: Path):
     async with open_desk(tmp_path, "memory") as desk:
         _, held = await done_and_open(desk)
@@ -88,7 +88,7 @@ async def test_what_nobody_took_of_the_priority_lane_for_a_week_is_deleted(tmp_p
         assert {subject.split(".")[3] for subject in await left(desk, "TASKS")} == {held.id}
 
 
-@pytest.mark.requirement("task-fold-order")
+@pytest.mark.requirement("mail-rebuild-equal")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_copy_and_the_log_behind_it_give_the_same_tasks_and_the_fold_goes_on(
     tmp_path: Path, backend: str

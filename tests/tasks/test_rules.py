@@ -139,7 +139,7 @@ def test_a_chain_of_records_is_followed_and_each_is_kept():
     ]
 
 
-@pytest.mark.requirement("task-only-the-chain")
+@pytest.mark.requirement("task-one-runner")
 @pytest.mark.parametrize(
     "record",
     [
@@ -232,7 +232,7 @@ def tasks_logs(draw: st.DrawFn) -> tuple[list[Message], list[Message]]:
     return everything, links
 
 
-@pytest.mark.requirement("task-only-the-chain")
+@pytest.mark.requirement("task-one-runner")
 @given(tasks_logs())
 def test_whatever_a_worker_stores_counts_as_far_as_it_is_the_chain(
     log: tuple[list[Message], list[Message]],
@@ -251,7 +251,7 @@ def test_whatever_a_worker_stores_counts_as_far_as_it_is_the_chain(
     assert not any(state.terminal for state in states[:-1])
 
 
-@pytest.mark.requirement("task-only-the-chain")
+@pytest.mark.requirement("task-one-runner")
 @given(tasks_logs())
 def test_records_that_come_twice_and_other_tasks_between_change_nothing(
     log: tuple[list[Message], list[Message]],

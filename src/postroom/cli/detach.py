@@ -7,6 +7,7 @@ in front or behind: it holds a lock until the post room is ready.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import selectors
@@ -16,9 +17,10 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from postroom.bus.space import check_room
-from postroom.cli.process import LOOK_AGAIN
 from postroom.client.locate import Server, locate
 from postroom.errors import (
     EXIT_CODES,
@@ -217,3 +219,47 @@ def _failure(status: int, log: Path, begin: int) -> PostroomError:
             )
     kinds = {code: kind for kind, code in EXIT_CODES.items()}
     return kinds.get(status, ServerFailed)(message, remedy=remedy)
+
+
+LOOK_AGAIN = 0.05
+
+
+class Process:
+    """The process `pid`, held by a descriptor where the system has such (Linux 5.3, pidfd_open(2))."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._descriptor = -1
+        with contextlib.suppress(AttributeError, OSError):  # no such call here, or it has ended
+            self._descriptor = os.pidfd_open(pid)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def wait(self, timeout: float) -> bool:
+        """Whether it ended within `timeout` seconds."""
+        if self._descriptor < 0:
+            return self._watch(timeout)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._descriptor, selectors.EVENT_READ)
+            return bool(selector.select(timeout))
+
+    def _watch(self, timeout: float) -> bool:
+        """The same by looking again and again: other systems offer no event for a foreign process."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            try:
+                os.kill(self._pid, 0)
+            except ProcessLookupError:
+                return True
+            time.sleep(LOOK_AGAIN)
+        return False

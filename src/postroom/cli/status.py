@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.alerts import alert_line
-from postroom.cli.output import Cell, address, ago, columns, fitted, table
+from postroom.cli.output import Cell, address, ago, clock, columns, fitted, table
 from postroom.cli.tasks.lines import answer_hint, colour_of, is_question, run_time, short
 from postroom.settings import DEFAULT_ORG
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.records import Status, Task, Worker
+    from postroom.client.records import Alert, Status, Task, Worker
+
 
 COLOURS = {
     "failed": "red",
@@ -212,3 +212,10 @@ def _plumbing(worker: Worker, now: float) -> list[Cell]:
         Cell("-", dim=True) if count is None else Cell(str(count), bold=count > 0),
         Cell(ago(worker["last_seen"], now)),
     ]
+
+
+def alert_line(alert: Alert, now: float) -> str:
+    """Its number, when it was raised last, about whom, and what: one line."""
+    who = f"@{one_line(alert['nick'], 64)} " if alert["nick"] else ""
+    again = f" ({alert['count']} times)" if alert["count"] > 1 else ""
+    return f"{alert['id']}  {clock(alert['at'], now)}  {who}{one_line(alert['text'], 300)}{again}"

@@ -6,31 +6,37 @@ import base64
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from postroom.client.audit import AuditCalls
-from postroom.client.blobs import BlobCalls
-from postroom.client.calls import given, name_of, new_key
-from postroom.client.credentials import CredentialCalls
-from postroom.client.locate import Server, locate
-from postroom.client.records import (
-    Alert,
-    Dead,
-    Leftover,
-    Listed,
-    Mail,
-    Milestone,
-    Org,
-    Post,
-    Removed,
-    Status,
-    Worker,
+from postroom.client.calls import (
+    AuditCalls,
+    BlobCalls,
+    CredentialCalls,
+    TaskCalls,
+    given,
+    name_of,
+    new_key,
 )
-from postroom.client.stream import FOR_EVER, EventStream
-from postroom.client.tasks import TaskCalls
+from postroom.client.locate import Server, locate
 from postroom.client.transport import Transport
 from postroom.errors import PostroomError
 from postroom.protocol.ids import check_message_id, check_name
+
+if TYPE_CHECKING:
+    from postroom.client.records import (
+        Alert,
+        Dead,
+        Leftover,
+        Listed,
+        Mail,
+        Milestone,
+        Org,
+        Post,
+        Removed,
+        Status,
+        Worker,
+    )
+    from postroom.client.stream import EventStream
 
 
 class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
@@ -282,10 +288,14 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
 
     def follow_project(self, project: str, *, after: int = 0) -> EventStream:
         """What comes in a project's feed after the stream sequence `after`."""
+        from postroom.client.stream import EventStream
+
         return EventStream(self.transport, {"project": name_of(project)}, after=str(after))
 
     def follow_chat(self, ref: str, *, after: int = 0) -> EventStream:
         """What comes between the operator and an agent after the stream sequence `after`."""
+        from postroom.client.stream import EventStream
+
         return EventStream(self.transport, {"chat": name_of(ref)}, after=str(after))
 
     def follow_everything(self, *, away: Callable[[bool], None] = lambda _: None) -> EventStream:
@@ -293,6 +303,8 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
 
         It waits for a post room that has ended; `away` is told when it has gone and when it is back.
         """
+        from postroom.client.stream import FOR_EVER, EventStream
+
         return EventStream(
             self.transport, {}, after="", path="/v1/events", retry=FOR_EVER, away=away
         )

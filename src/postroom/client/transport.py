@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 import ssl
 import time
@@ -15,7 +16,6 @@ from typing import Any
 import httpx2
 
 from postroom.client.locate import Server
-from postroom.client.retry import Again
 from postroom.errors import (
     BusDisconnected,
     NotRunning,
@@ -28,7 +28,6 @@ from postroom.errors import (
     from_problem,
 )
 from postroom.protocol.ids import check_name
-from postroom.tls import client_context
 from postroom_a2a.retry import RetryPolicy
 
 CONNECT_TIMEOUT = 5.0
@@ -248,6 +247,8 @@ class Transport:
         # The environment's proxies are not asked: the address is this machine's.
         if not self._server.url.startswith("https:"):
             return httpx2.Client(trust_env=False, transport=self._base)
+        from postroom.tls import client_context
+
         ca = Path(self._server.ca) if self._server.ca else None
         return httpx2.Client(trust_env=False, transport=self._base, verify=client_context(ca))
 
@@ -324,3 +325,21 @@ def _decode(response: httpx2.Response) -> Any:
         return response.json()
     except ValueError as error:
         raise ProtocolViolation(f"{response.request.url.path} answered no JSON") from error
+
+
+class Again(enum.Enum):
+    """Whether a failed call may be made again."""
+
+    ALWAYS = "the server did not act"
+    IF_REPEATABLE = "the server may have acted"
+    IF_MOVED = "the credential may be an old one"
+    NEVER = "it would fail again"
+
+    @classmethod
+    def after(cls, status: int, *, retry_after: bool) -> Again:
+        """The rule above for an HTTP error status; `retry_after` says that the header was there."""
+        if status == HTTPStatus.SERVICE_UNAVAILABLE and retry_after:
+            return cls.ALWAYS
+        if status == HTTPStatus.UNAUTHORIZED:
+            return cls.IF_MOVED
+        return cls.IF_REPEATABLE if status >= HTTPStatus.INTERNAL_SERVER_ERROR else cls.NEVER

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from postroom.client.locate import command
-from postroom.control.statefile import write_private
 from postroom.errors import Conflict, EnvironmentFault
+from postroom.identity.privatefile import write_private
 from postroom.settings import Settings
 
 if TYPE_CHECKING:

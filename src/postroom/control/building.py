@@ -6,12 +6,13 @@ Each organisation is a `House` in it, with accounts, log, projection and workers
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
+from postroom.audit import AuditLog
 from postroom.bus.host import BusHost
 from postroom.control.certificate import CertificateKeeper
 from postroom.control.crew import hire
@@ -19,7 +20,6 @@ from postroom.control.endpoints import Endpoints
 from postroom.control.front import Front
 from postroom.control.listen import WorkerDialer
 from postroom.control.outside import Outside
-from postroom.gateway.audit import AuditLog
 from postroom.gateway.credentials import Credentials
 from postroom.gateway.door import DoorGateway, Passage
 from postroom.gateway.http.control import ControlPassage
@@ -29,30 +29,28 @@ from postroom.gateway.outbound import OutboundPolicy, client_context
 from postroom.gateway.port import AuditSink, GatewayProvider
 from postroom.gateway.streams import Streamed
 from postroom.identity.trust import Trust
+from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.sandbox.canary import Roost
 from postroom.sandbox.opensandbox.remote import Remote
 from postroom.sandbox.policy import folder_for_sockets
 from postroom.sandbox.selftest import Canaries
 from postroom.settings import Settings
 
-Raiser = Callable[[str, str, str], Awaitable[None]]
-"""As `AlertOffice.tell`: kind, text, whom it is about."""
 
-
-class Alerts:
+class OrgAlerts:
     """Who raises the alerts of an organisation."""
 
     def __init__(self) -> None:
-        self._raisers: dict[str, Raiser] = {}
+        self._raisers: dict[str, RaiseAlert] = {}
 
-    def add(self, org: str, raiser: Raiser) -> None:
+    def add(self, org: str, raiser: RaiseAlert) -> None:
         """From now on `raiser` raises those of `org`."""
         self._raisers[org] = raiser
 
-    async def tell(self, org: str, kind: str, text: str, who: str = "") -> None:
-        """Raise an alert; it is in the log of the control plane in any case."""
+    async def raise_alert(self, org: str, alert: Alert) -> None:
+        """Raise an alert in organisation `org`, if it is open; whoever calls this has logged it."""
         if org in self._raisers:
-            await self._raisers[org](kind, text, who)
+            await self._raisers[org](alert)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ class Building:
     front: Front
     gateway: GatewayProvider
     credentials: Credentials
-    alerts: Alerts
+    alerts: OrgAlerts
     audit: AuditLog
     canaries: Canaries
     remote: Remote | None
@@ -103,7 +101,7 @@ async def open_building(
         InvalidInput: the settings of egress, or of sandboxes elsewhere, are malformed.
         EnvironmentFault: the certificates for egress cannot be read.
     """
-    alerts = Alerts()
+    alerts = OrgAlerts()
     audit = AuditLog(
         settings.audit_file,
         file_bytes=settings.audit_file_bytes,
@@ -137,7 +135,7 @@ def _open_gateway(
     host: BusHost,
     front: Front,
     trust: Trust,
-    alerts: Alerts,
+    alerts: OrgAlerts,
     audit: AuditSink,
     egress: EgressPassage,
     stack: AsyncExitStack,
@@ -156,7 +154,7 @@ def _open_gateway(
         Path(folder),
         passages,
         audit,
-        alert=alerts.tell,
+        alert=alerts.raise_alert,
         violations=settings.violations,
     )
 

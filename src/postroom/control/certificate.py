@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from postroom.bus.server_config import ServerTls
@@ -18,6 +18,7 @@ from postroom.errors import InvalidInput, PostroomError
 from postroom.identity.certfolder import CertificateFiles, CertificateFolder
 from postroom.identity.certificates import SERVER_DAYS, Certificate, day, near_its_end, warning_due
 from postroom.observe import get_logger
+from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.settings import Settings
 from postroom.tls import client_context, rehearse, server_context, show
 
@@ -28,8 +29,6 @@ INTERVAL = 2.0
 
 EXPIRING, REFUSED = "certificate-expiring", "certificate-refused"
 """Kinds of the alerts."""
-
-Alert = Callable[[str, str], Awaitable[None]]
 
 
 def certificate_files(settings: Settings) -> CertificateFiles:
@@ -133,19 +132,16 @@ class CertificateKeeper:
         self._folder.promote()
         self.context = context
 
-    async def run(self, changed: Callable[[], None], alert: Alert) -> None:
-        """Look after it until cancelled.
-
-        Args:
-            changed: called when another certificate is to be shown: nats-server has to read it.
-            alert: raises an alert, given its kind and text; "" ends it.
-        """
-        await alert(REFUSED, "")  # of an earlier process: this one has begun with what is there
+    async def run(self, changed: Callable[[], None], alert: RaiseAlert) -> None:
+        """Look after it until cancelled; `changed` is called when nats-server has to read another certificate."""
+        await alert(
+            Alert(REFUSED, "")
+        )  # of an earlier process: this one has begun with what is there
         while True:
             await self.step(changed, alert)
             await asyncio.sleep(INTERVAL)
 
-    async def step(self, changed: Callable[[], None], alert: Alert) -> None:
+    async def step(self, changed: Callable[[], None], alert: RaiseAlert) -> None:
         """Look once: renew, take what is new, warn."""
         if self._files.local and near_its_end(self.certificate, self._clock()):
             await self._renew(alert)
@@ -191,41 +187,41 @@ class CertificateKeeper:
                 raise InvalidInput(f"{file} does not stand for {name}", remedy=remedy)
         return certificate, pem
 
-    async def _renew(self, alert: Alert) -> None:
+    async def _renew(self, alert: RaiseAlert) -> None:
         try:
             self._folder.renew(now=self._clock())
         except PostroomError as error:
             if (self.certificate.fingerprint, -1) not in self._told:
                 self._told.add((self.certificate.fingerprint, -1))
-                await alert(EXPIRING, f"the certificate cannot be renewed: {error}")
+                await alert(Alert(EXPIRING, f"the certificate cannot be renewed: {error}"))
 
-    async def _take(self, changed: Callable[[], None], alert: Alert) -> None:
+    async def _take(self, changed: Callable[[], None], alert: RaiseAlert) -> None:
         try:
             certificate, pem = self._read()
             staged = self._folder.stage(pem)
             rehearse(server_context(staged), self.client, self._name)
         except PostroomError as error:
             log.warning("the new certificate is not taken: %s", error)
-            await alert(REFUSED, f"the new certificate is not taken: {error}")
+            await alert(Alert(REFUSED, f"the new certificate is not taken: {error}"))
             return
         show(self.context, self._folder.promote())
         self.certificate = certificate
         changed()
-        await alert(REFUSED, "")
+        await alert(Alert(REFUSED, ""))
         log.info("a new certificate is shown, until %s", day(certificate.not_after))
 
-    async def _warn(self, alert: Alert) -> None:
+    async def _warn(self, alert: RaiseAlert) -> None:
         watched = {"certificate": self.certificate}
         if self._files.local:
             watched["local authority"] = self._folder.authority()
         dues = {what: warning_due(each, self._clock()) for what, each in watched.items()}
         calm = not any(dues.values()) and (self.certificate.fingerprint, -1) not in self._told
         if calm and not self._calm:
-            await alert(EXPIRING, "")
+            await alert(Alert(EXPIRING, ""))
         self._calm = calm
         for what, certificate in watched.items():
             due = dues[what]
             if due is None or (certificate.fingerprint, due) in self._told:
                 continue
             self._told.add((certificate.fingerprint, due))
-            await alert(EXPIRING, f"the {what} expires on {day(certificate.not_after)}")
+            await alert(Alert(EXPIRING, f"the {what} expires on {day(certificate.not_after)}"))

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from postroom.audit.view import AuditView
 from postroom.blobs.office import BlobOffice
-from postroom.control.audit.view import AuditView
 from postroom.control.dispatch import Dispatch
 from postroom.control.mailroom import Mailroom
 from postroom.control.orgs import Orgs
 from postroom.control.principals import Gate
-from postroom.control.roster import Roster
 from postroom.control.rotation import Rotation
 from postroom.control.statefile import Announcement
-from postroom.control.workers import Workers
-from postroom.control.yellowpages import YellowPages
+from postroom.directory.search import AgentSearch
 from postroom.gateway.credentials import Credentials
 from postroom.tasks.office import TaskOffice
+from postroom.workers.lifecycle import Workers
+from postroom.workers.status import Roster
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Context:
     gate: Gate
     workers: Workers
     roster: Roster
-    pages: YellowPages
+    pages: AgentSearch
     rotation: Rotation
     keys: Callable[[], list[dict[str, str]]]
     blobs: BlobOffice

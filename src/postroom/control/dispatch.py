@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from postroom.control.yellowpages import YellowPages
+from postroom.directory.agents import Directory
+from postroom.directory.search import AgentSearch
 from postroom.errors import InvalidInput, NotFound, StreamFull
-from postroom.mail.directory import Directory
 from postroom.store.agents import Agent
 from postroom.tasks.office import TaskOffice
 from postroom.tasks.requests import Requests, request_key
@@ -26,7 +26,7 @@ class Dispatch:
     """
 
     def __init__(
-        self, office: TaskOffice, requests: Requests, directory: Directory, pages: YellowPages
+        self, office: TaskOffice, requests: Requests, directory: Directory, pages: AgentSearch
     ) -> None:
         self._office = office
         self._requests = requests

@@ -1,7 +1,7 @@
 """The first ASGI layer: answers from the first moment, checks Host and Origin, hands on to the API.
 
 The API's imports take longer than the bus needs to be up, so it is set later (`open`). Every request passes the
-Host check: a web page that rebinds its name to 127.0.0.1 still sends its own name (DNS rebinding).
+check of its Host (`http.hosts`).
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from postroom.errors import (
+    PROBLEM_TYPE,
     EnvironmentFault,
     Forbidden,
     MessageTooLarge,
@@ -19,6 +19,7 @@ from postroom.errors import (
     http_status,
     problem,
 )
+from postroom.http.hosts import check_host
 from postroom.settings import DEFAULT_ORG
 
 Scope = MutableMapping[str, Any]
@@ -129,11 +130,8 @@ class Front:
         if WORKER in scope:
             return  # came through a worker's door, which no browser can reach
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        if headers.get(b"host", "").lower() not in self._hosts:
-            raise Forbidden("this Host is not served here")
-        origin = headers.get(b"origin")
-        if origin is not None and _authority(origin) not in self._hosts:
-            raise Forbidden("this Origin may not call")
+        host, origin = headers.get(b"host", ""), headers.get(b"origin")
+        check_host(host, origin, self._hosts, pages=self._hosts)
 
 
 async def _bounded(api: App, scope: Scope, receive: Receive, send: Send) -> None:
@@ -161,13 +159,6 @@ async def _bounded(api: App, scope: Scope, receive: Receive, send: Send) -> None
     await api(scope, count, answer)
 
 
-def _authority(origin: str) -> str:
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return ""
-
-
 async def _answer(scope: Scope, receive: Receive, send: Send, status: int, body: object) -> None:
     if scope["type"] == "websocket":
         await receive()
@@ -176,7 +167,7 @@ async def _answer(scope: Scope, receive: Receive, send: Send, status: int, body:
     content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     kind = "text/plain" if isinstance(body, str) else "application/json"
     if isinstance(body, dict) and "type" in body:
-        kind = "application/problem+json"
+        kind = PROBLEM_TYPE
     headers = [(b"content-type", kind.encode()), (b"content-length", str(len(content)).encode())]
     if status == 503:
         headers.append((b"retry-after", b"1"))

@@ -13,9 +13,9 @@ import nats
 import nats.errors
 
 from postroom.bus.host import BusHost
-from postroom.control.mailroom import system_connection
 from postroom.errors import PostroomError, ServerFailed
 from postroom.identity import jwt
+from postroom.identity.account_publisher import system_connection
 from postroom.identity.push import gather
 from postroom.identity.trust import Trust
 from postroom.protocol import subjects

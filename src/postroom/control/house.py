@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -15,45 +14,45 @@ import nats.errors
 from postroom.blobs.folder import BlobFolder
 from postroom.blobs.office import BlobOffice, CaughtUp
 from postroom.bus.host import BusHost
-from postroom.control.accounts import Accounts
-from postroom.control.announcements import Announcements
 from postroom.control.api import build_api
-from postroom.control.audit.opening import open_audit
+from postroom.control.auditing import open_audit
 from postroom.control.building import Building, open_building
-from postroom.control.changed import Changed
 from postroom.control.context import Context
 from postroom.control.dispatch import Dispatch
 from postroom.control.doors import OrgGateway
 from postroom.control.front import Front
-from postroom.control.issuer import Issuer
-from postroom.control.mailroom import Mailroom, open_mailroom, system_connection
+from postroom.control.mailroom import Mailroom, open_mailroom
 from postroom.control.orgs import Orgs
 from postroom.control.outages import watch_bus
-from postroom.control.preparing import Preparing
-from postroom.control.presence import PresenceBoard
 from postroom.control.principals import Gate
-from postroom.control.registry import Registry
-from postroom.control.roster import Roster, hindrance, state_of
 from postroom.control.rotation import Rotation
 from postroom.control.seat import EdgeSeat
 from postroom.control.services import AgentServices
-from postroom.control.starting import Starter
 from postroom.control.statefile import Announcement
 from postroom.control.taskverbs import TaskVerbs
-from postroom.control.workers import Workers
-from postroom.control.yellowpages import YellowPages
+from postroom.directory.announcements import Announcements
+from postroom.directory.presence import PresenceBoard
+from postroom.directory.registry import Registry
+from postroom.directory.search import AgentSearch
 from postroom.errors import PostroomError, ServerFailed
+from postroom.identity.account_publisher import Accounts, system_connection
 from postroom.identity.credential import Credential
 from postroom.identity.push import delete_accounts
 from postroom.identity.tokens import digest, new_api_key
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger
 from postroom.projection.changes import Change, Changes
+from postroom.protocol.alerts import Alert
 from postroom.settings import Settings
 from postroom.store.agents import Agent
-from postroom.store.workers import RUNNING
 from postroom.tasks.office import TaskOffice
 from postroom.tasks.requests import Requests
+from postroom.workers.changed import Changed
+from postroom.workers.issuer import Issuer
+from postroom.workers.lifecycle import Workers
+from postroom.workers.preparing import Preparing
+from postroom.workers.starting import Starter
+from postroom.workers.status import Roster, WorkerStates
 
 __all__ = ["House", "open_building", "open_orgs"]
 
@@ -103,23 +102,22 @@ class House:
         presence = PresenceBoard(room.bus, room.admin, heard=changed)
         await presence.open()
         stack.push_async_callback(presence.close)
-        building.alerts.add(room.directory.org, room.alerts.tell)
-        accounts = Accounts(trust, building.host, room.alerts.tell)
+        building.alerts.add(room.directory.org, room.alerts.raise_alert)
+        accounts = Accounts(trust, building.host, room.alerts.raise_alert)
         room.crew.start(accounts.run(), "accounts")
         issuer = Issuer(room.database, trust, accounts, settings.jwt_lifetime)
         workers = await _open_workers(building, settings, issuer, room, stack, changed)
-        registry = Registry(
-            room.bus, room.admin, presence, workers, trust.card_key, room.directory.org
-        )
+        states = WorkerStates(workers, presence)
+        registry = Registry(room.bus, room.admin, states.cards, trust.card_key, room.directory.org)
         changed.tell = partial(_worker_changed, room.changes, registry)
         edge = await EdgeSeat.open(trust, building.host, stack)
-        announcements = Announcements(edge.bus, workers, changed, room.alerts.tell)
+        announcements = Announcements(edge.bus, workers.take_card, room.alerts.raise_alert)
         await announcements.open()
         stack.push_async_callback(announcements.close)
         room.crew.start(watch_bus(room.bus, room.changes), "outages")
         rotation = Rotation(trust, building.host, accounts, edge.renew)
         room.crew.start(registry.run(), "registry")
-        pages = YellowPages(room.directory, workers, registry)
+        pages = AgentSearch(room.directory, workers.cards, states.online, registry.signed)
         requests = Requests(room.bus, room.admin, room.database, space=room.space)
         tasks = TaskOffice(
             room.bus,
@@ -128,7 +126,7 @@ class House:
             room.chain,
             requests,
             running=workers.running,
-            hindrance=partial(_hindrance, workers, presence),
+            hindrance=states.hindrance,
         )
         workers.tell_limits(partial(_fail_at_work, room, tasks))
         dispatch = Dispatch(tasks, requests, room.directory, pages)
@@ -147,7 +145,7 @@ class House:
                 dispatch=dispatch,
                 gate=Gate(digest(key), room.database),
                 workers=workers,
-                roster=Roster(workers, presence, room.admin, tasks, room.alerts, changed),
+                roster=Roster(workers, states, presence, room.admin, tasks, room.alerts, changed),
                 pages=pages,
                 rotation=rotation,
                 keys=trust.key_list,
@@ -167,9 +165,9 @@ class House:
         self._front.open(build_api(self._context(announcement, orgs)), self.owner.org)
         await self._workers.restore()
 
-    async def alert(self, kind: str, text: str, about: str) -> None:
-        """Raise an alert in this organisation (see `AlertOffice.tell`)."""
-        await self._room.alerts.tell(kind, text, about=about)
+    async def alert(self, alert: Alert) -> None:
+        """Raise an alert in this organisation."""
+        await self._room.alerts.raise_alert(alert)
 
     async def counts(self) -> dict[str, int]:
         """How many workers, workers that run, unread messages and dead letters there are."""
@@ -281,8 +279,3 @@ async def _open_blobs(
 def _worker_changed(changes: Changes, registry: Registry) -> None:
     registry.wake()
     changes.publish([Change("worker", 0)])
-
-
-def _hindrance(workers: Workers, presence: PresenceBoard, uid: str) -> str:
-    run, said = workers.run_of(uid), presence.of(uid)
-    return hindrance(*state_of(RUNNING, run, said, time.time(), workers.failure(uid)))

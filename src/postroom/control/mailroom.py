@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from postroom.blobs import rules as blob_rules
-from postroom.bus.address import BusAddress
 from postroom.bus.host import BusHost
 from postroom.bus.nats.admin import NatsAdmin, ensure_all
 from postroom.bus.nats.bus import NatsBus
-from postroom.bus.nats.client import RobustClient
 from postroom.bus.space import check_space
 from postroom.control import belonging
 from postroom.control.crew import Crew, hire
-from postroom.identity.credential import Credential
+from postroom.directory.agents import Directory
+from postroom.identity.account_publisher import system_connection
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
 from postroom.mail import projection
@@ -27,17 +26,16 @@ from postroom.mail.alerts import AlertOffice
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletters import DeadLetterMover
 from postroom.mail.deadmail import DeadMail
-from postroom.mail.directory import Directory
 from postroom.mail.due import Watch
 from postroom.mail.expiry import Expiry
 from postroom.mail.office import PostOffice
 from postroom.mail.stale import Stale
 from postroom.observe import get_logger
-from postroom.projection.alerts import Alert, raise_alert
 from postroom.projection.changes import Changes
 from postroom.projection.fold import Fold, all_after
 from postroom.projection.retention import Retention
 from postroom.projection.rules import together
+from postroom.projection.submit import append_alert
 from postroom.protocol.ids import CONTROL_PLANE, NAME
 from postroom.settings import Settings
 from postroom.store.agents import Agent
@@ -132,7 +130,7 @@ async def open_mailroom(
     stack.callback(changes.close)
     clerk = Clerk(bus, database)
     chain = Chain(bus, admin, database)
-    task_clerk = TaskClerk(bus, database, chain, alert=partial(_ask, bus))
+    task_clerk = TaskClerk(bus, database, chain, alert=partial(append_alert, bus))
     after = all_after(clerk.after, task_clerk.after)
     fold = Fold(bus, admin, database, changes, RULES, after, task_rules.ORDER)
     crew = await stack.enter_async_context(hire())
@@ -161,10 +159,6 @@ async def open_mailroom(
         space=space,
         crew=crew,
     )
-
-
-async def _ask(bus: NatsBus, kind: str, about: str, who: str, text: str) -> None:
-    await raise_alert(bus, Alert(text, kind, about, who))
 
 
 def _space(settings: Settings) -> Callable[[], None]:
@@ -204,21 +198,6 @@ async def open_bus(
     await ensure_all(admin)
     await belonging.remember(settings, admin)
     return bus, admin
-
-
-async def system_connection(address: BusAddress, credential: Credential) -> RobustClient:
-    """A connection of a user of the system account."""
-    client = RobustClient()
-    await client.connect(
-        list(address.servers),
-        tls=address.tls,
-        tls_hostname=address.tls_name or None,
-        tls_handshake_first=address.tls is not None,
-        user_jwt_cb=credential.jwt_callback,
-        signature_cb=credential.signature_callback,
-        name="postroom-system",
-    )
-    return client
 
 
 async def _owner(directory: Directory) -> Agent:

@@ -135,10 +135,10 @@ def _of_log(
 async def _alerts(context: Context, cursor: Cursor) -> list[News]:
     newest = await context.room.alerts.standing(ALERTS_READ)
     found = []
-    for alarm in sorted(newest, key=lambda alarm: alarm.row.seq):
-        if alarm.row.seq > cursor.alerts:
-            cursor = replace(cursor, alerts=alarm.row.seq)
-            found.append(News("alert", alarm.as_json(), cursor))
+    for alert in sorted(newest, key=lambda alert: alert.row.seq):
+        if alert.row.seq > cursor.alerts:
+            cursor = replace(cursor, alerts=alert.row.seq)
+            found.append(News("alert", alert.as_json(), cursor))
     return found
 
 

@@ -30,6 +30,7 @@ from postroom.errors import (
 from postroom.identity.credential import Credential
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger
+from postroom.protocol.alerts import Alert
 from postroom.protocol.ids import check_name
 from postroom.settings import DEFAULT_ORG, Settings
 from postroom.store.agents import Agent
@@ -68,8 +69,8 @@ class OpenHouse(Protocol):
         """Open its API and start its workers."""
         ...
 
-    async def alert(self, kind: str, text: str, about: str) -> None:
-        """Tell its people (see `AlertOffice.tell`)."""
+    async def alert(self, alert: Alert) -> None:
+        """Tell its people."""
         ...
 
     async def counts(self) -> dict[str, int]:
@@ -206,7 +207,7 @@ class Orgs:
             tenant = self._tenants.get(name)
             if tenant is None or tenant.task is None:
                 raise self.missing(name)
-            await self._default.alert(FAILED, "", name)
+            await self._default.alert(Alert(FAILED, "", about=name))
             tenant.ending.set()
             _, running = await asyncio.wait([tenant.task], timeout=OPEN_TIMEOUT)
             if running:
@@ -283,7 +284,7 @@ class Orgs:
                 await house.go(lambda: replace(self._announcement(), me=me))
             tenant.house, tenant.fault = house, ""
             tenant.tried.set()
-            await self._default.alert(FAILED, "", tenant.name)
+            await self._default.alert(Alert(FAILED, "", about=tenant.name))
             log.info("the organisation %s is open", tenant.name)
             await tenant.ending.wait()
         tenant.house = None
@@ -294,7 +295,7 @@ class Orgs:
         if fault != tenant.fault:  # else it was said before
             tenant.fault = fault
             text = f"the organisation {tenant.name} is not open: {fault}"
-            await self._default.alert(FAILED, text, tenant.name)
+            await self._default.alert(Alert(FAILED, text, about=tenant.name))
 
 
 async def _described(tenant: _Tenant) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from postroom.errors import (
+    PROBLEM_TYPE,
     Conflict,
     InvalidInput,
     NotFound,
@@ -21,8 +22,6 @@ from postroom.errors import (
 from postroom.observe import get_logger
 
 log = get_logger(__name__)
-
-MEDIA_TYPE = "application/problem+json"
 
 
 def install(app: FastAPI) -> None:
@@ -39,7 +38,7 @@ def _document(error: PostroomError, status: int = 0) -> JSONResponse:
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
     if status in (429, 503, 507):
         headers["Retry-After"] = "1"
-    return JSONResponse(body, status, headers=headers, media_type=MEDIA_TYPE)
+    return JSONResponse(body, status, headers=headers, media_type=PROBLEM_TYPE)
 
 
 async def _ours(_: Request, error: PostroomError) -> JSONResponse:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.bus.host import BusHost
-from postroom.control.accounts import Accounts
 from postroom.control.holders import ask_to_renew, holders
 from postroom.errors import Conflict
+from postroom.identity.account_publisher import Accounts
 from postroom.identity.rotating import Role
 from postroom.identity.trust import Trust
 

@@ -7,17 +7,14 @@ The asker is the subject's second token, which the server has checked. Answers a
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from postroom.bus.port import Message, Subscription
-from postroom.control.issuer import Issuer
 from postroom.control.mailroom import Mailroom
 from postroom.control.taskverbs import TaskVerb, TaskVerbs
-from postroom.control.yellowpages import YellowPages, bounded
+from postroom.directory.search import AgentSearch, bounded
 from postroom.errors import (
     Forbidden,
     InvalidInput,
@@ -29,6 +26,8 @@ from postroom.errors import (
 from postroom.identity import jwt
 from postroom.observe import get_logger
 from postroom.protocol import subjects
+from postroom.workers.issuer import Issuer
+from postroom_a2a.limits import ConcurrencyLimit
 
 log = get_logger(__name__)
 
@@ -69,7 +68,7 @@ class AgentServices:
         self,
         room: Mailroom,
         issuer: Issuer,
-        pages: YellowPages,
+        pages: AgentSearch,
         tasks: TaskVerbs,
     ) -> None:
         self._bus = room.bus
@@ -78,7 +77,10 @@ class AgentServices:
         self._issuer = issuer
         self._pages = pages
         self._subscription: Subscription | None = None
-        self._asking: Counter[str] = Counter()
+        # Of this type of error the sidecar asks again in a moment.
+        self._limit = ConcurrencyLimit(
+            MAX_AT_ONCE, lambda: RequestTimeout("this agent asks too much at once")
+        )
         self._verbs: dict[tuple[str, ...], Verb] = {
             ("agents", "resolve"): self._resolve,
             ("agents", "list"): self._list,
@@ -109,26 +111,13 @@ class AgentServices:
             asked = json.loads(message.payload or b"{}")
             if not isinstance(asked, dict):
                 raise InvalidInput("a request is a JSON object")
-            with self._turn(said.sender):
+            with self._limit.slot(said.sender):
                 answer = await verb(Asker(said.sender, _user_key(message)), asked)
         except PostroomError as error:
             answer = {"error": problem(error)}
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             answer = {"error": problem(InvalidInput(f"the request cannot be read: {error}"))}
         return json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
-
-    @contextmanager
-    def _turn(self, uid: str) -> Generator[None]:
-        if self._asking[uid] >= MAX_AT_ONCE:
-            # Of this type it is asked again in a moment.
-            raise RequestTimeout("this agent asks too much at once")
-        self._asking[uid] += 1
-        try:
-            yield
-        finally:
-            self._asking[uid] -= 1
-            if not self._asking[uid]:
-                del self._asking[uid]
 
     async def _resolve(self, _asker: Asker, asked: dict[str, Any]) -> dict[str, Any]:
         agent = await self._directory.resolve(str(asked.get("ref", "")))

@@ -6,10 +6,10 @@ import fcntl
 import json
 import os
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from postroom.errors import AlreadyRunning, StateUnwritable
+from postroom.identity.privatefile import write_private
 from postroom.settings import Settings
 
 
@@ -132,20 +132,3 @@ def announce(settings: Settings, announcement: Announcement) -> None:
 def withdraw(settings: Settings) -> None:
     """Remove `server.json`."""
     settings.server_file.unlink(missing_ok=True)
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a 0600 file atomically.
-
-    Raises:
-        StateUnwritable: it cannot be written.
-    """
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise StateUnwritable(f"cannot write {path}: {error.strerror}") from error

@@ -30,8 +30,7 @@ from postroom.bus.space import check_room
 from postroom.bus.supervisor import Supervisor
 from postroom.control import belonging
 from postroom.control.banner import banner, notes, own_addresses, say
-from postroom.control.certificate import Alert, CertificateKeeper, open_certificate
-from postroom.control.compiled import compile_modules
+from postroom.control.certificate import CertificateKeeper, open_certificate
 from postroom.control.endpoints import Endpoints, bracketed, plan
 from postroom.control.front import Front
 from postroom.control.listen import HttpListener, bind
@@ -39,6 +38,7 @@ from postroom.control.statefile import Announcement, StateLock, announce, prepar
 from postroom.errors import PortTaken, PostroomError, StateUnwritable, leaves
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger, to_file
+from postroom.protocol.alerts import RaiseAlert
 from postroom.settings import (
     DEFAULT_HTTP_PORT,
     DEFAULT_HTTPS_PORT,
@@ -46,6 +46,7 @@ from postroom.settings import (
     DEFAULT_ORG,
     Settings,
 )
+from postroom.workers.compiled import compile_modules
 
 log = get_logger(__name__)
 
@@ -257,7 +258,7 @@ class _PostRoom:
             self._announce()
             _close_ready(b"ready\n")
             say(f"  ready after {time.monotonic() - self._started:.1f} s; Ctrl-C ends it")
-            await self._until_the_end(host, partial(building.alerts.tell, DEFAULT_ORG))
+            await self._until_the_end(host, partial(building.alerts.raise_alert, DEFAULT_ORG))
             say("  ending")
             front.shut()
 
@@ -270,7 +271,7 @@ class _PostRoom:
             say(f"  note   {note}")
             yield note
 
-    async def _until_the_end(self, host: BusHost, alert: Alert) -> None:
+    async def _until_the_end(self, host: BusHost, alert: RaiseAlert) -> None:
         async with asyncio.TaskGroup() as tasks:
             compiling = tasks.create_task(compile_modules(self._umask), name="compile")
             keeping = None

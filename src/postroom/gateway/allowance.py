@@ -16,6 +16,9 @@ PATIENCE = 10.0
 PAUSE = 1.0
 """Seconds without excess after which a flood is over."""
 
+SMALL = 1024
+"""Bytes: a piece of an HTTP body counts if it has fewer; large ones are cheap."""
+
 _HOUR = 3600.0
 
 
@@ -75,6 +78,10 @@ class Allowance:
                 self._since = now
             self._until = max(self._until, now + wait)
         return wait
+
+    def piece(self, size: int) -> float:
+        """Count a piece of HTTP; seconds to read nothing more."""
+        return self.take(1, 0) if size < SMALL else 0.0
 
     def debt(self) -> float:
         """Seconds until what came is paid for."""

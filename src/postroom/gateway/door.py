@@ -24,6 +24,7 @@ from postroom.gateway.threshold import Silence, Threshold
 from postroom.gateway.visit import Visit
 from postroom.identity.tokens import digest, matches
 from postroom.observe import get_logger
+from postroom.protocol.alerts import Alert
 from postroom.protocol.audit import ALLOWED, DENIED
 from postroom.protocol.preface import Preface
 
@@ -32,8 +33,8 @@ log = get_logger(__name__)
 Passage = Callable[[Visit, asyncio.Transport, bytes], Awaitable[str]]
 """Serves a visit: its transport, not being read from, and what came after the preface. Returns how it ended."""
 
-Alert = Callable[[str, str, str, str], Awaitable[None]]
-"""Raise an alert: organisation, kind, text, uid of the worker."""
+RaiseOrgAlert = Callable[[str, Alert], Awaitable[None]]
+"""Raises an alert in the organisation of that name."""
 
 VIOLATIONS = 20
 
@@ -101,7 +102,7 @@ class DoorGateway:
         audit: AuditSink,
         *,
         deadlines: Deadlines = DEADLINES,
-        alert: Alert,
+        alert: RaiseOrgAlert,
         violations: int = VIOLATIONS,
     ) -> None:
         self._folder = folder
@@ -208,7 +209,7 @@ class DoorGateway:
     async def _raise(self, spec: DoorSpec, kind: str, text: str) -> None:
         try:
             async with asyncio.timeout(self._deadlines.flush):
-                await self._alert(spec.org, kind, text, spec.uid)
+                await self._alert(spec.org, Alert(kind, text, spec.uid))
         except (PostroomError, TimeoutError) as error:
             log.error("an alert could not be raised: %s: %s", text, error)
 

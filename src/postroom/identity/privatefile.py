@@ -6,6 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from postroom.errors import StateUnwritable
+
 
 def prepare(folder: Path) -> None:
     """Make `folder`, 0700; `OSError` if that cannot be."""
@@ -13,18 +15,33 @@ def prepare(folder: Path) -> None:
     folder.chmod(0o700)  # it may have been there with wider permissions
 
 
-def replace(path: Path, content: bytes) -> None:
+def write_private(path: Path, content: bytes) -> None:
+    """Write a 0600 file, whole or not at all, that a crash of the machine may lose.
+
+    Raises:
+        StateUnwritable: the disk is full or read-only.
+    """
+    try:
+        replace(path, content, sync=False)
+    except OSError as error:
+        raise StateUnwritable(f"cannot write {path}: {error.strerror}") from error
+
+
+def replace(path: Path, content: bytes, *, sync: bool = True) -> None:
     """Write a 0600 file; after a crash the old one or the new one is on disk. `OSError` if it cannot be."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # 0600
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+    if not sync:
+        return
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)  # the rename itself

@@ -11,8 +11,9 @@ from typing import Any
 from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.errors import NotFound, PostroomError
 from postroom.observe import get_logger
-from postroom.projection.alerts import Alert, End, raise_alert
 from postroom.projection.changes import ALERTS, Changes
+from postroom.projection.submit import append_alert
+from postroom.protocol.alerts import Alert, AlertEnd
 from postroom.store import alerts, records
 from postroom.store.alerts import MOST, AlertRow
 from postroom.store.database import Connection, Database
@@ -28,7 +29,7 @@ CLEARED, GONE = "cleared", "its cause has gone"
 
 
 @dataclass(frozen=True, slots=True)
-class Alarm:
+class AlertView:
     """An alert as it is shown: one line about one agent, or about the post room (`who` is None)."""
 
     row: AlertRow
@@ -81,13 +82,13 @@ class AlertOffice:
         self._space = space
         self._clock = clock
 
-    async def standing(self, limit: int = MOST, kinds: Sequence[str] = ()) -> list[Alarm]:
+    async def standing(self, limit: int = MOST, kinds: Sequence[str] = ()) -> list[AlertView]:
         """The alerts that stand: the post office's before those of agents, the newest of each first."""
         return await self._database.read(
             partial(_standing, now=self._clock(), limit=limit, kinds=kinds)
         )
 
-    async def all(self, limit: int = MOST) -> list[Alarm]:
+    async def all(self, limit: int = MOST) -> list[AlertView]:
         """The newest alerts with those that have ended, the newest first."""
         return await self._database.read(partial(_all, now=self._clock(), limit=limit))
 
@@ -98,7 +99,7 @@ class AlertOffice:
             NotFound: no such alert stands.
             StateUnwritable, RequestTimeout, BusDisconnected: it may not be stored; say it again.
         """
-        wanted = {alarm.row.id: alarm.row.seq for alarm in await self.standing()}
+        wanted = {view.row.id: view.row.seq for view in await self.standing()}
         if alert:
             if alert not in wanted:
                 raise NotFound(f"no alert {alert} stands", remedy="postroom alerts")
@@ -107,30 +108,23 @@ class AlertOffice:
             return 0
         self._space()
         # What is raised meanwhile nobody has seen yet.
-        await raise_alert(self._bus, End(CLEARED, id=alert, upto=max(wanted.values())))
+        await append_alert(self._bus, AlertEnd(CLEARED, id=alert, upto=max(wanted.values())))
 
         async def left() -> bool:
-            return any(alarm.row.id in wanted for alarm in await self.standing())
+            return any(view.row.id in wanted for view in await self.standing())
 
         await self._changes.until(ALERTS, left, lambda some: not some, FOLD_WAIT)
         return len(wanted)
 
-    async def tell(self, kind: str, text: str, who: str = "", about: str = "") -> None:
-        """Raise an alert; if that fails it is in the log.
-
-        Args:
-            kind: of the cause.
-            text: for a person; "" where the cause has gone.
-            who: uid of the agent that it is about, "" for the post room.
-            about: what exactly, where the kind has several causes at a time.
-        """
-        if not text:
-            await self.end(GONE, kind, who, about)
+    async def raise_alert(self, alert: Alert) -> None:
+        """See `protocol.alerts.RaiseAlert`."""
+        if not alert.text:
+            await self.end(GONE, alert.kind, alert.who, alert.about)
             return
         try:
-            await raise_alert(self._bus, Alert(text, kind, about, who))
+            await append_alert(self._bus, alert)
         except PostroomError as error:
-            log.error("an alert could not be raised: %s: %s", text, error)
+            log.error("an alert could not be raised: %s: %s", alert.text, error)
 
     async def reached(self) -> int:
         """Sequence of the last record of ALERTS, 0 where the bus does not tell."""
@@ -143,7 +137,7 @@ class AlertOffice:
     async def end(
         self, why: str, kind: str = "", who: str = "", about: str = "", upto: int = 0
     ) -> None:
-        """End the alerts that have all that is given, where there may be one (see `folding.alerts.End`)."""
+        """End the alerts that have all that is given, where there may be one (see `protocol.alerts.AlertEnd`)."""
         now, upto = self._clock(), upto or await self.reached()
 
         def needed(connection: Connection) -> bool:
@@ -154,23 +148,23 @@ class AlertOffice:
         if not await self._database.read(needed):
             return
         try:
-            await raise_alert(self._bus, End(why, kind=kind, about=about, who=who, upto=upto))
+            await append_alert(self._bus, AlertEnd(why, kind=kind, about=about, who=who, upto=upto))
         except PostroomError as error:
             log.error("an alert that is over could not be ended: %s", error)
 
 
 def _standing(
     connection: Connection, now: float, limit: int, kinds: Sequence[str] = ()
-) -> list[Alarm]:
+) -> list[AlertView]:
     rows = alerts.standing(connection, now, limit, kinds)
     return _shown(connection, rows, {row.id for row in rows})
 
 
-def _all(connection: Connection, now: float, limit: int) -> list[Alarm]:
+def _all(connection: Connection, now: float, limit: int) -> list[AlertView]:
     standing = {row.id for row in alerts.standing(connection, now, MOST)}
     return _shown(connection, alerts.newest(connection, limit), standing)
 
 
-def _shown(connection: Connection, rows: Sequence[AlertRow], standing: set[int]) -> list[Alarm]:
+def _shown(connection: Connection, rows: Sequence[AlertRow], standing: set[int]) -> list[AlertView]:
     known = parties(connection, (row.who for row in rows if row.who))
-    return [Alarm(row, known.get(row.who), row.id in standing) for row in rows]
+    return [AlertView(row, known.get(row.who), row.id in standing) for row in rows]

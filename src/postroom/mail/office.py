@@ -13,9 +13,9 @@ from functools import partial
 from typing import TypeVar
 
 from postroom.bus.port import BusAdmin, MessageBusProvider
+from postroom.directory.agents import resolve
 from postroom.errors import InvalidInput, NotFound, RequestTimeout
 from postroom.mail import views
-from postroom.mail.directory import resolve
 from postroom.mail.views import Mail, Post
 from postroom.projection.changes import Changes, of_message
 from postroom.projection.submit import Submission, submit

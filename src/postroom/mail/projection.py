@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
-from postroom.projection.alerts import Alert, End, decode
 from postroom.projection.changes import Change
 from postroom.projection.rules import Rule
 from postroom.protocol import subjects
+from postroom.protocol.alerts import Alert, AlertEnd, decode
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE, UID, is_uid
 from postroom.protocol.receipts import Reason, Receipt, State, advance, is_final, may_set
@@ -218,7 +218,7 @@ def _fold_alert(connection: Connection, record: Message) -> list[Change]:
     except InvalidInput:
         return []
     alert, own = decode(record.payload), said.sender == CONTROL_PLANE
-    if isinstance(alert, End) and own:
+    if isinstance(alert, AlertEnd) and own:
         alerts.ended(
             connection,
             alert.ends,

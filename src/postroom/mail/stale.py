@@ -10,7 +10,8 @@ from functools import partial
 
 from postroom.bus.port import MessageBusProvider
 from postroom.mail.due import Due
-from postroom.projection.alerts import Alert, raise_alert
+from postroom.projection.submit import append_alert
+from postroom.protocol.alerts import Alert
 from postroom.store import pending
 from postroom.store.alerts import STALE
 from postroom.store.database import Connection, Database
@@ -39,7 +40,7 @@ class Stale:
     async def act(self, message: MessageRow) -> None:
         """Raise the alert."""
         text = await self._database.read(partial(_text, message=message, patience=self._after))
-        await raise_alert(self._bus, Alert(text, STALE, who=message.recipient))
+        await append_alert(self._bus, Alert(STALE, text, message.recipient))
 
 
 def _text(connection: Connection, message: MessageRow, patience: float) -> str:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from postroom.bus.port import BusAdmin, MessageBusProvider, Stored
 from postroom.errors import NotFound, Refused, RequestTimeout
 from postroom.observe import get_logger
-from postroom.projection.alerts import Alert, raise_alert
+from postroom.protocol import subjects
+from postroom.protocol.alerts import Alert, AlertEnd
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import message_id
 
@@ -117,4 +118,13 @@ async def _is_ours(admin: BusAdmin, stored: Stored, subject: str) -> bool:
 async def _tell_suppressed(bus: MessageBusProvider, subject: str) -> None:
     log.warning("an id for %s was used before by somebody else", subject)
     text = f"A message on {subject} was held back by a copy of its id; it is sent under a new one."
-    await raise_alert(bus, Alert(text, kind="suppressed", about=subject))
+    await append_alert(bus, Alert("suppressed", text, about=subject))
+
+
+async def append_alert(bus: MessageBusProvider, alert: Alert | AlertEnd) -> int:
+    """Append an alert, or the end of alerts, as the identity of `bus`; returns its sequence.
+
+    It carries no de-duplication id: one that an agent could guess, it could use first.
+    """
+    stored = await bus.publish(subjects.alerts(bus.uid), alert.encode())
+    return 0 if stored is None else stored.sequence

@@ -10,7 +10,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from postroom.errors import Forbidden, InvalidInput, NotFound, NotRunning
+from postroom.errors import InvalidInput, NotFound, NotRunning
+from postroom.http.hosts import check_host
+from postroom.http.server import Answer, Request
 from postroom.protocol.blobs import check_sha256, media_type_of
 from postroom.sidecar.a2a.door import A2ADoor
 from postroom.sidecar.adapters.makers import make_find, make_post, make_reply, make_seen, make_send
@@ -21,7 +23,6 @@ from postroom.sidecar.adapters.task_makers import (
     make_delegate,
 )
 from postroom.sidecar.blobs import BlobRelay
-from postroom.sidecar.httpd import Answer, Request
 from postroom.sidecar.operations import Operations
 from postroom.sidecar.workapi import WorkRoutes
 
@@ -70,10 +71,7 @@ class LocalApi:
             NotFound: there is no such route.
             PostroomError: what the operation says.
         """
-        if request.headers.get("host") not in self._hosts:
-            raise Forbidden("the Host header does not name this API")
-        if "origin" in request.headers:
-            raise Forbidden("web pages may not use this API")
+        check_host(request.headers.get("host", ""), request.headers.get("origin"), self._hosts)
         match request.target.split("/"):
             case ["", "v1", "delegate" | "tasks" as place, *rest]:
                 return await self._tasks(request, [place, *rest])

@@ -10,29 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Awaitable, Callable
 from typing import Self
 
 from postroom.errors import InvalidInput
+from postroom.http.client import Dial, Streams, by_tcp
+from postroom.http.wire import CHUNK
 from postroom.observe import get_logger
 from postroom.protocol.preface import Preface
 
 CONNECTIONS = 32
 """Connections through one door at once; more are closed."""
 
-CHUNK = 64 * 1024
 CONNECT_TIMEOUT = 5.0
 
 _log = get_logger(__name__)
-
-
-Dial = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
-"""Opens a connection to the gateway."""
-
-
-def by_socket(path: str) -> Dial:
-    """To the gateway's Unix socket at `path`."""
-    return lambda: asyncio.open_unix_connection(path, limit=CHUNK)
 
 
 def by_tls(address: str, ca: str) -> Dial:
@@ -54,7 +45,18 @@ def by_tls(address: str, ca: str) -> Dial:
     except (ssl.SSLError, ValueError) as error:
         raise InvalidInput("there is no certificate in what the gateway is trusted by") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    return lambda: asyncio.open_connection(host, int(port), ssl=context, limit=CHUNK)
+    return by_tcp(host, int(port), context)
+
+
+def with_preface(dial: Dial, preface: Preface) -> Dial:
+    """The same way, with the line that says what is spoken on it and whose it is."""
+
+    async def open_connection() -> Streams:
+        reader, writer = await dial()
+        writer.write(preface.encode())
+        return reader, writer
+
+    return open_connection
 
 
 class Door:
@@ -62,14 +64,14 @@ class Door:
 
     Args:
         dial: the way to the gateway.
-        preface: first line of each connection.
+        preface: says which protocol is spoken.
         port: the loopback port, 0 for any free one.
     """
 
     def __init__(self, dial: Dial, preface: Preface, port: int = 0) -> None:
-        self._dial = dial
+        self._dial = with_preface(dial, preface)
         self._wanted = port
-        self._preface = preface
+        self._protocol = preface.protocol
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -103,7 +105,7 @@ class Door:
         try:
             await self._relay(reader, writer)
         except OSError as error:
-            _log.debug("a connection through the %s door ended: %s", self._preface.protocol, error)
+            _log.debug("a connection through the %s door ended: %s", self._protocol, error)
         except asyncio.CancelledError:
             # The door closes; asyncio's server would report the cancellation as an error.
             _log.debug("a connection was cut with its door")
@@ -115,7 +117,6 @@ class Door:
         async with asyncio.timeout(CONNECT_TIMEOUT):
             far_reader, far_writer = await self._dial()
         try:
-            far_writer.write(self._preface.encode())
             ways = [
                 asyncio.ensure_future(_pump(reader, far_writer)),
                 asyncio.ensure_future(_pump(far_reader, writer)),

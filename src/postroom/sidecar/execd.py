@@ -11,25 +11,21 @@ import json
 import secrets
 import shlex
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, urlencode
 
-import h11
-
 from postroom.errors import (
-    BusDisconnected,
     InvalidInput,
-    MessageTooLarge,
     NotFound,
     PeerError,
     PostroomError,
     ProtocolViolation,
     RequestTimeout,
 )
+from postroom.http.client import Answer, Headers, HttpClient, by_tcp
 from postroom.observe import get_logger
 from postroom.protocol.execd import TOKEN_HEADER, exit_status, mode_number
 from postroom.sidecar.lines import LineReader, Overlong
@@ -54,7 +50,6 @@ MAX_FRAME = 8 * 1024 * 1024
 """Bytes of one line of output as JSON; a longer one is left out."""
 
 MAX_ANSWER = 8 * 1024 * 1024
-PIECE = 64 * 1024
 KINDS = {"directory": "folder", "symlink": "link"}
 _BAD_REQUEST, _NOT_FOUND, _RANGE = 400, 404, 416
 
@@ -69,33 +64,20 @@ class ExecdAddress:
     token: str = field(default="", repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    status: int
-    pieces: AsyncIterator[bytes]
-
-    async def whole(self) -> bytes:
-        body = bytearray()
-        async for piece in self.pieces:
-            body += piece
-            if len(body) > MAX_ANSWER:
-                raise MessageTooLarge(f"the answer of execd is over {MAX_ANSWER} bytes")
-        return bytes(body)
-
-    async def refusal(self) -> PostroomError:
-        """What an answer of 400 or more means."""
-        body = await self.whole()
-        try:
-            said = json.loads(body)
-            text = str(said.get("message") or said.get("error") or "")
-        except (ValueError, AttributeError):
-            text = body[:200].decode("utf-8", errors="replace")
-        text = one_line(text, 200)
-        if self.status == _NOT_FOUND:
-            return NotFound(text or "there is no such file")
-        if self.status == _BAD_REQUEST:
-            return InvalidInput(text)
-        return PeerError(f"execd answered {self.status}: {text}")
+async def _refusal(answer: Answer) -> PostroomError:
+    """What an answer of 400 or more means."""
+    body = await answer.whole(MAX_ANSWER)
+    try:
+        said = json.loads(body)
+        text = str(said.get("message") or said.get("error") or "")
+    except (ValueError, AttributeError):
+        text = body[:200].decode("utf-8", errors="replace")
+    text = one_line(text, 200)
+    if answer.status == _NOT_FOUND:
+        return NotFound(text or "there is no such file")
+    if answer.status == _BAD_REQUEST:
+        return InvalidInput(text)
+    return PeerError(f"execd answered {answer.status}: {text}")
 
 
 class ExecdWorkstation:
@@ -108,7 +90,12 @@ class ExecdWorkstation:
     """
 
     def __init__(self, address: ExecdAddress, root: Path, env: Mapping[str, str]) -> None:
-        self._address = address
+        host = "127.0.0.1"
+        token = {TOKEN_HEADER: address.token} if address.token else {}
+        headers = {"host": f"{host}:{address.port}", **token}
+        # Each use has a deadline of its own: a command may say nothing for long.
+        dial = by_tcp(host, address.port)
+        self._http = HttpClient("execd", dial, headers, step=None, answer=None)
         self._root = root
         self._env = dict(env)
         self._words = True  # until an older execd refuses them
@@ -139,10 +126,10 @@ class ExecdWorkstation:
         try:
             async with within(seconds + GRACE, "the command"):
                 body = json.dumps(asked).encode()
-                async with self._asked("POST", "/command", body, "application/json") as answer:
+                async with await self._ask("POST", "/command", body, "application/json") as answer:
                     if answer.status >= _BAD_REQUEST:
-                        raise await answer.refusal()
-                    await running.follow(answer.pieces)
+                        raise await _refusal(answer)
+                    await running.follow(answer.pieces())
         except (RequestTimeout, asyncio.CancelledError):
             if running.id:
                 await self._interrupt(running.id)
@@ -161,19 +148,19 @@ class ExecdWorkstation:
         length = min(length, MAX_READ)
         if length <= 0:
             return b""
-        wanted = {"range": f"bytes={offset}-{offset + length - 1}"}
+        wanted = [("range", f"bytes={offset}-{offset + length - 1}")]
         query = f"/files/download?{urlencode({'path': target})}"
         found = bytearray()
         async with (
             within(FILE_TIMEOUT, "the download"),
-            self._asked("GET", query, headers=wanted) as answer,
+            await self._ask("GET", query, headers=wanted) as answer,
         ):
             if answer.status == _RANGE:
                 return b""
             if answer.status >= _BAD_REQUEST:
-                raise await answer.refusal()
+                raise await _refusal(answer)
             skip = 0 if answer.status == 206 else offset
-            async for piece in answer.pieces:
+            async for piece in answer.pieces():
                 found += piece[skip:]
                 skip = max(0, skip - len(piece))
                 if len(found) >= length:
@@ -195,11 +182,11 @@ class ExecdWorkstation:
         kind = f"multipart/form-data; boundary={boundary}"
         async with (
             within(FILE_TIMEOUT, "the upload"),
-            self._asked("POST", "/files/upload", body, kind) as answer,
+            await self._ask("POST", "/files/upload", body, kind) as answer,
         ):
             if answer.status >= _BAD_REQUEST:
-                raise await answer.refusal()
-            await answer.whole()
+                raise await _refusal(answer)
+            await answer.whole(MAX_ANSWER)
 
     async def entries(self, path: str) -> list[Entry]:
         """See `Workstation`."""
@@ -229,54 +216,28 @@ class ExecdWorkstation:
     async def _order(self, method: str, place: str, **query: str) -> Any:
         """The JSON that answers a request without a body; None for an empty answer."""
         target = f"{place}?{urlencode(query, quote_via=quote)}"
-        async with within(FILE_TIMEOUT, "execd's answer"), self._asked(method, target) as answer:
+        async with (
+            within(FILE_TIMEOUT, "execd's answer"),
+            await self._ask(method, target) as answer,
+        ):
             if answer.status >= _BAD_REQUEST:
-                raise await answer.refusal()
-            body = await answer.whole()
+                raise await _refusal(answer)
+            body = await answer.whole(MAX_ANSWER)
         try:
             return json.loads(body) if body else None
         except ValueError as error:
             raise ProtocolViolation("execd's answer is no JSON") from error
 
-    @asynccontextmanager
-    async def _asked(
+    async def _ask(
         self,
         method: str,
         target: str,
         body: bytes = b"",
         kind: str = "",
-        headers: Mapping[str, str] | None = None,
-    ) -> AsyncGenerator[_Answer]:
-        """One request on a connection of its own, which is closed at the end."""
-        told = {
-            "host": f"127.0.0.1:{self._address.port}",
-            "content-length": str(len(body)),
-            "connection": "close",
-            **({"content-type": kind} if kind else {}),
-            **({TOKEN_HEADER: self._address.token} if self._address.token else {}),
-            **(headers or {}),
-        }
-        try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", self._address.port)
-        except OSError as error:
-            raise BusDisconnected(f"execd does not answer: {error}") from error
-        connection = h11.Connection(h11.CLIENT)
-        try:
-            head = h11.Request(method=method, target=target, headers=list(told.items()))
-            writer.write(connection.send(head) or b"")
-            writer.write(connection.send(h11.Data(data=body)) or b"")
-            writer.write(connection.send(h11.EndOfMessage()) or b"")
-            await writer.drain()
-            status = await _status(connection, reader)
-            yield _Answer(status, _pieces(connection, reader))
-        except h11.ProtocolError as error:
-            raise ProtocolViolation(f"execd's answer is not HTTP: {error}") from error
-        except TimeoutError:
-            raise  # an OSError, too, and the deadline's
-        except OSError as error:
-            raise BusDisconnected(f"execd broke off: {error}") from error
-        finally:
-            writer.close()
+        headers: Headers = (),
+    ) -> Answer:
+        typed = [("content-type", kind)] if kind else []
+        return await self._http.ask(method, target, headers=[*typed, *headers], body=body)
 
 
 class _Running:
@@ -364,30 +325,6 @@ def _refuse_links(root: Path, parts: tuple[str, ...]) -> None:
         place /= name
         if place.is_symlink():
             raise InvalidInput(f"{one_line(str(place.relative_to(root)), 100)!r} is a link")
-
-
-async def _status(connection: h11.Connection, reader: asyncio.StreamReader) -> int:
-    while True:
-        event = connection.next_event()
-        if event is h11.NEED_DATA:
-            connection.receive_data(await reader.read(PIECE))
-        elif isinstance(event, h11.Response):
-            return event.status_code
-        elif not isinstance(event, h11.InformationalResponse):
-            raise ConnectionResetError("the connection ended before the answer")
-
-
-async def _pieces(
-    connection: h11.Connection, reader: asyncio.StreamReader
-) -> AsyncGenerator[bytes]:
-    while True:
-        event = connection.next_event()
-        if event is h11.NEED_DATA:
-            connection.receive_data(await reader.read(PIECE))
-        elif isinstance(event, h11.Data):
-            yield bytes(event.data)
-        else:
-            return
 
 
 __all__ = ["ExecdAddress", "ExecdWorkstation"]

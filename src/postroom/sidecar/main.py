@@ -22,6 +22,8 @@ from postroom.errors import (
     exit_code,
     leaves,
 )
+from postroom.http.client import Dial, HttpClient, by_socket
+from postroom.http.server import HttpServer
 from postroom.identity.nkeys import KeyPair
 from postroom.observe import get_logger, to_stderr
 from postroom.protocol import subjects
@@ -32,10 +34,9 @@ from postroom.sidecar.a2a.rpc import rpc_caller, rpc_server
 from postroom.sidecar.blobs import BlobRelay
 from postroom.sidecar.compose import Sidecar, compose
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig, load
-from postroom.sidecar.control_client import ControlAddress, ControlClient
-from postroom.sidecar.door import Dial, Door, by_socket, by_tls
+from postroom.sidecar.control_client import ControlClient, control_http, direct
+from postroom.sidecar.door import Door, by_tls, with_preface
 from postroom.sidecar.hardening import harden
-from postroom.sidecar.httpd import HttpServer
 from postroom.sidecar.renewal import Renewal
 from postroom.sidecar.wall import BREACHED, Wall, examine
 from postroom.sidecar.window import WINDOW
@@ -104,18 +105,17 @@ class Worker:
             await self._live(sidecar, bus, control)
         return 0
 
-    async def _doors(self, stack: AsyncExitStack) -> tuple[str, ControlAddress | None]:
+    async def _doors(self, stack: AsyncExitStack) -> tuple[str, HttpClient | None]:
         """Where the bus and the control plane are: through the gateway or directly."""
         config = self._config
         if self._dial is None:
             url = config.control_url
-            return config.nats_url, ControlAddress.direct(url, config.token) if url else None
+            return config.nats_url, direct(url, config.token) if url else None
         nats = Door(self._dial, Preface("nats", config.token), self._port())
         await stack.enter_async_context(nats)
-        http = Door(self._dial, Preface("http", config.token), self._port())
-        await stack.enter_async_context(http)
         host = urlsplit(config.control_url).netloc or GATEWAY_HOST
-        control = ControlAddress(("127.0.0.1", http.port), host, config.token)
+        dial = with_preface(self._dial, Preface("http", config.token))
+        control = control_http(dial, host, config.token)
         return f"nats://127.0.0.1:{nats.port}", control
 
     def _port(self) -> int:

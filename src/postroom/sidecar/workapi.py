@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from postroom.errors import InvalidInput, MessageTooLarge, Refused
-from postroom.sidecar.httpd import Answer, Content, Request
+from postroom.http.server import Answer, Content, Request
 from postroom.sidecar.workstation import MAX_READ, MAX_WRITE, Command, Workstation
+from postroom_a2a.limits import ConcurrencyLimit
 
 AT_ONCE = 8
 """Commands and file operations that are under way; each may hold some MiB."""
@@ -27,7 +27,10 @@ class WorkRoutes:
 
     def __init__(self, workstation: Workstation) -> None:
         self._workstation = workstation
-        self._under_way = 0
+        self._limit = ConcurrencyLimit(
+            AT_ONCE,
+            lambda: Refused(f"{AT_ONCE} commands and files are worked on", remedy="wait for one"),
+        )
 
     async def run(self, body: Mapping[str, Any]) -> Answer:
         """Run the command of `body` to its end.
@@ -38,14 +41,14 @@ class WorkRoutes:
             PostroomError: it could not be run.
         """
         command = _command(body)
-        with self._turn():
+        with self._limit.slot():
             return 200, asdict(await self._workstation.run(command))
 
     async def file(self, request: Request) -> Answer | None:
         """Read, write or remove the file that the query names; None for another method. Raises as `run`."""
         query = request.query
         path = query.get("path", "")
-        with self._turn():
+        with self._limit.slot():
             match request.method:
                 case "GET":
                     offset, length = _number(query, "offset", 0), _number(query, "length", MAX_READ)
@@ -61,20 +64,9 @@ class WorkRoutes:
 
     async def folder(self, request: Request) -> Answer:
         """What is in the folder that the query names. Raises as `run`."""
-        with self._turn():
+        with self._limit.slot():
             found = await self._workstation.entries(request.query.get("path", ""))
         return 200, {"entries": [asdict(entry) for entry in found]}
-
-    @contextmanager
-    def _turn(self) -> Generator[None]:
-        """Not a wait: who asks is better told than kept."""
-        if self._under_way >= AT_ONCE:
-            raise Refused(f"{AT_ONCE} commands and files are worked on", remedy="wait for one")
-        self._under_way += 1
-        try:
-            yield
-        finally:
-            self._under_way -= 1
 
 
 def _command(body: Mapping[str, Any]) -> Command:

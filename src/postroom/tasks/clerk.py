@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,6 +18,7 @@ from postroom.errors import InvalidInput, LostUpdate, ProtocolViolation, StreamF
 from postroom.observe import get_logger
 from postroom.projection.fold import After
 from postroom.protocol import priority, subjects
+from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Reason, Receipt, State
 from postroom.store import agents, alerts, pending, tasks
@@ -54,9 +55,6 @@ TOLD_WINDOW = 600.0
 """Bytes of changes of a worker's tasks that others are told in so many seconds; beyond that, only of ends. What is told
 lies in PRIORITY, which all share, for a day."""
 
-Alert = Callable[[str, str, str, str], Awaitable[None]]
-"""Raise an alert: kind, what it is about, uid of whom, text."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Told:
@@ -74,7 +72,6 @@ class TaskClerk:
         bus: connection of the control plane.
         database: the projection.
         chain: ends tasks.
-        alert: raises alerts.
         clock: seconds since the epoch.
     """
 
@@ -83,7 +80,7 @@ class TaskClerk:
         bus: MessageBusProvider,
         database: Database,
         chain: Chain,
-        alert: Alert,
+        alert: RaiseAlert,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._bus = bus
@@ -268,7 +265,7 @@ class TaskClerk:
             f"asks about task {short}: {one_line(task.said, SHOWN)}; "
             f"postroom task answer {short} TEXT"
         )
-        await self._alert(QUESTION, about, task.worker, text)
+        await self._alert(Alert(QUESTION, text, task.worker, about))
 
     def _may_alert(self, worker: str) -> bool:
         return self._count(self._alerts, worker, 1, ALERT_WINDOW) <= MOST_ALERTS

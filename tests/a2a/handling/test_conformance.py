@@ -76,6 +76,7 @@ def made(request: pytest.FixtureRequest) -> Made:
 # ── answers ─────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.requirement("handler-same-as-sdk")
 async def test_a_blocking_send_returns_the_finished_task(made: Made) -> None:
     async with made(chunks) as desk:
         task = await desk.send("write")
@@ -87,6 +88,7 @@ async def test_a_blocking_send_returns_the_finished_task(made: Made) -> None:
         assert await desk.get(task.id) == task
 
 
+@pytest.mark.requirement("handler-same-as-sdk")
 async def test_a_stream_shows_every_event_in_order_and_ends_when_the_agent_returns(
     made: Made,
 ) -> None:
@@ -338,6 +340,7 @@ async def test_a_second_task_event_replaces_nothing(made: Made) -> None:
 # ── follow-ups ──────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.requirement("task-answer-resumes")
 async def test_a_question_is_answered_by_a_follow_up(made: Made) -> None:
     async with made(asks) as desk:
         asked = await desk.send("write")
@@ -468,6 +471,7 @@ async def _working(desk: Desk) -> str:
     return task.id
 
 
+@pytest.mark.requirement("task-cancel-interrupts")
 async def test_a_cancel_reaches_the_executor_and_ends_its_work(made: Made) -> None:
     async with made(waits) as desk:
         streamed = asyncio.create_task(desk.stream("write"))
@@ -523,6 +527,7 @@ async def test_a_cancel_that_the_executor_fails_to_do_fails_the_task(
         await desk.until(task, FAILED)
 
 
+@pytest.mark.requirement("a2a-server-speaks")
 async def test_a_subscriber_sees_the_task_then_what_follows_to_its_end(made: Made) -> None:
     async with made(waits) as desk:
         task = await _working(desk)
@@ -574,6 +579,7 @@ async def test_a_stream_that_is_left_leaves_the_task_running(made: Made) -> None
 # ── the rest ────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.requirement("attack-unseen")
 async def test_anothers_task_looks_as_if_it_did_not_exist(made: Made) -> None:
     async with made(asks) as desk:
         task = await desk.send("write")
@@ -589,6 +595,7 @@ async def test_anothers_task_looks_as_if_it_did_not_exist(made: Made) -> None:
         assert not (await desk.handler.on_list_tasks(ListTasksRequest(), mallory.context)).tasks
 
 
+@pytest.mark.requirement("a2a-server-speaks")
 async def test_tasks_are_listed_newest_first_in_pages(made: Made) -> None:
     async with made(chunks) as desk:
 
@@ -677,7 +684,6 @@ async def test_push_settings_are_kept_read_listed_and_deleted(made: Made) -> Non
             await handler.on_get_task_push_notification_config(wanted, context)
 
 
-@pytest.mark.requirement("operations-push-by-task")
 async def test_a_client_of_0_3_reads_a_push_setting_by_its_task_alone(made: Made) -> None:
     async with made(asks, push_config_store=InMemoryPushNotificationConfigStore()) as desk:
         operations = SdkOperations(desk.handler, user=lambda _: Requester(desk.user))

@@ -49,7 +49,7 @@ async def settled() -> None:
 # ── follow-ups ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("handler-context-inferred")
+@pytest.mark.requirement("handler-same-as-sdk")
 async def test_a_follow_up_that_names_only_its_task_is_in_that_tasks_context() -> None:
     async with BY_US(asks) as desk:
         question = await desk.send("write")
@@ -86,6 +86,21 @@ async def test_an_agent_that_ends_without_an_answer_is_an_error() -> None:
 async def test_a_task_that_its_agent_left_open_is_returned_as_it_is() -> None:
     async with BY_US(returns) as desk:
         assert (await desk.send("write")).status.state == WORKING
+
+
+async def test_an_event_is_stored_when_it_is_enqueued() -> None:
+    seen: list[dict[str, str]] = []
+
+    async def work(_: Agent, context: RequestContext, __: Any, updater: TaskUpdater) -> None:
+        for number in range(3):
+            await updater.add_artifact(text("x"), artifact_id="a", append=number > 0)
+            seen.append(artifacts(await desk.get(str(context.task_id))))
+        await updater.complete()
+
+    async with BY_US(work) as desk:
+        await desk.send("write")
+
+    assert seen == [{"a": "x"}, {"a": "xx"}, {"a": "xxx"}]
 
 
 # ── ends ────────────────────────────────────────────────────────────────────────────────────────────
@@ -141,7 +156,7 @@ class Silent(Agent):
         self.canceled.append(str(context.task_id))
 
 
-@pytest.mark.requirement("handler-cancel-sure")
+@pytest.mark.requirement("handler-end-final")
 async def test_a_cancel_ends_a_silent_executor_and_is_told_to_streams() -> None:
     async with BY_US(Silent(waits)) as desk:
         streamed = asyncio.create_task(desk.stream("write"))
@@ -156,7 +171,7 @@ async def test_a_cancel_ends_a_silent_executor_and_is_told_to_streams() -> None:
         assert desk.handler.running == 0
 
 
-@pytest.mark.requirement("handler-cancel-sure")
+@pytest.mark.requirement("handler-end-final", "task-cancel-interrupts")
 async def test_a_cancel_ends_the_task_of_an_executor_that_ignores_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -257,7 +272,6 @@ async def test_a_store_that_fails_is_an_error_to_the_caller() -> None:
 # ── what is left behind ─────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("handler-nothing-left")
 async def test_what_has_ended_leaves_nothing_behind() -> None:
     before = asyncio.all_tasks()
     for work, quiet in ((chunks, False), (answers, True), (raises, False), (raises, True)):
@@ -270,7 +284,6 @@ async def test_what_has_ended_leaves_nothing_behind() -> None:
             assert asyncio.all_tasks() == before
 
 
-@pytest.mark.requirement("handler-nothing-left")
 async def test_a_task_that_asks_holds_no_asyncio_task_and_is_forgotten_in_time() -> None:
     before = asyncio.all_tasks()
     async with BY_US(asks, interrupted_task_timeout=0.01) as desk:
@@ -287,7 +300,6 @@ async def test_a_task_that_asks_holds_no_asyncio_task_and_is_forgotten_in_time()
         assert [said.parts[0].text for said in done.history] == ["write", "which one?", "red"]
 
 
-@pytest.mark.requirement("handler-nothing-left")
 async def test_a_subscriber_of_a_task_from_another_process_leaves_nothing_behind() -> None:
     async with BY_US(asks) as desk:
         other = MemoryTaskStore()
@@ -327,7 +339,7 @@ def _many(count: int) -> Any:
     return work
 
 
-@pytest.mark.requirement("handler-slow-reader")
+@pytest.mark.requirement("core-stream-window")
 async def test_a_slow_reader_slows_the_agent_and_loses_nothing() -> None:
     async with BY_US(_many(20), buffer=2) as desk:
         events = desk.handler.on_message_send_stream(asked("write"), desk.context)
@@ -342,7 +354,7 @@ async def test_a_slow_reader_slows_the_agent_and_loses_nothing() -> None:
         assert shown(seen)[-1] == "completed"
 
 
-@pytest.mark.requirement("handler-slow-reader")
+@pytest.mark.requirement("core-stream-window")
 async def test_a_reader_that_stands_still_is_ended_with_an_error_and_the_agent_goes_on() -> None:
     async with BY_US(_many(20), buffer=2, stall=0.02) as desk:
         events = desk.handler.on_message_send_stream(asked("write"), desk.context)
@@ -355,7 +367,7 @@ async def test_a_reader_that_stands_still_is_ended_with_an_error_and_the_agent_g
                 pass
 
 
-@pytest.mark.requirement("handler-slow-reader")
+@pytest.mark.requirement("core-stream-window")
 async def test_a_reader_that_leaves_frees_the_agent_at_once() -> None:
     async with BY_US(_many(20), buffer=2) as desk:
         events = desk.handler.on_message_send_stream(asked("write"), desk.context)
@@ -369,7 +381,7 @@ async def test_a_reader_that_leaves_frees_the_agent_at_once() -> None:
 # ── assigned ids ────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("handler-id-assigned")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_a_new_task_gets_the_id_that_its_call_was_assigned() -> None:
     async with BY_US(chunks) as desk:
         desk.state["task_id"] = "f" * 32
@@ -382,7 +394,7 @@ async def test_a_new_task_gets_the_id_that_its_call_was_assigned() -> None:
         assert desk.agent.asked == ["write"]
 
 
-@pytest.mark.requirement("handler-id-assigned")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_a_call_that_is_handed_over_twice_joins_the_run_of_the_first() -> None:
     async with BY_US(waits) as desk:
         desk.state["task_id"] = "f" * 32
@@ -398,7 +410,7 @@ async def test_a_call_that_is_handed_over_twice_joins_the_run_of_the_first() -> 
         assert desk.agent.asked == ["write"]
 
 
-@pytest.mark.requirement("handler-id-assigned")
+@pytest.mark.requirement("binding-durable-begun-once", "task-kill-ends-once")
 async def test_a_call_whose_process_died_runs_again_on_the_task_as_it_was() -> None:
     store = MemoryTaskStore()
     async with BY_US(waits, task_store=store) as desk:
@@ -417,7 +429,7 @@ async def test_a_call_whose_process_died_runs_again_on_the_task_as_it_was() -> N
         assert desk.agent.shown[0].status.state == WORKING
 
 
-@pytest.mark.requirement("handler-id-assigned")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_a_follow_up_keeps_the_id_of_its_task() -> None:
     async with BY_US(asks) as desk:
         question = await desk.send("write")

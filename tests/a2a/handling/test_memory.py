@@ -12,8 +12,8 @@ from a2a.utils.errors import InvalidParamsError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.oldsdk.executors import Requester
 from postroom_a2a.sdk.handling import MemoryTaskStore
+from postroom_a2a.sdk.users import Requester
 from tests.a2a.agents import chunks, waits
 from tests.a2a.handling.handlers import BY_US
 
@@ -30,7 +30,6 @@ def task(name: str, state: TaskState = COMPLETED, at: int | None = 1, context: s
     return Task(id=name, context_id=context, status=status)
 
 
-@pytest.mark.requirement("handler-memory-bounded")
 async def test_the_task_that_ended_first_is_dropped_and_none_that_runs() -> None:
     store = MemoryTaskStore(limit=3)
     await store.save(task("runs", WORKING), ALICE)
@@ -51,7 +50,6 @@ async def test_the_task_that_ended_first_is_dropped_and_none_that_runs() -> None
     assert len(store) == 4
 
 
-@pytest.mark.requirement("handler-memory-bounded")
 async def test_a_handler_with_a_small_store_keeps_what_runs() -> None:
     async with BY_US(waits, task_store=MemoryTaskStore(limit=2)) as desk:
         running = await desk.send("write", return_immediately=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 from a2a.types import CancelTaskRequest, ListTasksRequest, SubscribeToTaskRequest, TaskState
@@ -15,10 +15,8 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 
-from postroom_a2a.sdk.handling import AgentRequestHandler
 from tests.a2a.agents import Agent, answers, asks, chunks, raises, waits
-from tests.a2a.front import CARD, Front, artifacts, message, reference, serving, states
-from tests.rig import new_uid
+from tests.a2a.front import Front, artifacts, message, ours, reference, states
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("handler-same-as-sdk")]
 
@@ -26,14 +24,6 @@ Open = Callable[[Agent], AbstractAsyncContextManager[Front]]
 
 COMPLETED = TaskState.TASK_STATE_COMPLETED
 INPUT_REQUIRED = TaskState.TASK_STATE_INPUT_REQUIRED
-
-
-@asynccontextmanager
-async def ours(agent: Agent) -> AsyncGenerator[Front]:
-    handler = AgentRequestHandler(agent, CARD)
-    async with serving(handler, agent) as front:
-        yield front
-    await handler.aclose()
 
 
 @pytest.fixture(params=[reference, ours], ids=["sdk", "postroom"])
@@ -87,7 +77,7 @@ async def test_each_refusal_has_its_own_error(served: Open) -> None:
         with pytest.raises(TaskNotFoundError):
             await front.get("none")
         with pytest.raises(TaskNotFoundError):
-            await front.send(message("mine", task_id=task.id), user=new_uid())
+            await front.send(message("mine", task_id=task.id), user="mallory")
         with pytest.raises(UnsupportedOperationError):
             await front.send(message("more", task_id=task.id, context_id=task.context_id))
         with pytest.raises(UnsupportedOperationError):

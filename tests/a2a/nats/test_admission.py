@@ -78,7 +78,7 @@ async def send(client: Client) -> str:
 # ── a queue ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("core-burst-answered")
+@pytest.mark.requirement("core-busy-told")
 async def test_two_hundred_calls_at_once_of_a_quick_agent_are_all_answered(tmp_path: Path):
     handler = Quick()
     async with client_of(tmp_path, handler) as (client, server):
@@ -87,14 +87,14 @@ async def test_two_hundred_calls_at_once_of_a_quick_agent_are_all_answered(tmp_p
     assert handler.most <= 64
 
 
-@pytest.mark.requirement("core-burst-answered")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_client_that_finds_a_server_busy_calls_again_until_it_is_answered(tmp_path: Path):
     async with client_of(tmp_path, Quick(), concurrency=2, waiting=4) as (client, server):
         assert await asyncio.gather(*(send(client) for _ in range(30))) == [TASK.id] * 30
         assert server.statistics().refused > 0
 
 
-@pytest.mark.requirement("core-burst-answered")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_client_that_is_told_to_call_once_hears_at_once_that_a_server_is_busy(
     tmp_path: Path,
 ):
@@ -104,7 +104,7 @@ async def test_a_client_that_is_told_to_call_once_hears_at_once_that_a_server_is
     assert Counter(type(each) for each in said).keys() == {str, ServerBusyError}
 
 
-@pytest.mark.requirement("core-burst-answered")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_stream_that_finds_a_server_busy_is_asked_for_again(tmp_path: Path):
     async with scene(tmp_path, concurrency=1, patience=0) as s:
         held = asyncio.create_task(s.call("wait"))
@@ -135,7 +135,7 @@ async def test_a_call_waits_for_its_place_and_is_refused_when_that_takes_too_lon
         assert (await waiting).result == [1]
 
 
-@pytest.mark.requirement("core-drain-answers")
+@pytest.mark.requirement("core-deadline-kept")
 async def test_what_waits_when_a_server_ends_is_answered(tmp_path: Path):
     async with scene(tmp_path, concurrency=1, patience=TIMEOUT, drain=0.05) as s:
         calls = [asyncio.create_task(s.call("wait")) for _ in range(3)]
@@ -149,7 +149,7 @@ async def test_what_waits_when_a_server_ends_is_answered(tmp_path: Path):
 # ── callers ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("core-callers-share")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_caller_that_takes_all_it_can_leaves_places_and_turns_to_others(tmp_path: Path):
     async with scene(tmp_path, concurrency=4, waiting=8, patience=TIMEOUT) as s, another(s) as b:
         greedy = [asyncio.create_task(s.call("wait")) for _ in range(20)]
@@ -200,7 +200,7 @@ async def standing(s: Scene, count: int) -> AsyncGenerator[list[Any]]:
         yield queues
 
 
-@pytest.mark.requirement("core-standing-apart")
+@pytest.mark.requirement("core-busy-told")
 async def test_streams_that_are_never_acknowledged_keep_no_one_out(tmp_path: Path):
     async with scene(tmp_path, drain=0.1) as s, standing(s, 64 + 48), another(s) as other:
         while s.server.statistics().standing < 64:
@@ -212,7 +212,7 @@ async def test_streams_that_are_never_acknowledged_keep_no_one_out(tmp_path: Pat
         ]
 
 
-@pytest.mark.requirement("core-standing-apart")
+@pytest.mark.requirement("core-busy-told")
 async def test_of_too_many_streams_that_stand_still_the_longest_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

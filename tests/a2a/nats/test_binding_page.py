@@ -31,7 +31,7 @@ def errors_by_module() -> dict[str, list[str]]:
     return {module: re.findall(r"`(\w+)`", names) for module, names in ROWS if "Error" in names}
 
 
-@pytest.mark.requirement("binding-page-runs")
+@pytest.mark.requirement("docs-commands-run")
 async def test_the_quick_start_runs_as_it_stands(tmp_path: Path):
     async with open_server(tmp_path / "nats") as url, asyncio.timeout(60):
         for name, program in (("server.py", SERVER), ("client.py", CLIENT)):
@@ -57,7 +57,7 @@ async def test_the_quick_start_runs_as_it_stands(tmp_path: Path):
     assert (client.returncode, said) == (0, b"echo: hi\n")
 
 
-@pytest.mark.requirement("binding-page-runs")
+@pytest.mark.requirement("docs-commands-run")
 async def test_a_watch_gives_what_the_page_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     defined: dict[str, Any] = {}
     exec(compile(FOLLOW, "binding.md", "exec"), defined)
@@ -78,14 +78,14 @@ async def test_a_watch_gives_what_the_page_says(tmp_path: Path, capsys: pytest.C
                 await asyncio.wait([watching])
 
 
-@pytest.mark.requirement("binding-page-runs")
+@pytest.mark.requirement("docs-commands-run")
 @pytest.mark.parametrize("module", errors_by_module())
 def test_each_error_is_imported_from_where_the_page_says(module: str):
     for name in errors_by_module()[module]:
         assert issubclass(getattr(importlib.import_module(module), name), Exception)
 
 
-@pytest.mark.requirement("binding-page-runs")
+@pytest.mark.requirement("docs-commands-run")
 def test_the_page_says_where_each_error_that_it_names_is_imported_from():
     told = {name for names in errors_by_module().values() for name in names}
     words = set(re.findall(r"`(\w+)(?:: [^`]*)?`", PAGE))

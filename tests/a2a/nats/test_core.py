@@ -31,7 +31,6 @@ def code_of(payload: bytes) -> int:
     return json.loads(payload)["error"]["code"]
 
 
-@pytest.mark.requirement("core-without-jetstream")
 async def test_calls_and_streams_work_with_jetstream_switched_off(tmp_path: Path):
     async with scene(tmp_path) as s:
         answer = await s.call("echo", {"a": [1, "é😀"]})
@@ -65,7 +64,6 @@ async def test_an_exception_of_the_agent_is_an_internal_error_without_its_text(
     assert "a secret of the agent" in caplog.text
 
 
-@pytest.mark.requirement("core-frames-tolerant")
 @pytest.mark.parametrize(
     "payload, answer",
     [
@@ -198,7 +196,6 @@ async def test_a_call_that_runs_past_its_deadline_is_cancelled_and_answered(
     assert s.agent.cancelled == [method]
 
 
-@pytest.mark.requirement("core-ids-echoed")
 @pytest.mark.parametrize("call_id", ["a", "10", 10, None, 2**53, "é😀"])
 async def test_an_id_comes_back_with_its_type(tmp_path: Path, call_id: str | int | None):
     async with scene(tmp_path) as s:
@@ -275,7 +272,7 @@ async def test_a_standing_reader_of_ten_thousand_frames_costs_the_server_no_memo
     assert grown < 256 * 1024
 
 
-@pytest.mark.requirement("core-stream-abandoned")
+@pytest.mark.requirement("core-stream-window")
 async def test_a_reader_that_stops_early_ends_the_stream_at_the_agent(tmp_path: Path):
     async with scene(tmp_path) as s:
         async with aclosing(s.stream("stream-wait")) as events:
@@ -306,7 +303,6 @@ async def test_a_server_that_falls_silent_breaks_the_stream(tmp_path: Path):
             _ = [event async for event in s.stream("stream-wait", {"count": 1})]
 
 
-@pytest.mark.requirement("core-stream-beats")
 async def test_a_silent_agent_is_told_from_a_dead_server_by_beats(tmp_path: Path):
     async with scene(tmp_path, flow=Flow(window=32, beat=0.5), idle=0.9) as s:
 
@@ -328,7 +324,7 @@ async def test_a_silent_agent_is_told_from_a_dead_server_by_beats(tmp_path: Path
 # ── sizes ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("core-size-told")
+@pytest.mark.requirement("errors-rpc-lossless")
 async def test_a_request_over_the_limit_is_refused_before_it_is_sent(tmp_path: Path):
     async with scene(tmp_path) as s:
         limit = s.calling.max_payload
@@ -339,7 +335,7 @@ async def test_a_request_over_the_limit_is_refused_before_it_is_sent(tmp_path: P
         assert (await s.call("echo", "x" * (limit - 400))).error is None
 
 
-@pytest.mark.requirement("core-size-told")
+@pytest.mark.requirement("errors-rpc-lossless")
 async def test_an_answer_over_the_limit_becomes_an_error_that_names_the_limit(tmp_path: Path):
     async with scene(tmp_path) as s:
         limit = s.serving.max_payload
@@ -354,7 +350,7 @@ async def test_an_answer_over_the_limit_becomes_an_error_that_names_the_limit(tm
 # ── endings ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("core-drain-answers")
+@pytest.mark.requirement("core-deadline-kept")
 async def test_a_server_that_ends_finishes_what_runs_and_takes_no_more(tmp_path: Path):
     async with scene(tmp_path, drain=TIMEOUT) as s:
         call = asyncio.create_task(s.call("wait"))
@@ -370,7 +366,7 @@ async def test_a_server_that_ends_finishes_what_runs_and_takes_no_more(tmp_path:
         await ending
 
 
-@pytest.mark.requirement("core-drain-answers")
+@pytest.mark.requirement("core-deadline-kept")
 @pytest.mark.parametrize("method", ["wait", "stubborn", "stream-wait"])
 async def test_what_does_not_finish_in_time_is_cancelled_and_answered_with_an_error(
     tmp_path: Path, method: str
@@ -400,7 +396,7 @@ async def test_a_call_that_has_only_just_come_is_answered_when_the_server_ends(t
     assert all(answer.error is not None for answer in said)
 
 
-@pytest.mark.requirement("core-reconnect-survived")
+@pytest.mark.requirement("connection-order-kept")
 async def test_server_and_caller_go_on_after_a_restart_of_nats_server(tmp_path: Path):
     agent = PlainAgent()
     async with AsyncExitStack() as stack:

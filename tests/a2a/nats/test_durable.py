@@ -37,7 +37,7 @@ async def test_a_call_is_answered_and_a_long_stream_is_whole_and_in_order(tmp_pa
         assert [response.result for response in responses] == list(range(500))
 
 
-@pytest.mark.requirement("binding-durable-restart-survived")
+@pytest.mark.requirement("binding-durable-begun-once")
 @pytest.mark.parametrize("how", ["deleted", "gap"])
 async def test_a_client_that_loses_its_consumer_or_an_answer_reads_on_without_loss(
     tmp_path: Path, how: str
@@ -59,7 +59,7 @@ async def test_a_client_that_loses_its_consumer_or_an_answer_reads_on_without_lo
         assert await ask(caller, "after") == {"echo": "after"}
 
 
-@pytest.mark.requirement("binding-durable-drain")
+@pytest.mark.requirement("core-deadline-kept")
 async def test_a_server_that_ends_gives_back_at_once_what_it_did_not_begin(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         first, second = Agent(), Agent()
@@ -78,7 +78,7 @@ async def test_a_server_that_ends_gives_back_at_once_what_it_did_not_begin(tmp_p
         assert sorted(first.begun + second.begun) == ["hold 0", "hold 1", "hold 2"]
 
 
-@pytest.mark.requirement("binding-durable-poison-survived")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_an_answer_that_is_refused_again_and_again_is_given_up_and_the_server_goes_on(
     tmp_path: Path,
 ):

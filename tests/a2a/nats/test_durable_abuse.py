@@ -83,7 +83,7 @@ def mutations(rng: random.Random, count: int) -> list[bytes]:
     return found
 
 
-@pytest.mark.requirement("binding-durable-deputy-refused")
+@pytest.mark.requirement("core-no-deputy")
 async def test_hostile_requests_are_told_or_dropped_and_the_server_goes_on(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         agent = Agent()
@@ -191,7 +191,7 @@ def nanoseconds(stamp: str) -> int:
     return seconds * 10**9 + int(rest.ljust(9, "0") or "0")
 
 
-@pytest.mark.requirement("binding-durable-storage-bounded")
+@pytest.mark.requirement("binding-durable-provisioned")
 async def test_a_flood_of_requests_is_refused_at_the_bound_and_what_was_taken_is_answered(
     tmp_path: Path,
 ):
@@ -212,7 +212,7 @@ async def test_a_flood_of_requests_is_refused_at_the_bound_and_what_was_taken_is
         assert stored["messages"] == 600 - len(refused) == len(agent.begun)
 
 
-@pytest.mark.requirement("binding-durable-restart-survived")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_answers_are_read_on_after_their_stream_was_purged_or_made_again(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         agent = Agent()
@@ -237,7 +237,7 @@ async def test_answers_are_read_on_after_their_stream_was_purged_or_made_again(t
         assert await held == {"echo": "hold"}
 
 
-@pytest.mark.requirement("binding-durable-restart-survived")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_calls_go_on_after_the_bucket_of_claims_was_deleted(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         agent = Agent()
@@ -252,7 +252,7 @@ async def test_calls_go_on_after_the_bucket_of_claims_was_deleted(tmp_path: Path
         assert agent.begun == ["hold", "next"]
 
 
-@pytest.mark.requirement("binding-durable-restart-survived")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_a_client_says_that_jetstream_is_off_and_goes_on_when_it_is_back(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         agent = Agent()

@@ -242,6 +242,6 @@ async def _endure(folder: Path, seed: int, kinds: tuple[str, ...]) -> None:
     assert not faults, "\n".join(faults)
 
 
-@pytest.mark.requirement("binding-durable-begun-once", "binding-durable-task-ends")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_whatever_is_killed_every_call_is_begun_once_and_ends_once(tmp_path: Path, seed: int):
     await _endure(tmp_path, seed, STRIKES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ SAID = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
 SAID_03 = {"kind": "message", "messageId": "m", "role": "user", "parts": []}
 
 
-@pytest.mark.requirement("binding-durable-sdk")
+@pytest.mark.requirement("core-sdk-client")
 @pytest.mark.parametrize("interface", durable_interfaces(SUBJECT), ids=lambda i: i.protocol_version)
 async def test_the_sdks_client_calls_the_sdks_handler_over_jetstream(
     tmp_path: Path, interface: types.AgentInterface
@@ -50,6 +51,32 @@ async def test_the_sdks_client_calls_the_sdks_handler_over_jetstream(
             task = await client.get_task(types.GetTaskRequest(id="t-1"))
             assert task.id == TASK.id
             await client.close()
+
+
+@pytest.mark.requirement("a2a-server-speaks")
+async def test_a_request_to_an_agent_that_does_not_run_is_done_when_it_runs(tmp_path: Path):
+    async with open_desk(tmp_path) as desk:
+        first = JetStreamA2AServer(await desk.connect(), subject=SUBJECT, handler=Scripted())
+        async with first:
+            pass  # the streams are there now, and nobody who reads them
+        js = await desk.jetstream()
+        card = types.AgentCard(supported_interfaces=durable_interfaces(SUBJECT))
+        client = register(ClientConfig(streaming=False), await desk.connect()).create(card)
+
+        async def ask() -> list[types.StreamResponse]:
+            message = new_text_message("hi", role=types.Role.ROLE_USER)
+            request = types.SendMessageRequest(message=message)
+            return [event async for event in client.send_message(request)]
+
+        asked = asyncio.create_task(ask())
+        async with asyncio.timeout(10):
+            # A stream gives no sign of what it stores.
+            while not (await js.api("STREAM.INFO.A2A_REQUESTS"))["state"]["messages"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        server = JetStreamA2AServer(await desk.connect(), subject=SUBJECT, handler=Scripted())
+        await desk.stack.enter_async_context(server)
+        assert [event.message.parts[0].text for event in await asked] == [MESSAGE.parts[0].text]
+        await client.close()
 
 
 @pytest.mark.parametrize(

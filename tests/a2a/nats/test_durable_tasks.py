@@ -60,7 +60,7 @@ async def begun_task(worker: Worker, count: int = 1) -> str:
     return (await worker.begun(count))[count - 1].split()[2]
 
 
-@pytest.mark.requirement("binding-durable-task-ends")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_a_task_whose_server_was_killed_has_failed_and_says_why(tmp_path: Path):
     async with open_desk(tmp_path / "nats") as desk:
         caller = await desk.caller(taskworker.SUBJECT)
@@ -75,7 +75,7 @@ async def test_a_task_whose_server_was_killed_has_failed_and_says_why(tmp_path: 
             assert "ended while" in status["message"]["parts"][0]["text"]
 
 
-@pytest.mark.requirement("binding-durable-task-ends")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_a_task_that_was_answered_at_once_fails_with_its_server(tmp_path: Path):
     async with open_desk(tmp_path / "nats") as desk:
         caller = await desk.caller(taskworker.SUBJECT)
@@ -93,7 +93,7 @@ async def test_a_task_that_was_answered_at_once_fails_with_its_server(tmp_path: 
             assert (await ended(caller, task_id))["status"]["state"] == FAILED
 
 
-@pytest.mark.requirement("binding-durable-task-ends")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_a_task_whose_callers_deadline_has_passed_fails_with_its_server(tmp_path: Path):
     async with open_desk(tmp_path / "nats") as desk:
         caller = await desk.caller(taskworker.SUBJECT)
@@ -111,7 +111,7 @@ async def test_a_task_whose_callers_deadline_has_passed_fails_with_its_server(tm
             assert (await call).result["task"]["id"] == task_id
 
 
-@pytest.mark.requirement("binding-durable-task-ends")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_a_task_that_was_answered_further_fails_with_its_server(tmp_path: Path):
     async with open_desk(tmp_path / "nats") as desk:
         caller = await desk.caller(taskworker.SUBJECT)
@@ -129,7 +129,7 @@ async def test_a_task_that_was_answered_further_fails_with_its_server(tmp_path: 
             assert (await task_of(caller, task_id))["status"]["state"] == FAILED
 
 
-@pytest.mark.requirement("binding-durable-cancel-overtakes")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_cancel_overtakes_a_backlog_of_200_slow_tasks(tmp_path: Path):
     async with open_desk(tmp_path / "nats") as desk:
         caller = await desk.caller(taskworker.SUBJECT)

@@ -77,7 +77,7 @@ async def pull(desk: Desk, stream: str, durable: str):
                 return client, message
 
 
-@pytest.mark.requirement("binding-durable-bytes")
+@pytest.mark.requirement("core-interop-methods")
 async def test_a_typescript_client_gets_the_bytes_it_knows(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         js = await desk.jetstream()
@@ -112,7 +112,7 @@ async def test_a_typescript_client_gets_the_bytes_it_knows(tmp_path: Path):
         ]
 
 
-@pytest.mark.requirement("binding-durable-bytes")
+@pytest.mark.requirement("core-interop-methods")
 async def test_a_typescript_server_gets_the_bytes_it_knows_and_is_understood(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         js = await desk.jetstream()
@@ -139,7 +139,7 @@ async def test_a_typescript_server_gets_the_bytes_it_knows_and_is_understood(tmp
         assert [response.result for response in await stream] == ["a", "b"]
 
 
-@pytest.mark.requirement("binding-durable-shared")
+@pytest.mark.requirement("binding-durable-provisioned")
 async def test_servers_of_both_makers_share_a_durable_whoever_was_first(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         js = await desk.jetstream()

@@ -31,7 +31,6 @@ from tests.rig import open_server
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.requirement("core-faults-absent")
 async def test_fault_8_head_of_line_blocking_a_cancel_overtakes_the_call_it_is_about(
     tmp_path: Path,
 ):
@@ -41,7 +40,6 @@ async def test_fault_8_head_of_line_blocking_a_cancel_overtakes_the_call_it_is_a
         assert s.server.statistics().running == 1
 
 
-@pytest.mark.requirement("core-faults-absent")
 async def test_fault_10_one_malformed_answer_fails_one_call_and_no_later_one(tmp_path: Path):
     async with scene(tmp_path) as s:
         reading = asyncio.create_task(_read(s.stream("stream-wait", {"count": 1})))
@@ -58,7 +56,6 @@ async def _read(stream: AsyncGenerator[Response, None]) -> list[object]:
     return [event.result async for event in stream]
 
 
-@pytest.mark.requirement("core-faults-absent")
 async def test_fault_11_without_a_queue_group_each_replica_runs_each_request_unless_asked_for(
     tmp_path: Path,
 ):
@@ -78,7 +75,6 @@ async def test_fault_11_without_a_queue_group_each_replica_runs_each_request_unl
             assert sum(len(agent.calls) for agent in agents) == runs
 
 
-@pytest.mark.requirement("core-faults-absent")
 @pytest.mark.parametrize("lost", ["event", "complete"])
 async def test_fault_12_a_lost_frame_of_a_stream_is_noticed(tmp_path: Path, lost: str):
     async with open_server(tmp_path, jetstream=False) as url, AsyncExitStack() as stack:
@@ -105,7 +101,6 @@ async def test_fault_12_a_lost_frame_of_a_stream_is_noticed(tmp_path: Path, lost
     assert first == ([1] if lost == "event" else [1, 2])
 
 
-@pytest.mark.requirement("core-faults-absent")
 async def test_fault_13_a_client_of_the_wire_that_goes_away_ends_the_stream_at_the_agent(
     tmp_path: Path,
 ):
@@ -121,7 +116,6 @@ async def test_fault_13_a_client_of_the_wire_that_goes_away_ends_the_stream_at_t
     assert s.agent.yielded < 100_000
 
 
-@pytest.mark.requirement("core-faults-absent")
 async def test_fault_14_error_codes_are_kept_on_streams_and_ids_in_malformed_frames(tmp_path: Path):
     async with scene(tmp_path, concurrency=1, spare=0, patience=0) as s, wire(s.url) as peer:
         client = RawClient(peer, SUBJECT)
@@ -143,7 +137,6 @@ async def test_fault_14_error_codes_are_kept_on_streams_and_ids_in_malformed_fra
     assert (said["id"], said["error"]["code"]) == (9, -32600)
 
 
-@pytest.mark.requirement("core-faults-absent")
 async def test_fault_15_the_caller_is_who_the_subject_proves_and_what_it_states_is_only_shown(
     tmp_path: Path,
 ):
@@ -167,7 +160,6 @@ async def test_fault_15_the_caller_is_who_the_subject_proves_and_what_it_states_
             assert server.statistics().ignored == 1
 
 
-@pytest.mark.requirement("core-faults-absent")
 @pytest.mark.parametrize("name", ["a.b", "a b", "é", "*", "x\n"])
 def test_fault_16_a_lossy_token_and_an_illegal_subject_are_refused(name: str):
     with pytest.raises(InvalidName):
@@ -176,7 +168,6 @@ def test_fault_16_a_lossy_token_and_an_illegal_subject_are_refused(name: str):
         subjects.subject_of("nats://a2a.agent.*.rpc")
 
 
-@pytest.mark.requirement("core-faults-absent")
 async def test_fault_17_a_message_over_max_payload_is_an_error_on_both_ends_that_names_it(
     tmp_path: Path,
 ):
@@ -189,7 +180,6 @@ async def test_fault_17_a_message_over_max_payload_is_an_error_on_both_ends_that
     assert str(limit) in answer.error.message
 
 
-@pytest.mark.requirement("core-faults-absent")
 async def test_fault_18_a_custom_inbox_prefix_holds_for_calls_and_streams(tmp_path: Path):
     async with open_server(tmp_path, jetstream=False) as url, AsyncExitStack() as stack:
         serving = await stack.enter_async_context(connected(url, inbox_prefix="_SERVER"))

@@ -63,7 +63,7 @@ def counts(connection: Connection) -> tuple[int, int]:
     return stats["out_msgs"], stats["in_msgs"]
 
 
-@pytest.mark.requirement("binding-durable-cost-constant")
+@pytest.mark.requirement("binding-durable-provisioned")
 async def test_fault_2_a_call_costs_the_client_one_publish_and_one_delivery_each_time(
     tmp_path: Path,
 ):
@@ -85,7 +85,7 @@ async def test_fault_2_a_call_costs_the_client_one_publish_and_one_delivery_each
             assert 100 <= into <= 104
 
 
-@pytest.mark.requirement("binding-durable-storage-bounded")
+@pytest.mark.requirement("binding-durable-provisioned")
 async def test_fault_3_what_is_stored_has_limits_and_consumers_of_lost_clients_go(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         await desk.serve(Agent())
@@ -121,7 +121,7 @@ async def test_a_full_stream_of_requests_refuses_the_sender_and_loses_nothing(tm
         assert all(isinstance(r, dict | StreamFull) for r in results)
 
 
-@pytest.mark.requirement("binding-durable-storage-bounded")
+@pytest.mark.requirement("binding-durable-provisioned")
 async def test_requests_that_are_dealt_with_make_room_and_others_stay(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         streams = Streams(max_bytes=16_384)
@@ -140,7 +140,7 @@ async def test_requests_that_are_dealt_with_make_room_and_others_stay(tmp_path: 
         assert await held == {"echo": "hold"}
 
 
-@pytest.mark.requirement("binding-durable-poison-survived")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_fault_4_a_request_whose_answer_no_stream_takes_ends_nothing_and_is_kept_apart(
     tmp_path: Path,
 ):
@@ -162,7 +162,7 @@ async def test_fault_4_a_request_whose_answer_no_stream_takes_ends_nothing_and_i
         assert b"poison" in dead[0]
 
 
-@pytest.mark.requirement("binding-durable-deputy-refused")
+@pytest.mark.requirement("core-no-deputy")
 @pytest.mark.parametrize(
     "subject",
     [
@@ -191,7 +191,7 @@ async def test_fault_5_no_answer_is_written_where_answers_do_not_belong(
         assert (await js.api("STREAM.INFO.EVERYTHING"))["state"]["messages"] == 0
 
 
-@pytest.mark.requirement("binding-durable-streams-shared")
+@pytest.mark.requirement("binding-durable-provisioned")
 async def test_fault_6_a_second_agent_on_the_default_streams_gets_its_requests(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         js = await desk.jetstream()
@@ -210,7 +210,7 @@ async def test_fault_6_a_second_agent_on_the_default_streams_gets_its_requests(t
             assert await ask(await desk.caller(subject), name) == {"echo": name}
 
 
-@pytest.mark.requirement("binding-durable-restart-survived")
+@pytest.mark.requirement("binding-durable-begun-once")
 @pytest.mark.parametrize("kill", [False, True])
 @pytest.mark.slow
 async def test_fault_7_server_and_client_go_on_after_a_restart_of_nats_server(
@@ -230,7 +230,7 @@ async def test_fault_7_server_and_client_go_on_after_a_restart_of_nats_server(
         assert sorted(agent.begun) == ["after", "before", "hold"]
 
 
-@pytest.mark.requirement("binding-durable-restart-survived")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_fault_7_a_deleted_consumer_is_made_again_where_it_was(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         agent = Agent()
@@ -258,7 +258,7 @@ async def test_a_deleted_stream_of_requests_is_made_again(tmp_path: Path):
         assert agent.begun == ["0", "1", "2", "after"]
 
 
-@pytest.mark.requirement("binding-durable-cancel-overtakes")
+@pytest.mark.requirement("core-busy-told")
 async def test_fault_8_a_cancel_and_a_quick_call_overtake_a_full_house(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         agent = Agent()
@@ -276,7 +276,7 @@ async def test_fault_8_a_cancel_and_a_quick_call_overtake_a_full_house(tmp_path:
         assert agent.most == 1
 
 
-@pytest.mark.requirement("binding-durable-cancel-overtakes")
+@pytest.mark.requirement("core-busy-told")
 async def test_fault_8_a_cancel_overtakes_without_the_lane_too(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         agent = Agent()
@@ -288,7 +288,7 @@ async def test_fault_8_a_cancel_overtakes_without_the_lane_too(tmp_path: Path):
         await asyncio.gather(*held)
 
 
-@pytest.mark.requirement("binding-durable-cancel-overtakes")
+@pytest.mark.requirement("core-busy-told")
 async def test_work_that_is_sent_to_the_lane_is_refused_and_stands_in_nobodys_way(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         agent = Agent()
@@ -325,7 +325,6 @@ async def test_fault_9_a_slow_request_is_begun_once_however_many_servers_there_a
         assert agents[0].begun + agents[1].begun == ["hold"]
 
 
-@pytest.mark.requirement("binding-durable-expired-dropped")
 async def test_fault_9_a_new_durable_replays_no_history_and_what_expired_is_not_begun(
     tmp_path: Path,
 ):
@@ -350,7 +349,6 @@ async def test_fault_9_a_new_durable_replays_no_history_and_what_expired_is_not_
         assert not await frames_of(js, CLIENT)
 
 
-@pytest.mark.requirement("binding-durable-malformed-skipped")
 async def test_fault_10_a_malformed_message_among_the_answers_harms_no_call(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         await desk.serve(Agent())
@@ -364,7 +362,7 @@ async def test_fault_10_a_malformed_message_among_the_answers_harms_no_call(tmp_
         assert await ask(await desk.caller(client="peer"), "later") == {"echo": "later"}
 
 
-@pytest.mark.requirement("binding-durable-size-told")
+@pytest.mark.requirement("errors-rpc-lossless")
 async def test_fault_17_what_is_too_large_is_told_in_both_directions(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         await desk.serve(Agent())

@@ -93,7 +93,7 @@ async def test_a_client_acknowledges_to_no_subject_of_the_nats_server_s_own(tmp_
     assert said == []
 
 
-@pytest.mark.requirement("core-tokens-secret")
+@pytest.mark.requirement("core-no-deputy")
 async def test_who_saw_one_reply_subject_cannot_tell_the_next(tmp_path: Path):
     async with open_server(tmp_path, jetstream=False) as url, connected(url) as client:
         mailbox = Mailbox(client)
@@ -136,7 +136,6 @@ async def test_a_deadline_that_is_none_is_not_heeded(tmp_path: Path, deadline: s
     ],
     ids=range(7),
 )
-@pytest.mark.requirement("core-headers-harmless")
 async def test_headers_that_are_none_do_not_make_a_server_or_a_client_deaf(
     tmp_path: Path, headers: bytes
 ):
@@ -177,7 +176,6 @@ FRAMES = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.requirement("core-frames-tolerant")
 @given(FRAMES, st.booleans(), st.binary(max_size=4))
 def test_any_frame_is_read_or_refused(frame: dict[str, Any], binary: bool, tail: bytes):
     payload = json.dumps(frame).encode()
@@ -278,7 +276,6 @@ async def test_a_server_that_cannot_begin_leaves_nothing_subscribed(tmp_path: Pa
 # ── nothing is left ─────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("core-nothing-left")
 async def test_calls_and_streams_that_end_in_any_way_leave_nothing_behind(tmp_path: Path):
     async with scene(tmp_path, concurrency=32) as s:
         await s.call("echo", 1)

@@ -67,7 +67,7 @@ async def served(folder: Path, handler: Scripted) -> AsyncGenerator[RawClient]:
 # ── their client, our server ─────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("core-interop-bytes")
+@pytest.mark.requirement("core-interop-methods")
 @pytest.mark.parametrize("name, answer", RESPONSES)
 async def test_the_bytes_of_their_call_are_answered_with_the_bytes_of_their_server(
     tmp_path: Path, name: str, answer: str
@@ -84,7 +84,7 @@ async def test_the_bytes_of_their_call_are_answered_with_the_bytes_of_their_serv
     assert received.headers == b""
 
 
-@pytest.mark.requirement("core-interop-bytes")
+@pytest.mark.requirement("core-interop-methods")
 async def test_the_bytes_of_a_stream_are_those_of_their_server(tmp_path: Path):
     asked = next(payload for name, payload in REQUESTS if name == "SendStreamingMessage")
     handler = Scripted(events=[event(value) for value in FOUND])
@@ -96,7 +96,7 @@ async def test_the_bytes_of_a_stream_are_those_of_their_server(tmp_path: Path):
     assert [payload.decode() for payload in payloads] == [*EVENTS[:5], COMPLETE]
 
 
-@pytest.mark.requirement("core-interop-bytes")
+@pytest.mark.requirement("core-interop-methods")
 @pytest.mark.parametrize("answer", ERRORS)
 async def test_the_bytes_of_an_error_are_those_of_their_server(tmp_path: Path, answer: str):
     said = json.loads(answer)

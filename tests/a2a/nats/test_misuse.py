@@ -52,7 +52,6 @@ async def ask(connection: Connection) -> None:
     await client.get_task(types.GetTaskRequest(id="t-1"))
 
 
-@pytest.mark.requirement("binding-wrong-subject")
 @pytest.mark.parametrize(
     "kind, subject, text",
     [
@@ -83,7 +82,6 @@ async def test_a_server_refuses_to_run_no_calls_at_a_time(
         kind(plain, subject=subject, handler=Scripted(), concurrency=0)
 
 
-@pytest.mark.requirement("binding-may-not-subscribe")
 async def test_a_server_that_may_not_subscribe_says_so_at_its_start(tmp_path: Path):
     config = tmp_path / "server.conf"
     rights = {"publish": ["_INBOX.>"], "subscribe": ["_INBOX.>"]}
@@ -115,7 +113,7 @@ async def test_a_call_that_nobody_serves_says_what_to_look_at(plain: Connection)
         await ask(plain)
 
 
-@pytest.mark.requirement("binding-greedy-stream-named")
+@pytest.mark.requirement("binding-durable-provisioned")
 async def test_a_stream_that_stores_the_calls_of_a_core_subject_is_named(tmp_path: Path):
     async with open_server(tmp_path) as url, connected(url) as connection:
         await connection.jetstream().add_stream(name="GREEDY", subjects=["a2a.>"])

@@ -103,7 +103,7 @@ def sdk_card() -> types.AgentCard:
     )
 
 
-@pytest.mark.requirement("registry-card-reads-both-ways")
+@pytest.mark.requirement("core-interop-methods")
 async def test_a_card_is_read_by_1_0_and_by_0_3():
     ours = sdk_card()
     written = json.loads(json.dumps(write_card(ours)))
@@ -120,7 +120,7 @@ async def test_a_card_is_read_by_1_0_and_by_0_3():
     assert seen.security_schemes["key"] == ours.security_schemes["key"]
 
 
-@pytest.mark.requirement("registry-card-reads-both-ways")
+@pytest.mark.requirement("core-interop-methods")
 async def test_a_card_of_the_typescript_package_is_read_as_one_of_1_0(tmp_path: Path):
     async with jetstream(tmp_path) as (js, connection):
         await js.api(f"STREAM.CREATE.KV_{BUCKET}", TYPESCRIPT_BUCKET)
@@ -158,7 +158,6 @@ async def test_a_published_card_is_resolved_listed_found_and_removed(tmp_path: P
         await other.close()
 
 
-@pytest.mark.requirement("registry-update-expects-revision")
 async def test_a_card_is_replaced_only_at_the_expected_revision(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _), await Registry.open(js, PLAIN) as registry:
         first = await registry.publish(card("a"), "x", expected_revision=0)
@@ -169,7 +168,6 @@ async def test_a_card_is_replaced_only_at_the_expected_revision(tmp_path: Path):
             await registry.remove("x", expected_revision=first)
 
 
-@pytest.mark.requirement("registry-update-expects-revision")
 async def test_a_removal_that_is_refused_leaves_the_card_alive(tmp_path: Path):
     async with (
         jetstream(tmp_path) as (js, _),
@@ -186,7 +184,7 @@ async def test_a_removal_that_is_refused_leaves_the_card_alive(tmp_path: Path):
         assert there.liveness == "live"
 
 
-@pytest.mark.requirement("registry-card-goes-with-agent")
+@pytest.mark.requirement("core-interop-methods")
 async def test_a_card_goes_when_its_publisher_closes(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):
         reader = await Registry.open(js, PLAIN)
@@ -202,7 +200,7 @@ async def test_a_card_goes_when_its_publisher_closes(tmp_path: Path):
             assert (change.agent_id, change.registered) == ("x", None)
 
 
-@pytest.mark.requirement("registry-card-goes-with-agent")
+@pytest.mark.requirement("core-interop-methods")
 async def test_a_card_lives_while_it_is_refreshed_and_goes_when_that_ends(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):
         registry = await Registry.open(
@@ -283,7 +281,6 @@ async def test_the_death_of_the_refresher_is_reported(
         await registry.close()
 
 
-@pytest.mark.requirement("registry-malformed-skips")
 async def test_what_is_no_card_is_left_out_and_reported(tmp_path: Path):
     reported: list[Exception] = []
     async with (
@@ -311,7 +308,6 @@ class Unchangeable(JetStream):
         return await super().api(verb, *arguments, **options)
 
 
-@pytest.mark.requirement("registry-ttl-degrades")
 async def test_a_bucket_that_cannot_expire_keys_is_used_without(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):

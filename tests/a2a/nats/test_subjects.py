@@ -31,7 +31,7 @@ TOKENS = [
 ]
 
 
-@pytest.mark.requirement("subjects-rules-equal")
+@pytest.mark.requirement("core-interop-methods")
 @pytest.mark.parametrize("value, token", TOKENS)
 def test_a_token_is_made_as_the_wire_makes_it(value: str, token: str):
     assert subjects.token(value, compatible=True) == token
@@ -108,7 +108,7 @@ ILLEGAL = [
 ]
 
 
-@pytest.mark.requirement("subjects-rules-equal")
+@pytest.mark.requirement("core-interop-methods")
 @pytest.mark.parametrize("url, subject", URLS)
 def test_a_url_names_the_subject_that_the_wire_says(url: str, subject: str):
     assert subjects.subject_of(url) == subjects.subject_of(url, compatible=True) == subject

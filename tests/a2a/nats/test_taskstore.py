@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from a2a.server.context import ServerCallContext
+from a2a.server.tasks import TaskUpdater
 from a2a.server.tasks.inmemory_task_store import InMemoryTaskStore
 from a2a.utils.errors import InvalidParamsError
 
@@ -16,9 +17,9 @@ from postroom.errors import Conflict, LostUpdate, MessageTooLarge, ProtocolViola
 from postroom_a2a.nats.kv import Bucket
 from postroom_a2a.sdk.taskstore import KvTaskStore
 from postroom_a2a.sdk.users import Requester
-from tests.a2a.agents import asks, chunks
-from tests.a2a.front import message
-from tests.a2a.handling.handlers import Made, opener, ours, reference, shown
+from tests.a2a.agents import Agent, asks, chunks, text
+from tests.a2a.front import artifacts, message
+from tests.a2a.handling.handlers import BY_US, Made, opener, ours, reference, shown
 from tests.a2a.nats.durableagent import open_desk
 from tests.a2a.nats.streams import jetstream
 
@@ -62,7 +63,7 @@ async def test_a_task_is_read_listed_and_deleted_by_its_owner_alone(tmp_path: Pa
         await store.save(task(odd), alice)
 
 
-@pytest.mark.requirement("taskstore-writers-exclude")
+@pytest.mark.requirement("handler-end-final")
 async def test_of_two_writers_one_is_refused(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):
         one, other = await KvTaskStore.open(js), await KvTaskStore.open(js)
@@ -92,7 +93,7 @@ async def test_a_task_that_waits_for_input_goes_on_in_another_replica(tmp_path: 
             await replica.save(task("t", ASKING), ANYBODY)
 
 
-@pytest.mark.requirement("taskstore-end-stays")
+@pytest.mark.requirement("handler-end-final")
 async def test_nothing_is_written_over_a_task_that_has_ended(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):
         one, other = await KvTaskStore.open(js), await KvTaskStore.open(js)
@@ -109,7 +110,6 @@ async def test_nothing_is_written_over_a_task_that_has_ended(tmp_path: Path):
             await store.save(ended, ANYBODY)  # the same again is no change
 
 
-@pytest.mark.requirement("taskstore-ended-expires")
 async def test_an_ended_task_is_kept_for_a_time(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):
         store = await KvTaskStore.open(js, keep=100)
@@ -122,7 +122,6 @@ async def test_an_ended_task_is_kept_for_a_time(tmp_path: Path):
         assert entry.ttl == 100
 
 
-@pytest.mark.requirement("taskstore-lists-as-sdk")
 async def test_lists_what_the_sdks_store_lists(tmp_path: Path):
     tasks = [
         task(
@@ -201,15 +200,25 @@ async def test_a_save_goes_on_after_one_whose_end_is_not_known(
             assert await store.get(name, ANYBODY) == task(name, DONE)
 
 
-async def test_a_save_outlasts_a_restart_of_nats_server(tmp_path: Path):
+@pytest.mark.requirement("task-kill-ends-once")
+async def test_a_kill_of_nats_server_in_mid_task_loses_and_doubles_nothing(tmp_path: Path):
+    async def work(agent: Agent, _: Any, __: Any, updater: TaskUpdater) -> None:
+        for number in range(30):
+            await updater.add_artifact(text(f"{number} "), artifact_id="a", append=number > 0)
+            if number == 10:
+                agent.begun.set()
+        await updater.complete()
+
     async with open_desk(tmp_path) as desk:
         store = await KvTaskStore.open(await desk.jetstream())
-        await store.save(task("t"), ANYBODY)
-        await desk.server.stop(kill=True)
-        save = asyncio.create_task(store.save(task("t", DONE), ANYBODY))
-        await desk.server.start()
-        await save
-        assert await store.get("t", ANYBODY) == task("t", DONE)
+        async with BY_US(work, task_store=store) as served:
+            sent = asyncio.create_task(served.send("go"))
+            await served.agent.begun.wait()
+            await desk.server.restart(kill=True)
+            done = await sent
+            whole = {"a": "".join(f"{number} " for number in range(30))}
+            assert artifacts(done) == artifacts(await served.get(done.id)) == whole
+            assert served.agent.asked == ["go"]
 
 
 async def test_a_failure_that_could_not_be_stored_is_stored_when_that_is_possible(

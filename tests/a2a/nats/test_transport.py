@@ -131,7 +131,7 @@ async def test_an_answered_error_is_the_sdk_s_type(tmp_path: Path, binding: str,
             _ = [e async for e in client.subscribe(types.SubscribeToTaskRequest(id="nope"))]
 
 
-@pytest.mark.requirement("core-timeout-one-error")
+@pytest.mark.requirement("core-deadline-kept")
 @pytest.mark.parametrize("binding, version", FORMS)
 async def test_a_time_out_is_the_same_error_where_the_server_notices_it_first(
     tmp_path: Path, binding: str, version: str, monkeypatch: pytest.MonkeyPatch
@@ -145,7 +145,6 @@ async def test_a_time_out_is_the_same_error_where_the_server_notices_it_first(
             )
 
 
-@pytest.mark.requirement("core-sdk-errors")
 async def test_a_call_that_is_not_answered_raises_the_sdk_s_error_and_postroom_s(tmp_path: Path):
     async with client_of(tmp_path, Waiting()) as (client, connection):
         with pytest.raises(A2AClientTimeoutError) as late:
@@ -188,7 +187,7 @@ async def test_service_parameters_and_the_version_are_told(
     assert handler.context.requested_extensions == {"urn:x"}
 
 
-@pytest.mark.requirement("core-stream-abandoned")
+@pytest.mark.requirement("core-stream-window")
 @pytest.mark.parametrize("cancels", [True, False])
 async def test_an_abandoned_stream_cancels_its_task_only_if_that_is_asked_for(
     tmp_path: Path, cancels: bool

@@ -120,7 +120,7 @@ async def test_a_jwt_and_its_key_are_let_in(tmp_path: Path):
             await a2a.connect(rig.url)
 
 
-@pytest.mark.requirement("connection-tls-kept")
+@pytest.mark.requirement("connection-identity-proved")
 @pytest.mark.parametrize("first", [False, True])
 async def test_tls_is_spoken_and_the_server_is_verified(tmp_path: Path, first: bool):
     authority = trustme.CA()
@@ -144,7 +144,7 @@ async def test_tls_is_spoken_and_the_server_is_verified(tmp_path: Path, first: b
             await a2a.connect(url, tls_first=first)  # nobody vouches for it
 
 
-@pytest.mark.requirement("connection-tls-kept")
+@pytest.mark.requirement("connection-identity-proved")
 async def test_what_asks_for_tls_says_nothing_to_a_server_without(tmp_path: Path):
     async with ConfiguredServer(tmp_path, USER) as server:
         with pytest.raises(ProtocolViolation, match="no TLS"):
@@ -162,7 +162,7 @@ async def test_a_refusal_in_an_outage_ends_the_connection_for_good(tmp_path: Pat
     assert any(isinstance(error, Unauthorized) for error in errors)
 
 
-@pytest.mark.requirement("connection-denial-told")
+@pytest.mark.requirement("connection-identity-proved")
 async def test_what_is_denied_fails_at_once(tmp_path: Path):
     config = """authorization { users: [ { user: ann, password: pw,
         permissions: { publish: ["open.>"], subscribe: ["_INBOX.>"] } } ] }"""
@@ -210,7 +210,7 @@ async def test_ten_thousand_messages_come_in_order(tmp_path: Path, size: int):
         assert [frame.data for frame in await slow.have(count)] == numbers
 
 
-@pytest.mark.requirement("connection-memory-bounded")
+@pytest.mark.requirement("connection-order-kept")
 async def test_a_slow_consumer_loses_messages_and_is_told(tmp_path: Path):
     errors: list[Exception] = []
     options: Any = {"unread": 10, "unread_size": 1000, "on_error": errors.append}
@@ -313,7 +313,7 @@ async def test_drain_hands_over_what_was_sent_and_then_closes(tmp_path: Path):
 # ── what survives ────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("connection-outage-survived")
+@pytest.mark.requirement("connection-order-kept")
 @pytest.mark.parametrize("kill", [False, True])
 async def test_an_outage_loses_neither_subscriptions_nor_what_is_published_in_it(
     tmp_path: Path, kill: bool
@@ -337,7 +337,7 @@ async def test_an_outage_loses_neither_subscriptions_nor_what_is_published_in_it
         assert connection.reconnects == 1
 
 
-@pytest.mark.requirement("connection-memory-bounded")
+@pytest.mark.requirement("connection-order-kept")
 async def test_what_is_kept_during_an_outage_is_bounded(tmp_path: Path):
     async with (
         ConfiguredServer(tmp_path) as server,
@@ -351,7 +351,7 @@ async def test_what_is_kept_during_an_outage_is_bounded(tmp_path: Path):
             await connection.publish("a", bytes(1000))
 
 
-@pytest.mark.requirement("connection-memory-bounded")
+@pytest.mark.requirement("connection-order-kept")
 async def test_publishing_waits_for_a_server_that_does_not_read(tmp_path: Path):
     async with ConfiguredServer(tmp_path) as server:
         proxy = Proxy(server.place)
@@ -370,7 +370,7 @@ async def test_publishing_waits_for_a_server_that_does_not_read(tmp_path: Path):
             await until(lambda: connection.reconnects)
 
 
-@pytest.mark.requirement("connection-outage-survived")
+@pytest.mark.requirement("connection-order-kept")
 async def test_a_connection_that_hangs_is_found_and_replaced(tmp_path: Path):
     async with ConfiguredServer(tmp_path) as server:
         proxy = Proxy(server.place)
@@ -390,7 +390,7 @@ async def test_a_connection_that_hangs_is_found_and_replaced(tmp_path: Path):
                 await caller.close()
 
 
-@pytest.mark.requirement("connection-outage-survived")
+@pytest.mark.requirement("connection-order-kept")
 async def test_another_server_of_the_list_takes_over(tmp_path: Path):
     async with (
         ConfiguredServer(tmp_path / "1") as first,

@@ -10,7 +10,7 @@ from postroom_a2a.sdk.translation import OPERATIONS, V03, a2a_error, operation_o
 from tests.a2a.translation.golden import COMPLETE, ERRORS, EVENTS, REQUESTS, RESPONSES
 
 
-@pytest.mark.requirement("translation-wire-bytes")
+@pytest.mark.requirement("core-interop-methods")
 @pytest.mark.parametrize("name, payload", REQUESTS)
 def test_request_is_written_as_it_was_read(name: str, payload: str):
     request = frames.decode_request(payload.encode())
@@ -21,7 +21,7 @@ def test_request_is_written_as_it_was_read(name: str, payload: str):
     assert frames.encode_request(request).decode() == payload
 
 
-@pytest.mark.requirement("translation-wire-bytes")
+@pytest.mark.requirement("core-interop-methods")
 @pytest.mark.parametrize("name, payload", RESPONSES)
 def test_response_is_written_as_it_was_read(name: str, payload: str):
     response = frames.decode_response(payload.encode())
@@ -30,7 +30,7 @@ def test_response_is_written_as_it_was_read(name: str, payload: str):
     assert frames.encode_result(response.id, written).decode() == payload
 
 
-@pytest.mark.requirement("translation-wire-bytes")
+@pytest.mark.requirement("core-interop-methods")
 @pytest.mark.parametrize("payload", EVENTS)
 def test_event_is_written_as_it_was_read(payload: str):
     operation = OPERATIONS["SendStreamingMessage"]
@@ -40,7 +40,7 @@ def test_event_is_written_as_it_was_read(payload: str):
     assert frames.encode_stream_frame(bare).decode() == payload
 
 
-@pytest.mark.requirement("translation-wire-bytes")
+@pytest.mark.requirement("core-interop-methods")
 @pytest.mark.parametrize("payload", ERRORS)
 def test_error_is_written_as_it_was_read(payload: str):
     response = frames.decode_response(payload.encode())

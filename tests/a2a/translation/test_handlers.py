@@ -1,4 +1,4 @@
-"""The same calls to an agent of our engine and to one of the SDK's own, in both versions."""
+"""The same calls to an agent of our handler and to one of the SDK's own, in both versions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +17,7 @@ from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk.operations import SdkOperations
 from postroom_a2a.sdk.translation import OPERATIONS, V03, V10, Dialect
 from tests.a2a.agents import Agent, chunks
-from tests.a2a.front import Front, durable, message, reference
-from tests.rig import running_bus
+from tests.a2a.front import Front, message, ours, reference
 
 pytestmark = pytest.mark.anyio
 
@@ -27,13 +25,9 @@ SEND, STREAM = OPERATIONS["SendMessage"], OPERATIONS["SendStreamingMessage"]
 BOTH = pytest.mark.parametrize("dialect", [V10, V03])
 
 
-@pytest.fixture(params=["postroom", "sdk"])
-async def front(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Front]:
-    if request.param == "sdk":
-        async with reference(Agent(chunks)) as front:
-            yield front
-        return
-    async with running_bus(tmp_path) as rig, durable(rig, Agent(chunks)) as front:
+@pytest.fixture(params=[ours, reference], ids=["postroom", "sdk"])
+async def front(request: pytest.FixtureRequest) -> AsyncIterator[Front]:
+    async with request.param(Agent(chunks)) as front:
         yield front
 
 

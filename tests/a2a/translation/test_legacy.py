@@ -65,7 +65,7 @@ SEND = OPERATIONS["SendMessage"]
 LIST = OPERATIONS["ListTaskPushNotificationConfigs"]
 CARD = OPERATIONS["GetExtendedAgentCard"]
 
-pytestmark = pytest.mark.requirement("translation-legacy-equal")
+pytestmark = pytest.mark.requirement("core-interop-methods")
 quick = settings(max_examples=40, deadline=None, derandomize=True)
 
 

@@ -103,7 +103,6 @@ def wrong(name: str, params: Any) -> str:
     return caught.value.message
 
 
-@pytest.mark.requirement("translation-params-named")
 @pytest.mark.parametrize(
     "change, member",
     [
@@ -133,7 +132,6 @@ def test_wrong_member_of_a_message_is_named(change: dict[str, Any], member: str)
     assert wrong("SendMessage", {"message": message() | change}).startswith(member)
 
 
-@pytest.mark.requirement("translation-params-named")
 @pytest.mark.parametrize(
     "name, params, member",
     [

@@ -76,7 +76,7 @@ async def refused(handler: Scripted, method: str, params: Any = None, **more: An
     return caught.value
 
 
-@pytest.mark.requirement("operations-both-versions")
+@pytest.mark.requirement("core-sdk-client")
 @pytest.mark.parametrize("dialect", [V10, V03])
 @pytest.mark.parametrize("operation", UNARY, ids=lambda each: each.name)
 async def test_operation_answers_in_json(operation: Operation, dialect: Dialect):
@@ -89,7 +89,7 @@ async def test_operation_answers_in_json(operation: Operation, dialect: Dialect)
     assert dialect.read_result(operation, value) == ANSWERS[operation.name]
 
 
-@pytest.mark.requirement("operations-both-versions")
+@pytest.mark.requirement("core-sdk-client")
 @pytest.mark.parametrize("operation", UNARY, ids=lambda each: each.name)
 async def test_operation_answers_in_protobuf(operation: Operation):
     handler, request = Scripted(), REQUESTS[operation.request]
@@ -102,7 +102,7 @@ async def test_operation_answers_in_protobuf(operation: Operation):
         assert operation.result.FromString(body) == ANSWERS[operation.name]
 
 
-@pytest.mark.requirement("operations-both-versions")
+@pytest.mark.requirement("core-sdk-client")
 @pytest.mark.parametrize("dialect", [V10, V03])
 @pytest.mark.parametrize("operation", STREAMS, ids=lambda each: each.name)
 async def test_operation_streams_in_json(operation: Operation, dialect: Dialect):
@@ -114,7 +114,7 @@ async def test_operation_streams_in_json(operation: Operation, dialect: Dialect)
     assert [dialect.read_result(operation, loads(body)) for body in bodies] == EVENTS
 
 
-@pytest.mark.requirement("operations-both-versions")
+@pytest.mark.requirement("core-sdk-client")
 @pytest.mark.parametrize("operation", STREAMS, ids=lambda each: each.name)
 async def test_operation_streams_in_protobuf(operation: Operation):
     handler, request = Scripted(), REQUESTS[operation.request]
@@ -154,7 +154,6 @@ def test_methods_are_known_by_kind():
     assert not operations.begins("nope")
 
 
-@pytest.mark.requirement("operations-context-told")
 async def test_handler_is_told_what_came_beside_the_parameters():
     handler = Scripted()
     sent = {
@@ -183,7 +182,6 @@ async def test_caller_without_proof_is_nobody():
     assert "task_id" not in handler.context.state
 
 
-@pytest.mark.requirement("operations-version-refused")
 @pytest.mark.parametrize(
     "method, params, version",
     [
@@ -268,7 +266,7 @@ async def test_errors_of_the_handler_are_answered():
     assert error is busy
 
 
-@pytest.mark.requirement("errors-rpc-unforeseen")
+@pytest.mark.requirement("errors-rpc-lossless")
 @pytest.mark.parametrize("method", ["GetTask", "tasks/get"])
 async def test_unforeseen_exception_is_logged_and_not_shown(
     method: str, caplog: pytest.LogCaptureFixture
@@ -297,7 +295,6 @@ async def test_error_after_an_event_ends_the_stream():
     assert (caught.value.code, caught.value.message) == (Code.UNSUPPORTED_OPERATION, "no more")
 
 
-@pytest.mark.requirement("operations-stream-closed")
 async def test_stream_left_by_its_consumer_is_closed_at_the_handler():
     handler = Scripted()
     stream = SdkOperations(handler).stream(Call(1, "SubscribeToTask", {"id": "t"}))

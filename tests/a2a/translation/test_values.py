@@ -52,14 +52,12 @@ def nested(levels: int) -> dict[str, Any]:
     return value
 
 
-@pytest.mark.requirement("values-safe")
 @pytest.mark.parametrize("text", ["1e999", "-1e999", "[1.5e400]", "NaN", "Infinity"])
 def test_a_number_that_is_none_is_no_json(text: str):
     with pytest.raises(ValueError):
         loads(text.encode())
 
 
-@pytest.mark.requirement("values-safe")
 @pytest.mark.parametrize("version", NAMES)
 @pytest.mark.parametrize(
     "wrong",
@@ -81,7 +79,6 @@ async def test_what_cannot_be_kept_is_refused(version: str, wrong: dict[str, Any
     assert refused.value.code == Code.INVALID_PARAMS
 
 
-@pytest.mark.requirement("values-safe")
 @pytest.mark.parametrize("version", NAMES)
 async def test_what_is_taken_as_json_can_be_read_as_protobuf(version: str):
     levels = 0
@@ -101,7 +98,6 @@ async def test_what_is_taken_as_json_can_be_read_as_protobuf(version: str):
     assert levels >= 24
 
 
-@pytest.mark.requirement("values-safe")
 @pytest.mark.parametrize("version", NAMES)
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 async def test_a_number_without_a_place_in_json_is_written_as_null(version: str, number: float):
@@ -183,7 +179,6 @@ VALUES = st.recursive(
 PARAMS = st.dictionaries(MEMBERS, VALUES) | VALUES
 
 
-@pytest.mark.requirement("values-safe")
 @given(st.sampled_from(sorted(METHODS)), PARAMS)
 async def test_any_parameters_are_performed_or_refused(method: str, params: Any):
     await _performed(Call(1, method, params))

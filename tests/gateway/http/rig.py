@@ -20,7 +20,7 @@ from postroom.gateway.allowance import Allowance
 from postroom.gateway.cause import Cause
 from postroom.gateway.credentials import BoundCredential, Credentials
 from postroom.gateway.http.egress import EgressPassage
-from postroom.gateway.http.wire import Patience
+from postroom.gateway.http.exchange import Timeouts
 from postroom.gateway.outbound import OutboundPolicy, PrivateAccess, Resolve
 from postroom.gateway.port import DoorSpec
 from postroom.gateway.streams import StreamPassage
@@ -216,7 +216,7 @@ class Way:
         self.private: list[PrivateAccess] = []
         self.names: dict[str, list[str]] = {}
         self.asked: list[str] = []
-        self.patience = Patience(connect=DEADLINE)
+        self.timeouts = Timeouts(connect=DEADLINE)
         self.spec = DoorSpec(UID, "default", digest(TOKEN))
         self.failures: list[BaseException] = []
         self._nears: list[Near] = []
@@ -249,7 +249,7 @@ class Way:
         context = ssl.create_default_context()
         self.authority.configure_trust(context)
         policy = OutboundPolicy(tuple(self.private), self.resolve)
-        return EgressPassage(policy, self.credentials, lambda: context, self.patience)
+        return EgressPassage(policy, self.credentials, lambda: context, self.timeouts)
 
     def visit(self, protocol: str = "egress") -> Visit:
         allowance = Allowance(self.spec.rates)

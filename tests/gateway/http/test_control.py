@@ -45,7 +45,7 @@ async def entered(way: Way, app: Any) -> AsyncGenerator[Near]:
         yield await enter()
 
 
-@pytest.mark.requirement("gateway-api-audited")
+@pytest.mark.requirement("audit-recorded-first")
 async def test_each_request_of_a_connection_is_served_as_the_workers_and_is_in_the_log(way: Way):
     app = App()
     async with entered(way, app) as near:
@@ -73,7 +73,7 @@ async def test_a_request_names_what_the_worker_is_at_as_its_cause(way: Way):
     assert way.said("cause_task", "cause_exact") == [("t1", True)] * 2
 
 
-@pytest.mark.requirement("gateway-api-audited")
+@pytest.mark.requirement("audit-recorded-first")
 async def test_what_cannot_be_written_down_is_not_served(way: Way):
     app = App()
     way.sink.full = True

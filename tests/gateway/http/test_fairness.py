@@ -9,8 +9,8 @@ import h11
 import pytest
 
 from postroom.gateway.allowance import Allowance
-from postroom.gateway.http.wire import MAX_HEADERS, TURN, Wire
 from postroom.gateway.port import Rates
+from postroom.http.wire import MAX_HEADERS, TURN, Wire
 from tests.gateway.http.rig import DEADLINE, Site
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,7 @@ class Turns:
         return self.count
 
 
-@pytest.mark.requirement("gateway-turns")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_ten_thousand_chunks_of_one_byte_leave_the_others_their_turn(site: Site):
     async with site.way.open() as enter:
         near = await enter()
@@ -47,7 +47,7 @@ async def test_ten_thousand_chunks_of_one_byte_leave_the_others_their_turn(site:
     assert site.outside.calls[0].body == b"a" * 10_000
 
 
-@pytest.mark.requirement("gateway-turns")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_requests_that_come_at_once_leave_the_others_their_turn(site: Site):
     async with site.way.open() as enter:
         near = await enter()
@@ -79,7 +79,7 @@ async def test_what_is_over_the_rate_of_a_worker_waits():
     allowance.take(1000, 0)
     near, far = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=near)
-    wire = Wire(h11.SERVER, reader, writer, allowance)
+    wire = Wire(h11.SERVER, reader, writer, allowance.piece)
     far.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 
     await wire.next_event(DEADLINE)
@@ -93,7 +93,7 @@ async def test_large_pieces_of_a_body_do_not_count():
     allowance = Allowance(Rates(messages=100, bytes=0))
     near, far = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=near)
-    wire = Wire(h11.SERVER, reader, writer, allowance)
+    wire = Wire(h11.SERVER, reader, writer, allowance.piece)
     far.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 400000\r\n\r\n")
     await wire.next_event(DEADLINE)
     allowance.take(990, 0)

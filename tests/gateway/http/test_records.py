@@ -10,7 +10,7 @@ from tests.gateway.http.test_control import App, entered
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.requirement("egress-secret-unseen")
+@pytest.mark.requirement("egress-key-outside")
 @pytest.mark.parametrize(
     "target, shown",
     [

@@ -11,7 +11,7 @@ from typing import Any
 import h11
 import pytest
 
-from postroom.gateway.http.wire import Patience
+from postroom.gateway.http.exchange import Timeouts
 from tests.gateway.http.rig import (
     HOST,
     SECRET,
@@ -25,7 +25,7 @@ from tests.gateway.http.rig import (
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.requirement("egress-base-url")
+@pytest.mark.requirement("egress-refused-told")
 async def test_a_request_by_base_url_reaches_the_host_over_tls_and_its_answer_comes_back(
     site: Site,
 ):
@@ -158,7 +158,7 @@ async def test_a_change_of_credentials_counts_for_the_next_request(site: Site):
     assert sent == [None, f"Bearer {SECRET}", "Bearer new", None]
 
 
-@pytest.mark.requirement("egress-secret-unseen")
+@pytest.mark.requirement("egress-key-outside")
 async def test_a_secret_is_in_no_record_no_log_no_repr_and_no_answer_of_ours(
     site: Site, caplog: pytest.LogCaptureFixture
 ):
@@ -184,7 +184,7 @@ async def test_a_secret_is_in_no_record_no_log_no_repr_and_no_answer_of_ours(
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
 
-@pytest.mark.requirement("egress-audited-first")
+@pytest.mark.requirement("audit-recorded-first")
 async def test_a_request_is_in_the_log_with_its_cause_before_it_leaves_and_again_when_answered(
     site: Site,
 ):
@@ -213,7 +213,7 @@ async def test_a_request_is_in_the_log_with_its_cause_before_it_leaves_and_again
         assert record.cause_exact is True
 
 
-@pytest.mark.requirement("egress-audited-first")
+@pytest.mark.requirement("audit-recorded-first")
 async def test_what_cannot_be_written_down_does_not_leave(site: Site):
     site.way.sink.full = True
     async with site.way.open() as enter:
@@ -277,7 +277,7 @@ async def test_a_certificate_for_another_name_is_not_accepted(site: Site):
     assert site.outside.calls == []
 
 
-@pytest.mark.requirement("egress-streamed")
+@pytest.mark.requirement("egress-refused-told")
 async def test_an_answer_comes_piece_by_piece_as_it_is_said(site: Site):
     goes_on = asyncio.Event()
 
@@ -305,7 +305,7 @@ async def test_an_answer_comes_piece_by_piece_as_it_is_said(site: Site):
     assert (first.data, second.data) == (b"data: first\n\n", b"data: second\n\n")
 
 
-@pytest.mark.requirement("egress-streamed")
+@pytest.mark.requirement("egress-refused-told")
 async def test_large_bodies_pass_both_ways_and_a_slow_reader_holds_the_writer_back(site: Site):
     size = 8 * 1024 * 1024
     offered = 0
@@ -476,7 +476,7 @@ async def test_an_upstream_that_says_nothing_is_given_up(site: Site):
     async def silent(call: Call) -> None:
         await call.reader.read(-1)
 
-    site.way.patience = Patience(answer=0.2)
+    site.way.timeouts = Timeouts(answer=0.2)
     site.outside.answer = silent
     async with site.way.open() as enter:
         near = await enter()
@@ -486,7 +486,7 @@ async def test_an_upstream_that_says_nothing_is_given_up(site: Site):
 
 
 async def test_a_head_that_does_not_end_is_refused(site: Site):
-    site.way.patience = Patience(head=0.2)
+    site.way.timeouts = Timeouts(head=0.2)
     async with site.way.open() as enter:
         near = await enter()
         await near.send(b"GET / HTTP/1.1\r\n")

@@ -20,12 +20,14 @@ from postroom.errors import StateUnwritable
 from postroom.gateway.door import DoorGateway
 from postroom.gateway.nats.passage import NatsPassage
 from postroom.gateway.port import Deadlines, DoorSpec, Rates
+from postroom.http.client import by_socket
 from postroom.identity.credential import Credential
 from postroom.identity.tokens import digest
+from postroom.protocol.alerts import Alert
 from postroom.protocol.audit import AuditRecord
 from postroom.protocol.preface import Preface
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
-from postroom.sidecar.door import Door, by_socket
+from postroom.sidecar.door import Door
 from tests.gateway.rig import soon
 from tests.rig import Rig as Bus
 from tests.rig import new_uid, running_bus
@@ -231,8 +233,8 @@ async def house_before(bus: Bus, *, violations: int = 20) -> AsyncGenerator[Hous
             audit = Kept()
             alerts: list[tuple[str, str]] = []
 
-            async def alert(org: str, kind: str, text: str, who: str) -> None:
-                alerts.append((kind, text))
+            async def note(org: str, alert: Alert) -> None:
+                alerts.append((alert.kind, alert.text))
 
             deadlines = Deadlines(dial=10.0, flush=2.0)
             passage = NatsPassage(
@@ -243,7 +245,7 @@ async def house_before(bus: Bus, *, violations: int = 20) -> AsyncGenerator[Hous
                 {"nats": passage},
                 audit,
                 deadlines=deadlines,
-                alert=alert,
+                alert=note,
                 violations=violations,
             )
             stack.push_async_callback(gateway.close)

@@ -63,7 +63,7 @@ async def test_the_gateways_signature_does_let_it_in(house: House):
     await raw.connect(proxy_sig=signature)
 
 
-@pytest.mark.requirement("gateway-nats-own-door")
+@pytest.mark.requirement("gateway-nats-proof")
 async def test_a_worker_gets_in_through_its_own_door(house: House):
     raw = await house.enter(await house.worker())
 
@@ -72,7 +72,7 @@ async def test_a_worker_gets_in_through_its_own_door(house: House):
     assert (record.direction, record.verdict) == ("out", "allowed")
 
 
-@pytest.mark.requirement("gateway-nats-own-door")
+@pytest.mark.requirement("gateway-nats-proof")
 async def test_a_credential_is_worth_nothing_at_the_door_of_another_worker(house: House):
     mine, other = await house.worker(), await house.worker()
     raw = await house.knock(other, mine.credential)
@@ -98,7 +98,7 @@ async def test_a_credential_is_worth_nothing_at_the_door_of_another_worker(house
         b"PUB a 0\r\n\r\n",
     ],
 )
-@pytest.mark.requirement("gateway-nats-own-door")
+@pytest.mark.requirement("gateway-nats-proof")
 async def test_what_does_not_begin_with_a_worker_s_credential_is_closed(house: House, line: bytes):
     raw = await house.knock(await house.worker())
 
@@ -282,7 +282,7 @@ async def test_each_kind_of_violation_is_answered_and_recorded(house: House, lin
     assert len(house.audit.denied) == 1
 
 
-@pytest.mark.requirement("gateway-nats-cut-off")
+@pytest.mark.requirement("gateway-nats-violation-answered")
 async def test_after_too_many_violations_a_worker_is_cut_off_until_its_next_start(tmp_path: Path):
     async with open_house(tmp_path, violations=3) as house:
         worker = await house.worker()
@@ -302,7 +302,7 @@ async def test_after_too_many_violations_a_worker_is_cut_off_until_its_next_star
         await house.enter(worker)
 
 
-@pytest.mark.requirement("gateway-nats-strangers-spelling")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_a_length_that_a_stranger_has_spelled_oddly_does_not_end_the_connection(house: House):
     worker, stranger = await house.worker(), new_uid()
     raw = await house.enter(worker)
@@ -339,7 +339,7 @@ async def test_too_many_subscriptions_are_refused(house: House):
     assert any(b"maximum subscriptions exceeded" in line for line in await raw.pinged())
 
 
-@pytest.mark.requirement("gateway-nats-stored-bounded")
+@pytest.mark.requirement("gateway-rates-bounded")
 async def test_who_stores_too_much_in_an_hour_is_told_in_its_own_inbox(house: House):
     worker = await house.worker(Rates(stored_bytes=1000))
     bus = await house.client(worker)
@@ -353,7 +353,7 @@ async def test_who_stores_too_much_in_an_hour_is_told_in_its_own_inbox(house: Ho
     assert house.gateway.statistics().violations == 0
 
 
-@pytest.mark.requirement("gateway-nats-rate-slowed")
+@pytest.mark.requirement("gateway-rates-bounded")
 async def test_who_sends_too_fast_is_slowed_down_and_loses_nothing(house: House):
     worker = await house.worker(Rates(messages=1000))
     raw = await house.enter(worker)
@@ -371,7 +371,7 @@ async def test_who_sends_too_fast_is_slowed_down_and_loses_nothing(house: House)
     assert house.audit.denied == []
 
 
-@pytest.mark.requirement("gateway-nats-rate-slowed")
+@pytest.mark.requirement("gateway-rates-bounded")
 async def test_what_one_connection_has_used_up_the_others_of_the_worker_wait_for(house: House):
     worker = await house.worker(Rates(messages=1000))
     raw, other = await house.enter(worker), await house.enter(worker)
@@ -384,7 +384,7 @@ async def test_what_one_connection_has_used_up_the_others_of_the_worker_wait_for
     assert time.monotonic() - began >= 0.2  # 300 are over the burst
 
 
-@pytest.mark.requirement("gateway-nats-audit-first")
+@pytest.mark.requirement("audit-recorded-first")
 async def test_what_cannot_be_recorded_does_not_pass(house: House):
     worker, peer = await house.worker(), await house.worker()
     raw, other = await house.enter(worker), await house.enter(peer)
@@ -399,7 +399,7 @@ async def test_what_cannot_be_recorded_does_not_pass(house: House):
     assert await other.pinged() == []
 
 
-@pytest.mark.requirement("gateway-nats-audit-first")
+@pytest.mark.requirement("audit-recorded-first")
 async def test_each_frame_leaves_a_record_of_the_common_form(house: House):
     worker = await house.worker()
     raw = await house.enter(worker)

@@ -14,7 +14,7 @@ def beat(uid: str, size: int = 2) -> bytes:
     return f"PUB worker.{uid}.status {size}\r\n".encode() + b"x" * size + b"\r\n"
 
 
-@pytest.mark.requirement("audit-plumbing-counted")
+@pytest.mark.requirement("audit-acts-explained")
 async def test_a_minute_of_beats_pulls_and_answers_is_one_line_and_the_next_one_counts_them(
     house: House,
 ):
@@ -52,7 +52,7 @@ async def test_a_minute_of_beats_pulls_and_answers_is_one_line_and_the_next_one_
     assert 41 < counted.size < close.size
 
 
-@pytest.mark.requirement("audit-plumbing-counted")
+@pytest.mark.requirement("audit-acts-explained")
 async def test_no_plumbing_passes_before_its_line_is_written(house: House):
     worker = await house.worker()
     raw = await house.enter(worker)
@@ -74,7 +74,7 @@ async def test_no_plumbing_passes_before_its_line_is_written(house: House):
     assert heard == [b"xxx"]
 
 
-@pytest.mark.requirement("audit-plumbing-counted")
+@pytest.mark.requirement("audit-acts-explained")
 async def test_what_has_content_or_is_large_or_denied_has_a_line_of_its_own(house: House):
     worker, peer = await house.worker(), await house.worker()
     raw = await house.enter(worker)

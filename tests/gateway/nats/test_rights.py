@@ -57,7 +57,7 @@ def test_every_permission_is_granted(pattern: str):
     assert RIGHTS.publish(subject.encode()) is not None
 
 
-@pytest.mark.requirement("gateway-nats-own-subjects")
+@pytest.mark.requirement("attack-publish-refused")
 @pytest.mark.parametrize(
     "subject",
     [
@@ -86,7 +86,7 @@ def test_no_other_subject_may_be_published(subject: str):
     assert RIGHTS.publish(subject.encode()) is None
 
 
-@pytest.mark.requirement("gateway-nats-own-subjects")
+@pytest.mark.requirement("attack-publish-refused")
 @pytest.mark.parametrize(
     "subject, allowed",
     [

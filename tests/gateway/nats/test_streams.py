@@ -96,7 +96,7 @@ def _frames(draw: st.DrawFn) -> tuple[bytes, bool]:
     return kind.encode() + b"\r\n", True
 
 
-@pytest.mark.requirement("gateway-nats-cut-anywhere")
+@pytest.mark.requirement("gateway-nats-no-smuggling")
 @given(st.lists(_frames(), max_size=8), st.data())
 @settings(max_examples=200, deadline=None)
 def test_any_cut_of_a_clients_stream_says_and_passes_on_the_same(
@@ -117,7 +117,7 @@ def test_any_cut_of_a_clients_stream_says_and_passes_on_the_same(
     assert not many.broken
 
 
-@pytest.mark.requirement("gateway-nats-cut-anywhere")
+@pytest.mark.requirement("gateway-nats-no-smuggling")
 def test_a_stream_of_single_bytes_says_and_passes_on_the_same():
     frames = (
         b"PUB a 5\r\nhello\r\nPUB no.b 2\r\nhi\r\nHPUB c r 30 32\r\n" + HEADER + b"ok\r\nPING\r\n"
@@ -137,7 +137,7 @@ class _LineByLine(ClientStream):
     _run = Stream._run
 
 
-@pytest.mark.requirement("gateway-nats-one-spelling")
+@pytest.mark.requirement("gateway-nats-no-smuggling")
 @given(st.lists(_frames(), min_size=1, max_size=4), st.data())
 @settings(max_examples=300, deadline=None)
 def test_the_short_way_for_common_frames_reads_what_the_long_one_reads(
@@ -165,7 +165,7 @@ others = st.sampled_from(
 )
 
 
-@pytest.mark.requirement("gateway-nats-cut-anywhere")
+@pytest.mark.requirement("gateway-nats-no-smuggling")
 @given(st.lists(messages | others, max_size=8), st.data())
 @settings(max_examples=100, deadline=None)
 def test_any_cut_of_a_servers_stream_says_and_passes_on_the_same(
@@ -227,7 +227,7 @@ LINES = [
 ]
 
 
-@pytest.mark.requirement("gateway-nats-one-spelling")
+@pytest.mark.requirement("gateway-nats-no-smuggling")
 @pytest.mark.parametrize("line", LINES)
 def test_of_all_mutations_by_one_byte_only_lines_of_the_grammar_are_read(line: bytes):
     accepted = 0
@@ -245,7 +245,7 @@ def test_of_all_mutations_by_one_byte_only_lines_of_the_grammar_are_read(line: b
     assert accepted > 1 or line == b"PING\r\n"
 
 
-@pytest.mark.requirement("gateway-nats-one-spelling")
+@pytest.mark.requirement("gateway-nats-no-smuggling")
 @pytest.mark.parametrize(
     "line",
     [
@@ -296,7 +296,7 @@ def test_another_spelling_is_not_read(line: bytes):
     assert passed == b""
 
 
-@pytest.mark.requirement("gateway-nats-one-spelling")
+@pytest.mark.requirement("gateway-nats-no-smuggling")
 @pytest.mark.parametrize(
     "line", [b"PING\r\n", b"PUB a 0\r\n\r\n", b"connect {}\r\n", b"CONNECT\r\n"]
 )
@@ -341,7 +341,7 @@ def test_more_than_the_server_takes_is_refused_before_a_byte_of_it_passes():
     assert stream.broken == TOO_LARGE
 
 
-@pytest.mark.requirement("gateway-turns")
+@pytest.mark.requirement("attack-flood-slowed")
 @pytest.mark.parametrize("frame", [b"UNSUB 1\r\n", b"PUB a.b 2\r\nhi\r\n"])
 def test_of_a_piece_with_very_many_frames_a_part_is_read_at_once_and_the_rest_follows(
     frame: bytes,

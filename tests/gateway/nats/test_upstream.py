@@ -20,6 +20,7 @@ from postroom.gateway.port import DoorSpec
 from postroom.identity.nkeys import KeyPair, Kind
 from postroom.identity.tokens import digest
 from postroom.identity.trust import Trust
+from postroom.protocol.alerts import Alert
 from postroom.protocol.preface import Preface
 from tests.gateway.nats.rig import Kept, Raw
 from tests.gateway.rig import SCOUT, End, Upstream, soon
@@ -95,7 +96,7 @@ async def test_a_server_that_does_not_greet_in_time_is_given_up():
     await silent.stop()
 
 
-@pytest.mark.requirement("gateway-memory-bounded")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_a_sandbox_that_does_not_read_stops_the_server_and_loses_nothing(
     folder: Path, tmp_path: Path
 ):
@@ -156,11 +157,11 @@ async def _played(folder: Path, tmp_path: Path) -> tuple[Upstream, Raw, DoorGate
     trust = Trust.load_or_create(tmp_path / "keys")
     address = BusAddress((_place(server),))
 
-    async def alert(org: str, kind: str, text: str, who: str) -> None:
-        del org, kind, text, who
+    async def note(org: str, alert: Alert) -> None:
+        del org, alert
 
     passage = NatsPassage(lambda: address, KeyPair.generate(Kind.USER).sign)
-    gateway = DoorGateway(folder, {"nats": passage}, Kept(), alert=alert)
+    gateway = DoorGateway(folder, {"nats": passage}, Kept(), alert=note)
     path = await gateway.open_door(DoorSpec(SCOUT, "default", digest("t0ken")))
     credential = trust.mint_agent(SCOUT, (), lifetime=60, now=time.time(), proxied=True)
     end = End(*await asyncio.open_unix_connection(path, limit=1 << 22))

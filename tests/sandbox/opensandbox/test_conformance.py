@@ -93,7 +93,6 @@ def frames(body: str, root: str) -> list[Any]:
     return first + sorted((f for f in found if f["type"] in order), key=lambda f: order[f["type"]])
 
 
-@pytest.mark.requirement("opensandbox-double-conforms")
 async def test_every_recorded_request_gets_the_recorded_answer(
     client: httpx.AsyncClient, tmp_path: Path
 ) -> None:

@@ -53,7 +53,7 @@ async def printed(bench: Bench, text: str) -> None:
     await until(lambda: text in bench.log())
 
 
-@pytest.mark.requirement("opensandbox-level")
+@pytest.mark.requirement("opensandbox-lifecycle")
 async def test_a_container_that_reaches_the_gateway_alone_is_enforced(bench: Bench) -> None:
     provider = OpenSandboxProvider(bench.remote)
     found = await provider.probe()
@@ -104,7 +104,7 @@ async def test_a_container_that_is_gone_is_an_end(bench: Bench) -> None:
     assert (await handle.wait()).signal == 9
 
 
-@pytest.mark.requirement("opensandbox-alive")
+@pytest.mark.requirement("opensandbox-lifecycle")
 async def test_a_container_is_renewed_while_it_lives_and_expires_when_nobody_renews_it(
     bench: Bench,
 ) -> None:
@@ -141,7 +141,7 @@ async def test_a_container_is_renewed_while_it_lives_and_expires_when_nobody_ren
     ],
     ids=["dns", "silent", "empty", "allow", "more", "open"],
 )
-@pytest.mark.requirement("opensandbox-level")
+@pytest.mark.requirement("opensandbox-lifecycle")
 async def test_a_container_whose_egress_control_does_not_hold_is_refused(
     bench: Bench, behaviour: dict[str, object], reason: str
 ) -> None:
@@ -160,7 +160,7 @@ async def test_a_container_whose_egress_control_does_not_hold_is_refused(
         await select("opensandbox", remote=bench.remote, at_least=Level.PARTIAL)
 
 
-@pytest.mark.requirement("opensandbox-leftovers")
+@pytest.mark.requirement("opensandbox-lifecycle")
 async def test_what_an_earlier_life_has_left_is_removed_and_nothing_else(bench: Bench) -> None:
     sdk = await load()
     earlier = await create(replace(bench.remote, run="before"), Limits())

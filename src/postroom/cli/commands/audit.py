@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import sys
+import textwrap
+import time
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.output import Cell, clock, columns, shortened
+from postroom.cli.tasks.lines import short
+from postroom.errors import PostroomError
+from postroom.protocol.audit import DENIED, SERVER
+from postroom_a2a.text import one_line
+from postroom_a2a.times import parse_time
+
+if TYPE_CHECKING:
+    from postroom.client.http import Client
+
 
 NEWEST = 100
 """Records that are shown where neither a number nor a time is given."""
@@ -60,7 +76,7 @@ def command(
             limit=limit,
             follow=follow,
         )
-        from postroom.cli.audit.lines import Lines
+        from postroom.cli.commands.audit import Lines
 
         lines, shown = Lines(client), 0
         for record in records:
@@ -71,3 +87,109 @@ def command(
             click.echo(json.dumps(record, ensure_ascii=True) if as_json else lines.line(record))
         if not shown and not as_json:
             click.echo("nothing was denied" if denied else "no records")
+
+
+_UID = re.compile(r"[0-9a-f]{32}")
+_LONGEST = 400
+REFRESH = 5.0
+"""Seconds between two questions for the names of agents."""
+
+_WIDTHS = (8, 10, 3, 11, 8)
+"""Columns for time, worker, direction, act and size; the rest of 80 is for what it is about."""
+
+INDENT = " " * 10
+LEAST = 20
+"""Columns that what a line is about has in any terminal."""
+
+
+class Lines:
+    """Makes lines.
+
+    Args:
+        client: to ask for nicks.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._nicks: dict[str, str] = {}
+        self._asked = float("-inf")
+        narrow = sys.stdout is not None and sys.stdout.isatty()
+        self._columns = shutil.get_terminal_size().columns if narrow else 0
+
+    def line(self, record: dict[str, Any]) -> str:
+        """`record` on one line, below it in a terminal why it was denied; nothing in it acts on the terminal."""
+        said = {name: one_line(str(value), _LONGEST) for name, value in record.items()}
+        denied = said.get("verdict") == DENIED
+        cells = (
+            _clock(said.get("at", "")),
+            self._name(said.get("worker", "")),
+            said.get("direction", ""),
+            _act(said),
+            _size(record.get("size")),
+        )
+        # A day before today makes its line longer: no time is cut.
+        widths = (max(_WIDTHS[0], len(cells[0])), *_WIDTHS[1:])
+        head = " ".join(Cell(c).padded(width) for c, width in zip(cells, widths, strict=True))
+        why = f"DENIED: {said.get('reason', '')}" if denied else ""
+        rest = [part for part in self._rest(said, denied=denied) if part]
+        if not self._columns:
+            line = f"{head}  {'  '.join(([why] if denied else []) + rest)}".rstrip()
+        else:
+            room = max(LEAST, self._columns - columns(head) - 2)
+            line = f"{head}  {shortened('  '.join(rest), room)}".rstrip()
+            line = "\n".join([line, *_wrapped(why, self._columns)])
+        return click.style(line, fg="red") if denied else line
+
+    def _rest(self, said: dict[str, str], *, denied: bool) -> list[str]:
+        what = said.get("url") or _UID.sub(
+            lambda found: self._name(found[0]), said.get("subject", "")
+        )
+        reason = said.get("reason", "")
+        task, cause = said.get("task", ""), said.get("cause_task", "")
+        message = said.get("cause_message", "")
+        exact = "for" if said.get("cause_exact") == "True" else "perhaps for"
+        return [
+            what,
+            said.get("status", ""),
+            "" if denied else reason,
+            f"task {short(task)}" if task else "",
+            f"{exact} task {short(cause)}" if cause else "",
+            f"{exact} message {message}" if message and not cause else "",
+            "(seen by the server)" if said.get("by") == SERVER else "",
+        ]
+
+    def _name(self, uid: str) -> str:
+        """`@nick`; the first digits of a uid that has none (any more)."""
+        if not _UID.fullmatch(uid):
+            return uid
+        if uid not in self._nicks and time.monotonic() - self._asked > REFRESH:
+            self._ask()
+        nick = self._nicks.get(uid, "")
+        return f"@{one_line(nick, 40)}" if nick else uid[:8]
+
+    def _ask(self) -> None:
+        self._asked = time.monotonic()
+        try:
+            self._nicks.update((agent["uid"], agent["nick"]) for agent in self._client.agents())
+        except PostroomError:
+            return  # the records are shown all the same
+
+
+def _clock(at: str) -> str:
+    try:
+        return clock(parse_time(at), time.time())
+    except PostroomError:
+        return at
+
+
+def _act(said: dict[str, str]) -> str:
+    protocol, verb = said.get("protocol", ""), said.get("verb", "")
+    return verb if protocol in {"nats", ""} else f"{protocol} {verb}"
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, initial_indent=INDENT, subsequent_indent=INDENT)
+
+
+def _size(size: object) -> str:
+    return f"{size:>6} B" if isinstance(size, int) and size else ""

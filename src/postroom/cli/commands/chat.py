@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from postroom.cli.arguments import check_project, new_option
 from postroom.cli.options import connect, state_option
-from postroom.cli.projects import check_project, new_option
 from postroom.cli.waiting import wait_options
 from postroom_a2a.text import one_line
 

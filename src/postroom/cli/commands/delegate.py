@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from postroom.cli.arguments import text_argument
 from postroom.cli.completion import agents
-from postroom.cli.content import text_argument
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import address, print_json
 from postroom.cli.tasks.following import follow, timeout_option

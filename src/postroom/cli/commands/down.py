@@ -34,7 +34,7 @@ def command(timeout: float) -> None:
 
     Workers that were running start again with the next `postroom up`. Where none runs the exit status is 3.
     """
-    from postroom.cli.process import Process
+    from postroom.cli.detach import Process
     from postroom.client.locate import locate
     from postroom.errors import RequestTimeout
 

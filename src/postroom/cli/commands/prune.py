@@ -24,7 +24,7 @@ def command(dry_run: bool, yes: bool, as_json: bool) -> None:
 
     Messages and tasks stay, and so does everything of workers that are there.
     """
-    from postroom.cli.asking import confirm
+    from postroom.cli.arguments import confirm
 
     with connect() as client:
         found = client.leftovers()

@@ -35,7 +35,7 @@ def command(nick: str, purge: bool, yes: bool, as_json: bool) -> None:
 def _ask(nick: str, open_tasks: int, *, purge: bool) -> None:
     if not open_tasks:
         return
-    from postroom.cli.asking import confirm
+    from postroom.cli.arguments import confirm
 
     name = nick.removeprefix("@")
     tasks = "1 open task" if open_tasks == 1 else f"{open_tasks} open tasks"

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.content import text_argument
+from postroom.cli.arguments import check_project, new_option, text_argument
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
-from postroom.cli.projects import check_project, new_option
 from postroom.cli.waiting import await_milestone, receipt_line, wait_options
 from postroom_a2a.text import one_line
 

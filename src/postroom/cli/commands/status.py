@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import sys
+import threading
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json, terminal_width
+from postroom.errors import EnvironmentFault, PeerError, PostroomError
+
+if TYPE_CHECKING:
+    from postroom.client.http import Client
 
 
 @click.command("status")
@@ -34,10 +44,92 @@ def command(wide: bool, watch: bool, as_json: bool) -> None:
             return status_lines(status, time.time(), width=terminal_width(), wide=wide)
 
         if watch:
-            from postroom.cli.redrawing import redraw
+            from postroom.cli.commands.status import redraw
 
             redraw(client, picture)
         elif as_json:
             print_json(client.status())
         else:
             click.echo("\n".join(picture()))
+
+
+PAUSE = 0.5
+"""Seconds between two pictures: more of them nobody can read, and each costs the post room a look at every worker."""
+
+AGEING = 5.0
+"""Seconds after which a terminal gets a new picture although nothing has happened: it tells how long things take."""
+
+HOME, CLEAR_LINE, CLEAR_REST = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+class Occasions:
+    """Follows all that happens in a thread of its own.
+
+    Args:
+        client: of the post room.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._happened = threading.Event()
+        self._failure: PostroomError | None = None
+        self.away = False
+        self._stream = client.follow_everything(away=self._set_away)
+        threading.Thread(target=self._run, name="occasions", daemon=True).start()
+
+    def wait(self, seconds: float | None) -> None:
+        """Return when something has happened, or after so many seconds.
+
+        Raises:
+            PostroomError: the post room does not let anybody follow.
+        """
+        self._happened.wait(seconds)
+        self._happened.clear()
+        if self._failure is not None:
+            raise self._failure
+
+    def _set_away(self, away: bool) -> None:
+        self.away = away
+        self._happened.set()
+
+    def _run(self) -> None:
+        try:
+            for _ in self._stream:
+                self._happened.set()
+        except PostroomError as error:
+            self._failure = error
+            self._happened.set()
+
+
+def redraw(client: Client, picture: Callable[[], list[str]]) -> None:
+    """Show `picture` now and whenever something has happened, until interrupted.
+
+    On a terminal each one takes the place of the one before; elsewhere it is printed behind it, if it is another one.
+    """
+    occasions = Occasions(client)
+    in_place = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    occasions.wait(PAUSE)  # what happens before it follows would be missed
+    shown: list[str] = []
+    while True:
+        try:
+            lines = picture()
+        except (PeerError, EnvironmentFault) as error:
+            lines = [f"the post room is away: {error.message}; waiting for it"]
+        if in_place:
+            _replace(lines)
+        elif lines != shown:
+            click.echo("\n".join([*([""] if shown else []), *lines]))
+        shown = lines
+        time.sleep(PAUSE)
+        occasions.wait(AGEING if in_place else None)
+
+
+def _replace(lines: list[str]) -> None:
+    height = max(2, shutil.get_terminal_size().lines) - 1
+    if len(lines) > height:
+        more = len(lines) - height + 1
+        lines = [*lines[: height - 1], f"... and {more} lines more"]
+    if click.get_current_context().color is False:
+        lines = [click.unstyle(line) for line in lines]
+    text = "".join(f"{line}{CLEAR_LINE}\n" for line in lines)
+    sys.stdout.write(f"{HOME}{text}{CLEAR_REST}")  # at once, so that nothing flickers
+    sys.stdout.flush()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from postroom.cli.arguments import text_argument
 from postroom.cli.completion import agents, tasks
-from postroom.cli.content import text_argument
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import address, block, clock, print_json, print_table
 from postroom.cli.tasks.following import follow, timeout_option

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.output import address, clock, shortened
+from postroom.cli.status import FAILED
+from postroom.cli.tasks.lines import Updates, short
+from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.client.stream import Event
 
 
 @click.command("watch")
@@ -19,9 +28,9 @@ def command(as_json: bool) -> None:
     a JSON object whose `type` says what happened.
     """
     with connect() as client:
+        from postroom.cli.commands.watch import Lines
         from postroom.cli.output import terminal_width
         from postroom.cli.tasks.following import say_away
-        from postroom.cli.watching import Lines
 
         lines = Lines(terminal_width())
         for event in client.follow_everything(away=say_away):
@@ -29,3 +38,65 @@ def command(as_json: bool) -> None:
                 click.echo(json.dumps({"type": event.kind, **event.data}, ensure_ascii=True))
             elif line := "" if as_json else lines.line(event):
                 click.echo(line)
+
+
+TOLD = {**FAILED, "starting": "starts", "stopped": "is stopped"}
+"""States of a worker that are told; what it works on is told by its tasks."""
+
+TIMES = ("at", "sent_at", "created_at")
+"""Where records have their time."""
+
+ATTEMPTS_KEPT = 1000
+"""Tasks whose attempt is remembered, to tell when another one begins."""
+
+
+class Lines:
+    """Makes lines of at most `width` columns, None for any number."""
+
+    def __init__(self, width: int | None) -> None:
+        self._width = width
+        self._updates: dict[str, Updates] = {}
+
+    def line(self, event: Event) -> str:
+        """The line of an event, "" for one that tells a person nothing."""
+        about, label, colour, text = self._parts(event.kind, event.data)
+        if not about:
+            return ""
+        now = time.time()
+        when = clock(next((event.data[key] for key in TIMES if event.data.get(key)), now), now)
+        line = f"{when} {about} {label}: {one_line(text)}" if text else f"{when} {about} {label}"
+        if self._width is not None:
+            line = shortened(line, self._width)
+        if colour and label in line:
+            line = line.replace(label, click.style(label, fg=colour), 1)
+        return line
+
+    def _parts(self, kind: str, data: dict[str, Any]) -> tuple[str, str, str | None, str]:
+        """Whom it is about, what happened in a few words, its colour, and what was said."""
+        match kind:
+            case "task":
+                given = f"task {short(data['id'])} from {address(data['requester'])}"
+                return address(data["worker"]), given, None, data["text"]
+            case "update":
+                return self._update(data)
+            case "mail":
+                return address(data["from"]), "to you", "yellow", data["text"]
+            case "post":
+                return f"#{one_line(data['project'])}", address(data["from"]), None, data["text"]
+            case "alert":
+                about = f"@{one_line(data['nick'], 64)}" if data["nick"] else "post room"
+                return about, "alert", "red", data["text"]
+            case "worker" if data["state"] in TOLD:
+                colour = "red" if data["state"] in FAILED else None
+                return f"@{one_line(data['nick'])}", TOLD[data["state"]], colour, data["detail"]
+        return "", "", None, ""
+
+    def _update(self, data: Any) -> tuple[str, str, str | None, str]:
+        task = data["task"]
+        updates = self._updates.pop(task, None) or Updates(data["worker"], time.time())
+        if not data["final"]:
+            self._updates[task] = updates
+            while len(self._updates) > ATTEMPTS_KEPT:
+                self._updates.pop(next(iter(self._updates)))
+        label, colour, text = updates.parts(data)
+        return address(data["worker"]), f"{short(task)} {label}", colour, text

@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
+from postroom.audit.query import Query as Wanted
+from postroom.audit.query import parse_since
 from postroom.control.context import Context
 from postroom.control.routes.refs import uid_of
 from postroom.errors import NotFound
-from postroom.gateway.audit.query import Query as Wanted
-from postroom.gateway.audit.query import parse_since
 from postroom.protocol.ids import UID
 
 Limit = Annotated[int, Query(ge=0, le=10_000)]

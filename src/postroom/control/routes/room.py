@@ -38,7 +38,7 @@ def router(context: Context) -> APIRouter:
             "audit": context.audit.trouble,
             "bus": _bus(context.room),
             "alerts": [
-                alarm.as_json() for alarm in await context.room.alerts.standing(ALERTS_SHOWN)
+                alert.as_json() for alert in await context.room.alerts.standing(ALERTS_SHOWN)
             ],
         }
 

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from postroom.control.bodies import EventsBody, RestartBody, SpawnBody
 from postroom.control.context import Context
-from postroom.control.inward import fetch_card, fetch_far_card
-from postroom.control.launch import SpawnRequest
-from postroom.control.leftovers import Leftover
 from postroom.errors import Conflict, Forbidden
 from postroom.protocol import subjects
+from postroom.workers.launch import SpawnRequest
+from postroom.workers.leftovers import Leftover
+from postroom.workers.served_card import fetch_card, fetch_far_card
 
 
 def router(context: Context) -> APIRouter:

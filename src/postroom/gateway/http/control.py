@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 import h11
 
 from postroom.errors import EnvironmentFault, InvalidInput
-from postroom.gateway.http.exchange import Exchange
+from postroom.gateway.http.exchange import DEFAULT_TIMEOUTS, Exchange, Timeouts
 from postroom.gateway.http.headers import onward
 from postroom.gateway.http.records import RequestRecord, without_user
 from postroom.gateway.http.session import Session
-from postroom.gateway.http.wire import DEFAULT_PATIENCE, Patience, Wire
 from postroom.gateway.visit import Visit
+from postroom.http.wire import Wire
 
 Dialer = Callable[[str], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 """Opens a connection to the API for the worker with the given uid."""
@@ -27,12 +27,12 @@ class ControlPassage:
 
     Args:
         dial: opens a connection to the API on behalf of a worker.
-        patience: how long a side may keep the other waiting.
+        timeouts: how long a side may keep the other waiting.
     """
 
-    def __init__(self, dial: Dialer, patience: Patience = DEFAULT_PATIENCE) -> None:
+    def __init__(self, dial: Dialer, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> None:
         self._dial = dial
-        self._patience = patience
+        self._timeouts = timeouts
 
     async def __call__(
         self, visit: Visit, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -42,12 +42,12 @@ class ControlPassage:
         Raises:
             PostroomError: an answer that had begun could not be finished.
         """
-        near = Wire(h11.SERVER, reader, writer, visit.allowance)
+        near = Wire(h11.SERVER, reader, writer, visit.allowance.piece)
 
         async def handle(request: h11.Request) -> None:
             await self._pass(visit, near, request)
 
-        await Session(visit, near, self._patience).run(handle)
+        await Session(visit, near, self._timeouts).run(handle)
 
     async def _pass(self, visit: Visit, near: Wire, request: h11.Request) -> None:
         path = request.target.partition(b"?")[0].decode("ascii")
@@ -64,6 +64,6 @@ class ControlPassage:
         except OSError as error:
             raise EnvironmentFault(f"the API cannot be reached: {error.strerror}") from error
         far = Wire(h11.CLIENT, far_reader, far_writer)
-        exchange = Exchange(near, far, self._patience)
+        exchange = Exchange(near, far, self._timeouts)
         headers = onward(list(request.headers), HOST, {})
         await exchange.recorded(record, request.method, request.target, headers)

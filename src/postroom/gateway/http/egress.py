@@ -17,14 +17,14 @@ import h11
 
 from postroom.errors import AddressRefused, Forbidden, InvalidInput, PostroomError
 from postroom.gateway.credentials import Credentials
-from postroom.gateway.http.exchange import Exchange
+from postroom.gateway.http.exchange import DEFAULT_TIMEOUTS, Exchange, Timeouts
 from postroom.gateway.http.headers import Headers, onward
 from postroom.gateway.http.records import RequestRecord, without_user
 from postroom.gateway.http.session import Session
 from postroom.gateway.http.tunnel import Tunnel
-from postroom.gateway.http.wire import DEFAULT_PATIENCE, Patience, Wire
 from postroom.gateway.outbound import FairLookups, OutboundPolicy, check_address, connect
 from postroom.gateway.visit import Visit
+from postroom.http.wire import Wire
 from postroom.identity.tokens import matches
 from postroom.protocol.egress import AllowList, Target
 from postroom.protocol.hosts import is_address, split_authority
@@ -64,7 +64,7 @@ class EgressPassage:
         policy: which addresses may be connected to.
         credentials: what is added to requests.
         tls: makes the context for hosts that are spoken to by https.
-        patience: how long a side may keep the other waiting.
+        timeouts: how long a side may keep the other waiting.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class EgressPassage:
         policy: OutboundPolicy,
         credentials: Credentials,
         tls: Callable[[], ssl.SSLContext],
-        patience: Patience = DEFAULT_PATIENCE,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
     ) -> None:
         self._policy = policy
         self._lookups = FairLookups(policy.resolve)
         self._credentials = credentials
         self._tls = tls
-        self._patience = patience
+        self._timeouts = timeouts
 
     async def __call__(
         self, visit: Visit, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -88,7 +88,7 @@ class EgressPassage:
         Raises:
             PostroomError: an answer that had begun could not be finished.
         """
-        near = Wire(h11.SERVER, reader, writer, visit.allowance)
+        near = Wire(h11.SERVER, reader, writer, visit.allowance.piece)
         rules = AllowList.parse(visit.spec.egress)
 
         async def handle(request: h11.Request) -> None:
@@ -97,7 +97,7 @@ class EgressPassage:
             else:
                 await self._request(visit, rules, near, request)
 
-        await Session(visit, near, self._patience).run(handle)
+        await Session(visit, near, self._timeouts).run(handle)
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────────
 
@@ -134,7 +134,7 @@ class EgressPassage:
         added = self._credentials.headers(visit.spec, target)
         headers = onward(_without_token(request, visit.spec.token_sha256), target.authority, added)
         query = f"?{target.query}" if target.query or request.target.endswith(b"?") else ""
-        exchange = Exchange(near, far, self._patience)
+        exchange = Exchange(near, far, self._timeouts)
         await exchange.recorded(record, request.method, (target.path + query).encode(), headers)
 
     async def _open(
@@ -146,7 +146,7 @@ class EgressPassage:
                 target.port,
                 policy=self._policy_for(visit),
                 tls=tls,
-                timeout=self._patience.connect,
+                timeout=self._timeouts.connect,
             )
         except AddressRefused as error:
             self._deny(visit, record, error)
@@ -179,7 +179,7 @@ class EgressPassage:
         record.allowed()
         target = Target("https", host, port)
         reader, writer = await self._open(visit, target, None, record)
-        await Tunnel(near, reader, writer, self._patience).run(target.host, record)
+        await Tunnel(near, reader, writer, self._timeouts).run(target.host, record)
 
     # ── checks ───────────────────────────────────────────────────────────────────────────────────
 

@@ -7,6 +7,7 @@ in the bytes from the sandbox, the upstream never gets those bytes.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import NoReturn
 
 import h11
@@ -14,7 +15,29 @@ import h11
 from postroom.errors import PeerError, PostroomError, ProtocolViolation
 from postroom.gateway.http.headers import Headers, end_to_end
 from postroom.gateway.http.records import RequestRecord
-from postroom.gateway.http.wire import Patience, Wire
+from postroom.http.wire import Wire
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds that an exchange may keep us waiting.
+
+    Attributes:
+        head: for the rest of a request's head, once it has begun.
+        idle: for the next request of a connection.
+        body: for the next piece of a request's body, and for a reader to take a piece.
+        answer: for the next piece of an answer; a model may think for long before it says a word.
+        connect: for the upstream to be open.
+    """
+
+    head: float = 15.0
+    idle: float = 120.0
+    body: float = 60.0
+    answer: float = 900.0
+    connect: float = 20.0
+
+
+DEFAULT_TIMEOUTS = Timeouts()
 
 
 class Exchange:
@@ -23,17 +46,17 @@ class Exchange:
     Args:
         near: the sandbox, whose request's head was read.
         far: the upstream, of which nothing was asked yet.
-        patience: how long each side may keep the other waiting.
+        timeouts: how long each side may keep the other waiting.
 
     Attributes:
         status: of the answer, 0 while there is none.
         sent, received: bytes of the bodies.
     """
 
-    def __init__(self, near: Wire, far: Wire, patience: Patience) -> None:
+    def __init__(self, near: Wire, far: Wire, timeouts: Timeouts) -> None:
         self._near = near
         self._far = far
-        self._patience = patience
+        self._timeouts = timeouts
         self.status = 0
         self.sent = 0
         self.received = 0
@@ -62,7 +85,7 @@ class Exchange:
         """
         request = h11.Request(method=method, target=target, headers=headers)
         try:
-            await self._far.send(request, self._patience.body)
+            await self._far.send(request, self._timeouts.body)
             await self._both()
         except OSError as error:
             raise PeerError(f"the connection broke: {error.strerror or error}") from error
@@ -80,9 +103,9 @@ class Exchange:
 
     async def _upload(self) -> NoReturn:
         """The request's body; then wait for the sandbox to go away, which ends the exchange."""
-        near, patience = self._near, self._patience
+        near, timeouts = self._near, self._timeouts
         while True:
-            match await near.next_event(patience.body):
+            match await near.next_event(timeouts.body):
                 case h11.Data(data=data):
                     self.sent += len(data)
                     await self._offer(h11.Data(data=data))
@@ -96,15 +119,15 @@ class Exchange:
 
     async def _offer(self, event: h11.Data | h11.EndOfMessage) -> None:
         try:
-            await self._far.send(event, self._patience.body)
+            await self._far.send(event, self._timeouts.body)
         except OSError:
             # It has heard enough, and may have answered: only `_download` can tell, which has a deadline.
             await asyncio.get_running_loop().create_future()
 
     async def _download(self) -> None:
-        near, far, patience = self._near, self._far, self._patience
+        near, far, timeouts = self._near, self._far, self._timeouts
         while True:
-            match await far.next_event(patience.answer):
+            match await far.next_event(timeouts.answer):
                 case h11.InformationalResponse():
                     continue
                 case h11.Response() as answer:
@@ -114,12 +137,12 @@ class Exchange:
                         reason=answer.reason,
                         headers=end_to_end(answer.headers),
                     )
-                    await near.send(head, patience.body)
+                    await near.send(head, timeouts.body)
                 case h11.Data(data=data):
                     self.received += len(data)
-                    await near.send(h11.Data(data=data), patience.body)
+                    await near.send(h11.Data(data=data), timeouts.body)
                 case h11.EndOfMessage():
-                    await near.send(h11.EndOfMessage(), patience.body)
+                    await near.send(h11.EndOfMessage(), timeouts.body)
                     return
                 case _:
                     raise ProtocolViolation("the answer ended too soon")

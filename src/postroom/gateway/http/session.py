@@ -10,9 +10,17 @@ from http import HTTPStatus
 
 import h11
 
-from postroom.errors import PostroomError, ProtocolViolation, RequestTimeout, http_status, problem
-from postroom.gateway.http.wire import Patience, Wire
+from postroom.errors import (
+    PROBLEM_TYPE,
+    PostroomError,
+    ProtocolViolation,
+    RequestTimeout,
+    http_status,
+    problem,
+)
+from postroom.gateway.http.exchange import Timeouts
 from postroom.gateway.visit import Visit
+from postroom.http.wire import Wire
 from postroom.protocol.audit import DENIED, OUT
 
 LINGER = 2.0
@@ -29,13 +37,13 @@ class Session:
     Args:
         visit: whose; what cannot be read as a request leaves a record, too.
         near: the connection to the sandbox.
-        patience: how long it may keep us waiting.
+        timeouts: how long it may keep us waiting.
     """
 
-    def __init__(self, visit: Visit, near: Wire, patience: Patience) -> None:
+    def __init__(self, visit: Visit, near: Wire, timeouts: Timeouts) -> None:
         self._visit = visit
         self._near = near
-        self._patience = patience
+        self._timeouts = timeouts
         self._method = b""
 
     async def run(self, handle: Handle) -> None:
@@ -61,9 +69,9 @@ class Session:
         near = self._near
         try:
             if not near.http.trailing_data[0]:
-                await near.more(self._patience.idle)
-            async with asyncio.timeout(self._patience.head):
-                event = await near.next_event(self._patience.head)
+                await near.more(self._timeouts.idle)
+            async with asyncio.timeout(self._timeouts.head):
+                event = await near.next_event(self._timeouts.head)
         except TimeoutError:
             late = RequestTimeout("the request's head did not come in time")
             self._record(late.message)
@@ -98,12 +106,12 @@ class Session:
             return
         body = json.dumps(problem(error) | {"status": status}).encode()
         headers = [
-            ("content-type", "application/problem+json"),
+            ("content-type", PROBLEM_TYPE),
             ("content-length", str(len(body))),
         ]
         if not self._ended():
             headers.append(("connection", "close"))
-        wait = self._patience.body
+        wait = self._timeouts.body
         reason = HTTPStatus(
             status
         ).phrase.encode()  # all that some programs show of a refused tunnel

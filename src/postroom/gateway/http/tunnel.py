@@ -8,9 +8,10 @@ from collections.abc import Callable
 import h11
 
 from postroom.errors import Forbidden, ProtocolViolation
+from postroom.gateway.http.exchange import Timeouts
 from postroom.gateway.http.hello import ClientHello
 from postroom.gateway.http.records import RequestRecord
-from postroom.gateway.http.wire import CHUNK, Patience, Wire
+from postroom.http.wire import CHUNK, Wire
 
 HELLO_TIMEOUT = 15.0
 """Seconds for a whole ClientHello."""
@@ -22,7 +23,7 @@ class Tunnel:
     Args:
         near: the sandbox, whose CONNECT was read.
         reader, writer: the host.
-        patience: `answer` is how long nothing may pass.
+        timeouts: `answer` is how long nothing may pass.
     """
 
     def __init__(
@@ -30,12 +31,12 @@ class Tunnel:
         near: Wire,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        patience: Patience,
+        timeouts: Timeouts,
     ) -> None:
         self._near = near
         self._reader = reader
         self._writer = writer
-        self._patience = patience
+        self._timeouts = timeouts
         self._out = 0
         self._in = 0
 
@@ -66,10 +67,10 @@ class Tunnel:
     async def _first(self, host: str) -> bytes:
         """The ClientHello, and what came with it."""
         near = self._near
-        await near.next_event(self._patience.head)  # the end of the CONNECT
+        await near.next_event(self._timeouts.head)  # the end of the CONNECT
         await near.send(
             h11.Response(status_code=200, reason=b"Connection established", headers=[]),
-            self._patience.body,
+            self._timeouts.body,
         )
         hello = ClientHello()
         name = hello.feed(near.http.trailing_data[0])
@@ -92,7 +93,7 @@ class Tunnel:
         self._out += len(first)
         self._writer.write(first)
         try:
-            async with asyncio.timeout(self._patience.answer) as idle, asyncio.TaskGroup() as ways:
+            async with asyncio.timeout(self._timeouts.answer) as idle, asyncio.TaskGroup() as ways:
                 ways.create_task(self._copy(near.reader, self._writer, idle, self._sent))
                 ways.create_task(self._copy(self._reader, near.writer, idle, self._received))
         except TimeoutError:
@@ -118,7 +119,7 @@ class Tunnel:
                 writer.write(data)
                 count(len(data))
                 await writer.drain()
-                idle.reschedule(loop.time() + self._patience.answer)
+                idle.reschedule(loop.time() + self._timeouts.answer)
             if writer.can_write_eof():
                 writer.write_eof()
         except OSError:  # then nothing more comes the other way either

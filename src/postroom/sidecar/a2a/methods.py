@@ -12,6 +12,7 @@ from typing import Any
 from postroom.errors import PostroomError
 from postroom.sidecar.a2a.params import camel
 from postroom_a2a.ecma_json import dumps
+from postroom_a2a.limits import ConcurrencyLimit
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
 
@@ -48,7 +49,10 @@ class Methods:
     def __init__(self, single: Mapping[str, Single], streaming: Mapping[str, Streaming]) -> None:
         self._single = single
         self._streaming = streaming
-        self._streams = 0
+        self._limit = ConcurrencyLimit(
+            STREAMS,
+            lambda: RpcError(Code.SERVER_BUSY, "too many streams are open; try again later"),
+        )
 
     def streams(self, method: str) -> bool:
         """As `Operations.streams`."""
@@ -75,17 +79,13 @@ class Methods:
         perform = self._streaming.get(call.method)
         if perform is None:
             raise not_offered(call.method)
-        if self._streams >= STREAMS:
-            raise RpcError(Code.SERVER_BUSY, "too many streams are open; try again later")
-        self._streams += 1
-        try:
-            async with aclosing(perform(params, call)) as events:
-                async for event in events:
-                    yield dumps(event)
-        except PostroomError as error:
-            raise RpcError.of(error) from error
-        finally:
-            self._streams -= 1
+        with self._limit.slot():
+            try:
+                async with aclosing(perform(params, call)) as events:
+                    async for event in events:
+                        yield dumps(event)
+            except PostroomError as error:
+                raise RpcError.of(error) from error
 
     async def other(self, call: Call) -> bytes:
         """Perform a call of a method that has no name here; result as JSON text.

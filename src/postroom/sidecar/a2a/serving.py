@@ -8,9 +8,8 @@ worker's inbox proves for good who wanted a task.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any, NoReturn, Protocol
 
 from postroom.errors import NotFound
@@ -20,6 +19,7 @@ from postroom.sidecar.a2a.changes import Changes, Records, until_over
 from postroom.sidecar.a2a.methods import WAIT, Methods, Params, no_task
 from postroom.sidecar.a2a.params import Listing, history_length, name_param, shortened
 from postroom.tasks.log import StoredTask
+from postroom_a2a.limits import ConcurrencyLimit
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.task_state import TaskState
@@ -83,31 +83,21 @@ class ServingOperations(Methods):
         self._changes = changes
         self._engine = engine
         self._own = own
-        self._at_work: Counter[str] = Counter()
+        self._limit = ConcurrencyLimit(
+            EACH, lambda: RpcError(Code.SERVER_BUSY, "you ask too much at once; try again later")
+        )
 
     async def answer(self, call: Call) -> bytes:
         """As `Operations.answer`."""
-        with self._turn(call.caller):
+        with self._limit.slot(call.caller):
             return await super().answer(call)
 
     async def stream(self, call: Call) -> AsyncGenerator[bytes]:
         """As `Operations.stream`."""
-        with self._turn(call.caller):
+        with self._limit.slot(call.caller):
             async with aclosing(super().stream(call)) as events:
                 async for event in events:
                     yield event
-
-    @contextmanager
-    def _turn(self, caller: str) -> Generator[None]:
-        if self._at_work[caller] >= EACH:
-            raise RpcError(Code.SERVER_BUSY, "you ask too much at once; try again later")
-        self._at_work[caller] += 1
-        try:
-            yield
-        finally:
-            self._at_work[caller] -= 1
-            if not self._at_work[caller]:
-                del self._at_work[caller]
 
     async def _refuse(self, _: Params, call: Call) -> NoReturn:
         raise self._refusal(call)

@@ -1,0 +1,58 @@
+"""Says to a person that the audit log cannot be written, once for each time that it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from postroom.audit import AuditLog
+from postroom.audit.patience import insist
+from postroom.bus.port import MessageBusProvider
+from postroom.projection.submit import append_alert
+from postroom.protocol.alerts import Alert
+
+KIND = "audit-unwritable"
+
+PAUSE = 60.0
+"""Seconds between two alerts: a disk that is full to the last byte takes a line now and then."""
+
+
+def trouble_of(log: AuditLog) -> str:
+    """What is wrong with `log` now, "" if nothing is."""
+    if log.trouble is None:
+        return ""
+    fate = "traffic goes on unrecorded" if log.lossy else "nothing passes the gateway"
+    return f"the audit log cannot be written, {fate}: {log.trouble.reason}"
+
+
+async def watch(
+    log: AuditLog,
+    bus: MessageBusProvider,
+    org: str,
+    space: Callable[[], None],
+    over: Callable[[str, str], Awaitable[None]],
+) -> None:
+    """Raise alerts until cancelled; one that the bus cannot take waits until it can.
+
+    Args:
+        log: to watch.
+        bus: where the alerts go.
+        org: whose they are.
+        space: raises `StateUnwritable` while the disk of the bus is full: writing then would break its stream.
+        over: ends alerts, given why and their kind.
+    """
+    while True:
+        if log.trouble is None:  # also of an earlier process
+            await over("the audit log can be written again", KIND)
+        while not (text := trouble_of(log)):
+            await asyncio.wait({log.turn()})
+
+        async def tell(said: str = text) -> None:
+            space()
+            await append_alert(bus, Alert(KIND, said))
+
+        await insist(tell, "an alert", org)
+        while log.trouble is not None:
+            await asyncio.wait({log.turn()})
+        await over("the audit log can be written again", KIND)
+        await asyncio.sleep(PAUSE)

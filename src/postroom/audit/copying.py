@@ -1,0 +1,101 @@
+"""The copy of the audit log in the stream AUDIT: it follows the files, and waits when the bus does.
+
+Each message has lines of one worker, as they are in the log. Every line comes at least once: the cursor is kept
+after the log's word, so lines may come again after a kill, with the same `Nats-Msg-Id` if it was the same batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+
+from postroom.audit import AuditLog
+from postroom.audit.cursor import Cursor
+from postroom.audit.patience import insist
+from postroom.audit.query import org_of
+from postroom.audit.reading import Position, read_lines
+from postroom.bus.port import MessageBusProvider
+from postroom.protocol import subjects
+from postroom.protocol.ids import is_uid
+
+PACE = 0.2
+"""Seconds between two looks: lines are collected, and the gateway has the processor."""
+
+HURRY = 0.05
+"""Seconds between two chunks while there is more."""
+
+# Only the field itself matches: a quote within a JSON text is written with a backslash.
+_WORKER = re.compile(rb'"worker":\s*"([0-9a-z]*)"')
+
+
+class AuditCopy:
+    """Copies the lines of one organisation, and those of the log itself.
+
+    Args:
+        log: to follow.
+        bus: connection to the organisation's core account.
+        org: its name.
+        cursor: how far the copy has come.
+        space: raises `StateUnwritable` while the disk of the bus is full: writing then would break its stream.
+    """
+
+    def __init__(
+        self,
+        log: AuditLog,
+        bus: MessageBusProvider,
+        org: str,
+        cursor: Cursor,
+        space: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._log = log
+        self._bus = bus
+        self._org = org
+        self._cursor = cursor
+        self._space = space
+
+    async def run(self) -> None:
+        """Copy until cancelled."""
+        known = self._cursor.load()
+        position = Position(known.get("file", 0), known.get("offset", 0))
+        while True:
+            growth, end = self._log.growth(), self._log.end
+            lines, reached = await asyncio.to_thread(read_lines, self._log.files, position, end)
+            if reached == position:
+                await asyncio.wait({growth})
+            else:
+                await self._copy(lines, reached)
+                position = reached
+            behind = end.file > reached.file or end.offset > reached.offset
+            await asyncio.sleep(HURRY if behind else PACE)
+
+    async def _copy(self, lines: Sequence[bytes], reached: Position) -> None:
+        batches: dict[str, list[bytes]] = {}
+        for line in lines:
+            if org_of(line) in ("", self._org):
+                batches.setdefault(_worker_of(line), []).append(line)
+        for worker, batch in batches.items():
+            await insist(
+                lambda w=worker, b=batch: self._publish(w, b, reached), "the audit copy", self._org
+            )
+        at = {"file": reached.file, "offset": reached.offset}
+
+        async def save() -> None:
+            self._cursor.save(at)
+
+        await insist(save, "the audit copy", self._org)
+
+    async def _publish(self, worker: str, batch: Sequence[bytes], reached: Position) -> None:
+        self._space()
+        subject = subjects.audit(worker)
+        await self._bus.publish(
+            subject,
+            b"".join(line + b"\n" for line in batch),
+            id=f"{subject}.{reached.file}.{reached.offset}",
+        )
+
+
+def _worker_of(line: bytes) -> str:
+    found = _WORKER.search(line)
+    worker = found[1].decode() if found else ""
+    return worker if is_uid(worker) else ""

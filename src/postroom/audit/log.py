@@ -1,0 +1,333 @@
+"""Appends whole lines to the audit log, and says so when it cannot.
+
+`write` is in the way of every byte that passes the gateway, so it is one system call. Once a second `run` brings
+what was written to the disk, in a thread; it also deletes the oldest files and finds out that there is space again.
+Everything here is called in the event loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from postroom.audit.files import Files
+from postroom.audit.reading import Position
+from postroom.errors import StateUnwritable
+from postroom.observe import get_logger
+from postroom.protocol.audit import ALLOWED, DENIED, AuditRecord
+from postroom_a2a.times import format_time
+
+SYNC_INTERVAL = 1.0
+"""Seconds after which what was written is on the disk; what a power failure can take."""
+
+ROTATION_RETRY = 1024 * 1024
+"""Bytes that are still written to a file that could not be closed, before that is tried again."""
+
+log = get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Trouble:
+    """Why the log cannot be written.
+
+    Attributes:
+        reason: as the system says it.
+        since: seconds since the epoch.
+        records: that could not be written.
+        unsynced: written data did not reach the disk; nothing is written until it does.
+    """
+
+    reason: str
+    since: float
+    records: int = 0
+    unsynced: bool = False
+
+
+class AuditLog:
+    """The audit log of a post room; implements `AuditSink`.
+
+    Args:
+        path: of the current file; closed ones lie beside it.
+        file_bytes: size at which a file is closed.
+        files: closed ones that are kept, at least 1.
+        lossy: what cannot be written is counted, and passes nevertheless.
+        clock: seconds since the epoch.
+
+    Raises:
+        StateUnwritable: the file cannot be opened.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        file_bytes: int = 64 * 1024 * 1024,
+        files: int = 64,
+        lossy: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.files = Files(path)
+        self.lossy = lossy
+        self.trouble: Trouble | None = None
+        self._clock = clock
+        self._limit = self._file_bytes = file_bytes
+        self._keep = max(1, files)
+        self._grown: asyncio.Future[None] | None = None
+        self._turned: asyncio.Future[None] | None = None
+        self._syncing = threading.Lock()
+        self._closed = False
+        self._retired: list[int] = []
+        self._crowded = True  # an earlier process may have been killed before it deleted
+        try:
+            self._descriptor = self.files.append()
+        except OSError as error:
+            raise self._unwritable(error.strerror) from error
+        self._number = self.files.number()
+        self._size = os.fstat(self._descriptor).st_size
+        self._synced = Position(self._number, self._size)
+        # Whatever an earlier process left unfinished gets its line break first.
+        self._torn = self._ends_torn()
+        if lossy:
+            log.warning("THE AUDIT LOG IS LOSSY: what cannot be recorded passes nevertheless")
+            self._note("lossy", "from here on what cannot be recorded passes nevertheless")
+
+    @property
+    def end(self) -> Position:
+        """Behind the last line; nothing before it is ever taken back."""
+        return Position(self._number, self._size)
+
+    def growth(self) -> asyncio.Future[None]:
+        """Done at the next write; wait for it with `asyncio.wait`, others do too."""
+        if self._grown is None:
+            self._grown = asyncio.get_running_loop().create_future()
+        return self._grown
+
+    def turn(self) -> asyncio.Future[None]:
+        """Done when trouble begins or ends; wait for it with `asyncio.wait`."""
+        if self._turned is None:
+            self._turned = asyncio.get_running_loop().create_future()
+        return self._turned
+
+    # Writing.
+
+    def write(self, lines: bytes) -> None:
+        """As `AuditSink.write`; of a write that is cut short nothing stays."""
+        if self.trouble is not None or self._torn:
+            self._write_again(lines)
+            return
+        try:
+            written = os.write(self._descriptor, lines)
+        except OSError as error:
+            self._refuse(lines, error.strerror)
+            return
+        self._size += written
+        if written != len(lines):
+            self._take_back(written)
+            self._refuse(lines, "No space left for whole lines")
+            return
+        if self._grown is not None:
+            self._grown = _done(self._grown)
+        if self._size >= self._limit:
+            self._rotate()
+
+    def _write_again(self, lines: bytes) -> None:
+        """Write `lines` after trouble, or behind a torn line."""
+        trouble = self.trouble
+        if trouble is not None and trouble.unsynced:
+            self._refuse(lines, trouble.reason)
+            return
+        data = b"\n" * self._torn + (self._confession(trouble) if trouble else b"") + lines
+        try:
+            written = os.write(self._descriptor, data)
+        except OSError as error:
+            self._refuse(lines, error.strerror)
+            return
+        self._size += written
+        if written != len(data):
+            self._take_back(written)
+            self._refuse(lines, "No space left for whole lines")
+            return
+        self._torn, self.trouble = False, None
+        if trouble is not None:
+            log.warning("the audit log can be written again")
+            self._turned = _done(self._turned)
+        self._grown = _done(self._grown)
+
+    def _confession(self, trouble: Trouble) -> bytes:
+        """What is said first when the log can be written again."""
+        fate = "passed unrecorded" if self.lossy else "was not let through"
+        records = f"{trouble.records} record{'s' * (trouble.records != 1)}"
+        return AuditRecord(
+            at=format_time(self._clock()),
+            verb="lost",
+            verdict=ALLOWED if self.lossy else DENIED,
+            reason=f"{records} could not be written since {format_time(trouble.since)}"
+            f" ({trouble.reason}); what they told of {fate}",
+        ).encode()
+
+    def _take_back(self, written: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, self._size - written)
+        except OSError as error:
+            log.error("a torn line stays in the audit log: %s", error)
+            self._torn = True
+        else:
+            self._size -= written
+
+    def _refuse(self, lines: bytes, why: str | None) -> None:
+        self._fail(why)
+        if self.trouble is not None:
+            self.trouble.records += lines.count(b"\n")
+        if not self.lossy and lines:
+            raise self._unwritable(why)
+
+    def _fail(self, why: str | None, *, unsynced: bool = False) -> None:
+        if self.trouble is not None:
+            self.trouble.unsynced |= unsynced
+            return
+        self.trouble = Trouble(why or "unknown error", self._clock(), unsynced=unsynced)
+        what = "TRAFFIC GOES ON UNRECORDED" if self.lossy else "nothing passes the gateway"
+        log.error("the audit log cannot be written, %s: %s", what, why)
+        self._turned = _done(self._turned)
+
+    def _unwritable(self, why: str | None) -> StateUnwritable:
+        return StateUnwritable(
+            f"cannot write the audit log {self.files.path}: {why}", remedy="free space on its disk"
+        )
+
+    def _note(self, verb: str, reason: str, size: int = 0) -> None:
+        record = AuditRecord(at=format_time(self._clock()), verb=verb, reason=reason, size=size)
+        self.write(record.encode())
+
+    def _ends_torn(self) -> bool:
+        if not self._size or not self.files.path.is_file():
+            return False
+        with self.files.path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+
+    # Rotation.
+
+    def _rotate(self) -> None:
+        try:
+            descriptor = self.files.rotate(self._number)
+        except OSError as error:
+            log.error("a new file of the audit log cannot be begun: %s", error)
+            self._limit = self._size + ROTATION_RETRY
+            return
+        self._retired.append(self._descriptor)
+        self._descriptor = descriptor
+        self._number += 1
+        self._size = 0
+        self._torn = False
+        self._limit = self._file_bytes
+        self._crowded = True
+
+    async def _delete_oldest(self) -> None:
+        """Delete what is over, each after a line that says so."""
+        if not self._crowded:
+            return
+        self._crowded = False  # until a line below closes a file
+        for number in self.files.closed()[: -self._keep]:
+            path = self.files.closed_path(number)
+            try:
+                size = path.stat().st_size
+                self._note("delete", f"{path.name}: over {self._keep} closed files", size)
+                await asyncio.to_thread(path.unlink, missing_ok=True)
+            except (OSError, StateUnwritable) as error:
+                log.error("a file of the audit log cannot be deleted: %s", error)
+                self._crowded = True
+                return
+
+    # The disk.
+
+    async def run(self) -> None:
+        """Keep the log on the disk, and its files few, until cancelled."""
+        while True:
+            if self.trouble is None and self._synced == self.end and not self._crowded:
+                await asyncio.wait({self.growth(), self.turn()}, return_when="FIRST_COMPLETED")
+            await asyncio.sleep(SYNC_INTERVAL)
+            await self.tend()
+
+    async def tend(self) -> None:
+        """One round of `run`."""
+        end = self.end
+        if self.trouble is not None or self._synced != end:
+            why = await asyncio.to_thread(self._sync)
+            if why:
+                self._fail(why, unsynced=True)
+                return
+            self._synced = end
+        self._find_removed()
+        if self.trouble is not None:
+            self.trouble.unsynced = False
+            self._write_again(b"")
+        if self.trouble is None:
+            await self._delete_oldest()
+
+    def _sync(self) -> str:
+        """Bring everything that was written to the disk; why it failed, or ""."""
+        with self._syncing:
+            if self._closed:
+                return ""
+            retired = list(self._retired)
+            try:
+                for descriptor in (*retired, self._descriptor):
+                    _sync(descriptor)
+                if retired:
+                    self.files.sync_folder()
+            except OSError as error:
+                return f"fsync: {error.strerror}"
+            for descriptor in retired:
+                self._retired.remove(descriptor)
+                os.close(descriptor)
+            return ""
+
+    def _find_removed(self) -> None:
+        """Begin a new file where the current one was removed or replaced under us."""
+        path, mine = self.files.path, os.fstat(self._descriptor)
+        try:
+            there = path.stat()
+            if (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino):
+                return
+        except OSError as error:
+            log.error("the audit log is gone: %s", error)
+        try:
+            descriptor = self.files.append()
+        except OSError as error:
+            self._fail(error.strerror, unsynced=True)
+            return
+        self._retired.append(self._descriptor)
+        self._descriptor, self._size = descriptor, os.fstat(descriptor).st_size
+        self._torn = self._ends_torn()
+        self._fail("its file was removed")
+
+    def close(self) -> None:
+        """Bring everything to the disk and close the files."""
+        why = self._sync()
+        if why:
+            log.error("the end of the audit log may not be on the disk: %s", why)
+        with self._syncing:
+            self._closed = True
+            for descriptor in (*self._retired, self._descriptor):
+                os.close(descriptor)
+            self._retired = []
+
+
+def _done(waited: asyncio.Future[None] | None) -> None:
+    if waited is not None and not waited.done():
+        waited.set_result(None)
+
+
+def _sync(descriptor: int) -> None:
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # what is no file on a disk cannot be brought there
+            raise

@@ -1,0 +1,124 @@
+"""What agents without the gateway have sent, read from the streams after it was stored.
+
+The streams are read, and nothing is subscribed: a subscriber on a stored subject, or on `_I.>`, would be somebody who
+listens where nobody does. A publisher would wait for a stream that is gone, and the server would hand the messages of
+an agent that has vanished to us, as its deliveries (docs/security.md, The audit log).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from postroom.audit import AuditLog
+from postroom.audit.cursor import Cursor
+from postroom.audit.outsiders import Outsiders
+from postroom.audit.patience import insist
+from postroom.bus.port import BusAdmin, Message
+from postroom.errors import InvalidInput
+from postroom.protocol import subjects
+from postroom.protocol.audit import OUT, SERVER, AuditRecord
+from postroom_a2a.times import format_time
+
+INTERVAL = 1.0
+"""Seconds between two looks at the streams, while there is somebody to look for."""
+
+IDLE = 5.0
+"""Seconds between two looks whether there is."""
+
+_SENT = {
+    "INBOX": lambda uid: subjects.inbox("*", uid),
+    "TASKS": lambda uid: f"worker.{uid}.tasks.>",
+    "RECEIPTS": lambda uid: subjects.receipts("*", uid),
+    "OUTBOX": subjects.outbox,
+    "FEED": lambda uid: subjects.feed("*", uid),
+    "ALERTS": subjects.alerts,
+}
+"""Streams that an agent's credential may write to, and what it writes there. Not its beats (PRESENCE)."""
+
+
+class StoredTap:
+    """Writes a record for each message that an outsider has stored.
+
+    Args:
+        admin: reads the streams.
+        log: where the records go.
+        org: whose streams these are.
+        outsiders: whom to look for.
+        cursor: how far each stream was read.
+    """
+
+    def __init__(
+        self, admin: BusAdmin, log: AuditLog, org: str, outsiders: Outsiders, cursor: Cursor
+    ) -> None:
+        self._admin = admin
+        self._log = log
+        self._org = org
+        self._outsiders = outsiders
+        self._cursor = cursor
+        self._read = cursor.load()
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        await insist(self._begin, "the audit of the streams", self._org)
+        while True:
+            if self._outsiders.uids:
+                await insist(self.look, "the audit of the streams", self._org)
+            await asyncio.sleep(INTERVAL if self._outsiders.uids else IDLE)
+
+    async def _begin(self) -> None:
+        for stream in _SENT:
+            if stream not in self._read:
+                self._read[stream] = await self._admin.last_sequence(stream)
+        self._cursor.save(self._read)
+
+    async def look(self) -> None:
+        """Write what has come since the last look.
+
+        Raises:
+            PostroomError: a stream cannot be read, or the log or the cursor not be written.
+        """
+        before = dict(self._read)
+        uids = sorted(self._outsiders.uids)
+        try:
+            for stream, sent in _SENT.items():
+                end = await self._admin.last_sequence(stream)
+                after = self._read.get(stream, end)
+                if after >= end:
+                    self._read[stream] = end  # made anew, if its numbers are lower
+                    continue
+                filters = tuple(sent(uid) for uid in uids)
+                async for message in self._admin.replay(stream, after=after, subjects=filters):
+                    await write_through(self._log, self._record(message))
+                    self._read[stream] = message.sequence
+                self._read[stream] = max(end, self._read[stream])
+        finally:
+            if self._read != before:
+                self._cursor.save(self._read)
+
+    def _record(self, message: Message) -> AuditRecord:
+        try:
+            said = subjects.parse(message.subject)
+            sender, task = said.sender, said.rest[0] if said.kind == "tasks" else ""
+        except InvalidInput:
+            sender, task = "", ""
+        headers = sum(len(name) + len(value) + 4 for name, value in message.metadata.items())
+        return AuditRecord(
+            at=format_time(message.timestamp),
+            by=SERVER,
+            org=self._org,
+            worker=sender,
+            protocol="nats",
+            direction=OUT,
+            verb="HPUB" if message.metadata else "PUB",
+            subject=message.subject,
+            size=headers + len(message.payload),
+            message=message.id,
+            task=task,
+        )
+
+
+async def write_through(log: AuditLog, record: AuditRecord) -> None:
+    """Write `record`, when it can be written: what it tells of has happened already."""
+    while log.trouble is not None and not log.lossy:
+        await asyncio.wait({log.turn()})
+    log.write(record.encode())

@@ -1,1 +1,0 @@
-"""How the audit log looks on a terminal."""

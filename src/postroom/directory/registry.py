@@ -1,0 +1,124 @@
+"""The registry of Agent Cards: the cards of live workers, signed, in a KV bucket that only this process writes.
+
+One loop decides what the bucket should hold and writes the difference, so that nothing races: whoever knows that
+something has changed wakes it, and it looks by itself every few seconds, for workers that fell silent
+(docs/architecture.md, Registry).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from postroom.bus.port import BusAdmin, MessageBusProvider
+from postroom.directory.card_signatures import sign_card
+from postroom.directory.cards import Card
+from postroom.errors import PostroomError
+from postroom.identity.cardkey import CardKey
+from postroom.observe import get_logger
+from postroom.protocol.presence import BEAT_INTERVAL
+from postroom.protocol.streams import CARD_REFRESH, CARDS_BUCKET, card_key
+
+log = get_logger(__name__)
+
+SHORTEST_INTERVAL = 1.0
+"""Seconds between two writes of one card: a worker that changes its mind in a loop must not flood the disk."""
+
+DELETED = {"KV-Operation": "DEL"}
+"""Headers of the record that deletes a key of a bucket (NATS ADR-8)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the bucket holds for one worker: its card without signature, None for a deletion, and since when."""
+
+    card: Card | None
+    at: float
+
+
+class Registry:
+    """Keeps the bucket as it should be.
+
+    Args:
+        bus: connection to core.
+        admin: empties the bucket at the start: of what it holds then no worker lives.
+        cards: the card of each worker that is online, None for each that no longer is.
+        key: signs.
+        org: whose cards these are.
+    """
+
+    def __init__(
+        self,
+        bus: MessageBusProvider,
+        admin: BusAdmin,
+        cards: Callable[[], Mapping[str, Card | None]],
+        key: CardKey,
+        org: str,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._bus = bus
+        self._admin = admin
+        self._cards = cards
+        self._key = key
+        self._org = org
+        self._now = now
+        self._written: dict[str, Written] = {}
+        self._wanted = asyncio.Event()
+
+    def wake(self) -> None:
+        """Something that the bucket should show may have changed."""
+        self._wanted.set()
+
+    def signed(self, card: Card) -> Card:
+        """`card` with the signature of this post room."""
+        return sign_card(card, self._key)
+
+    async def run(self) -> None:
+        """Keep the bucket until cancelled. A bus that is away costs this round and nothing else."""
+        emptied = False
+        while True:
+            self._wanted.clear()
+            try:
+                if not emptied:
+                    await self._admin.purge(f"KV_{CARDS_BUCKET}", card_key(self._org, "*"))
+                    emptied = True
+                await self.sweep()
+            except PostroomError as error:
+                log.warning("the registry could not be written: %s", error)
+            try:
+                async with asyncio.timeout(BEAT_INTERVAL):
+                    await self._wanted.wait()
+            except TimeoutError:
+                continue
+
+    async def sweep(self) -> None:
+        """Write and delete what is due.
+
+        Raises:
+            PostroomError: the bus did not take it; the next sweep tries again.
+        """
+        for uid, card in self._cards().items():
+            if card is None:
+                await self._remove(uid)
+            else:
+                await self._keep(uid, card)
+
+    async def _remove(self, uid: str) -> None:
+        present = self._written.get(uid)
+        if present is None or present.card is None:
+            return
+        await self._bus.publish(card_key(self._org, uid), b"", metadata=DELETED)
+        self._written[uid] = Written(None, self._now())
+
+    async def _keep(self, uid: str, card: Card) -> None:
+        present, now = self._written.get(uid), self._now()
+        if present is not None:
+            pause = CARD_REFRESH if present.card == card else SHORTEST_INTERVAL
+            if now - present.at < pause:
+                return
+        payload = json.dumps(self.signed(card), ensure_ascii=False).encode()
+        await self._bus.publish(card_key(self._org, uid), payload)
+        self._written[uid] = Written(card, now)

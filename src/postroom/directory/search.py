@@ -1,0 +1,97 @@
+"""Finding agents by what they can do: everybody with an address, with the cards of those who have one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from postroom.directory.agents import Directory
+from postroom.directory.cards import Card, matches, skills_of
+from postroom.errors import NotFound
+from postroom.store.agents import Agent
+
+MAX_ANSWER = 512 * 1024
+"""Bytes of cards in one answer on the bus, whose messages have 1 MiB at most."""
+
+
+class AgentSearch:
+    """Looks agents up.
+
+    Args:
+        directory: everybody.
+        cards: the cards by uid, of the agent with the uid or, without one, of all that have a card.
+        online: whether the agent with that uid is.
+        sign: signs a card.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        cards: Callable[[str], Awaitable[Mapping[str, Card]]],
+        online: Callable[[str], bool],
+        sign: Callable[[Card], Card],
+    ) -> None:
+        self._directory = directory
+        self._cards = cards
+        self._online = online
+        self._sign = sign
+
+    async def find(self, skill: str = "", text: str = "") -> list[dict[str, Any]]:
+        """Entries by nick; with `skill` or `text` only of agents whose card has them (`cards.matches`).
+
+        An entry is `{"uid", "nick", "kind", "org", "online", "card"}`; people have no card (null), and whether they
+        are there is not known (null).
+        """
+        cards = await self._cards("")
+        found = []
+        for agent in await self._directory.all():
+            card = cards.get(agent.uid)
+            if card is None and (skill or text):
+                continue
+            if card is None or matches(card, skill=skill, text=text):
+                found.append(self._entry(agent, card))
+        return found
+
+    async def having(self, skill: str) -> list[tuple[Agent, bool]]:
+        """The agents whose card has the skill with that very id, each with whether it is online, by nick."""
+        cards = await self._cards("")
+        found = []
+        for agent in await self._directory.all():
+            card = cards.get(agent.uid)
+            if card is not None and skill in skills_of(card):
+                found.append((agent, self._online(agent.uid)))
+        return found
+
+    async def get(self, ref: str) -> dict[str, Any]:
+        """The entry of the agent with that nick or uid.
+
+        Raises:
+            NotFound: there is no such agent, or it has no card.
+        """
+        agent = await self._directory.resolve(ref)
+        card = (await self._cards(agent.uid)).get(agent.uid)
+        if card is None:
+            raise NotFound(f"@{agent.nick} has no card")
+        return self._entry(agent, card)
+
+    def _entry(self, agent: Agent, card: Card | None) -> dict[str, Any]:
+        return {
+            "uid": agent.uid,
+            "nick": agent.nick,
+            "kind": agent.kind,
+            "org": agent.org,
+            "online": None if card is None else self._online(agent.uid),
+            "card": None if card is None else self._sign(card),
+        }
+
+
+def bounded(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """An answer with as many entries as fit into a message; `truncated` says whether some are left out."""
+    size, fitting = 0, []
+    for entry in entries:
+        size += len(json.dumps(entry, ensure_ascii=False).encode())
+        if size > MAX_ANSWER:
+            break
+        fitting.append(entry)
+    return {"agents": fitting, "truncated": len(fitting) < len(entries)}

@@ -1,0 +1,38 @@
+"""Which requests a listener takes: those that name it, from no web page but its own.
+
+A web page that rebinds its name to 127.0.0.1 still sends its own name in `Host` (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from postroom.errors import Forbidden
+
+
+def check_host(
+    host: str, origin: str | None, hosts: Collection[str], pages: Collection[str] = ()
+) -> None:
+    """Refuse a request by its `Host` and `Origin` headers.
+
+    Args:
+        host: "" where there is none.
+        origin: None where there is none, as for every program that is not a browser.
+        hosts: names and ports of this listener.
+        pages: those whose web pages may ask.
+
+    Raises:
+        Forbidden: it is for another host, or from a page of another.
+    """
+    if host.lower() not in hosts:
+        raise Forbidden("this Host is not served here")
+    if origin is not None and _authority(origin) not in pages:
+        raise Forbidden("this Origin may not call")
+
+
+def _authority(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""

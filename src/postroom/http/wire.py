@@ -1,0 +1,142 @@
+"""One side of an HTTP/1.1 connection: h11 over streams, with a deadline for each wait.
+
+Client, server and gateway stand on it. The parser is h11's, since a parser of hostile input is no place for own code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import h11
+
+from postroom.errors import ProtocolViolation, RequestTimeout
+
+CHUNK = 64 * 1024
+MAX_HEAD = 64 * 1024
+"""Bytes of a request line or a status line with its headers."""
+
+MAX_HEADERS = 256
+"""Lines of a head: 16,000 fit into its bytes, and all of them are looked at."""
+
+TURN = 16
+"""Events, or reads, after which everybody else has a turn: a piece can hold 10,000 chunks of one byte."""
+
+Pace = Callable[[int], float]
+"""Gives the seconds to wait after a piece of so many bytes."""
+
+
+class Wire:
+    """A connection as h11 events.
+
+    Args:
+        role: `h11.SERVER` or `h11.CLIENT`.
+        reader, writer: its streams.
+        pace: slows down who sends too many small pieces; None for nobody.
+        max_head: bytes of a head.
+
+    Attributes:
+        taken: bytes that came in.
+    """
+
+    def __init__(
+        self,
+        role: type[h11.CLIENT | h11.SERVER],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        pace: Pace | None = None,
+        *,
+        max_head: int = MAX_HEAD,
+    ) -> None:
+        self.http = h11.Connection(role, max_incomplete_event_size=max_head)
+        self.reader = reader
+        self.writer = writer
+        self.taken = 0
+        self._pace = pace
+        self._turn = 0
+
+    async def next_event(self, timeout: float | None) -> Any:
+        """The next event.
+
+        Raises:
+            RequestTimeout: nothing came for `timeout` seconds.
+            ProtocolViolation: what came is not HTTP/1.1, or has too many headers.
+            OSError: the connection broke.
+        """
+        while True:
+            try:
+                event = self.http.next_event()
+            except h11.RemoteProtocolError as error:
+                raise ProtocolViolation(f"that is not HTTP/1.1: {error}") from error
+            if event is not h11.NEED_DATA:
+                if len(getattr(event, "headers", ())) > MAX_HEADERS:
+                    raise ProtocolViolation(f"more than {MAX_HEADERS} headers")
+                await self._take_turns(len(getattr(event, "data", b"")))
+                return event
+            if self.http.they_are_waiting_for_100_continue:
+                await self.send(h11.InformationalResponse(status_code=100, headers=[]), timeout)
+            await self.more(timeout)
+
+    async def more(self, timeout: float | None) -> None:
+        """Take what comes, or its end."""
+        try:
+            async with asyncio.timeout(timeout):
+                data = await self.reader.read(CHUNK)
+        except TimeoutError as error:
+            raise RequestTimeout(f"nothing came for {timeout:g} s") from error
+        self.taken += len(data)
+        self.http.receive_data(data)
+        await self._take_turns(len(data))
+
+    async def _take_turns(self, size: int) -> None:
+        """What is here already is read without waiting, so nobody else would be served until all of it was."""
+        wait = self._pace(size) if self._pace else 0.0
+        self._turn = (self._turn + 1) % TURN
+        if wait or not self._turn:
+            await asyncio.sleep(wait)
+
+    def put(self, event: Any) -> None:
+        """Send one event, without waiting for room.
+
+        Raises:
+            ProtocolViolation: the other side may not be sent that.
+        """
+        try:
+            data = self.http.send(event)
+        except h11.LocalProtocolError as error:
+            raise ProtocolViolation(f"that cannot be sent as HTTP/1.1: {error}") from error
+        if data:
+            self.writer.write(data)
+
+    async def send(self, event: Any, timeout: float | None) -> None:
+        """Send one event, and wait until there is room for the next.
+
+        Raises:
+            RequestTimeout: it was not taken within `timeout` seconds.
+            ProtocolViolation: the other side may not be sent that.
+            OSError: the connection broke.
+        """
+        self.put(event)
+        await self.drain(timeout)
+
+    async def drain(self, timeout: float | None) -> None:
+        """Wait until there is room for more. Raises as `send`."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self.writer.drain()
+        except TimeoutError as error:
+            raise RequestTimeout(f"nothing was taken for {timeout:g} s") from error
+
+    async def gone(self) -> None:
+        """Wait until the other side has ended its connection; what it sends meanwhile is kept, within bounds."""
+        taken = 0
+        while data := await self.reader.read(CHUNK):
+            self.http.receive_data(data)
+            taken += len(data)
+            if taken > MAX_HEAD:  # it does not read, it only talks
+                raise ProtocolViolation("too much came before the answer")
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        self.writer.transport.abort()

@@ -1,0 +1,420 @@
+"""Worker lifecycle: spawn, stop, revoke, restart, and starting again what ran before this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from postroom.bus.port import BusAdmin
+from postroom.directory.agents import Directory
+from postroom.directory.cards import Card, read_card
+from postroom.errors import AlreadyRunning, InvalidTemplate, NotFound
+from postroom.gateway.port import GatewayProvider
+from postroom.identity.tokens import digest, new_token
+from postroom.mail.alerts import AlertOffice
+from postroom.observe import get_logger
+from postroom.protocol.ids import check_name
+from postroom.protocol.streams import AGENT_CONSUMER_STREAMS
+from postroom.protocol.template import parse_template
+from postroom.settings import DEFAULT_PROJECT, Settings
+from postroom.store import workers as worker_rows
+from postroom.store.agents import Agent
+from postroom.store.database import Database
+from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord
+from postroom.workers.issuer import Issuer
+from postroom.workers.launch import SpawnRequest, WorkerFolders, card_of
+from postroom.workers.leftovers import Leftover, delete, folders, measured
+from postroom.workers.preparing import Prepared, Preparing
+from postroom.workers.run import Run
+from postroom.workers.runs import Limited, Runs
+from postroom.workers.starting import Starter
+
+log = get_logger(__name__)
+
+
+class Workers:
+    """The workers of this post room.
+
+    Args:
+        settings: folders, default sandbox, how long an end may take.
+        database: records of workers.
+        directory: agents and nicks.
+        admin: has their consumers.
+        issuer: revokes their credentials.
+        gateway: their doors.
+        preparing: checks what they are started from.
+        starter: starts them.
+        alerts: where unexpected ends are reported, and end when the worker runs again.
+        tasks: where the watchers live.
+        changed: told when a worker has started or ended.
+        space: raises `StateUnwritable` while the disk is full.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        database: Database,
+        directory: Directory,
+        admin: BusAdmin,
+        issuer: Issuer,
+        gateway: GatewayProvider,
+        preparing: Preparing,
+        starter: Starter,
+        alerts: AlertOffice,
+        tasks: asyncio.TaskGroup,
+        changed: Callable[[], None],
+        space: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._directory = directory
+        self._admin = admin
+        self._issuer = issuer
+        self._gateway = gateway
+        self._preparing = preparing
+        self._starter = starter
+        self._alerts = alerts
+        self._changed = changed
+        self._space = space
+        self._runs = Runs(
+            database, gateway, alerts.raise_alert, tasks, changed, settings.stop_grace
+        )
+
+    def tell_limits(self, limited: Limited) -> None:
+        """From now on `limited` is told when a worker was ended for a limit: uid, the limit in words."""
+        self._runs.limited = limited
+
+    def run_of(self, uid: str) -> Run | None:
+        """The last start of worker `uid` in this process, None if there was none."""
+        return self._runs.get(uid)
+
+    def running(self, uid: str) -> bool:
+        """Whether worker `uid` was started and has not ended, as far as is known."""
+        run = self._runs.get(uid)
+        return run is not None and run.running
+
+    def failure(self, uid: str) -> str:
+        """Why worker `uid` could not be started in this process, "" if it could or nobody tried."""
+        return self._runs.failure(uid)
+
+    def lives(self, uid: str, run: str) -> bool:
+        """Whether `run` is the start of worker `uid` that has not ended."""
+        present = self._runs.get(uid)
+        return present is not None and present.running and present.id == run
+
+    def state_folder(self, uid: str) -> Path:
+        """The folder of worker `uid` that its sidecar may write, on the host."""
+        return WorkerFolders.of(self._settings, uid).state
+
+    async def interactive(self, uid: str) -> bool:
+        """Whether the template of worker `uid` has a `[sidecar]` table: then it may report events.
+
+        Raises:
+            NotFound: there is no such worker.
+        """
+        run = self._runs.get(uid)
+        if run is not None:
+            return run.interactive
+        # It may speak before its start is noted here.
+        _, record = await self.record(uid)
+        return parse_template(record.template, record.overrides).interactive
+
+    def runs(self) -> list[tuple[str, Run]]:
+        """The last start of each worker that was started in this process, with its uid."""
+        return list(self._runs.items())
+
+    async def cards(self, uid: str = "") -> dict[str, Card]:
+        """The cards by uid, of one worker or of all; of one that did not run in this process as its template says."""
+        found = {known: run.card for known, run in self.runs() if uid in ("", known)}
+        if uid in found:
+            return found
+        for agent, record in await self.records():
+            if agent.uid not in found and uid in ("", agent.uid):
+                # A template of another version cannot be read; its worker cannot be started either.
+                with contextlib.suppress(InvalidTemplate):
+                    template = parse_template(record.template, record.overrides)
+                    found[agent.uid] = card_of(agent, record, template)
+        return found
+
+    def take_card(self, uid: str, announced: bytes) -> None:
+        """Give worker `uid` the card that it announced.
+
+        Raises:
+            ProtocolViolation: it is not a card that this worker may have.
+        """
+        run = self.run_of(uid)
+        if run is None or not run.running:
+            log.info("%s announced a card and does not run", uid)
+            return
+        card = read_card(announced, uid, run.nick)
+        if card != run.card:
+            run.card = card
+            self._changed()
+
+    async def records(self) -> list[tuple[Agent, WorkerRecord]]:
+        """Every worker that is not retired, oldest first."""
+        records = await self._database.read(worker_rows.all_workers)
+        agents = {agent.uid: agent for agent in await self._directory.all()}
+        return [(agents[record.uid], record) for record in records if record.uid in agents]
+
+    async def record(self, ref: str) -> tuple[Agent, WorkerRecord]:
+        """The worker with that nick (with or without `@`) or uid.
+
+        Raises:
+            NotFound: there is no such worker.
+        """
+        agent = await self._directory.resolve(ref)
+        record = await self._database.read(lambda c: worker_rows.worker_by_uid(c, agent.uid))
+        if record is None:
+            raise NotFound(f"@{agent.nick} is not a worker of this post room")
+        return agent, record
+
+    async def spawn(self, request: SpawnRequest) -> Agent:
+        """Make a worker and start it.
+
+        Raises:
+            InvalidTemplate, InvalidName: the template, a value or a name is not valid.
+            NameTaken: another agent has the nick.
+            Forbidden: the template, and nobody else, wants a weaker wall than is demanded.
+            SandboxUnavailable: no such wall can be had here; nothing was made.
+            StateUnwritable: the disk is full; nothing was made.
+        """
+        self._space()
+        prepared = await self._preparing.prepare(
+            request.template,
+            request.files,
+            request.values,
+            sandbox=request.sandbox,
+            isolation=request.isolation,
+        )
+        template, chosen = prepared.template, prepared.chosen
+        project = check_name(request.project or template.project or DEFAULT_PROJECT, "project")
+
+        def record_of(agent: Agent) -> WorkerRecord:
+            return WorkerRecord(
+                uid=agent.uid,
+                project=project,
+                template=request.template,
+                sandbox=chosen.provider.name,
+                level=chosen.capability.level.value,
+                desired=RUNNING,
+                token_sha256=digest(new_token()),
+                created_at=agent.created_at,
+                files=dict(request.files),
+                overrides=dict(request.values),
+                begun_at=time.time(),
+                origin=request.origin,
+            )
+
+        # At once: an agent without its record would have a name and mail, and could never be started.
+        agent = await self._directory.register(
+            request.nick or template.name,
+            kind="worker",
+            projects=(project,),
+            also=lambda c, agent: worker_rows.add_worker(c, record_of(agent)),
+        )
+        try:
+            async with self._runs.lock(agent.uid):
+                await self._start(agent, record_of(agent), prepared)
+        except BaseException:
+            await self._undo_spawn(agent)
+            raise
+        return agent
+
+    async def _undo_spawn(self, agent: Agent) -> None:
+        await self._forget(agent.uid)
+        await asyncio.to_thread(
+            shutil.rmtree, WorkerFolders.of(self._settings, agent.uid).root, ignore_errors=True
+        )
+
+    async def _forget(self, uid: str) -> None:
+        await self._gateway.close_door(uid)
+        # In this order: what is left of a kill in between is a record that nobody asks for.
+        await self._directory.retire(uid)
+        await self._database.write(lambda c: worker_rows.remove_worker(c, uid))
+        for stream in AGENT_CONSUMER_STREAMS:
+            await self._admin.delete_consumer(stream, uid)
+
+    async def remove(self, ref: str, *, purge: bool = False) -> tuple[Agent, Path]:
+        """End a worker and take its address away for ever; its nick is free again.
+
+        Args:
+            ref: nick or uid.
+            purge: delete its folder, too.
+
+        Returns:
+            The agent, and the folder with its workspace, which stays unless it is purged.
+
+        Raises:
+            NotFound: there is no such worker.
+            StateUnwritable: its folder cannot be deleted; it is removed all the same.
+        """
+        agent, _ = await self.record(ref)
+        async with self._runs.lock(agent.uid):
+            await self._runs.end(agent.uid)
+            await self._issuer.withdraw(agent.uid)
+            await self._forget(agent.uid)
+            self._runs.forget(agent.uid)
+        folder = WorkerFolders.of(self._settings, agent.uid).root
+        if purge:
+            await asyncio.to_thread(delete, folder)
+        return agent, folder
+
+    async def left(self) -> list[tuple[Leftover, str]]:
+        """What is on disk of removed workers, each with the nick that it had, "" for none known."""
+        # In this order: a worker that is spawned meanwhile has its record before its folder.
+        found = await asyncio.to_thread(folders, self._settings.workers)
+        kept = {record.uid for record in await self._database.read(worker_rows.all_workers)}
+        nicks = {agent.uid: agent.nick for agent in await self._directory.all(retired=True)}
+        return [
+            (await asyncio.to_thread(measured, folder), nicks.get(folder.name, ""))
+            for folder in found
+            if folder.name not in kept
+        ]
+
+    async def prune(self) -> list[tuple[Leftover, str]]:
+        """Delete what is on disk of removed workers; returns what it was."""
+        found = await self.left()
+        for left, _ in found:
+            await asyncio.to_thread(delete, left.folder)
+        return found
+
+    async def stop(self, ref: str) -> Agent:
+        """End a worker; its address, inbox and workspace stay."""
+        agent, record = await self.record(ref)
+        async with self._runs.lock(agent.uid):
+            if record.desired != REVOKED:
+                await self._database.write(lambda c: worker_rows.set_desired(c, agent.uid, STOPPED))
+            await self._runs.end(agent.uid)
+            await self._issuer.withdraw(agent.uid)
+        return agent
+
+    async def revoke(self, *refs: str) -> list[Agent]:
+        """Void every credential of these workers, or of all, cut their connections and end them.
+
+        Nothing waits for what else is done with a worker just now. `restart` gives it a new key.
+
+        Returns:
+            The workers, when every server has cut them.
+
+        Raises:
+            NotFound: one is no worker; nothing was revoked.
+            ServerFailed: not every server was told; they are told later, the rest is done.
+        """
+        agents = [(await self.record(ref))[0] for ref in refs]
+        agents = agents or [agent for agent, _ in await self.records()]
+        await asyncio.gather(*(self._shut_out(agent.uid) for agent in agents))
+        cut = await asyncio.gather(
+            *(self._issuer.void(agent.uid) for agent in agents if refs),
+            *(() if refs else (self._issuer.void(),)),
+            return_exceptions=True,
+        )
+        await asyncio.gather(*(self._end_revoked(agent.uid) for agent in agents))
+        for failure in cut:
+            if isinstance(failure, BaseException):
+                raise failure
+        return agents
+
+    async def _shut_out(self, uid: str) -> None:
+        def forbid(connection: Connection) -> None:
+            worker_rows.set_desired(connection, uid, REVOKED)
+            worker_rows.set_token(connection, uid, digest(new_token()))
+
+        run = self._runs.get(uid)
+        if run is not None:
+            run.stopping = True  # that it ends is no surprise
+        await self._database.write(forbid)
+        await self._gateway.close_door(uid)
+
+    async def _end_revoked(self, uid: str) -> None:
+        async with self._runs.lock(uid):
+            # A start that was under way has made a credential since, and may have been meant to run.
+            await self._shut_out(uid)
+            await self._issuer.withdraw(uid)
+            await self._runs.end(uid)
+
+    async def restart(
+        self, ref: str, template: str = "", files: Mapping[str, str] | None = None
+    ) -> tuple[Agent, tuple[str, ...]]:
+        """End a worker if it runs, and start it with a new credential and token.
+
+        Args:
+            ref: nick or uid.
+            template: text of a new template; "" for the one that it has.
+            files: that the new template names, in base64.
+
+        Returns:
+            The worker, and what is new in its template and files.
+
+        Raises:
+            StateUnwritable: the disk is full; nothing was changed.
+            CallerError: the new template cannot be taken; nothing was changed.
+            PostroomError: it could not be started; it is shown as failed.
+        """
+        agent, record = await self.record(ref)
+        self._space()
+        renewal = None
+        if template:
+            renewal = await self._preparing.renew(agent, record, template, files or {})
+            record = renewal.record
+        async with self._runs.lock(agent.uid):
+            try:
+                await self._runs.end(agent.uid)
+                await self._note_restart(record)
+                prepared = renewal.prepared if renewal else await self._preparing.again(record)
+                again = replace(record, begun_at=time.time(), exceeded="")
+                await self._start(agent, again, prepared)
+            except Exception as error:
+                await self._runs.fail(agent, error)
+                raise
+        return agent, renewal.changed if renewal else ()
+
+    async def _note_restart(self, record: WorkerRecord) -> None:
+        def note(connection: Connection) -> None:
+            worker_rows.set_desired(connection, record.uid, RUNNING)
+            worker_rows.set_begun(connection, record.uid, time.time())
+            worker_rows.set_template(connection, record)
+
+        await self._database.write(note)
+
+    async def restore(self) -> None:
+        """Start what ran when the last process of this post room ended; a failure is an alert, not the end.
+
+        Who was ended for a limit is started by a person only.
+        """
+        await self._issuer.withdraw()  # whoever held one has ended with the last process
+        for agent, record in await self.records():
+            if record.desired != RUNNING or record.exceeded:
+                continue
+            try:
+                async with self._runs.lock(agent.uid):
+                    await self._start(agent, record, await self._preparing.again(record))
+            except Exception as error:  # noqa: BLE001 (`fail` tells it)
+                await self._runs.fail(agent, error)
+
+    async def close(self) -> None:
+        """End every sandbox; what they should do stays as it was."""
+        await self._runs.close()
+
+    # Inner parts; the caller holds the worker's lock.
+
+    async def _start(self, agent: Agent, record: WorkerRecord, prepared: Prepared) -> None:
+        present = self._runs.get(agent.uid)
+        if present is not None and present.running:
+            raise AlreadyRunning(f"@{agent.nick} runs already")
+        chosen = prepared.chosen
+        if record.level != chosen.capability.level:
+            level = chosen.capability.level.value
+            await self._database.write(lambda c: worker_rows.set_level(c, agent.uid, level))
+        before = await self._alerts.reached()
+        run = await self._starter.start(agent, record, prepared.template, chosen, prepared.files)
+        self._runs.begin(agent, run)
+        await self._alerts.end("it was started again", who=agent.uid, upto=before)

@@ -1,0 +1,182 @@
+"""What a worker is to be started from, checked whole before anything is made or ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+from postroom.errors import Conflict
+from postroom.gateway.credentials import BoundCredential, judge_credentials
+from postroom.protocol.template import Template, declared, parse_template
+from postroom.sandbox.judging import judge_program
+from postroom.sandbox.port import FarProvider, Level
+from postroom.sandbox.select import Chosen, stated_level
+from postroom.settings import DEFAULT_PROJECT, Settings
+from postroom.store.agents import Agent
+from postroom.store.workers import WorkerRecord
+from postroom.workers.isolation import Demand, demand, level_of
+from postroom.workers.launch import decode_files
+from postroom.workers.starting import Starter
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """All that a start needs besides the worker itself."""
+
+    template: Template
+    files: Mapping[str, bytes]
+    chosen: Chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """A template taken anew.
+
+    Attributes:
+        record: the worker's, with it.
+        changed: the keys and files that differ, for people.
+    """
+
+    prepared: Prepared
+    record: WorkerRecord
+    changed: tuple[str, ...]
+
+
+class Preparing:
+    """Checks templates.
+
+    Args:
+        settings: which wall the post room demands.
+        starter: chooses the wall.
+        credentials: those of the organisation, as they are now.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        starter: Starter,
+        credentials: Callable[[], Sequence[BoundCredential]],
+    ) -> None:
+        self._settings = settings
+        self._starter = starter
+        self._credentials = credentials
+
+    async def prepare(
+        self,
+        text: str,
+        files: Mapping[str, str],
+        values: Mapping[str, str],
+        *,
+        sandbox: str,
+        isolation: str,
+        least: Level = Level.NONE,
+    ) -> Prepared:
+        """What a person's template makes.
+
+        Args:
+            text: of the template.
+            files: that it names, in base64.
+            values: of its parameters.
+            sandbox: that the person asks for, "" for nothing said.
+            isolation: that they accept, "" for nothing said.
+            least: level that the wall must have in any case.
+
+        Raises:
+            InvalidTemplate: the template, a value or a file is not valid, or cannot work here.
+            Forbidden: it wants a weaker wall than is demanded, and nobody else does.
+            SandboxUnavailable: no such wall can be had here.
+        """
+        template = parse_template(text, values)
+        decoded = decode_files(template, files)
+        judge_credentials(template, self._credentials())
+        demanded = demand(
+            template,
+            sandbox=sandbox,
+            isolation=isolation,
+            default_sandbox=self._settings.sandbox,
+            default=self._settings.isolation,
+        )
+        if demanded.at_least.weaker_than(least):
+            demanded = Demand(demanded.sandbox, least)
+        chosen = await self._starter.choose(demanded)
+        provider = chosen.provider
+        if not isinstance(provider, FarProvider):
+            judge_program(template, provider.shown, all_shown=provider.states is Level.NONE)
+        return Prepared(template, decoded, chosen)
+
+    async def again(self, record: WorkerRecord) -> Prepared:
+        """What was kept of a worker; its wall is never weaker than when a person spawned it.
+
+        Raises:
+            InvalidTemplate: it is not valid any more.
+            SandboxUnavailable: its wall cannot be had here any more.
+        """
+        template = parse_template(record.template, record.overrides)
+        chosen = await self._starter.choose(Demand(record.sandbox, _least(record)))
+        return Prepared(template, decode_files(template, record.files), chosen)
+
+    async def renew(
+        self, agent: Agent, record: WorkerRecord, text: str, files: Mapping[str, str]
+    ) -> Renewal:
+        """What a new template makes of a worker.
+
+        Raises:
+            Conflict: it would be another worker.
+            PostroomError: as `prepare`.
+        """
+        said, kept = record.origin, declared(text)
+        values = {name: value for name, value in record.overrides.items() if name in kept}
+        prepared = await self.prepare(
+            text,
+            files,
+            values,
+            sandbox=said.get("sandbox", ""),
+            isolation=said.get("isolation", ""),
+            least=_least(record),
+        )
+        _refuse_another(agent, record, prepared.template)
+        chosen = prepared.chosen
+        renewed = replace(
+            record,
+            template=text,
+            files=dict(files),
+            overrides=values,
+            sandbox=chosen.provider.name,
+            level=chosen.capability.level.value,
+        )
+        return Renewal(prepared, renewed, _differences(record, renewed))
+
+
+def _least(record: WorkerRecord) -> Level:
+    if record.level:
+        return level_of(record.level)
+    return stated_level(record.sandbox) or Level.ENFORCED
+
+
+def _refuse_another(agent: Agent, record: WorkerRecord, template: Template) -> None:
+    """A nick and a project are a worker's for life: others have them as its address."""
+    anew = f"change it back, or spawn a new worker from it and remove @{agent.nick}"
+    if not record.origin.get("name") and template.name != agent.nick:
+        raise Conflict(
+            f"the template names its worker {template.name!r} now, and @{agent.nick} keeps its nick",
+            remedy=anew,
+        )
+    project = template.project or DEFAULT_PROJECT
+    if not record.origin.get("project") and project != record.project:
+        raise Conflict(
+            f"the template names the project {project!r} now, and @{agent.nick} stays in "
+            f"{record.project!r}",
+            remedy=anew,
+        )
+
+
+def _differences(before: WorkerRecord, after: WorkerRecord) -> tuple[str, ...]:
+    old, new = (parse_template(r.template, r.overrides) for r in (before, after))
+    keys = [
+        item.name
+        for item in fields(Template)
+        if item.name != "files" and getattr(old, item.name) != getattr(new, item.name)
+    ]
+    names = sorted({*before.files, *after.files})
+    files = [name for name in names if before.files.get(name) != after.files.get(name)]
+    return (*keys, *(f"file {name}" for name in files))

@@ -1,0 +1,183 @@
+"""The last start of each worker in this process: watched to its end, and ended when somebody asks.
+
+What goes wrong with one of them is told, and concerns no other worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, ItemsView
+
+from postroom.errors import EnvironmentFault, PostroomError
+from postroom.gateway.port import GatewayProvider
+from postroom.observe import get_logger
+from postroom.protocol.alerts import Alert, RaiseAlert
+from postroom.sandbox.port import ExitStatus
+from postroom.store import workers as worker_rows
+from postroom.store.agents import Agent
+from postroom.store.database import Database
+from postroom.workers.run import Run, exceeded, how
+
+log = get_logger(__name__)
+
+Limited = Callable[[str, str], Awaitable[None]]
+"""Told that a worker was ended for a limit: uid, the limit in words."""
+
+
+class Runs:
+    """The starts of the workers of this post room.
+
+    Args:
+        database: records of workers.
+        gateway: their doors.
+        tasks: where the watchers live.
+        changed: told when a worker has started or ended.
+        grace: seconds that a sandbox has to end by itself.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        gateway: GatewayProvider,
+        alert: RaiseAlert,
+        tasks: asyncio.TaskGroup,
+        changed: Callable[[], None],
+        grace: float,
+    ) -> None:
+        self._database = database
+        self._gateway = gateway
+        self._alert = alert
+        self._tasks = tasks
+        self._changed = changed
+        self._grace = grace
+        self.limited: Limited | None = None
+        """Set by whoever has to act on it."""
+        self._last: dict[str, Run] = {}
+        self._failures: dict[str, str] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    def get(self, uid: str) -> Run | None:
+        """The last start of worker `uid`, None if there was none or it could not be made."""
+        return self._last.get(uid)
+
+    def items(self) -> ItemsView[str, Run]:
+        """Each worker's last start, by uid."""
+        return self._last.items()
+
+    def failure(self, uid: str) -> str:
+        """Why worker `uid` could not be started, "" if it could or nobody tried."""
+        return self._failures.get(uid, "")
+
+    def lock(self, uid: str) -> asyncio.Lock:
+        """Whoever starts or ends worker `uid` holds it."""
+        return self._locks.setdefault(uid, asyncio.Lock())
+
+    def begin(self, agent: Agent, run: Run) -> None:
+        """Note a start, and watch it."""
+        self._last[agent.uid] = run
+        self._failures.pop(agent.uid, None)
+        self._changed()
+        self._tasks.create_task(self._watch(agent, run), name=f"watch {agent.uid}")
+
+    async def fail(self, agent: Agent, error: Exception) -> None:
+        """Note that a worker could not be started, and say so; what still runs of it stays."""
+        run = self._last.get(agent.uid)
+        if run is not None and run.running:
+            return
+        self._last.pop(agent.uid, None)
+        self._failures[agent.uid] = in_words(error)
+        log.warning("worker %s was not started: %s", agent.uid, error, exc_info=_unforeseen(error))
+        self._changed()
+        text = f"was not started: {in_words(error)}"
+        await self._alert(Alert("worker-not-started", text, agent.uid))
+
+    def forget(self, uid: str) -> None:
+        """Drop what is known of a removed worker."""
+        self._last.pop(uid, None)
+        self._failures.pop(uid, None)
+
+    async def end(self, uid: str) -> None:
+        """End worker `uid` if it runs, and close its door.
+
+        Raises:
+            EnvironmentFault: its processes do not end.
+        """
+        run = self._last.get(uid)
+        if run is not None and run.running:
+            run.stopping = True
+            run.ended = await self._stopped(run)
+            run.detail = "stopped"
+            self._changed()
+        await self._gateway.close_door(uid)
+
+    async def _stopped(self, run: Run) -> ExitStatus:
+        try:
+            return await run.handle.stop(self._grace)
+        except TimeoutError as error:
+            # It may live on: a start beside it would be a second worker of that name.
+            raise EnvironmentFault(
+                f"the processes of @{run.nick} do not end",
+                remedy=f"kill process {run.handle.pid}, then do it again",
+            ) from error
+        except Exception:
+            log.exception("the end of @%s could not be watched", run.nick)
+            return ExitStatus(1)
+
+    async def close(self) -> None:
+        """End every sandbox, whatever becomes of the others."""
+        ends = await asyncio.gather(
+            *(self.end(uid) for uid in list(self._last)), return_exceptions=True
+        )
+        for end in ends:
+            if isinstance(end, Exception):
+                log.error("a worker could not be ended", exc_info=end)
+
+    async def _watch(self, agent: Agent, run: Run) -> None:
+        try:
+            await self._follow(agent, run)
+        except Exception:
+            # Where this task lives an error would end every worker.
+            log.exception("what became of worker %s could not be noted", agent.uid)
+
+    async def _follow(self, agent: Agent, run: Run) -> None:
+        try:
+            run.ended = await run.handle.wait()
+            run.exceeded = "" if run.stopping else exceeded(run.ended, run.limits)
+            run.detail = run.exceeded or how(run.ended)
+        except Exception as error:
+            run.ended = ExitStatus(1)
+            run.detail = in_words(error)
+            log.warning(
+                "the sandbox of worker %s failed: %s", agent.uid, error, exc_info=_unforeseen(error)
+            )
+        self._changed()
+        if run.exceeded:
+            await self._note_limit(agent, run)
+        elif not run.stopping:
+            log.warning("worker %s ended: %s", agent.uid, run.detail)
+            text = f"ended: {run.detail}; postroom restart {agent.nick}"
+            await self._alert(Alert("worker-ended", text, agent.uid))
+
+    async def _note_limit(self, agent: Agent, run: Run) -> None:
+        log.warning("worker %s was ended: %s", agent.uid, run.exceeded)
+        async with self.lock(agent.uid):
+            if self._last.get(agent.uid) is not run:
+                return  # a person has started it again
+            await self._database.write(
+                lambda c: worker_rows.set_exceeded(c, agent.uid, run.exceeded)
+            )
+            if self.limited is not None:
+                await self.limited(agent.uid, run.exceeded)
+        text = f"was ended: {run.exceeded}; postroom restart {agent.nick}"
+        await self._alert(Alert("worker-limit", text, agent.uid))
+
+
+def _unforeseen(error: Exception) -> Exception | None:
+    return None if isinstance(error, PostroomError) else error
+
+
+def in_words(error: Exception) -> str:
+    """What has failed, for people: a fault that nobody foresaw names its kind, and the log has the rest."""
+    if isinstance(error, PostroomError):
+        return error.message
+    return f"{type(error).__name__}: {error}; the control plane's log has it"

@@ -1,0 +1,268 @@
+"""What people are shown of each worker: state from presence and from processes that we have reaped, never guessed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from postroom.bus.port import BusAdmin
+from postroom.directory.cards import Card
+from postroom.directory.presence import FRESH, PresenceBoard
+from postroom.errors import BusDisconnected, NotFound, PeerError
+from postroom.gateway.conduct import CUT_OFF, VIOLATION
+from postroom.mail.alerts import AlertOffice, AlertView
+from postroom.protocol.presence import ONLINE, OVER, Presence, WorkerState
+from postroom.store.agents import Agent
+from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord
+from postroom.tasks.office import TaskOffice
+from postroom.tasks.views import TaskView
+from postroom.workers.changed import Changed
+from postroom.workers.lifecycle import Workers
+from postroom.workers.run import Run
+from postroom_a2a.text import one_line
+
+START_UP = 20.0
+"""Seconds that a worker has for its first word before its state is unknown and no longer `starting`."""
+
+COUNTING = 2.0
+"""Seconds for asking the bus what waits in all inboxes: while it is away everything else is shown without."""
+
+MAX_TEXT = 200
+"""Characters that are shown of what a worker was asked for, and of what it last said about it."""
+
+
+class WorkerStates:
+    """How each worker is, by its process and its status messages.
+
+    Args:
+        now: seconds since the epoch.
+    """
+
+    def __init__(
+        self, workers: Workers, presence: PresenceBoard, now: Callable[[], float] = time.time
+    ) -> None:
+        self._workers = workers
+        self._presence = presence
+        self._now = now
+
+    def of(self, uid: str, desired: str = RUNNING, why: str = "") -> tuple[WorkerState, str]:
+        """State and detail of worker `uid`; for `desired` and `why` see `state_of`."""
+        run, said = self._workers.run_of(uid), self._presence.of(uid)
+        return state_of(desired, run, said, self._now(), self._workers.failure(uid) or why)
+
+    def online(self, uid: str) -> bool:
+        """Whether the worker runs and has said so a moment ago."""
+        return self.of(uid)[0] in ONLINE
+
+    def cards(self) -> dict[str, Card | None]:
+        """The card of each worker that was started in this process, None while it is not online."""
+        return {uid: run.card if self.online(uid) else None for uid, run in self._workers.runs()}
+
+    def hindrance(self, uid: str) -> str:
+        """Why worker `uid` does nothing for its tasks, "" if it does or that is not known."""
+        return hindrance(*self.of(uid))
+
+    def begun(self, uid: str) -> bool | None:
+        """Whether the agent of worker `uid` has started, None if that is not known yet."""
+        run, said = self._workers.run_of(uid), self._presence.of(uid)
+        if run is None:
+            return False
+        if self._presence.ran_at(uid) >= run.started_at:
+            return True
+        over = said is not None and said.at >= run.started_at and said.state in OVER
+        return False if over or not run.running else None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the workers are at, how many open tasks each has, and which rule it broke last; by uid."""
+
+    current: Mapping[str, TaskView]
+    counts: Mapping[str, int]
+    broken: Mapping[str, str]
+
+
+class Roster:
+    """Views of workers.
+
+    Args:
+        workers: their records and runs.
+        states: how they are.
+        presence: what they said of themselves.
+        admin: how much waits in their inboxes.
+        tasks: what they are at.
+        alerts: which rules they broke.
+        changed: that one has changed.
+    """
+
+    def __init__(
+        self,
+        workers: Workers,
+        states: WorkerStates,
+        presence: PresenceBoard,
+        admin: BusAdmin,
+        tasks: TaskOffice,
+        alerts: AlertOffice,
+        changed: Changed,
+    ) -> None:
+        self._workers = workers
+        self._states = states
+        self._presence = presence
+        self._admin = admin
+        self._tasks = tasks
+        self._alerts = alerts
+        self._changed = changed
+
+    async def all(self) -> list[dict[str, Any]]:
+        """Every worker, oldest first; shape in docs/api.md, Worker."""
+        load = await self._load()
+        end = asyncio.get_running_loop().time() + COUNTING
+        return [
+            await self._view(agent, record, load, end)
+            for agent, record in await self._workers.records()
+        ]
+
+    async def states(self) -> dict[str, dict[str, str]]:
+        """State and detail of every worker by uid, with its nick; the bus is not asked."""
+        found = {}
+        for agent, record in await self._workers.records():
+            state, detail = self._states.of(agent.uid, record.desired, record.exceeded)
+            found[agent.uid] = {
+                "uid": agent.uid,
+                "nick": agent.nick,
+                "state": state.value,
+                "detail": detail if state is WorkerState.FAILED else "",
+            }
+        return found
+
+    async def one(self, ref: str) -> dict[str, Any]:
+        """One worker.
+
+        Raises:
+            NotFound: there is no such worker.
+        """
+        end = asyncio.get_running_loop().time() + COUNTING
+        return await self._view(*await self._workers.record(ref), await self._load(), end)
+
+    async def begun(self, uid: str, timeout: float) -> bool | None:
+        """Whether the agent of worker `uid` has started, None if that is not known after `timeout` seconds.
+
+        False means that it has ended, also if it is tried again just now.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while (begun := self._states.begun(uid)) is None:
+                    await self._changed.wait()
+                return begun
+        said = self._presence.of(uid)
+        return False if said is not None and said.stderr else None
+
+    async def _load(self) -> Load:
+        broke = await self._alerts.standing(kinds=(CUT_OFF, VIOLATION))
+        broken = {alert.row.who: _broken(alert) for alert in reversed(broke)}  # the newest counts
+        return Load(await self._tasks.current(), await self._tasks.open_counts(), broken)
+
+    async def _view(
+        self, agent: Agent, record: WorkerRecord, load: Load, end: float
+    ) -> dict[str, Any]:
+        run = self._workers.run_of(agent.uid)
+        said = self._presence.of(agent.uid)
+        state, detail = self._states.of(agent.uid, record.desired, record.exceeded)
+        running = run is not None and run.running
+        level = run.handle.level.value if run is not None and running else record.level
+        return {
+            "uid": agent.uid,
+            "nick": agent.nick,
+            "project": record.project,
+            "template": record.origin.get("path", ""),
+            "desired": record.desired,
+            "state": state.value,
+            "detail": "; ".join(filter(None, (detail, load.broken.get(agent.uid)))),
+            "stderr": list(said.stderr) if said and said.state is state else [],
+            "sandbox": {"provider": record.sandbox, "level": level},
+            "unenforced": list(run.unenforced) if run is not None and running else [],
+            "last_seen": said.at if said else None,
+            "unread": await self._unread(agent.uid, end),
+            "task": _at_work(load.current.get(agent.uid)),
+            "open_tasks": load.counts.get(agent.uid, 0),
+            "pid": run.handle.pid if run is not None and running else None,
+            "created_at": record.created_at,
+        }
+
+    async def _unread(self, uid: str, end: float) -> int | None:
+        try:
+            async with asyncio.timeout_at(end):
+                return sum(await self._admin.pending("INBOX", uid))
+        except (NotFound, BusDisconnected, PeerError, TimeoutError):
+            return None
+
+
+def _broken(alert: AlertView) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(alert.row.at))
+    return f"{alert.row.text} ({when})"
+
+
+def _at_work(task: TaskView | None) -> dict[str, Any] | None:
+    if task is None:
+        return None
+    return {
+        "id": task.id,
+        "state": task.state,
+        "text": one_line(task.text, MAX_TEXT),
+        "attempt": task.attempt,
+        "status_text": one_line(task.status_text, MAX_TEXT),
+        "started_at": task.started_at,
+        "updated_at": task.updated_at,
+    }
+
+
+def state_of(
+    desired: str, run: Run | None, said: Presence | None, now: float, why: str = ""
+) -> tuple[WorkerState, str]:
+    """State and detail of a worker.
+
+    Args:
+        desired: what it should do.
+        run: its last start in this process.
+        said: its last status message.
+        now: seconds since the epoch.
+        why: why there is no start: the limit that it was ended for before this process, or what failed; "" for neither.
+    """
+    if desired == REVOKED and (run is None or not run.running):
+        return WorkerState.STOPPED, "revoked"
+    if run is None:
+        if why and desired != STOPPED:
+            return WorkerState.FAILED, why
+        return (
+            (WorkerState.STOPPED, "")
+            if desired == STOPPED
+            else (WorkerState.UNKNOWN, "not started")
+        )
+    if not run.running:
+        ended = WorkerState.STOPPED if run.stopping else WorkerState.FAILED
+        return ended, run.detail
+    # What was said before this start is about another process.
+    if said is None or said.at < run.started_at:
+        waited = now - run.started_at
+        return (
+            (WorkerState.STARTING, "")
+            if waited < START_UP
+            else (WorkerState.UNKNOWN, "it says nothing")
+        )
+    if now - said.at > FRESH:
+        return WorkerState.UNKNOWN, f"silent for {now - said.at:.0f} s"
+    return said.state, said.detail
+
+
+def hindrance(state: WorkerState, detail: str) -> str:
+    """Why a worker in that state does nothing for its tasks, "" if it does or that is not known."""
+    why = {
+        WorkerState.FAILED: "has failed",
+        WorkerState.EXITED: "has ended",
+        WorkerState.STALLED: "is stalled",
+    }.get(state, "")
+    return f"{why} ({detail})" if why and detail else why
