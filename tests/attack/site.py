@@ -92,13 +92,13 @@ class Target:
 
     async def state(self) -> dict[str, Any]:
         """All that is stored, by subject, and how far each consumer of the victims is."""
-        api, found = self.room.rig.admin._api, {}
+        js, found = self.room.rig.admin.jetstream, {}
         for spec in STREAMS:
-            answer = await api.call(f"STREAM.INFO.{spec.name}", {"subjects_filter": ">"})
+            answer = await js.api(f"STREAM.INFO.{spec.name}", {"subjects_filter": ">"})
             found[spec.name] = (answer["state"].get("subjects", {}), answer["config"])
         for hand in (self.victim, self.other):
             for stream in AGENT_CONSUMER_STREAMS:
-                info = await api.call(f"CONSUMER.INFO.{stream}.{hand.uid}")
+                info = await js.api(f"CONSUMER.INFO.{stream}.{hand.uid}")
                 for moving in ("ts", "push_bound", "num_waiting"):
                     info.pop(moving, None)
                 for place in ("delivered", "ack_floor"):
