@@ -109,15 +109,18 @@ class OrderedConsumer:
             StreamBroken: a record was lost, or the consumer is gone.
         """
         while True:
-            try:
-                async with asyncio.timeout(3 * self._beat):
-                    frame = await self._frames.get()
-            except TimeoutError:
-                raise StreamBroken(f"the consumer of {self._stream} fell silent") from None
+            frame = await self._next_frame() if self._frames.empty() else self._frames.get_nowait()
             if frame.reply.startswith("$JS.ACK."):
                 return self._record(frame)
             if await self._idle(frame):
                 return None
+
+    async def _next_frame(self) -> Frame:
+        try:
+            async with asyncio.timeout(3 * self._beat):
+                return await self._frames.get()
+        except TimeoutError:
+            raise StreamBroken(f"the consumer of {self._stream} fell silent") from None
 
     async def left(self) -> int:
         """Records that are still to come, as the server knows them now.

@@ -100,7 +100,7 @@ class PullLoop:
 
     def changed(self) -> None:
         """There may be more room."""
-        if self._want() > 0:
+        if not self._changed.is_set() and self._want() > 0:
             self._changed.set()
 
     def stop(self) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from postroom_a2a.errors import NotFound, ProtocolViolation, RequestTimeout
 from postroom_a2a.nats.jetstream import JetStream
@@ -15,8 +14,7 @@ DIRECT_TIMEOUT = 2.0
 """Seconds for a direct get before the stream's leader is asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One message of a stream.
 
     Attributes:

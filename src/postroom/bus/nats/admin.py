@@ -10,13 +10,13 @@ from typing import Any
 
 from postroom.bus.nats import config
 from postroom.bus.nats.bus import NatsBus
-from postroom.bus.nats.frames import message_of
+from postroom.bus.nats.frames import stored_message
 from postroom.bus.port import BusAdmin, Message
 from postroom.errors import BusDisconnected, Conflict, NoResponders, NotFound
 from postroom.protocol.streams import CARDS_BUCKET, STREAMS, ConsumerSpec, StreamSpec
 from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.ordered import read_stream
-from postroom_a2a.nats.records import get_record, last_record
+from postroom_a2a.nats.records import Record, get_record, last_record
 
 CALL_TIMEOUT = 10.0
 """Seconds for one call, reconnects and a server that is still loading included."""
@@ -102,16 +102,16 @@ class NatsAdmin:
     ) -> AsyncIterator[Message]:
         """As `BusAdmin.replay`."""
         async for record in read_stream(self.jetstream, stream, after=after, subjects=subjects):
-            yield message_of(record)
+            yield _message(record)
 
     async def get(self, stream: str, sequence: int) -> Message:
         """As `BusAdmin.get`."""
-        return message_of(await get_record(self.jetstream, stream, sequence))
+        return _message(await get_record(self.jetstream, stream, sequence))
 
     async def last(self, stream: str, subject: str) -> Message | None:
         """As `BusAdmin.last`."""
         record = await last_record(self.jetstream, stream, subject, direct=False)
-        return message_of(record) if record else None
+        return _message(record) if record else None
 
     async def delete(self, stream: str, sequence: int) -> None:
         """As `BusAdmin.delete`."""
@@ -157,3 +157,9 @@ async def ensure_all(admin: BusAdmin) -> None:
     await asyncio.gather(*(admin.ensure_stream(spec) for spec in STREAMS))
     if isinstance(admin, NatsAdmin):
         await asyncio.gather(admin.ensure_presence_bucket(), admin.ensure_bucket())
+
+
+def _message(record: Record) -> Message:
+    return stored_message(
+        record.subject, record.payload, record.headers, record.sequence, record.stored_at
+    )

@@ -8,14 +8,13 @@ from collections.abc import Callable
 from postroom.bus.background import Supervisor
 from postroom.bus.counters import Counters
 from postroom.bus.handing import Handing
-from postroom.bus.nats.frames import message_of
+from postroom.bus.nats.frames import stored_message
 from postroom.bus.port import DeliveryHandler, Message
 from postroom.errors import NotFound
 from postroom_a2a.nats.acks import ACK, WORKING, AckSubject, give_back, give_up
 from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.port import Frame
 from postroom_a2a.nats.pull import PullLoop
-from postroom_a2a.nats.records import Record
 
 PULL_EXPIRES = 30.0
 """Seconds that a pull waits at the server for messages."""
@@ -48,11 +47,8 @@ class NatsDelivery:
         self._counters = counters
         self._reply = frame.reply
         self._ack = ack
-        place = ack.place
-        self._message = message_of(
-            Record(
-                frame.subject, frame.data, frame.headers or {}, place.sequence, place.stamp / 1e9
-            )
+        self._message = stored_message(
+            frame.subject, frame.data, frame.headers, ack.place.sequence, ack.place.stamp / 1e9
         )
         self._on_change = on_change
         self.open = True

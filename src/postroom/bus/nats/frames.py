@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from postroom.bus.acceptance import MSG_ID
 from postroom.bus.port import Message
 from postroom.protocol.subjects import sender_of
 from postroom_a2a.nats.port import Frame
-from postroom_a2a.nats.records import Record
 
 
 def live_message(frame: Frame) -> Message:
@@ -25,15 +25,21 @@ def live_message(frame: Frame) -> Message:
     )
 
 
-def message_of(record: Record) -> Message:
+def stored_message(
+    subject: str,
+    payload: bytes,
+    headers: Mapping[str, str] | None,
+    sequence: int,
+    stored_at: float,
+) -> Message:
     """A record of a stream."""
-    headers = record.headers
+    metadata = dict(headers or {})
     return Message(
-        id=headers.get(MSG_ID, ""),
-        sender_uid=sender_of(record.subject),
-        subject=record.subject,
-        payload=record.payload,
-        metadata=dict(headers),
-        timestamp=record.stored_at,
-        sequence=record.sequence,
+        metadata.get(MSG_ID, ""),
+        sender_of(subject),
+        subject,
+        payload,
+        metadata,
+        stored_at,
+        sequence,
     )
