@@ -12,12 +12,12 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import postroom_a2a
 from postroom.errors import SandboxUnavailable
 from postroom.sandbox.policy import WHOLE_FOLDERS, home
+from postroom_a2a import errors as library
 
 PACKAGE = Path(__file__).resolve().parents[1]
-PACKAGES = (PACKAGE, Path(postroom_a2a.__file__).resolve().parent)
+PACKAGES = (PACKAGE, Path(library.__file__).resolve().parent)
 
 
 def folders() -> tuple[Path, ...]:
