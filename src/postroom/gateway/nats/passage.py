@@ -12,7 +12,7 @@ from collections.abc import Callable
 from postroom.bus.address import BusAddress
 from postroom.errors import StateUnwritable
 from postroom.gateway.nats.claims import FLOOD, Claims
-from postroom.gateway.nats.greeting import read_info, rewritten_info
+from postroom.gateway.nats.greeting import rewritten_info
 from postroom.gateway.nats.inward import ServerStream
 from postroom.gateway.nats.journal import Journal, message_field, message_id
 from postroom.gateway.nats.outward import ClientStream
@@ -25,6 +25,7 @@ from postroom.gateway.port import DEADLINES, Deadlines
 from postroom.gateway.streams import cut
 from postroom.gateway.visit import Visit
 from postroom.protocol.audit import IN
+from postroom_a2a.nats.info import read_info
 
 SMALL = 1024
 """Bytes of a piece that counts like a frame, even if it completes none: who sends byte by byte costs as much."""
