@@ -12,9 +12,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from postroom_a2a import errors as library
 from postroom.errors import SandboxUnavailable
 from postroom.sandbox.policy import WHOLE_FOLDERS, home
+from postroom_a2a import errors as library
 
 PACKAGE = Path(__file__).resolve().parents[1]
 PACKAGES = (PACKAGE, Path(library.__file__).resolve().parent)
