@@ -367,8 +367,18 @@ async def _moved_in(rig: Rig) -> str:
 
 @asynccontextmanager
 async def house(folder: Path, *, memory: bool = True) -> AsyncGenerator[House]:
-    """A bus, its agents, the control plane's answers, a tap."""
-    async with running_bus(folder / "bus", memory=memory) as rig, AsyncExitStack() as stack:
+    """A bus of its own with one worker: for a test that stops the server, or reads a whole stream."""
+    async with (
+        running_bus(folder / "bus", memory=memory) as rig,
+        house_on(rig, folder) as found,
+    ):
+        yield found
+
+
+@asynccontextmanager
+async def house_on(rig: Rig, folder: Path) -> AsyncGenerator[House]:
+    """A new worker on a bus, a new alice, the control plane's answers, a tap."""
+    async with AsyncExitStack() as stack:
         worker = await _moved_in(rig)
         tap = Tap()
         for subject in ("worker.>", "project.>", "system.alerts.>"):
@@ -377,7 +387,9 @@ async def house(folder: Path, *, memory: bool = True) -> AsyncGenerator[House]:
         home = folder / "worker"
         home.mkdir()
         credential = rig.credential(worker, (PROJECT,))
-        found = House(rig, tap, await rig.agent(projects=(PROJECT,)), worker, home, credential)
+        alice = await rig.agent(projects=(PROJECT,))
+        stack.push_async_callback(alice.close)
+        found = House(rig, tap, alice, worker, home, credential)
         found.nicks = {"alice": found.alice.uid, "reader": worker}
         telling = await rig.core.subscribe("worker.*.tasks.>", found.street.tell)
         stack.push_async_callback(telling.close)
