@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -12,11 +13,10 @@ from postroom.errors import BusDisconnected
 from postroom.protocol import subjects
 from postroom.sidecar.announcing import Announcer
 from tests.sidecar.house import ECHO, LISTED, PATIENCE, House
-from tests.sidecar.test_api import Inside, inside
+from tests.sidecar.inside import Inside
+from tests.sidecar.inside import inside as running
 
 pytestmark = pytest.mark.anyio
-
-__all__ = ["inside"]
 
 FINDS = """
 say(type="find", skill="write", ref=7)
@@ -73,6 +73,12 @@ async def test_a_card_is_announced_again_when_it_has_changed_or_did_not_get_thro
         await announcer.announce()
 
     assert wire.sent == [{"version": "1"}, {"version": "2"}]
+
+
+@pytest.fixture
+async def inside(home: House) -> AsyncIterator[Inside]:
+    async with running(home) as found:
+        yield found
 
 
 @pytest.mark.requirement("cards-found-by-skill")
