@@ -14,7 +14,7 @@ from postroom_a2a.rpc import Code
 RETRY = RetryPolicy(attempts=8, base=0.1, cap=2.0)
 
 
-class PatientCaller:
+class RetryingCaller:
     """Keeps the port `Caller` over another one. A busy server has begun nothing, so every call may be made again.
 
     Args:

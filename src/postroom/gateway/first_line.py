@@ -14,7 +14,7 @@ class Silence(PostroomError):
     """A connection ended before it said anything, so there was nothing to refuse: a sandbox tries its door so."""
 
 
-class Threshold(asyncio.Protocol):
+class FirstLine(asyncio.Protocol):
     """Reads the first line of a connection, and no further.
 
     Args:
@@ -24,7 +24,7 @@ class Threshold(asyncio.Protocol):
         line: the line, and what came after it.
     """
 
-    def __init__(self, enter: Callable[[asyncio.Transport, Threshold], None]) -> None:
+    def __init__(self, enter: Callable[[asyncio.Transport, FirstLine], None]) -> None:
         self._enter = enter
         self._data = b""
         self._transport: asyncio.Transport

@@ -1,13 +1,17 @@
-"""What the SDK's client raises for a call over NATS that was not answered: each is the SDK's error and Postroom's, too.
+"""What the SDK's client raises for a call over NATS, where the SDK has no error for it.
 
-A caller may catch `A2AClientTimeoutError` as over HTTP, or `RequestTimeout` as everywhere in Postroom.
+The errors of a call that was not answered are of the SDK's kind and of ours: a caller may catch
+`A2AClientTimeoutError` as over HTTP, or `RequestTimeout` as everywhere in this library.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from a2a.client.errors import A2AClientError, A2AClientTimeoutError
 
 from postroom_a2a import errors
+from postroom_a2a.rpc import Code
 
 
 class CallError(A2AClientError, errors.PostroomError):
@@ -44,6 +48,23 @@ class DisconnectedError(A2AClientError, errors.BusDisconnected):
 
 class MalformedAnswerError(A2AClientError, errors.ProtocolViolation):
     """What came is no answer to the call."""
+
+
+class UnknownCodeError(A2AClientError):
+    """A peer answered with an error code that A2A does not name; code, message and data are as they came."""
+
+    def __init__(self, code: int, message: str | None = None, data: Any = None) -> None:
+        super().__init__(message, data)
+        self.code = code
+
+
+class ServerBusyError(UnknownCodeError):
+    """The agent has as many calls as it takes: nothing was begun, try again later."""
+
+    message = "the agent is busy"
+
+    def __init__(self, message: str | None = None, data: Any = None) -> None:
+        super().__init__(Code.SERVER_BUSY, message, data)
 
 
 _OF: dict[type, type[A2AClientError]] = {

@@ -46,7 +46,7 @@ class Site:
     mailbox: Mailbox
     stall: float
     inbox: NewInbox | None
-    standing: Callable[[Run, bool], None]
+    standing: Callable[[ServedCall, bool], None]
     answered: int = 0
     lost: int = 0
 
@@ -87,7 +87,7 @@ class Site:
         _log.warning("%s: an answer was lost: %s", self.subject, error)
 
 
-class Run:
+class ServedCall:
     """A call that runs.
 
     Args:

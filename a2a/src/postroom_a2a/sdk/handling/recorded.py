@@ -1,4 +1,4 @@
-"""What becomes of a task: each event of its agent is folded into it, saved, and told, in one order for all."""
+"""A task as its agent tells it: each event changes the task, is saved, and is told, in one order for all."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from a2a.server.events.event_queue import EventQueue
 from a2a.types import (
     Message,
     Task,
@@ -53,8 +54,8 @@ class Host:
     discard: Callable[[Any], None]
 
 
-class TaskRecord:
-    """One task as its agent tells it, and those who are told.
+class RecordedTask:
+    """One task as its agent tells it, and its subscribers.
 
     Events are recorded in the executor's own coroutine. Once the task is terminal nothing is written any more.
 
@@ -293,3 +294,23 @@ class TaskRecord:
     def _fail(self, error: Exception) -> None:
         for subscriber in self._subscribers:
             subscriber.fail(error)
+
+
+class TaskQueue(EventQueue):
+    """The event queue that an executor is given: what is put into it has been stored and told on return.
+
+    Events go on one after the other, each as soon as the slowest subscriber has room for it. An executor's `cancel`
+    gets a queue with `wait=False`: a slow subscriber must not hold up a cancellation.
+    """
+
+    def __init__(self, task: RecordedTask, *, wait: bool = True) -> None:
+        self._task = task
+        self._wait = wait
+        self._turn = asyncio.Lock()
+
+    async def enqueue_event(self, event: Event) -> None:
+        """Record an event; one that may not come now is told to the subscribers as an error, as by the SDK."""
+        async with self._turn:
+            if self._wait:
+                await self._task.room()
+            await self._task.record(event)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 
 from postroom.gateway.cause import Cause
+from postroom.gateway.connection import GatewayConnection
 from postroom.gateway.nats.rights import quoted
-from postroom.gateway.visit import Visit
 from postroom.protocol.audit import GATEWAY, PLUMBING
 from postroom_a2a.times import format_time
 
@@ -25,22 +25,22 @@ _END = b"}\n"
 _ID = b"\r\nNats-Msg-Id:"
 
 
-class Journal:
-    """The records of one direction of a visit.
+class NatsRecords:
+    """The records of one direction of a conn.
 
     Args:
-        visit: whose.
+        conn: whose.
         direction: as in `AuditRecord`.
     """
 
-    def __init__(self, visit: Visit, direction: str) -> None:
-        self._visit = visit
+    def __init__(self, conn: GatewayConnection, direction: str) -> None:
+        self._conn = conn
         fixed = {
             "by": GATEWAY,
-            "org": visit.spec.org,
-            "worker": visit.spec.uid,
-            "connection": visit.connection,
-            "protocol": visit.protocol,
+            "org": conn.spec.org,
+            "worker": conn.spec.uid,
+            "connection": conn.connection,
+            "protocol": conn.protocol,
             "direction": direction,
         }
         always = json.dumps(fixed, separators=(",", ":"))[1:-1].encode()
@@ -55,7 +55,7 @@ class Journal:
 
     def begin(self) -> None:
         """A piece was received: its records carry this moment."""
-        self._now = now = self._visit.clock()
+        self._now = now = self._conn.clock()
         second = int(now)
         if second != self._second:
             self._second, self._minute = second, format_time(second)[:-4].encode()
@@ -83,9 +83,9 @@ class Journal:
 
     def plumbing(self, kind: str, size: int) -> None:
         """Count what will be passed on and says nothing; the line that covers it stands before it."""
-        plumbing = self._visit.plumbing
+        plumbing = self._conn.plumbing
         if not plumbing.covered(self._now, size):
-            said = self._visit.record(verb=PLUMBING, **plumbing.line(self._now))
+            said = self._conn.record(verb=PLUMBING, **plumbing.line(self._now))
             self.lines.append(said.encode())
         plumbing.count(kind, size)
 
@@ -119,7 +119,7 @@ class Journal:
         if self.lines:
             lines = b"".join(self.lines)
             self.lines.clear()
-            self._visit.audit.write(lines)
+            self._conn.audit.write(lines)
 
 
 def message_id(data: bytes, start: int, header: int) -> bytes:

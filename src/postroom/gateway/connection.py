@@ -7,16 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from postroom.gateway.allowance import Allowance
 from postroom.gateway.cause import Cause
 from postroom.gateway.plumbing import Plumbing
 from postroom.gateway.port import AuditSink, DoorSpec
+from postroom.gateway.rate_limit import RateLimit
 from postroom.protocol.audit import PLUMBING, AuditRecord
 from postroom_a2a.times import format_time
 
 
 @dataclass(slots=True)
-class Visit:
+class GatewayConnection:
     """One connection, from its preface to its end.
 
     Attributes:
@@ -27,8 +27,8 @@ class Visit:
         cause: what the worker is at, as its own records claim; shared by the connections of a door.
         offend: counts a violation of the worker, for a reason: alert, and cut-off after too many.
         warn: tells that the worker is held back, for a reason: an alert, and nothing else.
-        allowance: what the worker may put through; shared by the connections of a door.
-        passed: bytes that passed so far, both ways, for the record of the end; its passage counts them.
+        rate_limit: what the worker may put through; shared by the connections of a door.
+        passed: bytes that passed so far, both ways, for the record of the end; its proxy counts them.
         clock: seconds since the epoch.
         plumbing: what passed of it and is in no line yet.
     """
@@ -40,7 +40,7 @@ class Visit:
     cause: Cause
     offend: Callable[[str], None]
     warn: Callable[[str], None]
-    allowance: Allowance
+    rate_limit: RateLimit
     passed: int = 0
     clock: Callable[[], float] = field(default=time.time)
     plumbing: Plumbing = field(default_factory=Plumbing)

@@ -11,19 +11,19 @@ from collections.abc import Callable
 
 from postroom.bus.address import BusAddress
 from postroom.errors import StateUnwritable
-from postroom.gateway.nats.claims import FLOOD, Claims
+from postroom.gateway.connection import GatewayConnection
+from postroom.gateway.nats.audit_records import NatsRecords, message_field, message_id
+from postroom.gateway.nats.client_stream import ClientStream
 from postroom.gateway.nats.greeting import read_info, rewritten_info
-from postroom.gateway.nats.inward import ServerStream
-from postroom.gateway.nats.journal import Journal, message_field, message_id
-from postroom.gateway.nats.outward import ClientStream
+from postroom.gateway.nats.policy import FLOOD, ClientPolicy
 from postroom.gateway.nats.rights import Rights, quoted
+from postroom.gateway.nats.server_stream import ServerStream
 from postroom.gateway.nats.side import Side
 from postroom.gateway.nats.stream import MAX_PAYLOAD
 from postroom.gateway.nats.upstream import dial
 from postroom.gateway.plumbing import ANSWER, BEAT, LARGEST
 from postroom.gateway.port import DEADLINES, Deadlines
-from postroom.gateway.streams import cut
-from postroom.gateway.visit import Visit
+from postroom.gateway.stream_proxy import cut
 from postroom.protocol.audit import IN
 
 SMALL = 1024
@@ -33,11 +33,11 @@ ANSWERS = 64 * 1024
 """Bytes of our own answers that may wait for a client before it is not read."""
 
 
-class NatsPassage:
+class NatsProxy:
     """Takes visits with protocol `nats`.
 
     Args:
-        address: where the bus is, asked for each visit.
+        address: where the bus is, asked for each conn.
         sign: makes the gateway's signature of a nonce.
         deadlines: for dialling and for the last bytes.
     """
@@ -52,11 +52,13 @@ class NatsPassage:
         self._sign = sign
         self._deadlines = deadlines
 
-    async def __call__(self, visit: Visit, transport: asyncio.Transport, first: bytes) -> str:
-        """Serve a visit to its end; returns how it ended.
+    async def __call__(
+        self, conn: GatewayConnection, transport: asyncio.Transport, first: bytes
+    ) -> str:
+        """Serve a connection to its end; returns how it ended.
 
         Args:
-            visit: the visit.
+            conn: the conn.
             transport: the sandbox's side, not being read from.
             first: what came after the preface.
 
@@ -65,15 +67,15 @@ class NatsPassage:
         """
         upstream = await dial(self._address, self._deadlines.dial)
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        outward = Outward(visit, transport, ended)
-        inward = Inward(visit, upstream.transport, ended)
+        outward = Outward(conn, transport, ended)
+        inward = Inward(conn, upstream.transport, ended)
         outward.peer = outward.server = inward
         inward.peer = inward.client = outward
         try:
-            outward.claims = Claims(
-                Rights(visit.spec.uid, visit.spec.projects),
-                Journal(visit, "out"),
-                visit,
+            outward.claims = ClientPolicy(
+                Rights(conn.spec.uid, conn.spec.projects),
+                NatsRecords(conn, "out"),
+                conn,
                 str(upstream.info.get("nonce", "")),
                 self._sign,
             )
@@ -96,13 +98,13 @@ class NatsPassage:
 class Outward(Side):
     """The sandbox's end."""
 
-    claims: Claims
+    claims: ClientPolicy
     server: Inward
 
     def __init__(
-        self, visit: Visit, transport: asyncio.Transport, ended: asyncio.Future[str]
+        self, conn: GatewayConnection, transport: asyncio.Transport, ended: asyncio.Future[str]
     ) -> None:
-        super().__init__(visit, transport, ended)
+        super().__init__(conn, transport, ended)
         self._later: asyncio.TimerHandle | None = None
         self._rest = b""
         self._waiting: list[bytes] = []
@@ -138,15 +140,15 @@ class Outward(Side):
         if self._ended.done():
             return
         claims, stream = self.claims, self._stream
-        if debt := self.visit.allowance.debt():  # another connection of this worker has made it
+        if debt := self.conn.rate_limit.debt():  # another connection of this worker has made it
             self._put_off(debt, data)
             return
         claims.begin()
         pieces = stream.feed(data)
-        wait = self.visit.allowance.take(stream.frames or len(data) < SMALL, len(data))
-        if wait and self.visit.allowance.flooded():
+        wait = self.conn.rate_limit.take(stream.frames or len(data) < SMALL, len(data))
+        if wait and self.conn.rate_limit.flooded():
             claims.flooded()
-            self.visit.warn(FLOOD)
+            self.conn.warn(FLOOD)
         if stream.broken:
             claims.broken(stream.broken)
         try:
@@ -158,7 +160,7 @@ class Outward(Side):
         if claims.answers:
             self.put_in(claims.answers)
         for reason in claims.offences:
-            self.visit.offend(reason)
+            self.conn.offend(reason)
         if stream.broken:
             self.end(stream.broken)
         elif wait or stream.more:
@@ -236,14 +238,14 @@ class Inward(Side):
     client: Outward
 
     def __init__(
-        self, visit: Visit, transport: asyncio.Transport, ended: asyncio.Future[str]
+        self, conn: GatewayConnection, transport: asyncio.Transport, ended: asyncio.Future[str]
     ) -> None:
-        super().__init__(visit, transport, ended)
-        self._journal = Journal(visit, IN)
+        super().__init__(conn, transport, ended)
+        self._journal = NatsRecords(conn, IN)
         self._stream = ServerStream(self)
-        self._inbox = f"worker.{visit.spec.uid}.inbox.".encode()
-        self._answers = f"_I.{visit.spec.uid}.js.".encode()
-        self._acks = f"$JS.ACK.INBOX.{visit.spec.uid}.".encode()
+        self._inbox = f"worker.{conn.spec.uid}.inbox.".encode()
+        self._answers = f"_I.{conn.spec.uid}.js.".encode()
+        self._acks = f"$JS.ACK.INBOX.{conn.spec.uid}.".encode()
 
     @property
     def ahead(self) -> int:
@@ -288,7 +290,7 @@ class Inward(Side):
         super().connection_lost(exc)
         self.end("the server ended it")
 
-    # What the server says (`Herald`).
+    # What the server says (`ServerHandler`).
 
     def inform(self, info: bytes) -> bytes:
         """INFO may come at any time."""
@@ -307,7 +309,7 @@ class Inward(Side):
         found = message_id(data, start, header) if header else b""
         if found and reply.startswith(self._acks) and subject.startswith(self._inbox):
             sequence = reply[len(self._acks) :].split(b".")[1:2]
-            self.visit.cause.delivered(
+            self.conn.cause.delivered(
                 found.decode("utf-8", "replace"), b"".join(sequence).decode("utf-8", "replace")
             )
         self._journal.allowed(

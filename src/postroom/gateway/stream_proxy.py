@@ -1,15 +1,17 @@
-"""A passage that reads and writes streams, for protocols that are not taken apart here."""
+"""A proxy that reads and writes streams, for protocols that are not taken apart here."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from postroom.gateway.connection import GatewayConnection
 from postroom.gateway.port import DEADLINES, Deadlines
-from postroom.gateway.visit import Visit
 
-StreamPassage = Callable[[Visit, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-"""Serves one visit to its end; what came after the preface is in the reader already."""
+StreamServer = Callable[
+    [GatewayConnection, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
+]
+"""Serves one connection to its end; what came after the preface is in the reader already."""
 
 LIMIT = 64 * 1024
 
@@ -17,52 +19,54 @@ LIMIT = 64 * 1024
 class _CountingReader(asyncio.StreamReader):
     """Counts what comes from the sandbox."""
 
-    def __init__(self, visit: Visit) -> None:
+    def __init__(self, conn: GatewayConnection) -> None:
         super().__init__(limit=LIMIT)
-        self._visit = visit
+        self._conn = conn
 
     def feed_data(self, data: bytes) -> None:  # ty: ignore[incompatible-method-override]
-        self._visit.passed += len(data)
+        self._conn.passed += len(data)
         super().feed_data(data)
 
 
 class _CountingWriter(asyncio.StreamWriter):
     """Counts what goes to the sandbox."""
 
-    visit: Visit
+    conn: GatewayConnection
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.visit.passed += len(data)
+        self.conn.passed += len(data)
         super().write(data)
 
 
-class Streamed:
-    """A `StreamPassage` as a passage of the door.
+class StreamProxy:
+    """A `StreamServer` as a proxy of the door.
 
     Args:
-        passage: serves the visits.
+        proxy: serves the visits.
         deadlines: for the last bytes.
     """
 
-    def __init__(self, passage: StreamPassage, deadlines: Deadlines = DEADLINES) -> None:
-        self._passage = passage
+    def __init__(self, proxy: StreamServer, deadlines: Deadlines = DEADLINES) -> None:
+        self._proxy = proxy
         self._deadlines = deadlines
 
-    async def __call__(self, visit: Visit, transport: asyncio.Transport, first: bytes) -> str:
-        """Serve a visit to its end; "" is how it ended."""
+    async def __call__(
+        self, conn: GatewayConnection, transport: asyncio.Transport, first: bytes
+    ) -> str:
+        """Serve a connection to its end; "" is how it ended."""
         loop = asyncio.get_running_loop()
-        reader = _CountingReader(visit)
+        reader = _CountingReader(conn)
         protocol = asyncio.StreamReaderProtocol(reader)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         writer = _CountingWriter(transport, protocol, reader, loop)
-        writer.visit = visit
+        writer.conn = conn
         if transport.is_closing():
             reader.feed_eof()
         transport.resume_reading()
         if first:
             reader.feed_data(first)
-        await self._passage(visit, reader, writer)
+        await self._proxy(conn, reader, writer)
         await flush(writer, self._deadlines.flush)
         return ""
 

@@ -1,11 +1,18 @@
-"""Reading members of JSON objects that a peer wrote: absent or null is empty, a wrong type is named."""
+"""JSON values: reading the members of objects that a peer wrote, and writing protobuf as ProtoJSON."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from google.protobuf.json_format import ParseDict, ParseError
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.json_format import (
+    MessageToDict,
+    ParseDict,
+    ParseError,
+    SerializeToJsonError,
+)
 
 Record = dict[str, Any]
 _T = TypeVar("_T")
@@ -18,6 +25,9 @@ DEPTH = 64
 again as protobuf, whose own limit (100) counts three times for an object in an object."""
 
 _INT32 = 2**31
+_VALUE = "google.protobuf.Value"
+
+# ── reading: a member that is absent or null is empty, one of a wrong type is named ────────────────
 
 
 def reason(error: Exception) -> str:
@@ -171,3 +181,39 @@ def free(value: Any, name: str, into: Any) -> None:
         ParseDict(value, into, max_recursion_depth=DEPTH - 8)
     except UNREADABLE as error:
         raise Malformed(name, f"cannot be taken: {reason(error)}") from error
+
+
+# ── writing ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def plain(message: Any, **options: bool) -> Any:
+    """`message` as ProtoJSON; `options` are those of `MessageToDict`. A number that JSON has no word for is null.
+
+    An agent, or a client that speaks protobuf, may put a NaN into a task. protobuf refuses to write it, so one
+    number would keep its task, and every list with the task, from being read.
+    """
+    try:
+        return MessageToDict(message, **options)
+    except (SerializeToJsonError, ValueError):
+        finite = type(message)()
+        finite.CopyFrom(message)
+        _mend(finite)
+        return MessageToDict(finite, **options)
+
+
+def _mend(message: Any) -> None:
+    if message.DESCRIPTOR.full_name == _VALUE and message.HasField("number_value"):
+        if not math.isfinite(message.number_value):
+            message.null_value = 0  # the only one that there is
+        return
+    for field, value in message.ListFields():
+        if field.type != FieldDescriptor.TYPE_MESSAGE:
+            continue
+        if not field.is_repeated:
+            _mend(value)
+        elif not field.message_type.GetOptions().map_entry:
+            for each in value:
+                _mend(each)
+        elif field.message_type.fields_by_name["value"].type == FieldDescriptor.TYPE_MESSAGE:
+            for name in value:
+                _mend(value[name])

@@ -39,7 +39,7 @@ _HPUB = re.compile(
 ).match
 
 
-class Judge(Protocol):
+class ClientHandler(Protocol):
     """Who decides about a client's frames; False swallows one."""
 
     def connect(self, options: bytes) -> bytes:
@@ -69,7 +69,7 @@ class ClientStream(Stream):
     """The direction out of the sandbox.
 
     Args:
-        judge: decides.
+        handler: decides.
 
     Attributes:
         max_payload: bytes of one message, as the server says.
@@ -77,14 +77,14 @@ class ClientStream(Stream):
 
     most = TURN
 
-    def __init__(self, judge: Judge) -> None:
+    def __init__(self, handler: ClientHandler) -> None:
         super().__init__(MAX_CONNECT)
         self.max_payload = MAX_PAYLOAD
-        self._judge = judge
+        self._handler = handler
         self._connected = False
 
     def _run(self, data: bytes, position: int, length: int) -> tuple[int, int]:
-        publish, header = self._judge.publish, 0
+        publish, header = self._handler.publish, 0
         left = self.most - self.frames
         while self._connected and left:
             if found := _PUB(data, position):
@@ -150,13 +150,13 @@ class ClientStream(Stream):
             raise ProtocolViolation(TOO_LARGE)
         if not self._complete(data, start, size, header, length):
             return None
-        allowed = self._judge.publish(subject, reply, header, size, data, start)
+        allowed = self._handler.publish(subject, reply, header, size, data, start)
         return allowed, self._begin(data, start, size, length, swallow=not allowed)
 
     def _first(self, verb: bytes, options: bytes) -> bytes:
         if verb != b"CONNECT":
             raise ProtocolViolation(UNKNOWN)
-        line = self._judge.connect(options)
+        line = self._handler.connect(options)
         self._connected = True
         self.max_line = MAX_LINE
         return line
@@ -166,12 +166,12 @@ class ClientStream(Stream):
         if verb == b"SUB" and count in {3, 4}:
             sid = fields[-1]
             if sid.isdigit() and len(sid) <= MAX_SID and fields[1]:
-                return self._judge.subscribe(fields[1], fields[2] if count == 4 else b"", sid)
+                return self._handler.subscribe(fields[1], fields[2] if count == 4 else b"", sid)
         elif verb == b"UNSUB" and count in {2, 3}:
             sid = fields[1]
             if sid.isdigit() and len(sid) <= MAX_SID:
                 most = number(fields[2]) if count == 3 and fields[2] else 0
-                return self._judge.unsubscribe(sid, most)
+                return self._handler.unsubscribe(sid, most)
         elif verb in _BARE and count == 1:
             return True
         raise ProtocolViolation(UNKNOWN)

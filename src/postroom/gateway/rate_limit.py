@@ -51,7 +51,7 @@ class _Bucket:
         return True
 
 
-class Allowance:
+class RateLimit:
     """The rates of a door.
 
     Args:

@@ -18,7 +18,7 @@ FLOOD = "worker-flood"
 """Kinds of the alerts."""
 
 
-class Conduct:
+class Violations:
     """The violations of one worker since its door was opened.
 
     Args:

@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable
 
 from postroom.errors import PostroomError, ProtocolViolation, Unauthorized
+from postroom.gateway.connection import GatewayConnection
+from postroom.gateway.nats.audit_records import NatsRecords, cause_fields, message_field, message_id
 from postroom.gateway.nats.greeting import rewritten_connect
 from postroom.gateway.nats.headers import Headers
-from postroom.gateway.nats.journal import Journal, cause_fields, message_field, message_id
 from postroom.gateway.nats.rights import Rights, quoted
 from postroom.gateway.nats.stream import UNKNOWN
 from postroom.gateway.plumbing import BEAT, LARGEST
-from postroom.gateway.visit import Visit
 from postroom.identity.accounts import AGENT_SUBSCRIPTIONS
 
 MAX_SHOWN = 256
@@ -31,13 +31,13 @@ _ANY_ACK = b"$JS.ACK."
 _ACK = _ANY_ACK + b"INBOX."
 
 
-class Claims:
-    """The judge of a client's frames.
+class ClientPolicy:
+    """The handler of a client's frames.
 
     Args:
         rights: of the worker.
         journal: takes the records of the piece that is being read.
-        visit: the visit.
+        conn: the conn.
         nonce: that the server has sent.
         sign: makes the gateway's signature.
 
@@ -49,8 +49,8 @@ class Claims:
     def __init__(
         self,
         rights: Rights,
-        journal: Journal,
-        visit: Visit,
+        journal: NatsRecords,
+        conn: GatewayConnection,
         nonce: str,
         sign: Callable[[bytes], bytes],
     ) -> None:
@@ -58,8 +58,8 @@ class Claims:
         self.answers: list[bytes] = []
         self.offences: list[str] = []
         self._rights = rights
-        self._headers = Headers(f"worker.{visit.spec.uid}.tasks.".encode())
-        self._visit = visit
+        self._headers = Headers(f"worker.{conn.spec.uid}.tasks.".encode())
+        self._conn = conn
         self._nonce = nonce
         self._sign = sign
         self._why = ""
@@ -75,10 +75,10 @@ class Claims:
         self.journal.begin()
 
     def connect(self, options: bytes) -> bytes:
-        """As `Judge.connect`."""
+        """As `ClientHandler.connect`."""
         try:
             line = rewritten_connect(
-                options, own=self._visit.spec.uid, nonce=self._nonce, sign=self._sign
+                options, own=self._conn.spec.uid, nonce=self._nonce, sign=self._sign
             )
         except PostroomError as error:
             self._why = error.message
@@ -90,7 +90,7 @@ class Claims:
     def publish(
         self, subject: bytes, reply: bytes, header: int, size: int, data: bytes, start: int
     ) -> bool:
-        """As `Judge.publish`."""
+        """As `ClientHandler.publish`."""
         verb = b"HPUB" if header else b"PUB"
         right = self._rights.publish(subject)
         if right is None:
@@ -106,18 +106,18 @@ class Claims:
             if found := message_id(data, start, header):
                 extra += message_field(found)
         if right.stored:
-            if not self._visit.allowance.store(size):
+            if not self._conn.rate_limit.store(size):
                 return self._refuse(verb, subject, reply, size)
             if right.state:
-                self._visit.cause.task_changed(right.task, right.state)
+                self._conn.cause.task_changed(right.task, right.state)
             else:
-                extra += cause_fields(self._visit.cause)
+                extra += cause_fields(self._conn.cause)
         elif subject.startswith(_ANY_ACK):
             if size <= LARGEST and data[start : start + 4] == b"+WPI":
                 self.journal.plumbing(BEAT, size)
                 return True
             if subject.startswith(_ACK):
-                self._visit.cause.settled(b"".join(subject.split(b".")[5:6]).decode("ascii"))
+                self._conn.cause.settled(b"".join(subject.split(b".")[5:6]).decode("ascii"))
         if right.plumbing and size <= LARGEST:
             self.journal.plumbing(right.plumbing, size)
             return True
@@ -125,7 +125,7 @@ class Claims:
         return True
 
     def subscribe(self, subject: bytes, queue: bytes, sid: bytes) -> bool:
-        """As `Judge.subscribe`."""
+        """As `ClientHandler.subscribe`."""
         if queue and not _PRINTABLE(queue):
             raise ProtocolViolation(UNKNOWN)
         if not self._rights.subscribe(subject, queue):
@@ -139,7 +139,7 @@ class Claims:
         return True
 
     def unsubscribe(self, sid: bytes, most: int) -> bool:  # noqa: ARG002 (of the port)
-        """As `Judge.unsubscribe`. What ends by itself is not counted any more; the server has the bound on all."""
+        """As `ClientHandler.unsubscribe`. The server bounds the count of all."""
         subject = self._interests.pop(sid, b"")
         if subject and self._mailboxes.get(subject) == sid:
             del self._mailboxes[subject]

@@ -1,9 +1,9 @@
-"""The gateway of a post room: a unix socket per worker, and behind each a passage per protocol.
+"""The gateway of a post room: a unix socket per worker, and behind each a proxy per protocol.
 
 Sandboxes on other machines share one address (`postroom.gateway.listener`): there the token says whose door it is.
 A connection is refused without an answer if its preface line is late, malformed, names another protocol or shows
-another worker's token. What passes then is the passage's to say; the door
-writes when each visit began and how it ended.
+another worker's token. What passes then is the proxy's to say; the door
+writes when each connection began and how it ended.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 
 from postroom.errors import EnvironmentFault, PostroomError, ProtocolViolation, Unauthorized
-from postroom.gateway.allowance import Allowance
 from postroom.gateway.cause import Cause
-from postroom.gateway.conduct import Conduct
+from postroom.gateway.connection import GatewayConnection
+from postroom.gateway.first_line import FirstLine, Silence
 from postroom.gateway.port import DEADLINES, AuditSink, Deadlines, DoorSpec, GatewayStatistics
-from postroom.gateway.streams import cut
-from postroom.gateway.threshold import Silence, Threshold
-from postroom.gateway.visit import Visit
+from postroom.gateway.rate_limit import RateLimit
+from postroom.gateway.stream_proxy import cut
+from postroom.gateway.violations import Violations
 from postroom.identity.tokens import digest, matches
 from postroom.observe import get_logger
 from postroom.protocol.alerts import Alert
@@ -30,8 +30,8 @@ from postroom.protocol.preface import Preface
 
 log = get_logger(__name__)
 
-Passage = Callable[[Visit, asyncio.Transport, bytes], Awaitable[str]]
-"""Serves a visit: its transport, not being read from, and what came after the preface. Returns how it ended."""
+Passage = Callable[[GatewayConnection, asyncio.Transport, bytes], Awaitable[str]]
+"""Serves a connection: its transport, not being read from, and what came after the preface. Returns how it ended."""
 
 RaiseOrgAlert = Callable[[str, Alert], Awaitable[None]]
 """Raises an alert in the organisation of that name."""
@@ -61,34 +61,34 @@ class _Door:
         self.unlisted = 0
         self.audit = audit
         self.cause = Cause()
-        self.allowance = Allowance(spec.rates)
-        self.conduct = Conduct(most, alert, self.cut)
+        self.rate_limit = RateLimit(spec.rates)
+        self.violations = Violations(most, alert, self.cut)
 
     def cut(self) -> None:
         """End every connection."""
         for task in self.tasks:
             task.cancel()
 
-    def visit(self) -> Visit:
+    def conn(self) -> GatewayConnection:
         """A connection that has said nothing yet."""
-        return Visit(
+        return GatewayConnection(
             spec=self.spec,
             connection=secrets.token_hex(8),
             protocol="",
             audit=self.audit,
             cause=self.cause,
-            offend=self.conduct.offend,
-            warn=self.conduct.warn,
-            allowance=self.allowance,
+            offend=self.violations.offend,
+            warn=self.violations.warn,
+            rate_limit=self.rate_limit,
         )
 
 
-class DoorGateway:
+class Gateway:
     """`GatewayProvider` over unix sockets in one private folder.
 
     Args:
         folder: for the sockets; its path must be short (a socket's path has 107 bytes at most).
-        passages: protocol of the preface to what serves it.
+        proxies: protocol of the preface to what serves it.
         audit: where records go; what it cannot take is not passed on.
         deadlines: how long a connection may keep us waiting.
         alert: told what a person should know.
@@ -98,7 +98,7 @@ class DoorGateway:
     def __init__(
         self,
         folder: Path,
-        passages: Mapping[str, Passage],
+        proxies: Mapping[str, Passage],
         audit: AuditSink,
         *,
         deadlines: Deadlines = DEADLINES,
@@ -106,7 +106,7 @@ class DoorGateway:
         violations: int = VIOLATIONS,
     ) -> None:
         self._folder = folder
-        self._passages = passages
+        self._proxies = proxies
         self._audit = audit
         self._deadlines = deadlines
         self._alert = alert
@@ -134,7 +134,7 @@ class DoorGateway:
         try:
             path.unlink(missing_ok=True)
             door.server = await asyncio.get_running_loop().create_unix_server(
-                lambda: Threshold(partial(self._begin, door)), path
+                lambda: FirstLine(partial(self._begin, door)), path
             )
             path.chmod(0o600)
         except OSError as error:
@@ -143,23 +143,23 @@ class DoorGateway:
         self._by_token[spec.token_sha256] = door
         return path
 
-    async def admit(self, transport: asyncio.Transport, threshold: Threshold) -> None:
-        """Let in whom the listener for other machines has heard; returns when its visit has begun.
+    async def admit(self, transport: asyncio.Transport, first_line: FirstLine) -> None:
+        """Let in whom the listener for other machines has heard; returns when its connection has begun.
 
         Raises:
             PostroomError: it shows no open door's token.
         """
-        line, _ = await threshold.line
+        line, _ = await first_line.line
         token = Preface.decode(line).token
         # Found by digest: how long the search takes says nothing about any token.
         door = self._by_token.get(digest(token))
         if door is None or not matches(token, door.spec.token_sha256):
             raise Unauthorized("the token is no worker's")
-        self._begin(door, transport, threshold)
+        self._begin(door, transport, first_line)
 
-    def _begin(self, door: _Door, transport: asyncio.Transport, threshold: Threshold) -> None:
+    def _begin(self, door: _Door, transport: asyncio.Transport, first_line: FirstLine) -> None:
         task = asyncio.get_running_loop().create_task(
-            self._enter(door, transport, threshold), name=f"visit of {door.spec.uid}"
+            self._enter(door, transport, first_line), name=f"connection of {door.spec.uid}"
         )
         door.tasks.add(task)
         task.add_done_callback(door.tasks.discard)
@@ -172,7 +172,7 @@ class DoorGateway:
         door.closed = True
         if self._by_token.get(door.spec.token_sha256) is door:
             del self._by_token[door.spec.token_sha256]
-        self._offences += door.conduct.count
+        self._offences += door.violations.count
         door.path.unlink(missing_ok=True)
         # Who has connected already is let in by these turns of the loop, to be refused: a connection that
         # asyncio has accepted when its server closes would stay open, unserved.
@@ -197,7 +197,7 @@ class DoorGateway:
             open_connections=sum(len(door.tasks) for door in doors),
             accepted=self._accepted,
             refused=self._refused,
-            violations=self._offences + sum(door.conduct.count for door in doors),
+            violations=self._offences + sum(door.violations.count for door in doors),
         )
 
     def _tell(self, spec: DoorSpec, kind: str, text: str) -> None:
@@ -213,56 +213,58 @@ class DoorGateway:
         except (PostroomError, TimeoutError) as error:
             log.error("an alert could not be raised: %s: %s", text, error)
 
-    async def _enter(self, door: _Door, transport: asyncio.Transport, threshold: Threshold) -> None:
-        visit = door.visit()
+    async def _enter(
+        self, door: _Door, transport: asyncio.Transport, first_line: FirstLine
+    ) -> None:
+        conn = door.conn()
         opened, verdict, reason = False, DENIED, "interrupted"
-        wait = door.allowance.take(ENTRY, 0)
-        if wait and door.allowance.flooded():
-            visit.warn("flood of connections")
+        wait = door.rate_limit.take(ENTRY, 0)
+        if wait and door.rate_limit.flooded():
+            conn.warn("flood of connections")
         try:
-            passage, rest = await self._admit(door, visit, threshold, wait)
-            visit.write(verb="open")
+            proxy, rest = await self._admit(door, conn, first_line, wait)
+            conn.write(verb="open")
             opened = True
             self._accepted += 1
-            reason = await passage(visit, transport, rest)
+            reason = await proxy(conn, transport, rest)
         except Silence as error:
             verdict, reason = ALLOWED, error.message
         except (PostroomError, TimeoutError, OSError) as error:
             reason = str(error) or type(error).__name__
         except asyncio.CancelledError:
             if not (
-                door.closed or door.conduct.barred
+                door.closed or door.violations.barred
             ):  # cut by us, which is what this task ends with
                 raise
-            reason = "cut off" if door.conduct.barred else "the door was closed"
+            reason = "cut off" if door.violations.barred else "the door was closed"
         finally:
             cut(transport)
             self._refused += not opened and verdict == DENIED
             if opened or not wait:
-                self._write_ending(door, visit, verdict, reason, opened=opened)
+                self._write_ending(door, conn, verdict, reason, opened=opened)
             else:  # one line for each would be a way to push everything else out of the log
                 door.unlisted += 1
 
     def _write_ending(
-        self, door: _Door, visit: Visit, verdict: str, reason: str, *, opened: bool
+        self, door: _Door, conn: GatewayConnection, verdict: str, reason: str, *, opened: bool
     ) -> None:
         try:
             if opened:
-                visit.write_ending(reason)
+                conn.write_ending(reason)
             else:
                 if door.unlisted:
                     reason = f"{reason}; {door.unlisted} more before it, too fast to be listed"
-                visit.write(verb="open", verdict=verdict, reason=reason)
+                conn.write(verb="open", verdict=verdict, reason=reason)
                 door.unlisted = 0
         except PostroomError as error:  # nothing passed, or the log says since when something did
             log.error("%s", error)
 
     async def _admit(
-        self, door: _Door, visit: Visit, threshold: Threshold, wait: float
+        self, door: _Door, conn: GatewayConnection, first_line: FirstLine, wait: float
     ) -> tuple[Passage, bytes]:
         if door.closed:  # accepted just before, and its turn came only now
             raise Unauthorized("the door is closed")
-        if door.conduct.barred:
+        if door.violations.barred:
             raise Unauthorized("the worker is cut off")
         most = door.spec.rates.connections
         if most and len(door.tasks) > most:
@@ -271,14 +273,14 @@ class DoorGateway:
             await asyncio.sleep(wait)
         try:
             async with asyncio.timeout(self._deadlines.preface):
-                line, rest = await threshold.line
+                line, rest = await first_line.line
         except TimeoutError as error:
             raise ProtocolViolation("no preface in time") from error
         first = Preface.decode(line)
         if not matches(first.token, door.spec.token_sha256):
             raise Unauthorized("the token is not this worker's")
-        visit.protocol = first.protocol
-        passage = self._passages.get(first.protocol)
-        if passage is None:
+        conn.protocol = first.protocol
+        proxy = self._proxies.get(first.protocol)
+        if proxy is None:
             raise ProtocolViolation(f"{first.protocol} is not served here")
-        return passage, rest
+        return proxy, rest

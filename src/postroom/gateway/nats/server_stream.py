@@ -20,7 +20,7 @@ _HMSG = re.compile(
 ).match
 
 
-class Herald(Protocol):
+class ServerHandler(Protocol):
     """Who takes what a server says."""
 
     def inform(self, info: bytes) -> bytes:
@@ -42,15 +42,15 @@ class ServerStream(Stream):
     """The direction into the sandbox.
 
     Args:
-        herald: takes what is said.
+        handler: takes what is said.
     """
 
-    def __init__(self, herald: Herald) -> None:
+    def __init__(self, handler: ServerHandler) -> None:
         super().__init__(MAX_LINE)
-        self._herald = herald
+        self._handler = handler
 
     def _run(self, data: bytes, position: int, length: int) -> tuple[int, int]:
-        message, header = self._herald.message, 0
+        message, header = self._handler.message, 0
         while True:
             if found := _MSG(data, position):
                 subject, reply, digits = found.groups(b"")
@@ -103,14 +103,14 @@ class ServerStream(Stream):
             raise ProtocolViolation(UNKNOWN)
         if not self._complete(data, start, size, header, length):
             return None
-        self._herald.message(subject, reply, header, size, data, start)
+        self._handler.message(subject, reply, header, size, data, start)
         return True, self._begin(data, start, size, length, swallow=False)
 
     def _other(self, verb: bytes, rest: bytes) -> bool | bytes:
         if verb == b"INFO" and rest:
-            return self._herald.inform(rest[1:])
+            return self._handler.inform(rest[1:])
         if verb == b"-ERR" and rest:
-            self._herald.error(rest[1:])
+            self._handler.error(rest[1:])
             return True
         if verb in _BARE and not rest:
             return True

@@ -8,7 +8,7 @@ from typing import Any
 import h11
 
 from postroom.errors import PostroomError
-from postroom.gateway.visit import Visit
+from postroom.gateway.connection import GatewayConnection
 from postroom.protocol.audit import DENIED, IN, OUT
 
 MAX_URL = 2048
@@ -21,14 +21,14 @@ class RequestRecord:
     """Writes about one request.
 
     Args:
-        visit: whose.
+        conn: whose.
         request: as it was read.
         url: without its query.
     """
 
-    def __init__(self, visit: Visit, request: h11.Request, url: str) -> None:
-        message, task, exact = visit.cause.now()
-        self._visit = visit
+    def __init__(self, conn: GatewayConnection, request: h11.Request, url: str) -> None:
+        message, task, exact = conn.cause.now()
+        self._conn = conn
         self._said: dict[str, Any] = {
             "verb": request.method.decode("ascii")[:32],
             "url": url[:MAX_URL],
@@ -47,11 +47,11 @@ class RequestRecord:
         Raises:
             StateUnwritable: it could not be kept, and the request must not be forwarded.
         """
-        self._visit.write(direction=OUT, size=self._size, **self._said)
+        self._conn.write(direction=OUT, size=self._size, **self._said)
 
     def denied(self, error: PostroomError) -> None:
         """It is refused."""
-        self._visit.write(
+        self._conn.write(
             direction=OUT, size=self._size, verdict=DENIED, reason=error.message, **self._said
         )
 
@@ -60,7 +60,7 @@ class RequestRecord:
         if sent > self._announced:  # a chunked body has no size before it ends
             said = f"a body of {sent} bytes was sent"
             reason = f"{reason}; {said}" if reason else said
-        self._visit.write(direction=IN, status=status, size=size, reason=reason, **self._said)
+        self._conn.write(direction=IN, status=status, size=size, reason=reason, **self._said)
 
 
 def without_user(target: str) -> str:
