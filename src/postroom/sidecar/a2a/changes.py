@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -27,6 +27,9 @@ UNSEEN = 16
 LOOK = 20.0
 """Seconds after which it is looked at what is stored, whatever the news: they may be lost or lies, what is stored is
 not."""
+
+SEQUENCE = "urn:postroom:a2a:sequence:1"
+"""Key in the metadata of what is streamed: the sequence of its record, and `after`, that of the one before."""
 
 _log = get_logger(__name__)
 
@@ -221,21 +224,13 @@ class Changes:
                         return
 
 
-async def until_over(
-    changes: AsyncGenerator[Change, None], seconds: float
-) -> AsyncGenerator[Change, None]:
-    """The changes until their end, for `seconds` at most."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    async with aclosing(changes):
-        while True:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    change = await anext(changes)
-            except (StopAsyncIteration, TimeoutError):
-                return
-            yield change
-
-
 def _status(task: Task) -> Event:
     update = {"taskId": task["id"], "contextId": task["contextId"], "status": task["status"]}
     return {"statusUpdate": update}
+
+
+def numbered(event: Event, after: int, sequence: int) -> Event:
+    """An event that says which record it is."""
+    ((kind, said),) = event.items()
+    number = {SEQUENCE: {"after": after, "sequence": sequence}}
+    return {kind: {**said, "metadata": {**said.get("metadata", {}), **number}}}

@@ -12,11 +12,19 @@ from contextlib import aclosing
 from postroom.directory.cards import Card
 from postroom.errors import InvalidInput, NotFound, PostroomError
 from postroom.protocol.ids import UID
-from postroom.sidecar.a2a.asking import AskingOperations, Tasks
+from postroom.sidecar.a2a.asking import AskedTasks
 from postroom.sidecar.a2a.live import Live
-from postroom.sidecar.a2a.methods import PUSH, UNSUPPORTED, not_offered, read_params
+from postroom.sidecar.actions import Actions
 from postroom.sidecar.directory import Directory
+from postroom.sidecar.ledger import Ledger
 from postroom_a2a.ecma_json import dumps
+from postroom_a2a.json_operations import (
+    PUSH,
+    UNSUPPORTED,
+    JsonOperations,
+    not_offered,
+    read_params,
+)
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
 
@@ -24,11 +32,11 @@ KNOWN = ("GetTask", "SubscribeToTask", "CancelTask")
 """Methods about a task that the other may know alone."""
 
 
-class PeerOperations(AskingOperations):
+class PeerOperations(JsonOperations):
     """The operations of another agent."""
 
-    def __init__(self, tasks: Tasks, own: str, worker: str, live: Live) -> None:
-        super().__init__(tasks, own, worker)
+    def __init__(self, tasks: AskedTasks, live: Live, worker: str) -> None:
+        super().__init__(tasks)
         self._peer = worker
         self._live = live
 
@@ -42,7 +50,7 @@ class PeerOperations(AskingOperations):
             return await self._ask(call)
 
     async def other(self, call: Call) -> bytes:
-        """As `Methods.other`: what has no name here is asked of the agent itself."""
+        """As `JsonOperations.other`: what has no name here is asked of the agent itself."""
         if call.method in PUSH | UNSUPPORTED:
             raise not_offered(call.method)
         return await self._ask(call)
@@ -76,19 +84,23 @@ class Peers:
     """The agents that this worker can ask.
 
     Args:
-        tasks: of this worker.
-        directory: knows them.
-        live: the ephemeral path to them.
+        actions: ask for tasks.
+        directory: knows the agents.
+        ledger: what the control plane knows of tasks.
+        live: the ephemeral path to the agents.
         own: uid of the worker.
     """
 
-    def __init__(self, tasks: Tasks, directory: Directory, live: Live, own: str) -> None:
-        self._tasks = tasks
+    def __init__(
+        self, actions: Actions, directory: Directory, ledger: Ledger, live: Live, own: str
+    ) -> None:
+        self._actions = actions
         self._directory = directory
+        self._ledger = ledger
         self._live = live
         self._own = own
 
-    async def operations(self, name: str) -> AskingOperations:
+    async def operations(self, name: str) -> JsonOperations:
         """The operations of the agent with that nick or uid.
 
         Raises:
@@ -99,9 +111,10 @@ class Peers:
         found = await self._directory.describe(await self._directory.uid_of(_ref(name)))
         if found.kind == "human":
             raise InvalidInput(f"@{found.nick} is a person", remedy="send a message")
+        tasks = AskedTasks(self._actions, self._ledger, self._live, self._own, found.uid)
         if found.uid == self._own:
-            return AskingOperations(self._tasks, self._own, self._own)
-        return PeerOperations(self._tasks, self._own, found.uid, self._live)
+            return JsonOperations(tasks)
+        return PeerOperations(tasks, self._live, found.uid)
 
     async def card(self, name: str) -> Card:
         """The agent's card.
