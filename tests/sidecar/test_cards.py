@@ -11,7 +11,7 @@ import pytest
 from postroom.bus.port import Message, Stored
 from postroom.errors import BusDisconnected
 from postroom.protocol import subjects
-from postroom.sidecar.announcing import Announcer
+from postroom.sidecar.status import Announcer
 from tests.sidecar.house import ECHO, LISTED, PATIENCE, House
 from tests.sidecar.inside import Inside
 from tests.sidecar.inside import inside as running
