@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.rig import Rig, running_bus
-from tests.sidecar.house import House, house_on
+from tests.sidecar.worker_rig import WorkerRig, worker_rig_on
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +19,6 @@ async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
 
 
 @pytest.fixture
-async def home(rig: Rig, tmp_path: Path) -> AsyncIterator[House]:
-    async with house_on(rig, tmp_path) as found:
+async def home(rig: Rig, tmp_path: Path) -> AsyncIterator[WorkerRig]:
+    async with worker_rig_on(rig, tmp_path) as found:
         yield found

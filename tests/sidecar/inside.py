@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 from postroom.agentcli.main import main
-from tests.sidecar.house import House
+from tests.sidecar.worker_rig import WorkerRig
 
 WAITS = """
 for line in lines():
@@ -83,11 +83,11 @@ class Shell:
 class Inside(Shell):
     """The shell of a running worker."""
 
-    home: House
+    home: WorkerRig
 
 
 @asynccontextmanager
-async def inside(home: House, **changes: Any) -> AsyncGenerator[Inside]:
+async def inside(home: WorkerRig, **changes: Any) -> AsyncGenerator[Inside]:
     """A worker whose agent waits."""
     async with home.sidecar(WAITS, **changes):
         await home.tap.until(home.posts)

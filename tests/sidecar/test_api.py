@@ -11,9 +11,9 @@ import pytest
 from postroom.protocol.envelope import Envelope
 from postroom_a2a.messages import text_of
 from tests.rig import Rig
-from tests.sidecar.house import House, house_on
 from tests.sidecar.inside import Inside, Shell
 from tests.sidecar.inside import inside as running
+from tests.sidecar.worker_rig import WorkerRig, worker_rig_on
 
 pytestmark = pytest.mark.anyio
 
@@ -21,11 +21,14 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(scope="module")
 async def inside(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Inside]:
     """One worker for all tests here; each leaves its inbox empty."""
-    async with house_on(rig, tmp_path_factory.mktemp("worker")) as home, running(home) as found:
+    async with (
+        worker_rig_on(rig, tmp_path_factory.mktemp("worker")) as home,
+        running(home) as found,
+    ):
         yield found
 
 
-async def letter(home: House, text: str) -> Envelope:
+async def letter(home: WorkerRig, text: str) -> Envelope:
     """The message with that text that came to alice."""
 
     def found() -> Envelope | None:

@@ -28,7 +28,7 @@ from postroom.protocol.verbs import (
 from postroom.sidecar.api import LocalApi
 from postroom_a2a.task_state import TaskState
 from tests.sidecar.inside import Shell
-from tests.sidecar.office import OWN, Office
+from tests.sidecar.task_stub import OWN, TaskStub
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +39,7 @@ UNKNOWN = "0" * 32
 class Inside(Shell):
     """A running local API, seen by a program inside the sandbox."""
 
-    tasks: Office
+    tasks: TaskStub
     http: httpx2.AsyncClient
 
     async def task(self) -> str:
@@ -55,7 +55,7 @@ async def ended(process: asyncio.subprocess.Process, stdin: str = "") -> tuple[i
 
 @pytest.fixture
 async def inside() -> AsyncIterator[Inside]:
-    tasks, server = Office(), HttpServer()
+    tasks, server = TaskStub(), HttpServer()
     api = LocalApi(tasks, {}, server.port)
     url = f"http://127.0.0.1:{server.port}"
     async with server.answer_with(api.handle), httpx2.AsyncClient(base_url=url) as http:

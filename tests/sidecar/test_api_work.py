@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.rig import Rig
-from tests.sidecar.house import house_on
 from tests.sidecar.inside import Inside
 from tests.sidecar.inside import inside as running
+from tests.sidecar.worker_rig import worker_rig_on
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(scope="module")
 async def inside(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Inside]:
     async with (
-        house_on(rig, tmp_path_factory.mktemp("worker")) as home,
+        worker_rig_on(rig, tmp_path_factory.mktemp("worker")) as home,
         running(home, workspace=str(home.folder)) as found,
     ):
         yield found

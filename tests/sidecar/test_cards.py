@@ -12,9 +12,9 @@ from postroom.bus.port import Message, Stored
 from postroom.errors import BusDisconnected
 from postroom.protocol import subjects
 from postroom.sidecar.status import Announcer
-from tests.sidecar.house import ECHO, LISTED, PATIENCE, House
 from tests.sidecar.inside import Inside
 from tests.sidecar.inside import inside as running
+from tests.sidecar.worker_rig import ECHO, LISTED, PATIENCE, WorkerRig
 
 pytestmark = pytest.mark.anyio
 
@@ -27,13 +27,13 @@ for line in lines():
 
 
 @pytest.mark.requirement("cards-live-registered")
-async def test_a_sidecar_announces_the_card_that_it_was_handed(home: House):
+async def test_a_sidecar_announces_the_card_that_it_was_handed(home: WorkerRig):
     heard: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def hear(message: Message) -> None:
         heard.put_nowait(message.payload)
 
-    await home.rig.edge.subscribe(subjects.discovery(home.worker), hear)
+    await home.bus.edge.subscribe(subjects.discovery(home.worker), hear)
     async with home.sidecar(ECHO, card={"name": "reader"}):
         async with asyncio.timeout(PATIENCE):
             announced = await heard.get()
@@ -76,13 +76,13 @@ async def test_a_card_is_announced_again_when_it_has_changed_or_did_not_get_thro
 
 
 @pytest.fixture
-async def inside(home: House) -> AsyncIterator[Inside]:
+async def inside(home: WorkerRig) -> AsyncIterator[Inside]:
     async with running(home) as found:
         yield found
 
 
 @pytest.mark.requirement("cards-found-by-skill")
-async def test_an_agent_finds_others_by_a_line(home: House):
+async def test_an_agent_finds_others_by_a_line(home: WorkerRig):
     async with home.sidecar(FINDS):
         posts = await home.tap.until(lambda: len(home.posts()) >= 3 and home.posts())
 
