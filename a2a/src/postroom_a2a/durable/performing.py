@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from postroom_a2a.errors import (
 )
 from postroom_a2a.nats.jetstream import MSG_ID, JetStream
 from postroom_a2a.operations import Call, Operations
+from postroom_a2a.retry import Backoff
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.text import one_line
 
@@ -135,7 +135,7 @@ class Performer:
 
     async def _claim(self, job: Job) -> Claim:
         """Claim it, however long the log cannot be reached."""
-        pause = 0.1
+        backoff = Backoff(0.2, 10.0)
         job.begun = True  # from now on somebody may find the claim
         while True:
             try:
@@ -149,8 +149,7 @@ class Performer:
             else:
                 job.begun = claim is Claim.OURS
                 return claim
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-            pause = min(pause * 2, 5.0)
+            await asyncio.sleep(backoff.next())
 
     async def _expire(self, job: Job) -> None:
         """Too late to begin it; if a process that is gone has begun it, that is to be told."""
