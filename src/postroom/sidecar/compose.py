@@ -16,12 +16,12 @@ from typing import Any
 from postroom.bus.port import DeliveryHandler
 from postroom.directory.cards import matches, skills_of
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.sidecar.a2a.asking import AskingOperations
+from postroom.sidecar.a2a.asking import AskedTasks
 from postroom.sidecar.a2a.changes import Changes
 from postroom.sidecar.a2a.door import A2ADoor
 from postroom.sidecar.a2a.live import Live, NewCaller
 from postroom.sidecar.a2a.peers import Peers
-from postroom.sidecar.a2a.serving import ServingOperations
+from postroom.sidecar.a2a.serving import ServedTasks, ServingOperations
 from postroom.sidecar.actions import Actions
 from postroom.sidecar.agent import Agent, Runs
 from postroom.sidecar.alerts import Alerts
@@ -47,6 +47,7 @@ from postroom.sidecar.workapi import WorkActions
 from postroom.sidecar.workstation import LocalWorkstation, Workstation
 from postroom.tasks.engine import Ask, TaskEngine
 from postroom.tasks.log import TaskLog
+from postroom_a2a.json_operations import JsonOperations
 from postroom_a2a.text import one_line
 
 JOURNAL = "confirmed"
@@ -166,7 +167,7 @@ def compose(
         ledger=ledger,
         live=live,
     )
-    asking = AskingOperations(actions, own, own)
+    asking = JsonOperations(AskedTasks(actions, own, own))
     a2a = A2ADoor(asking, dict(config.card), port, Peers(actions, directory, live, own))
     return Sidecar(
         agent=agent,
@@ -178,7 +179,7 @@ def compose(
         journal=journal,
         api=LocalApi(actions, whoami(config), port, a2a, blobs, work),
         a2a=a2a,
-        serving=ServingOperations(ledger, changes, engine, own),
+        serving=ServingOperations(ServedTasks(ledger, changes, engine, own)),
         live=live,
         announcer=Announcer(wire, own, config.card),
         engine=engine,

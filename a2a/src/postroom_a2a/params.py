@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-from postroom.errors import ProtocolViolation
-from postroom_a2a.messages import text_of
+from postroom_a2a.errors import ProtocolViolation
 from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.service import PAGE, TaskQuery
 from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import Message
 from postroom_a2a.times import parse_time
 
 MAX_PAGE = 100
-PAGE = 50
 _JSON_NAME = re.compile(r"(?<=[a-z0-9])_([a-z0-9])")
 _FREE = frozenset({"metadata", "data"})
 
@@ -46,7 +42,7 @@ def name_param(params: Mapping[str, Any], name: str, default: str | None = None)
     """An id in the parameters.
 
     Raises:
-        RpcError: it is missing (with no default) or none; also by the others, for what they read.
+        RpcError: it is missing and has no default, or is not an id; the others raise it likewise.
     """
     value = params.get(name)
     if value in ("", None) and default is not None:
@@ -65,8 +61,8 @@ def _whole(params: Mapping[str, Any], name: str, least: int, most: int) -> int |
     return value
 
 
-def check_message(params: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """The message of a SendMessage, and its text. Only text can be handed to an agent."""
+def check_message(params: Mapping[str, Any]) -> Message:
+    """The message of a SendMessage. Only text can be handed to an agent."""
     message = params.get("message")
     if not isinstance(message, dict):
         raise RpcError(Code.INVALID_PARAMS, "'message' has to be an object")
@@ -82,7 +78,7 @@ def check_message(params: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
             Code.CONTENT_TYPE_NOT_SUPPORTED,
             "this worker takes text: each part has to have 'text', and no 'raw', 'url' or 'data'",
         )
-    return message, text_of(message)
+    return message
 
 
 def history_length(params: Mapping[str, Any]) -> int | None:
@@ -99,72 +95,17 @@ def shortened(task: dict[str, Any], limit: int | None) -> dict[str, Any]:
     return {**kept, "history": history} if history else kept
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """What a ListTasks asks for.
-
-    Attributes:
-        context: only tasks of that context, "" for all.
-        state: only tasks in that state, None for all.
-        since: only tasks that changed at or after that time, seconds since the epoch.
-        size: of a page.
-        after: (time of the change, id) of the task that the page follows, None for the first page.
-        history: messages of the history, None for all.
-        artifacts: whether they are wanted.
-    """
-
-    context: str
-    state: TaskState | None
-    since: float
-    size: int
-    after: tuple[float, str] | None
-    history: int | None
-    artifacts: bool
-
-    @classmethod
-    def of(cls, params: Mapping[str, Any]) -> Listing:
-        """The listing in the parameters."""
-        token = params.get("pageToken")
-        return cls(
-            context=name_param(params, "contextId", ""),
-            state=_state(params.get("status")),
-            since=_time(params.get("statusTimestampAfter")),
-            size=_whole(params, "pageSize", 1, MAX_PAGE) or PAGE,
-            after=_position(token) if token else None,
-            history=history_length(params),
-            artifacts=params.get("includeArtifacts") is True,
-        )
-
-
-def remaining(
-    views: Sequence[Mapping[str, Any]], listing: Listing
-) -> tuple[list[tuple[float, str]], int]:
-    """(time of the last change, id) of the tasks from the page on, the latest first; how many there are in all."""
-    found = sorted(
-        (
-            (float(view["updated_at"]), str(view["id"]))
-            for view in views
-            if listing.context in ("", view["context"])
-            and listing.state in (None, view["state"])
-            and view["updated_at"] >= listing.since
-        ),
-        reverse=True,
+def query_of(params: Mapping[str, Any]) -> TaskQuery:
+    """What a ListTasks asks for."""
+    return TaskQuery(
+        context=name_param(params, "contextId", ""),
+        state=_state(params.get("status")),
+        since=_time(params.get("statusTimestampAfter")),
+        limit=_whole(params, "pageSize", 1, MAX_PAGE) or PAGE,
+        page=str(params.get("pageToken") or ""),
+        history=history_length(params),
+        artifacts=params.get("includeArtifacts") is True,
     )
-    rest = [each for each in found if listing.after is None or each < listing.after]
-    return rest, len(found)
-
-
-def token_after(position: tuple[float, str]) -> str:
-    """The token of the page that follows this task."""
-    return base64.urlsafe_b64encode(json.dumps(position).encode()).decode()
-
-
-def _position(token: object) -> tuple[float, str]:
-    try:
-        at, task = json.loads(base64.urlsafe_b64decode(str(token)))
-        return float(at), str(task)
-    except (ValueError, TypeError, OverflowError, RecursionError, binascii.Error) as error:
-        raise RpcError(Code.INVALID_PARAMS, "'pageToken' is none of this server's") from error
 
 
 def _state(name: object) -> TaskState | None:
