@@ -141,7 +141,6 @@ class StreamAnswer:
     """The frames of one stream: sent one after the other, without waiting for the log's word on each.
 
     Args:
-        answers: of the server.
         subject: of the client.
         name: of the request, for the ids.
     """

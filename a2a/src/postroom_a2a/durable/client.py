@@ -56,7 +56,7 @@ class DurableCaller:
     on, and its answer stays in the stream.
 
     Args:
-        connection: open; of nats-py, or anything like it.
+        connection: an open one, ours or of nats-py.
         subject: of the agent's requests, as `a2a.agent.echo.requests`.
         client: id of this client; "" for one that nobody else has.
         namespace: of the response subject; "" for that of `subject`.

@@ -20,7 +20,6 @@ class Durable:
         js: JetStream.
         streams: names and settings of the streams.
         name: of the durable.
-        subject: of the requests.
     """
 
     js: JetStream

@@ -58,8 +58,6 @@ class Performer:
 
     Attributes:
         js: JetStream.
-        operations: of the agent.
-        claims: of the server.
         answers: way of its answers.
         lost: what a lost call is answered with.
         at_work: what an answered call still waits for, so that it is known to be lost if the process ends before.

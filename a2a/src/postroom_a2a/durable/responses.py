@@ -82,7 +82,7 @@ class Responses:
     has let go, and before the connection ends; the next call takes it again.
 
     Args:
-        connection: open; of nats-py, or anything like it.
+        connection: an open one, ours or of nats-py.
         client: id of the client; "" for one that nobody else has.
         namespace: of the response subject.
         streams: names and settings of the streams.

@@ -61,9 +61,8 @@ class DurableServer:
     """The server of one agent's stored requests: `async with DurableServer(...)` works until the block ends.
 
     Args:
-        connection: open; of nats-py, or anything like it.
+        connection: an open one, ours or of nats-py.
         subject: of the requests, as `a2a.agent.echo.requests`.
-        operations: of the agent.
         durable: name of the consumer that the replicas share; "" for the subject's own.
         streams: names and settings of the streams.
         response_subjects: patterns of the subjects that answers may go to; default: of the clients of the namespace.

@@ -52,7 +52,7 @@ def register(
 
     Args:
         factory: to teach, or the configuration to make one with; its list of bindings gets ours at its end.
-        connection: open; of nats-py, or anything like it.
+        connection: an open one, ours or of nats-py.
         sender: token of this caller, for agents whose card has the extension `urn:postroom:a2a:sender-token:1`.
         timeout: seconds for an answer, and for the first sign of a stream.
         cancel_abandoned: cancel the task of a streamed message whose reader stops before its end.
