@@ -85,6 +85,7 @@ class CoreCaller:
     Args:
         connection: an open one, ours or of nats-py.
         mailbox: for the answers, shared with other callers of the connection; None for one of its own.
+        within: a mailbox whose subscription covers that one's (`Mailbox`).
         sender: token of the caller that is appended to the subject (extension `urn:postroom:a2a:sender-token:1`); the
             subject's second token is then who answers, on `_I.<sender>.<answerer>`.
         flow: what the caller takes of a stream.
@@ -97,13 +98,14 @@ class CoreCaller:
         subject: str,
         *,
         mailbox: Mailbox | None = None,
+        within: Mailbox | None = None,
         sender: str = "",
         flow: Flow = FLOW,
         idle: float = 0.0,
     ) -> None:
         self.subject = f"{subject}.{sender}" if sender else subject
         prefix = reply_prefix(subject, sender)
-        self._mailbox = mailbox or Mailbox(connection, prefix=prefix)
+        self._mailbox = mailbox or Mailbox(connection, prefix=prefix, within=within)
         self._owned = mailbox is None
         self._flow = flow
         self._idle = idle
