@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from postroom_a2a.binding.outlet import too_large
-from postroom_a2a.durable.answers import END, Answers, StreamAnswer, Undeliverable
+from postroom_a2a.durable.answer_writer import END, AnswerWriter, StreamAnswer, Undeliverable
 from postroom_a2a.durable.claims import Claim, Claims
 from postroom_a2a.durable.jobs import Job, RequestDelivery, lost_error
 from postroom_a2a.durable.streams import dead_letter_subject
@@ -74,7 +74,7 @@ class Performer:
     js: JetStream
     operations: Operations
     claims: Claims
-    answers: Answers
+    answers: AnswerWriter
     lost: Lost
     at_work: AtWork
     answerable: Callable[[str], Awaitable[bool]]

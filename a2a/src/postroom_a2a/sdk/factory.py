@@ -17,8 +17,8 @@ from postroom_a2a.binding.subjects import (
     SENDER_TOKEN,
     subject_of,
 )
+from postroom_a2a.durable.answer_reader import AnswerReader
 from postroom_a2a.durable.client import DurableCaller
-from postroom_a2a.durable.responses import Responses
 from postroom_a2a.durable.sharing import shared
 from postroom_a2a.durable.streams import namespace_of
 from postroom_a2a.errors import InvalidInput
@@ -88,7 +88,7 @@ def register(
             return durable(subject)
         namespace = namespace_of(subject)
         if namespace not in common.responses:
-            common.responses[namespace] = Responses(
+            common.responses[namespace] = AnswerReader(
                 connection, namespace=namespace, mailbox=mailbox()
             )
         return DurableCaller(connection, subject, responses=common.responses[namespace])
