@@ -25,6 +25,7 @@ from postroom.http.server import HttpServer
 from postroom.identity.nkeys import KeyPair
 from postroom.observe import get_logger, to_stderr
 from postroom.protocol import subjects
+from postroom.protocol.alerts import Alert
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.preface import Preface
 from postroom.protocol.presence import OUT_OF_MEMORY, WorkerState
@@ -38,7 +39,7 @@ from postroom.sidecar.hardening import harden
 from postroom.sidecar.renewal import Renewal
 from postroom.sidecar.wall import BREACHED, Wall, examine
 from postroom.sidecar.window import WINDOW
-from postroom.sidecar.wire import backoff
+from postroom.sidecar.wire import BACKOFF
 from postroom_a2a.nats.port import Frame
 
 CONNECT_TIMEOUT = 20.0
@@ -146,7 +147,7 @@ class Worker:
         reached = ", ".join(self._wall.breaches)
         text = f"the sandbox of @{self._config.nick} is not closed: it reached {reached}"
         sidecar.status.fixed(WorkerState.FAILED, "the sandbox is not closed")
-        await sidecar.alerts.send("wall-breached", text)
+        await sidecar.raise_alert(Alert("wall-breached", text))
         await sidecar.status.publish()
         await self._report(control)
         return BREACHED
@@ -234,7 +235,7 @@ async def _recover(sidecar: Sidecar) -> None:
             # Also one that has too much to do: that others ask too much must not end this worker.
             attempt += 1
             _log.warning("it is not known yet which tasks were left: %s", error)
-            await asyncio.sleep(backoff(attempt))
+            await asyncio.sleep(BACKOFF.delay(attempt))
         else:
             if found:
                 _log.info("%d tasks of an earlier start go on", found)

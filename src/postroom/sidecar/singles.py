@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.observe import get_logger
+from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.verbs import Fail
 from postroom.sidecar.adapters import (
@@ -26,7 +27,6 @@ from postroom.sidecar.adapters import (
     run_environment,
 )
 from postroom.sidecar.agent import AgentGone, AgentHost
-from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.config import AgentConfig
 from postroom.sidecar.process import AgentProcess, Exit
 from postroom.sidecar.session import Handed, Session
@@ -74,7 +74,7 @@ class Singles:
         env: its environment, but for what each run is told of its request.
         cwd: its working folder.
         status: told how it is.
-        alerts: told when it cannot be run at all.
+        raise_alert: called when it cannot be run at all.
     """
 
     session = None
@@ -87,13 +87,13 @@ class Singles:
         env: Mapping[str, str],
         cwd: str,
         status: Status,
-        alerts: Alerts,
+        raise_alert: RaiseAlert,
     ) -> None:
         self._command = config.command
         self._env = env
         self._cwd = cwd
         self._status = status
-        self._alerts = alerts
+        self._raise_alert = raise_alert
         self._program: _Program | None = None
         self._changed = asyncio.Event()
         self._stop = asyncio.Event()
@@ -149,7 +149,7 @@ class Singles:
         _log.error("%s", said)
         self._status.fixed(WorkerState.FAILED, said)
         self._changed.set()
-        await self._alerts.send("agent-failed", said)
+        await self._raise_alert(Alert("agent-failed", said))
 
 
 class SingleRun:
