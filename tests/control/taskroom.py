@@ -36,7 +36,7 @@ from postroom.identity.account_publisher import Accounts
 from postroom.identity.tokens import digest
 from postroom.mail.alerts import AlertOffice
 from postroom.mail.clerk import Clerk
-from postroom.mail.deadmail import DeadMail
+from postroom.mail.deadletter_service import DeadLetterService
 from postroom.mail.office import PostOffice
 from postroom.projection.changes import Changes
 from postroom.projection.fold import Fold, all_after
@@ -350,7 +350,7 @@ async def _mailroom(rig: Rig, database: Database) -> Mailroom:
         owner=await directory.register("maria", "human"),
         changes=changes,
         office=PostOffice(rig.core, rig.admin, database, changes),
-        deadletters=DeadMail(rig.core, database, changes),
+        deadletters=DeadLetterService(rig.core, database, changes),
         alerts=AlertOffice(rig.core, rig.admin, database, changes),
         fold=Fold(rig.core, rig.admin, database, changes, RULES, after, rules.ORDER),
         clerk=clerk,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from postroom.directory.cards import Card
 from postroom.protocol.presence import OUT_OF_MEMORY
-from postroom.sandbox.guard import Guarded, memory_exceeded
+from postroom.sandbox.limit_monitor import LimitedHandle, memory_exceeded
 from postroom.sandbox.port import ExitStatus, FarHandle, Limits, SandboxHandle
 
 
@@ -47,7 +47,7 @@ class Run:
     @property
     def far(self) -> FarHandle | None:
         """The way to it where it runs on another machine."""
-        return self.handle.far if isinstance(self.handle, Guarded) else None
+        return self.handle.far if isinstance(self.handle, LimitedHandle) else None
 
     @property
     def running(self) -> bool:

@@ -15,7 +15,7 @@ from postroom.identity.tokens import digest, new_token
 from postroom.observe import get_logger
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
 from postroom.protocol.template import Template
-from postroom.sandbox.guard import Guard
+from postroom.sandbox.limit_monitor import LimitMonitor
 from postroom.sandbox.opensandbox.remote import Remote
 from postroom.sandbox.port import Level
 from postroom.sandbox.select import Chosen, select
@@ -70,7 +70,7 @@ class Starter:
         self._canaries = canaries
         self._remote = remote
         self._owner = owner
-        self._guard = Guard()
+        self._guard = LimitMonitor()
 
     async def choose(self, demanded: Demand) -> Chosen:
         """The wall that fulfils a demand.
