@@ -132,7 +132,7 @@ TASK = (
         CONTROL,
         "POST /v1/tasks",
         "The command asks the API for a task, by nick or by skill.",
-        ("cli/commands/delegate.py", "control/routes/tasks.py", "control/dispatch.py"),
+        ("cli/commands/delegate.py", "control/routes/tasks.py", "tasks/assignment.py"),
     ),
     Step(
         CONTROL,

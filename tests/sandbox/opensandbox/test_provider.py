@@ -152,6 +152,8 @@ async def test_a_container_whose_egress_control_does_not_hold_is_refused(
     assert found.level is Level.NONE
     assert reason in found.detail, found.detail
     assert not bench.double.containers
+    if {"enforcement", "open"}.isdisjoint(behaviour):  # the rest is the same for all of them
+        return
     if "open" not in behaviour:
         with pytest.raises(SandboxUnavailable):
             await provider.start(worker(bench, provider))
