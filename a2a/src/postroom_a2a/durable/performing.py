@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from postroom_a2a.errors import (
 from postroom_a2a.nats.acks import ACK, give_back, give_up
 from postroom_a2a.nats.jetstream import MSG_ID, JetStream
 from postroom_a2a.operations import Call, Operations
+from postroom_a2a.retry import Backoff
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.text import one_line
 
@@ -134,7 +134,7 @@ class Performer:
 
     async def _claim(self, job: Job) -> Claim:
         """Claim it, however long the log cannot be reached."""
-        pause = 0.1
+        backoff = Backoff(0.2, 10.0)
         job.begun = True  # from now on somebody may find the claim
         while True:
             try:
@@ -148,8 +148,7 @@ class Performer:
             else:
                 job.begun = claim is Claim.OURS
                 return claim
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-            pause = min(pause * 2, 5.0)
+            await asyncio.sleep(backoff.next())
 
     async def _expire(self, job: Job) -> None:
         """Too late to begin it; if a process that is gone has begun it, that is to be told."""

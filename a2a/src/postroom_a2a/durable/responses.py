@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -38,6 +37,7 @@ from postroom_a2a.nats.port import (
     receive,
     status_of,
 )
+from postroom_a2a.retry import Backoff
 from postroom_a2a.rpc import Id
 
 HEARTBEAT = 2.0
@@ -318,10 +318,10 @@ class Responses:
 
     async def _watch(self) -> None:
         """Make the consumer again whenever it has lost something or fell silent."""
-        loop, pause = asyncio.get_running_loop(), 0.05
+        loop, backoff = asyncio.get_running_loop(), Backoff(0.1, 4.0)
         while not self._connection.is_closed:
             if not await self._trouble(self._heard + SILENCE - loop.time()):
-                pause = 0.05
+                backoff.reset()
                 continue
             if self._connection.is_connected:
                 try:
@@ -333,8 +333,7 @@ class Responses:
                     continue
             else:
                 self._broken.set()
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-            pause = min(pause * 2, 2.0)
+            await asyncio.sleep(backoff.next())
 
     async def _trouble(self, timeout: float) -> bool:
         """Whether there is any; returns at once if so, else when it is time to look again."""
