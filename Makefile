@@ -9,6 +9,11 @@ BASE   := $(VENV)/.base
 STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 INSTALL := $(BIN)/python tools/install.py
+# The tests of a file share servers, so one worker runs them all; tests/conftest.py says how many workers, in what order.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# Each of the thousand processes of a test run would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -45,10 +50,10 @@ lint: setup ## format check, ruff, types, import layers, docs/promises.md
 	$(BIN)/python -m tools.promises --check
 
 test: lint ## lint, then the tests that take seconds
-	$(BIN)/python -m pytest -n auto
+	$(PYTEST)
 
 test-full: lint ## lint, then every test, the slow ones too
-	$(BIN)/python -m pytest -n auto -m "slow or not slow"
+	$(PYTEST) -m "slow or not slow"
 
 bench: setup ## run the benchmarks; NAME=x runs one
 	$(BIN)/python -m benchmarks $(NAME)

@@ -12,12 +12,12 @@ import atheris
 
 with atheris.instrument_imports():
     from postroom.errors import PostroomError, ProtocolViolation
+    from postroom.gateway.nats.audit_records import message_id
+    from postroom.gateway.nats.client_stream import ClientStream
     from postroom.gateway.nats.greeting import read_info, rewritten_connect, rewritten_info
     from postroom.gateway.nats.headers import Headers
-    from postroom.gateway.nats.inward import ServerStream
-    from postroom.gateway.nats.journal import message_id
-    from postroom.gateway.nats.outward import ClientStream
     from postroom.gateway.nats.rights import Rights
+    from postroom.gateway.nats.server_stream import ServerStream
 
 OWN = "a" * 32
 RIGHTS = Rights(OWN, ("main",))

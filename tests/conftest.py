@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -16,8 +17,26 @@ import pytest
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Two shared cores make single examples slow now and then; the time limit of each test still holds.
-hypothesis.settings.register_profile("postroom", deadline=None)
-hypothesis.settings.load_profile("postroom")
+# `quick` takes the same examples each time, so a red run is never bad luck; HYPOTHESIS_PROFILE=nightly looks further.
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=25, derandomize=True)
+hypothesis.settings.register_profile("nightly", deadline=None, max_examples=500)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+ROOT = Path(__file__).parent
+SLOWEST = (
+    "e2e",
+    "docs",
+    "benchmarks",
+    "sidecar",
+    "a2a",
+    "control",
+    "sandbox",
+    "attack",
+    "bus",
+    "manifest",
+    "cli",
+)
+"""Folders whose files take longest; where one is missing a run is a little slower."""
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +68,22 @@ class SkippedPromises:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for nodeid in sorted(self.nodeids):
             terminalreporter.write_line(f"CI: a promise was not checked: {nodeid}", red=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """`-n auto`: half of the time a test waits for servers and processes, so a core has work for two workers."""
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    return min(2 * cores, cores + 4)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow folders first, so that at the end of a run no worker is left with a long file."""
+    last = len(SLOWEST)
+    order = {folder: place for place, folder in enumerate(SLOWEST)}
+    items.sort(key=lambda item: order.get(item.path.relative_to(ROOT).parts[0], last))
 
 
 def pytest_configure(config: pytest.Config) -> None:

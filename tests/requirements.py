@@ -76,7 +76,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "mail-requeue-linked": "A requeued letter is a new message linked to the dead one, which stays dead.",
         "mail-floods-contained": "Who floods an inbox, the dead letters or the alerts uses up their own share only.",
     },
-    ("Delivery", "docs/architecture.md#the-house"): {
+    ("Delivery", "docs/architecture.md#one-log-one-projection"): {
         "mail-rebuild-equal": "The database is rebuilt from a snapshot and the log behind it, and says the same.",
         "client-stream-resumes": "A live view goes on behind the last record after a loss, without a duplicate, and tells of a gap.",
     },

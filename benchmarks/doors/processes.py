@@ -17,9 +17,9 @@ from benchmarks.doors import works
 from benchmarks.doors.wire import Place, Wire
 from postroom.audit import AuditLog
 from postroom.bus.address import BusAddress
-from postroom.gateway.door import DoorGateway
-from postroom.gateway.nats.passage import NatsPassage
+from postroom.gateway.nats.proxy import NatsProxy
 from postroom.gateway.port import DoorSpec, Rates
+from postroom.gateway.server import Gateway
 from postroom.identity.nkeys import KeyPair
 from postroom.identity.tokens import digest
 from postroom.protocol.alerts import Alert
@@ -119,8 +119,8 @@ async def _gateway(
     async def note(org: str, alert: Alert) -> None:
         alerts.append(f"{org} {alert.kind} {alert.text} {alert.who}")
 
-    passages = {"nats": NatsPassage(lambda: BusAddress((url,)), key.sign)}
-    served = DoorGateway(folder, passages, audit, alert=note)
+    proxies = {"nats": NatsProxy(lambda: BusAddress((url,)), key.sign)}
+    served = Gateway(folder, proxies, audit, alert=note)
     for uid, token in doors:
         await served.open_door(DoorSpec(uid, "default", digest(token), (PROJECT,), rates=UNBOUND))
     probe = Probe()
@@ -144,7 +144,7 @@ async def _gateway(
 
 def _insert(probe: Probe, audit: AuditLog) -> None:
     """Time what one piece is read, recorded and sent in; a piece has many messages, so it hardly disturbs."""
-    from postroom.gateway.nats.passage import Inward, Outward
+    from postroom.gateway.nats.proxy import Inward, Outward
     from postroom.gateway.nats.side import Side
 
     clock = time.thread_time

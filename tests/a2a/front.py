@@ -35,7 +35,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from postroom_a2a.sdk.handling import AgentRequestHandler
-from postroom_a2a.sdk.users import Requester
+from postroom_a2a.sdk.operations import Requester
 from tests.a2a.agents import Agent, text
 
 PATIENCE = 20.0

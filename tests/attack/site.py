@@ -15,13 +15,13 @@ from typing import Any
 from postroom.bus.address import BusAddress
 from postroom.control.listen import WorkerDialer
 from postroom.gateway.credentials import Credentials
-from postroom.gateway.door import DoorGateway
-from postroom.gateway.http.control import ControlPassage
-from postroom.gateway.http.egress import EgressPassage
-from postroom.gateway.nats.passage import NatsPassage
+from postroom.gateway.http.control import ControlProxy
+from postroom.gateway.http.egress import EgressProxy
+from postroom.gateway.nats.proxy import NatsProxy
 from postroom.gateway.outbound import OutboundPolicy, client_context
 from postroom.gateway.port import Deadlines, DoorSpec, Rates
-from postroom.gateway.streams import Streamed
+from postroom.gateway.server import Gateway
+from postroom.gateway.stream_proxy import StreamProxy
 from postroom.identity.tokens import digest, new_token
 from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert
@@ -168,20 +168,18 @@ async def open_target(
             alerts.append((alert.kind, alert.text))
 
         deadlines = deadlines or Deadlines(dial=10.0, flush=2.0)
-        outward = EgressPassage(
+        outward = EgressProxy(
             policy or OutboundPolicy((), _nowhere),
             Credentials(folder / "no-credentials"),
             client_context,
         )
-        passages = {
-            "nats": NatsPassage(
-                lambda: BusAddress((rig.url,)), rig.trust.proxy_key.sign, deadlines
-            ),
-            "http": Streamed(ControlPassage(WorkerDialer(room.site.front).dial)),
-            "egress": Streamed(outward),
+        proxies = {
+            "nats": NatsProxy(lambda: BusAddress((rig.url,)), rig.trust.proxy_key.sign, deadlines),
+            "http": StreamProxy(ControlProxy(WorkerDialer(room.site.front).dial)),
+            "egress": StreamProxy(outward),
         }
-        gateway = DoorGateway(
-            sockets, passages, audit, deadlines=deadlines, alert=note, violations=violations
+        gateway = Gateway(
+            sockets, proxies, audit, deadlines=deadlines, alert=note, violations=violations
         )
         stack.push_async_callback(gateway.close)
         house = House(rig, gateway, audit, stack, alerts)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from postroom.gateway import allowance
-from postroom.gateway.conduct import CUT_OFF, FLOOD, VIOLATION
-from postroom.gateway.nats import claims
+from postroom.gateway import rate_limit
+from postroom.gateway.nats import policy
 from postroom.gateway.port import Deadlines, Rates
+from postroom.gateway.violations import CUT_OFF, FLOOD, VIOLATION
 from postroom.identity.accounts import AGENT_SUBSCRIPTIONS
 from postroom.protocol import subjects
 from postroom.protocol.streams import stream_of
@@ -34,7 +34,7 @@ async def _served(target: Target) -> None:
 async def test_who_sends_at_full_rate_is_slowed_down_told_of_and_never_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(allowance, "PATIENCE", 0.0)
+    monkeypatch.setattr(rate_limit, "PATIENCE", 0.0)
     async with open_target(tmp_path, rates=Rates(messages=500), violations=1) as target:
         raw = await target.house.enter(target.me)
         inbox = f"_I.{target.me.uid}.{target.me.uid}.x"
@@ -48,7 +48,7 @@ async def test_who_sends_at_full_rate_is_slowed_down_told_of_and_never_cut_off(
         await target.house.until(lambda: bool(target.audit.denied))
         await _served(target)
 
-        assert {record.reason for record in target.audit.denied} == {claims.FLOOD}
+        assert {record.reason for record in target.audit.denied} == {policy.FLOOD}
         assert [kind for kind, _ in target.house.alerts] == [FLOOD]
         assert target.house.gateway.statistics().violations == 0
         assert [line for line in await raw.pinged() if line != b"PING"] == []

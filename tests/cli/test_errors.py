@@ -20,16 +20,19 @@ KINDS = sorted(errors._tree(errors.PostroomError).values(), key=lambda kind: kin
 
 
 @pytest.mark.requirement("cli-errors-one-line")
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.code)
 def test_an_error_is_one_line_with_its_remedy_and_has_its_exit_status(
-    postroom: Run, standin: Standin, kind: type[errors.PostroomError]
+    postroom: Run, standin: Standin
 ):
-    error = kind("it went\nwrong", remedy="turn it\noff")
-    standin.answer("POST /v1/workers/bob/restart", errors.problem(error), errors.http_status(error))
-    ended = postroom("restart", "bob", "--same")
-    assert ended.err == "postroom: it went wrong\n  try: turn it off\n"
-    assert ended.out == ""
-    assert ended.status == errors.exit_code(error)
+    for kind in KINDS:
+        error = kind("it went\nwrong", remedy="turn it\noff")
+        nick = kind.code
+        standin.answer(
+            f"POST /v1/workers/{nick}/restart", errors.problem(error), errors.http_status(error)
+        )
+        ended = postroom("restart", nick, "--same")
+        assert ended.err == "postroom: it went wrong\n  try: turn it off\n"
+        assert ended.out == ""
+        assert ended.status == errors.exit_code(error), kind
 
 
 def test_each_exit_status_is_documented():
@@ -47,59 +50,57 @@ def test_a_task_that_did_not_complete_has_an_exit_status_of_its_own():
     assert len(set(outcomes.values())) == len(outcomes)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("nonsense",),
-        ("send",),
-        ("send", "@bob", "hi", "--wait", "never"),
-        ("send", "#main", "hi", "--wait", "seen"),
-        ("send", "@bob", "hi", "--no-reply", "--wait", "answered"),
-        ("send", "@bob", " "),
-        ("chat", "#main", "--wait", "seen"),
-        ("up", "--port", "70000"),
-        ("status", "--nonsense"),
-        ("worker",),
-        ("delegate",),
-        ("delegate", "@bob", " "),
-        ("delegate", "@bob", "hi", "--timeout", "3"),
-        ("task", "list", "--in", "asleep"),
-        ("task", "answer", "ab12cd34", " "),
-    ],
-)
-def test_wrong_usage_ends_with_2(postroom: Run, standin: Standin, arguments: tuple[str, ...]):
-    ended = postroom(*arguments)
-    assert ended.status == 2
-    assert "Error: " in ended.err
+WRONG = [
+    ("nonsense",),
+    ("send",),
+    ("send", "@bob", "hi", "--wait", "never"),
+    ("send", "#main", "hi", "--wait", "seen"),
+    ("send", "@bob", "hi", "--no-reply", "--wait", "answered"),
+    ("send", "@bob", " "),
+    ("chat", "#main", "--wait", "seen"),
+    ("up", "--port", "70000"),
+    ("status", "--nonsense"),
+    ("worker",),
+    ("delegate",),
+    ("delegate", "@bob", " "),
+    ("delegate", "@bob", "hi", "--timeout", "3"),
+    ("task", "list", "--in", "asleep"),
+    ("task", "answer", "ab12cd34", " "),
+]
+
+
+def test_wrong_usage_ends_with_2(postroom: Run, standin: Standin):
+    for arguments in WRONG:
+        ended = postroom(*arguments)
+        assert ended.status == 2, arguments
+        assert "Error: " in ended.err
     assert not standin.calls("POST /v1/messages")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("status",),
-        ("status", "--json"),
-        ("down",),
-        ("inbox",),
-        ("send", "@bob", "hi"),
-        ("chat", "@bob"),
-        ("stop", "bob"),
-        ("restart", "bob"),
-        ("deadletters", "list"),
-        ("logs", "bob"),
-        ("delegate", "@bob", "hi"),
-        ("task", "list"),
-        ("task", "watch", "ab12cd34"),
-    ],
-)
-def test_without_a_post_room_every_command_says_so_and_ends_with_3(
-    postroom: Run, tmp_path: Path, arguments: tuple[str, ...]
-):
-    ended = postroom(*arguments)
-    assert ended.status == 3
-    assert ended.err == (
-        f"postroom: no post room runs on {tmp_path}\n  try: postroom --state {tmp_path} up\n"
-    )
+COMMANDS = [
+    ("status",),
+    ("status", "--json"),
+    ("down",),
+    ("inbox",),
+    ("send", "@bob", "hi"),
+    ("chat", "@bob"),
+    ("stop", "bob"),
+    ("restart", "bob"),
+    ("deadletters", "list"),
+    ("logs", "bob"),
+    ("delegate", "@bob", "hi"),
+    ("task", "list"),
+    ("task", "watch", "ab12cd34"),
+]
+
+
+def test_without_a_post_room_every_command_says_so_and_ends_with_3(postroom: Run, tmp_path: Path):
+    for arguments in COMMANDS:
+        ended = postroom(*arguments)
+        assert ended.status == 3, arguments
+        assert ended.err == (
+            f"postroom: no post room runs on {tmp_path}\n  try: postroom --state {tmp_path} up\n"
+        )
 
 
 @pytest.mark.requirement("cli-errors-one-line")

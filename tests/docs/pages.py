@@ -23,11 +23,12 @@ class Command:
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, the file that it is (the second word of the fence), its text."""
+    """A fenced block: its language, the file that it is (the second word of the fence), its text, the heading above."""
 
     language: str
     name: str
     text: str
+    section: str
 
     @property
     def commands(self) -> list[Command]:
@@ -44,7 +45,15 @@ class Block:
 def blocks(page: str) -> list[Block]:
     """The fenced blocks of a page, in their order."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    return [Block(m["language"], m["name"] or "", m["text"]) for m in _FENCE.finditer(text)]
+    return [
+        Block(m["language"], m["name"] or "", m["text"], _heading(text[: m.start()]))
+        for m in _FENCE.finditer(text)
+    ]
+
+
+def _heading(above: str) -> str:
+    found = re.findall(r"^## (.+)$", above, re.MULTILINE)
+    return found[-1] if found else ""
 
 
 def matches(pattern: str, line: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import signal
@@ -11,15 +12,25 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 from postroom.client.http import Client
+from tests.prefork import Prefork
 
 DEADLINE = 40.0
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@cache
+def prefork() -> Prefork:
+    """For all tests of this process."""
+    found = Prefork()
+    atexit.register(found.close)
+    return found
 
 
 class PostRoom:
@@ -37,18 +48,13 @@ class PostRoom:
     def command(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "postroom", "--state", str(self.state), *words]
 
+    def call(self, *words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, whatever that is."""
+        return prefork().run(["--state", str(self.state), *words], self.env, given, DEADLINE)
+
     def run(self, *words: str, status: int = 0, given: str | None = None) -> str:
         """Run a command to its end; its stdout. `status` is the exit status that is expected."""
-        done = subprocess.run(
-            self.command(*words),
-            input=given,
-            stdin=subprocess.DEVNULL if given is None else None,
-            capture_output=True,
-            text=True,
-            env=self.env,
-            timeout=DEADLINE,
-            check=False,
-        )
+        done = self.call(*words, given=given)
         self.stderr = done.stderr
         assert status == done.returncode, f"{words}: {done.stdout}{done.stderr}"
         return done.stdout
@@ -62,7 +68,17 @@ class PostRoom:
         )
 
     def up(self, *words: str) -> None:
-        self.run("up", "--detach", "--port", "0", "--nats-port", "0", *words)
+        """Start it, and wait until it is ready."""
+        logs = self.state / "logs"
+        logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+        log = logs / "up.log"
+        log.touch(0o600)
+        words = ("--state", str(self.state), "up", "--port", "0", "--nats-port", "0", *words)
+        reading, writing = os.pipe()
+        with open(reading, "rb") as ready:  # noqa: PTH123
+            prefork().start(words, self.env, log, writing)
+            os.close(writing)
+            assert ready.read() == b"ready\n", log.read_text()
 
     def client(self) -> Client:
         """The library behind the commands, for many calls at once."""
@@ -113,13 +129,21 @@ def gone(pid: int) -> bool:
 
 
 @contextmanager
-def running_room() -> Generator[PostRoom]:
+def running_room(**env: str) -> Generator[PostRoom]:
     """A post room that is up, for all the tests of a module."""
     with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
         room = PostRoom(Path(scratch) / "state", Path(scratch))
+        room.env |= env
         room.up()
         yield room
         room.run("down")
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[PostRoom]:
+    """A post room that is up, for the tests of a module that mind no others; each uses names of its own."""
+    with running_room() as room:
+        yield room
 
 
 @pytest.fixture
@@ -133,13 +157,7 @@ def room() -> Iterator[PostRoom]:
             pids = []
             if (room.state / "server.json").exists():
                 pids = [room.server["pid"], room.server["nats_pid"]]
-                subprocess.run(
-                    room.command("down"),
-                    env=room.env,
-                    capture_output=True,
-                    check=False,
-                    timeout=DEADLINE,
-                )
+                room.call("down")
             for pid in pids:
                 if not gone(pid):
                     os.kill(pid, signal.SIGKILL)

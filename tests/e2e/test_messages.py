@@ -24,45 +24,44 @@ def test_spawn_starts_a_post_room_and_a_question_is_answered(room: PostRoom) -> 
 
 
 @pytest.mark.requirement("cli-send-waits-answered")
-def test_send_prints_message_id_and_receipt_state(room: PostRoom) -> None:
-    room.up()
-    room.run("spawn", ECHO)
+def test_send_prints_message_id_and_receipt_state(shared: PostRoom) -> None:
+    shared.run("spawn", ECHO, "--name", "first")
 
-    mail = room.json("send", "@echo", "hello")
+    mail = shared.json("send", "@first", "hello")
 
     assert mail["state"] in ("accepted", "delivered", "seen", "answered")
     assert len(mail["id"]) == 32
 
 
 @pytest.mark.requirement("mail-offline-waits")
-def test_a_message_to_a_stopped_worker_waits_until_it_runs_again(room: PostRoom) -> None:
-    room.up()
-    room.run("spawn", ECHO)
-    room.run("stop", "echo")
+def test_a_message_to_a_stopped_worker_waits_until_it_runs_again(shared: PostRoom) -> None:
+    shared.run("spawn", ECHO, "--name", "absent")
+    shared.run("stop", "absent")
 
-    mail = room.json("send", "@echo", "are you there?")
+    mail = shared.json("send", "@absent", "are you there?")
 
     assert mail["state"] == "accepted"
-    assert room.worker("echo")["unread"] == 1
+    assert shared.worker("absent")["unread"] == 1
 
-    room.run("restart", "echo")
-    until(lambda: room.json("inbox", "--all")["messages"])
+    shared.run("restart", "absent")
 
-    (answer,) = room.json("inbox", "--all")["messages"]
-    assert answer["reply_to"] == mail["id"]
+    def answered() -> bool:
+        messages = shared.json("inbox", "--all")["messages"]
+        return mail["id"] in [message["reply_to"] for message in messages]
+
+    until(answered)
 
 
-def test_chat_with_an_agent_works_in_a_pipe(room: PostRoom) -> None:
-    room.up()
-    room.run("spawn", ECHO)
-    chat = room.popen("chat", "@echo", stdin=-1)
+def test_chat_with_an_agent_works_in_a_pipe(shared: PostRoom) -> None:
+    shared.run("spawn", ECHO, "--name", "talker")
+    chat = shared.popen("chat", "@talker", stdin=-1)
     assert chat.stdin is not None
     assert chat.stdout is not None
     chat.stdin.write("ping\n")
     chat.stdin.flush()
 
     for line in chat.stdout:
-        if "[echo]" in line:
+        if "[talker]" in line:
             break
     chat.stdin.close()
 
@@ -71,49 +70,45 @@ def test_chat_with_an_agent_works_in_a_pipe(room: PostRoom) -> None:
     chat.stdout.close()
 
 
-def test_what_is_typed_in_a_project_chat_is_in_its_history(room: PostRoom) -> None:
-    room.up()
-    room.run("chat", "#demo", given="good morning\n", status=4)
-    room.run("chat", "#demo", "--new", given="good morning\n")
+def test_what_is_typed_in_a_project_chat_is_in_its_history(shared: PostRoom) -> None:
+    shared.run("chat", "#talk", given="good morning\n", status=4)
+    shared.run("chat", "#talk", "--new", given="good morning\n")
 
-    history = room.run("chat", "#demo", given="")
+    history = shared.run("chat", "#talk", given="")
 
     assert "good morning" in history
 
 
-def test_what_is_wrong_with_a_request_is_said_in_words(room: PostRoom) -> None:
-    room.run("up", "--detach", "--sandbox", "glass", status=2)
-    assert "--sandbox is 'glass'" in room.stderr
-    room.up()
+def test_what_is_wrong_with_a_request_is_said_in_words(shared: PostRoom) -> None:
+    shared.run("up", "--detach", "--sandbox", "glass", status=2)
+    assert "--sandbox is 'glass'" in shared.stderr
 
-    room.run("deadletters", "show", "letter", status=4)
-    assert "there is no dead letter 'letter'" in room.stderr
+    shared.run("deadletters", "show", "letter", status=4)
+    assert "there is no dead letter 'letter'" in shared.stderr
 
     answer = httpx2.post(
-        f"{room.server['url']}/v1/messages",
+        f"{shared.server['url']}/v1/messages",
         content='{"to": "@echo", "text": "hi"}',
-        headers={"Authorization": f"Bearer {room.server['token']}"},
+        headers={"Authorization": f"Bearer {shared.server['token']}"},
     )
     assert answer.status_code == 422
     assert answer.json()["remedy"] == "send it with the header Content-Type: application/json"
 
 
 @pytest.mark.requirement("mail-unknown-refused")
-def test_an_unknown_recipient_is_said_at_once(room: PostRoom) -> None:
-    room.up()
-    room.run("send", "@nobody-here", "hello", status=4)
+def test_an_unknown_recipient_is_said_at_once(shared: PostRoom) -> None:
+    shared.run("send", "@nobody-here", "hello", status=4)
 
-    assert "nobody-here" in room.stderr
+    assert "nobody-here" in shared.stderr
 
 
 @pytest.mark.requirement("mail-full-typed")
-def test_a_message_over_the_limit_is_refused_before_it_is_sent(room: PostRoom) -> None:
-    room.up()
-    room.run("spawn", ECHO)
-    room.run("send", "@echo", "-", given="x" * 600_000, status=2)
+def test_a_message_over_the_limit_is_refused_before_it_is_sent(shared: PostRoom) -> None:
+    shared.run("spawn", ECHO, "--name", "small")
+    shared.run("send", "@small", "-", given="x" * 600_000, status=2)
 
-    assert "524288" in room.stderr
-    assert room.worker("echo")["unread"] == 0
+    assert "524288" in shared.stderr
+    assert shared.worker("small")["unread"] == 0
 
 
 LISTENER = """
@@ -125,7 +120,7 @@ for raw in sys.stdin:
 """
 
 
-def test_a_worker_that_asks_for_it_hears_the_posts_of_its_project(room: PostRoom) -> None:
+def test_a_worker_that_asks_for_it_hears_the_posts_of_its_project(shared: PostRoom) -> None:
     text = """
 [worker]
 name = "listener"
@@ -135,10 +130,9 @@ command = ["python3", "/opt/agent/listener.py"]
 files = ["listener.py"]
 feed = true
 """
-    room.up()
-    room.run("spawn", room.template(text, "listener", listener=LISTENER))
-    room.await_state("listener", "idle")
+    shared.run("spawn", shared.template(text, "listener", listener=LISTENER))
+    shared.await_state("listener", "idle")
 
-    room.run("chat", "#demo", given="good morning\n")
+    shared.run("chat", "#demo", given="good morning\n")
 
-    until(lambda: "heard good morning" in room.run("chat", "#demo", given=""))
+    until(lambda: "heard good morning" in shared.run("chat", "#demo", given=""))

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import PostRoom, gone, until
+from tests.e2e.conftest import PostRoom, gone, running_room, until
 from tests.e2e.processes import agent_of, sidecar_of
 from tests.e2e.taskwork import Station, assert_all_ended, station
 
 ENDS = 30.0
+
+
+@pytest.fixture(scope="module")
+def of_module() -> Iterator[PostRoom]:
+    with running_room() as room:
+        yield room
+
+
+@pytest.fixture
+def room(of_module: PostRoom) -> Iterator[PostRoom]:
+    """The post room of this module; the workers of a test go with it, and free their nicks."""
+    yield of_module
+    with of_module.client() as client:
+        for worker in client.workers():
+            client.remove(worker["nick"])
 
 
 def give(room: PostRoom, to: Station, text: str) -> str:
@@ -91,7 +107,6 @@ def attempts(room: PostRoom, task: str) -> list[int]:
 def test_a_task_whose_worker_is_killed_in_mid_task_is_done_once_by_a_second_attempt(
     room: PostRoom,
 ) -> None:
-    room.up()
     worker = station(room, "worker")
     for strike in STRIKES:
         name = strike.__name__
@@ -116,7 +131,6 @@ def test_a_task_whose_worker_is_killed_in_mid_task_is_done_once_by_a_second_atte
 
 @pytest.mark.requirement("task-kill-ends-once")
 def test_a_worker_that_is_restarted_on_purpose_loses_no_attempt(room: PostRoom) -> None:
-    room.up()
     worker = station(room, "worker")
     task = give(room, worker, "hold a")
     for number in range(1, 4):
@@ -133,7 +147,6 @@ def test_a_worker_that_is_restarted_on_purpose_loses_no_attempt(room: PostRoom) 
 
 @pytest.mark.requirement("task-kill-ends-once")
 def test_a_task_goes_on_while_the_server_is_killed_and_is_begun_once(room: PostRoom) -> None:
-    room.up()
     worker = station(room, "worker")
     task = give(room, worker, "hold a")
     notes(worker, "begins a", "holds a")
@@ -149,7 +162,6 @@ def test_a_task_goes_on_while_the_server_is_killed_and_is_begun_once(room: PostR
 
 @pytest.mark.requirement("task-kill-ends-once")
 def test_control_plane_and_server_killed_at_once_leave_no_task_open(room: PostRoom) -> None:
-    room.up()
     worker = station(room, "worker")
     held, behind = give(room, worker, "hold a"), give(room, worker, "quick b")
     notes(worker, "begins a", "holds a")
@@ -168,7 +180,6 @@ def test_control_plane_and_server_killed_at_once_leave_no_task_open(room: PostRo
 
 @pytest.mark.requirement("task-kill-ends-once")
 def test_a_task_that_waits_for_an_answer_waits_on_when_everything_is_killed(room: PostRoom) -> None:
-    room.up()
     worker = station(room, "worker")
     task = give(room, worker, "ask a")
     asks(room, task)
@@ -191,7 +202,6 @@ def test_a_task_that_waits_for_an_answer_waits_on_when_everything_is_killed(room
 def test_a_requester_that_is_killed_learns_after_its_restart_what_it_asked_for(
     room: PostRoom,
 ) -> None:
-    room.up()
     helper, lead = station(room, "helper"), station(room, "lead")
     task = give(room, lead, "pass hold a")
     notes(helper, "begins a", "holds a")
@@ -210,7 +220,6 @@ def test_a_requester_that_is_killed_learns_after_its_restart_what_it_asked_for(
 def test_a_requester_that_forgets_what_it_was_told_is_told_again_when_it_asks_again(
     room: PostRoom,
 ) -> None:
-    room.up()
     helper, lead = station(room, "helper"), station(room, "lead")
     strikes = (kill_sandbox, kill_agent, restart)
     for strike in strikes:
@@ -235,7 +244,6 @@ def test_a_requester_that_forgets_what_it_was_told_is_told_again_when_it_asks_ag
 
 @pytest.mark.requirement("task-kill-ends-once")
 def test_a_task_of_a_worker_that_died_is_canceled_and_never_begun_again(room: PostRoom) -> None:
-    room.up()
     worker = station(room, "worker")
     task = give(room, worker, "hold a")
     notes(worker, "begins a", "holds a")
@@ -253,7 +261,6 @@ def test_a_task_of_a_worker_that_died_is_canceled_and_never_begun_again(room: Po
 
 @pytest.mark.requirement("task-kill-ends-once")
 def test_a_worker_that_is_removed_in_mid_task_leaves_no_task_open(room: PostRoom) -> None:
-    room.up()
     worker, lead = station(room, "helper"), station(room, "lead")
     given = [give(room, worker, text) for text in ("ask a", "hold b", "quick c")]
     asks(room, given[0])
@@ -272,7 +279,6 @@ def test_a_worker_that_is_removed_in_mid_task_leaves_no_task_open(room: PostRoom
 def test_a_task_that_kills_its_agent_each_time_fails_and_the_next_one_is_done(
     room: PostRoom,
 ) -> None:
-    room.up()
     worker = station(room, "worker", restarts=5)
     task, behind = give(room, worker, "quit a"), give(room, worker, "quick b")
 

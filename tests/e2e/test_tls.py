@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,7 +19,7 @@ import pytest
 from postroom.client.http import Client
 from postroom.errors import ProtocolViolation
 from postroom.identity.certfolder import CertificateFolder
-from tests.e2e.conftest import DEADLINE, EXAMPLES, PostRoom, until
+from tests.e2e.conftest import DEADLINE, EXAMPLES, PostRoom, running_room, until
 
 ECHO = str(EXAMPLES / "echo.toml")
 CLEARTEXT = (b"CONNECT {", b"INFO {", b"HTTP/1.1", b"PUB ", b"MSG ", b"PING", b"Bearer", b"eyJ")
@@ -32,6 +32,13 @@ HANDSHAKE = b"\x16\x03"
 def always(room: PostRoom) -> PostRoom:
     room.env["POSTROOM_TLS"] = "always"
     return room
+
+
+@pytest.fixture(scope="module")
+def encrypted() -> Iterator[PostRoom]:
+    """One with TLS on every connection that is up, for the tests of this module."""
+    with running_room(POSTROOM_TLS="always") as room:
+        yield room
 
 
 def converse(room: PostRoom, marker: str) -> None:
@@ -152,33 +159,31 @@ def test_a_sniffer_on_loopback_reads_nothing(always: PostRoom) -> None:
 
 @pytest.mark.requirement("tls-no-cleartext")
 def test_commands_work_over_tls_and_trust_the_local_authority_alone(
-    always: PostRoom, monkeypatch: pytest.MonkeyPatch
+    encrypted: PostRoom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    always.up()
-    server = always.server
+    server = encrypted.server
     assert server["url"].startswith("https://127.0.0.1:")
     assert server["nats_url"].startswith("tls://127.0.0.1:")
-    assert server["ca"] == str(always.state / "tls" / "ca.pem")
-    always.run("spawn", ECHO)
-    assert "you said" in always.run("send", "@echo", "hello", "--wait", "answered")
+    assert server["ca"] == str(encrypted.state / "tls" / "ca.pem")
+    encrypted.run("spawn", ECHO)
+    assert "you said" in encrypted.run("send", "@echo", "hello", "--wait", "answered")
 
-    other = CertificateFolder(always.scratch / "other")
+    other = CertificateFolder(encrypted.scratch / "other")
     other.init((), days=90, now=time.time())
     monkeypatch.setenv("POSTROOM_CA", str(other.ca))
     with pytest.raises(ProtocolViolation, match="not the post room"):
-        Client.at(always.state).status()
+        Client.at(encrypted.state).status()
 
 
 @pytest.mark.requirement("tls-no-cleartext")
-def test_the_bus_comes_back_with_tls_after_it_was_killed(always: PostRoom) -> None:
-    always.up()
-    always.run("spawn", ECHO)
-    pid = always.server["nats_pid"]
+def test_the_bus_comes_back_with_tls_after_it_was_killed(encrypted: PostRoom) -> None:
+    encrypted.run("spawn", ECHO, "--name", "other")
+    pid = encrypted.server["nats_pid"]
 
     os.kill(pid, signal.SIGKILL)
-    until(lambda: always.server["nats_pid"] != pid)
+    until(lambda: encrypted.server["nats_pid"] != pid)
 
-    assert "you said" in always.run("send", "@echo", "hello", "--wait", "answered")
+    assert "you said" in encrypted.run("send", "@other", "hello", "--wait", "answered")
 
 
 @pytest.mark.requirement("tls-beyond-loopback")
@@ -206,14 +211,13 @@ def test_beyond_loopback_it_starts_with_a_certificate_only(room: PostRoom) -> No
 
 
 @pytest.mark.requirement("tls-renewal-automatic")
-def test_a_running_post_room_shows_a_renewed_certificate(always: PostRoom) -> None:
-    always.up()
-    before = always.json("status")["server"]["tls"]["fingerprint"]
+def test_a_running_post_room_shows_a_renewed_certificate(encrypted: PostRoom) -> None:
+    before = encrypted.json("status")["server"]["tls"]["fingerprint"]
 
-    always.run("tls", "renew")
+    encrypted.run("tls", "renew")
 
-    until(lambda: always.json("status")["server"]["tls"]["fingerprint"] != before)
-    assert always.json("status")["alerts"] == []
+    until(lambda: encrypted.json("status")["server"]["tls"]["fingerprint"] != before)
+    assert encrypted.json("status")["alerts"] == []
 
 
 @pytest.mark.requirement("tls-renewal-automatic")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from postroom.gateway.connection import GatewayConnection
 from postroom.gateway.port import DEADLINES, Deadlines
-from postroom.gateway.streams import cut, flush
-from postroom.gateway.visit import Visit
+from postroom.gateway.stream_proxy import cut, flush
 
 Dialer = Callable[[str], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 """Opens the upstream for the worker with the given uid."""
@@ -16,7 +16,7 @@ CHUNK = 64 * 1024
 
 
 class Pump:
-    """A `StreamPassage` to one upstream.
+    """A `StreamServer` to one upstream.
 
     Args:
         dial: opens it.
@@ -28,15 +28,15 @@ class Pump:
         self._deadlines = deadlines
 
     async def __call__(
-        self, visit: Visit, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, conn: GatewayConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Pump both ways until both have ended."""
         async with asyncio.timeout(self._deadlines.dial):
-            up_reader, up_writer = await self._dial(visit.spec.uid)
+            up_reader, up_writer = await self._dial(conn.spec.uid)
         try:
             async with asyncio.TaskGroup() as pumps:
-                pumps.create_task(_pump(reader, up_writer, visit))
-                pumps.create_task(_pump(up_reader, writer, visit))
+                pumps.create_task(_pump(reader, up_writer, conn))
+                pumps.create_task(_pump(up_reader, writer, conn))
             async with asyncio.TaskGroup() as flushes:
                 for end in (writer, up_writer):
                     flushes.create_task(flush(end, self._deadlines.flush))
@@ -44,7 +44,9 @@ class Pump:
             cut(up_writer.transport)
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, visit: Visit) -> None:
+async def _pump(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, conn: GatewayConnection
+) -> None:
     """Copy until the end or an error; then end the other direction.
 
     A slow receiver stops the reading (`drain`): memory stays flat, and the server cuts who is too slow.

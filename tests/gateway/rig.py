@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from postroom.audit import AuditLog
-from postroom.gateway.door import DoorGateway, Passage
 from postroom.gateway.port import Deadlines, DoorSpec
-from postroom.gateway.streams import Streamed
+from postroom.gateway.server import Gateway, Passage
+from postroom.gateway.stream_proxy import StreamProxy
 from postroom.identity.tokens import digest, new_token
 from postroom.protocol.alerts import Alert
 from postroom.protocol.preface import Preface
@@ -115,12 +115,12 @@ class Rig:
         self.http = Upstream()
         self.audit = AuditLog(log)
         self.alerts: list[tuple[str, str]] = []
-        self.passages: dict[str, Passage] = {
-            "http": Streamed(Pump(self.http.dial, deadlines), deadlines)
+        self.proxies: dict[str, Passage] = {
+            "http": StreamProxy(Pump(self.http.dial, deadlines), deadlines)
         }
-        self.gateway = DoorGateway(
+        self.gateway = Gateway(
             folder,
-            self.passages,
+            self.proxies,
             self.audit,
             deadlines=deadlines,
             alert=self._alert,

@@ -68,7 +68,7 @@ async def test_a_refused_connection_leaves_one_line(rig: Rig):
 
 @pytest.mark.requirement("audit-once-in-order")
 async def test_each_of_many_connections_at_once_has_one_ending(rig: Rig):
-    async def visit(good: bool) -> None:
+    async def conn(good: bool) -> None:
         near = await rig.knock(rig.preface() if good else b"\n")
         near.end()
         await near.rest()
@@ -77,7 +77,7 @@ async def test_each_of_many_connections_at_once_has_one_ending(rig: Rig):
         for _ in range(20):
             (await rig.http.accept()).end()
 
-    await asyncio.gather(serve(), *(visit(good=bool(i % 2)) for i in range(40)))
+    await asyncio.gather(serve(), *(conn(good=bool(i % 2)) for i in range(40)))
     await rig.until(lambda: len(rig.endings()) == 40)
 
     verdicts = [line["verdict"] for line in rig.endings()]

@@ -434,11 +434,11 @@ def test_the_newest_lines_come_oldest_first_from_as_many_files_as_are_needed(
         for number in range(count):
             log.write(record(number))
 
-        def judge(line: bytes) -> Found:
+        def handler(line: bytes) -> Found:
             number = int(json.loads(line)["message"])
             return Found.OMITTED if number % 3 == 2 else Found.WANTED
 
-        found, omitted = newest(log.files, log.end, limit, judge)
+        found, omitted = newest(log.files, log.end, limit, handler)
         log.close()
 
         ids = [int(json.loads(line)["message"]) for line in found]

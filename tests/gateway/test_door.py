@@ -12,11 +12,11 @@ import pytest
 
 from postroom.audit import AuditLog
 from postroom.errors import EnvironmentFault
-from postroom.gateway.allowance import Allowance
-from postroom.gateway.door import DoorGateway
+from postroom.gateway.first_line import FirstLine
 from postroom.gateway.port import Deadlines, DoorSpec, Rates
-from postroom.gateway.streams import Streamed, flush
-from postroom.gateway.threshold import Threshold
+from postroom.gateway.rate_limit import RateLimit
+from postroom.gateway.server import Gateway
+from postroom.gateway.stream_proxy import StreamProxy, flush
 from postroom.identity.tokens import digest
 from postroom.protocol.preface import MAX_BYTES
 from tests.gateway.pump import Pump
@@ -200,7 +200,7 @@ async def test_an_upstream_that_cannot_be_reached_in_time_is_given_up(rig: Rig):
         await never.wait()
         raise AssertionError
 
-    rig.passages["http"] = Streamed(Pump(dial, Deadlines(dial=0.05)))
+    rig.proxies["http"] = StreamProxy(Pump(dial, Deadlines(dial=0.05)))
     near = await rig.knock(rig.preface())
 
     assert await near.rest() == b""
@@ -219,12 +219,12 @@ async def test_refused_connections_that_come_too_fast_are_counted_and_not_each_l
     rig.doors[SCOUT] = await rig.gateway.open_door(spec)
     door = rig.gateway._doors[SCOUT]
     await rig.enter()
-    door.allowance.take(1_000_000, 0)
+    door.rate_limit.take(1_000_000, 0)
     for _ in range(3):
         await (await rig.knock()).rest()
     assert rig.endings() == []
 
-    door.allowance = Allowance(spec.rates)
+    door.rate_limit = RateLimit(spec.rates)
     await (await rig.knock()).rest()
 
     reason = "over 1 connections; 3 more before it, too fast to be listed"
@@ -353,11 +353,11 @@ async def test_an_accepted_connection_whose_turn_comes_after_the_door_closed_is_
     door = rig.gateway._doors[SCOUT]
     await soon(rig.gateway.close_door(SCOUT))
     near = await rig.knock(uid=OTHER)
-    threshold = Threshold(lambda transport, threshold: None)
-    threshold.connection_made(near.writer.transport)
-    threshold.data_received(rig.preface())
+    first_line = FirstLine(lambda transport, first_line: None)
+    first_line.connection_made(near.writer.transport)
+    first_line.data_received(rig.preface())
 
-    await rig.gateway._enter(door, cast("asyncio.Transport", near.writer.transport), threshold)
+    await rig.gateway._enter(door, cast("asyncio.Transport", near.writer.transport), first_line)
 
     assert rig.http.dialled == []
     assert (await rig.ending())["reason"] == "the door is closed"
@@ -400,9 +400,7 @@ async def test_a_door_is_opened_over_the_socket_that_a_killed_process_left(rig: 
 async def test_a_door_in_a_folder_that_is_not_there_is_a_fault_of_the_environment(
     rig: Rig, tmp_path: Path
 ):
-    gateway = DoorGateway(
-        tmp_path / "gone", {}, AuditLog(tmp_path / "audit.jsonl"), alert=rig._alert
-    )
+    gateway = Gateway(tmp_path / "gone", {}, AuditLog(tmp_path / "audit.jsonl"), alert=rig._alert)
 
     with pytest.raises(EnvironmentFault):
         await gateway.open_door(DoorSpec(SCOUT, "default", digest("x")))

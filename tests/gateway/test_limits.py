@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.gateway.allowance import Allowance
-from postroom.gateway.conduct import CUT_OFF, FLOOD, VIOLATION, Conduct
 from postroom.gateway.port import Rates
+from postroom.gateway.rate_limit import RateLimit
+from postroom.gateway.violations import CUT_OFF, FLOOD, VIOLATION, Violations
 
 
 class Clock:
@@ -20,30 +20,30 @@ class Clock:
 @pytest.mark.requirement("gateway-rates-bounded")
 def test_ten_seconds_worth_may_come_at_once_and_what_is_more_waits():
     clock = Clock()
-    allowance = Allowance(Rates(messages=100, bytes=0), clock)
+    rate_limit = RateLimit(Rates(messages=100, bytes=0), clock)
 
-    assert allowance.take(1000, 10**12) == 0
-    assert allowance.take(50, 0) == pytest.approx(0.5)
+    assert rate_limit.take(1000, 10**12) == 0
+    assert rate_limit.take(50, 0) == pytest.approx(0.5)
     clock.now += 0.5
-    assert allowance.take(0, 0) == 0
+    assert rate_limit.take(0, 0) == 0
     clock.now += 100
-    assert allowance.take(1000, 0) == 0
+    assert rate_limit.take(1000, 0) == 0
 
 
 def test_bytes_are_limited_like_messages():
-    allowance = Allowance(Rates(messages=0, bytes=10), Clock())
+    rate_limit = RateLimit(Rates(messages=0, bytes=10), Clock())
 
-    assert allowance.take(10**6, 120) == pytest.approx(2.0)
+    assert rate_limit.take(10**6, 120) == pytest.approx(2.0)
 
 
 @pytest.mark.requirement("gateway-rates-bounded")
 def test_a_flood_of_ten_seconds_is_told_of_each_further_second():
     clock = Clock()
-    allowance = Allowance(Rates(messages=10, bytes=0), clock)
+    rate_limit = RateLimit(Rates(messages=10, bytes=0), clock)
     counted = []
     for _ in range(30):  # each half second, as much as that half second brings back
-        wait = allowance.take(105 if clock.now == 1000.0 else 5, 0)
-        if allowance.flooded():
+        wait = rate_limit.take(105 if clock.now == 1000.0 else 5, 0)
+        if rate_limit.flooded():
             counted.append(clock.now - 1000.0)
         clock.now += wait
 
@@ -52,92 +52,92 @@ def test_a_flood_of_ten_seconds_is_told_of_each_further_second():
 
 def test_a_flood_that_ends_in_time_is_forgiven():
     clock = Clock()
-    allowance = Allowance(Rates(messages=10, bytes=0), clock)
+    rate_limit = RateLimit(Rates(messages=10, bytes=0), clock)
     for _ in range(5):
-        allowance.take(180, 0)
-        assert not allowance.flooded()
+        rate_limit.take(180, 0)
+        assert not rate_limit.flooded()
         clock.now += 20
 
 
 @pytest.mark.requirement("gateway-rates-bounded")
 def test_an_hour_brings_back_what_may_be_stored():
     clock = Clock()
-    allowance = Allowance(Rates(stored_bytes=3600), clock)
+    rate_limit = RateLimit(Rates(stored_bytes=3600), clock)
 
-    assert allowance.store(3600)
-    assert not allowance.store(1)
+    assert rate_limit.store(3600)
+    assert not rate_limit.store(1)
     clock.now += 10
-    assert allowance.store(10)
-    assert not allowance.store(1)
+    assert rate_limit.store(10)
+    assert not rate_limit.store(1)
 
 
 @pytest.mark.requirement("gateway-rates-bounded")
 def test_ten_seconds_worth_of_records_may_be_stored_at_once_and_what_is_more_waits():
     clock = Clock()
-    allowance = Allowance(Rates(messages=0, bytes=0, stored_bytes=0, records=20), clock)
+    rate_limit = RateLimit(Rates(messages=0, bytes=0, stored_bytes=0, records=20), clock)
 
-    assert all(allowance.store(1) for _ in range(200))
-    assert allowance.debt() == 0
-    assert allowance.store(1)
-    assert allowance.debt() == pytest.approx(1 / 20)
+    assert all(rate_limit.store(1) for _ in range(200))
+    assert rate_limit.debt() == 0
+    assert rate_limit.store(1)
+    assert rate_limit.debt() == pytest.approx(1 / 20)
     clock.now += 1
-    assert allowance.debt() == 0
+    assert rate_limit.debt() == 0
 
 
 def test_what_is_refused_is_no_record():
-    allowance = Allowance(Rates(messages=0, bytes=0, stored_bytes=10, records=1), Clock())
+    rate_limit = RateLimit(Rates(messages=0, bytes=0, stored_bytes=10, records=1), Clock())
 
-    assert not any(allowance.store(11) for _ in range(100))
-    assert allowance.debt() == 0
+    assert not any(rate_limit.store(11) for _ in range(100))
+    assert rate_limit.debt() == 0
 
 
-def _conduct(clock: Clock, most: int = 3) -> tuple[Conduct, list[str]]:
+def _violations(clock: Clock, most: int = 3) -> tuple[Violations, list[str]]:
     told: list[str] = []
     cut = lambda: told.append("cut")  # noqa: E731
-    return Conduct(most, lambda kind, _text: told.append(kind), cut, clock), told
+    return Violations(most, lambda kind, _text: told.append(kind), cut, clock), told
 
 
 @pytest.mark.requirement("gateway-nats-violation-answered")
 def test_the_last_of_too_many_violations_cuts_off_once():
-    conduct, told = _conduct(Clock())
+    violations, told = _violations(Clock())
     for _ in range(5):
-        conduct.offend("x")
+        violations.offend("x")
 
     assert told == [VIOLATION, CUT_OFF, "cut"]
-    assert conduct.barred
-    assert conduct.count == 3
+    assert violations.barred
+    assert violations.count == 3
 
 
 @pytest.mark.requirement("gateway-nats-violation-answered")
 def test_violations_that_are_ten_minutes_apart_do_not_add_up():
     clock = Clock()
-    conduct, told = _conduct(clock)
+    violations, told = _violations(clock)
     for _ in range(9):
-        conduct.offend("x")
+        violations.offend("x")
         clock.now += 301
 
     assert told == [VIOLATION] * 9
-    assert not conduct.barred
+    assert not violations.barred
 
 
 @pytest.mark.requirement("gateway-rates-bounded")
 def test_who_is_held_back_however_long_is_told_of_once_a_minute_and_never_cut_off():
     clock = Clock()
-    conduct, told = _conduct(clock)
+    violations, told = _violations(clock)
     for _ in range(3600):
-        conduct.warn("x")
+        violations.warn("x")
         clock.now += 1
 
     assert told == [FLOOD] * 60
-    assert not conduct.barred
-    assert conduct.count == 0
+    assert not violations.barred
+    assert violations.count == 0
 
 
 def test_one_alert_a_minute_is_enough():
     clock = Clock()
-    conduct, told = _conduct(clock, most=100)
+    violations, told = _violations(clock, most=100)
     for _ in range(60):
-        conduct.offend("x")
+        violations.offend("x")
         clock.now += 2
 
     assert told == [VIOLATION] * 2

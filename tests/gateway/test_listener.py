@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import trustme
 
-from postroom.gateway.door import DoorGateway
+from postroom.gateway.connection import GatewayConnection
 from postroom.gateway.listener import TlsListener, bind_listener
 from postroom.gateway.port import Deadlines, DoorSpec
-from postroom.gateway.streams import Streamed
-from postroom.gateway.visit import Visit
+from postroom.gateway.server import Gateway
+from postroom.gateway.stream_proxy import StreamProxy
 from postroom.identity.tokens import digest, new_token
 from postroom.protocol.alerts import Alert
 from postroom.protocol.audit import AuditRecord
@@ -36,8 +36,10 @@ class Memory:
         self.records += [AuditRecord.decode(line) for line in lines.splitlines()]
 
 
-async def echo(visit: Visit, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(f"{visit.spec.uid}\n".encode())
+async def echo(
+    conn: GatewayConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    writer.write(f"{conn.spec.uid}\n".encode())
     while data := await reader.read(1000):
         writer.write(data)
         await writer.drain()
@@ -57,8 +59,8 @@ class Gate:
         self.audit = Memory()
         self.tokens = {UID: new_token(), OTHER: new_token()}
         deadlines = Deadlines(preface=0.5, dial=5, flush=5)
-        self.gateway = DoorGateway(
-            folder, {"http": Streamed(echo)}, self.audit, deadlines=deadlines, alert=ignore
+        self.gateway = Gateway(
+            folder, {"http": StreamProxy(echo)}, self.audit, deadlines=deadlines, alert=ignore
         )
         self.listener = TlsListener(
             bind_listener("127.0.0.1", 0),

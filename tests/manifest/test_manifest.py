@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from tools import promises
 from tools.requirement_marks import marks_in, scan
 
 ROOT = Path(__file__).resolve().parents[2]
+MARKS = cache(scan)
+"""What is marked where: the whole tree of tests is parsed once."""
 SAMPLE = Requirement("noun-verb", "Area", "README.md#limits", "Something | holds.")
 
 
@@ -19,7 +22,7 @@ SAMPLE = Requirement("noun-verb", "Area", "README.md#limits", "Something | holds
 def test_every_marked_id_is_a_promise_of_the_manifest() -> None:
     unknown = {
         identifier: tests
-        for identifier, tests in scan(ROOT).items()
+        for identifier, tests in MARKS(ROOT).items()
         if identifier not in REQUIREMENTS
     }
 
@@ -28,7 +31,7 @@ def test_every_marked_id_is_a_promise_of_the_manifest() -> None:
 
 @pytest.mark.requirement("manifest-promises-tested")
 def test_every_promise_is_proved_by_a_test() -> None:
-    unproved = sorted(REQUIREMENTS.keys() - scan(ROOT).keys())
+    unproved = sorted(REQUIREMENTS.keys() - MARKS(ROOT).keys())
 
     assert unproved == []
 
@@ -49,7 +52,7 @@ def _heading_exists(source: str) -> bool:
 
 @pytest.mark.requirement("manifest-promises-tested")
 def test_the_document_of_promises_is_up_to_date() -> None:
-    wanted = promises.render(REQUIREMENTS, scan(ROOT))
+    wanted = promises.render(REQUIREMENTS, MARKS(ROOT))
 
     assert promises.DOCUMENT.read_text(encoding="utf-8") == wanted
 

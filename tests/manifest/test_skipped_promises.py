@@ -12,25 +12,28 @@ import pytest
 
 CONFTEST = Path(__file__).resolve().parents[1] / "conftest.py"
 
-MARKED = 'import pytest\n@pytest.mark.requirement("a-b")\n'
-SKIPPED = "@pytest.mark.skip\ndef test_it(): ...\n"
-EXPECTED_FAILURE = "@pytest.mark.xfail\ndef test_it(): assert False\n"
-SKIPPED_MODULE = 'import pytest\npytest.skip("no reason", allow_module_level=True)\n'
+MODULES = {
+    "test_promise": '@pytest.mark.requirement("a-b")\n@pytest.mark.skip\ndef test_it(): ...\n',
+    "test_whole": 'pytest.skip("no reason", allow_module_level=True)\n',
+    "test_other": "@pytest.mark.skip\ndef test_it(): ...\n",
+    "test_expected": (
+        '@pytest.mark.requirement("a-b")\n@pytest.mark.xfail\ndef test_it(): assert False\n'
+    ),
+}
 
 
-def run(
-    folder: Path, module: str, *, ci: bool, workers: int = 0
-) -> subprocess.CompletedProcess[str]:
-    """Run pytest over one module with this project's conftest, as CI or as a laptop."""
+def run(folder: Path, *arguments: str, ci: bool) -> subprocess.CompletedProcess[str]:
+    """Run pytest over `MODULES` with this project's conftest, as CI or as a laptop."""
     shutil.copy(CONFTEST, folder / "conftest.py")
-    (folder / "test_module.py").write_text(module, encoding="utf-8")
+    for name, text in MODULES.items():
+        (folder / f"{name}.py").write_text(f"import pytest\n{text}", encoding="utf-8")
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     outer = ("CI", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER")
     environment = {name: value for name, value in os.environ.items() if name not in outer}
     if ci:
         environment["CI"] = "true"
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", str(workers)],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -40,32 +43,26 @@ def run(
     )
 
 
-@pytest.mark.requirement("manifest-promises-tested")
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_skipped_promise_fails_in_ci(tmp_path: Path, workers: int) -> None:
-    result = run(tmp_path, MARKED + SKIPPED, ci=True, workers=workers)
-
-    assert result.returncode == pytest.ExitCode.TESTS_FAILED
-    assert "a promise was not checked: test_module.py::test_it" in result.stdout
-    assert "1 skipped" in result.stdout.splitlines()[-1]
+def unchecked(result: subprocess.CompletedProcess[str]) -> set[str]:
+    """The promises that the run says were not checked."""
+    said = "a promise was not checked: "
+    return {line.partition(said)[2] for line in result.stdout.splitlines() if said in line}
 
 
 @pytest.mark.requirement("manifest-promises-tested")
-def test_a_module_skipped_whole_fails_in_ci(tmp_path: Path) -> None:
-    result = run(tmp_path, SKIPPED_MODULE, ci=True, workers=1)
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_skipped_promise_and_a_module_skipped_whole_fail_in_ci_and_nothing_else_does(
+    tmp_path: Path, workers: str
+) -> None:
+    result = run(tmp_path, "-n", workers, ci=True)
 
     assert result.returncode == pytest.ExitCode.TESTS_FAILED
-    assert "a promise was not checked: test_module.py" in result.stdout
+    assert unchecked(result) == {"test_promise.py::test_it", "test_whole.py"}
+    assert "3 skipped, 1 xfailed" in result.stdout.splitlines()[-1]
 
 
-def test_a_skipped_promise_is_allowed_on_a_laptop(tmp_path: Path) -> None:
-    assert run(tmp_path, MARKED + SKIPPED, ci=False).returncode == pytest.ExitCode.OK
+def test_other_skips_are_allowed_in_ci_and_every_one_on_a_laptop(tmp_path: Path) -> None:
+    others = ("test_other.py", "test_expected.py")
 
-
-@pytest.mark.parametrize(
-    "module",
-    ["import pytest\n" + SKIPPED, MARKED + EXPECTED_FAILURE],
-    ids=["not a promise", "expected failure"],
-)
-def test_other_skips_are_allowed_in_ci(tmp_path: Path, module: str) -> None:
-    assert run(tmp_path, module, ci=True).returncode == pytest.ExitCode.OK
+    assert run(tmp_path, "-p", "no:xdist", *others, ci=True).returncode == pytest.ExitCode.OK
+    assert run(tmp_path, "-p", "no:xdist", ci=False).returncode == pytest.ExitCode.OK

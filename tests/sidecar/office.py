@@ -1,4 +1,4 @@
-"""A stand-in for the tasks of `Operations`, in memory, for the parts that only pass requests on."""
+"""A stand-in for the tasks of `Actions`, in memory, for the parts that only pass requests on."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 
 from postroom.errors import Conflict, NotFound
 from postroom.protocol.tasks import task_id
-from postroom.sidecar.a2a.changes import Change, Changes, Page
-from postroom.sidecar.adapters import (
+from postroom.protocol.verbs import (
     AnswerTask,
     Artifact,
     AskInput,
@@ -20,13 +19,15 @@ from postroom.sidecar.adapters import (
     CancelTask,
     Complete,
     Delegate,
-    Delegated,
     Fail,
     Progress,
     Reject,
-    Sender,
     TaskAction,
 )
+from postroom.sidecar.a2a.changes import Change, Changes, Page
+from postroom.sidecar.actions import Actions
+from postroom.sidecar.adapters import Sender
+from postroom.sidecar.delegations import Delegated
 from postroom_a2a.messages import ROLE_USER, text_message
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import (
@@ -54,7 +55,7 @@ STATES: dict[type, TaskState] = {
 }
 
 
-class Office:
+class Office(Actions):
     """Tasks of one worker, `OWN`; whoever is asked for another one is carol.
 
     Attributes:
@@ -83,9 +84,9 @@ class Office:
             await self._changed.wait_for(lambda: len(self._snapshots) >= number)
         return list(self._snapshots)[number - 1]
 
-    # ── what Operations offers ──────────────────────────────────────────────────────────────────────
+    # ── what Actions offers ──────────────────────────────────────────────────────────────────────
 
-    async def delegate(self, action: Delegate, /) -> Delegated:
+    async def delegate(self, action: Delegate) -> Delegated:
         worker = Sender(OWN, "reader", "worker") if action.to == OWN else OTHER
         message = f"m-{action.key}" if action.key else f"m{len(self.asked)}"
         task = task_id(worker.uid, OWN, message)
@@ -96,7 +97,7 @@ class Office:
             await self._store(new_task(task, action.context or task, request, next(self._clock)))
         return Delegated(message, task, worker)
 
-    async def on_task(self, action: TaskAction, /) -> None:
+    async def on_task(self, action: TaskAction) -> None:
         self.said.append(action)
         task = self._found(action.task or list(self._snapshots)[-1])
         at = next(self._clock)
@@ -108,7 +109,7 @@ class Office:
             event = status_update(task, STATES[type(action)], at, message)
         await self._store(apply(task, event), event)
 
-    async def task(self, task_id: str, /, *, wait: bool, timeout: float) -> dict[str, Any]:
+    async def task(self, task_id: str, *, wait: bool, timeout: float) -> dict[str, Any]:
         def settled() -> bool:
             state = state_of(self._found(task_id))
             return state.terminal or state.interrupted
@@ -120,9 +121,7 @@ class Office:
                     await self._changed.wait_for(settled)
         return self._view(self._found(task_id))
 
-    async def tasks(
-        self, role: str, /, *, open_only: bool, other: str = ""
-    ) -> list[dict[str, Any]]:
+    async def tasks(self, role: str, *, open_only: bool, other: str = "") -> list[dict[str, Any]]:
         views = [self._view(task) for task in self._snapshots.values()]
         return [
             view
@@ -132,10 +131,10 @@ class Office:
             and other in ("", view["worker"]["uid"])
         ]
 
-    async def snapshot(self, task_id: str, /) -> dict[str, Any]:
+    async def snapshot(self, task_id: str) -> dict[str, Any]:
         return self._found(task_id)
 
-    async def cancel_task(self, action: CancelTask, /) -> dict[str, Any]:
+    async def cancel_task(self, action: CancelTask) -> dict[str, Any]:
         task = self._found(action.task)
         if state_of(task).terminal:
             raise Conflict(f"it is {state_of(task)} already")
@@ -144,7 +143,7 @@ class Office:
         await self._store(apply(task, event), event)
         return self._view(self._found(action.task))
 
-    async def answer_task(self, action: AnswerTask, /) -> dict[str, Any]:
+    async def answer_task(self, action: AnswerTask) -> dict[str, Any]:
         task = self._found(action.task)
         if not state_of(task).interrupted:
             raise Conflict("it waits for nothing")
@@ -154,12 +153,12 @@ class Office:
         await self._store(apply(task, update, heard=heard), update)
         return self._view(self._found(action.task))
 
-    async def changes(self, task_id: str, after: int, /) -> Page:
+    async def changes(self, task_id: str, after: int) -> Page:
         task, log = self._found(task_id), self._logs[task_id]
         found = tuple(change for change in log if change.sequence > after)
         return Page(found, False, log[-1].sequence, state_of(task), task)
 
-    def follow(self, task_id: str, after: int, _worker: str, /) -> AsyncGenerator[Change, None]:
+    def follow(self, task_id: str, after: int, worker: str) -> AsyncGenerator[Change, None]:
         return self.news.follow(self, task_id, after)
 
     async def _store(self, task: dict[str, Any], event: dict[str, Any] | None = None) -> None:

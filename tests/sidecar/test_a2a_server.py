@@ -46,11 +46,14 @@ from postroom.directory.cards import build_card
 from postroom.errors import Forbidden, NotFound
 from postroom.http.server import HttpServer
 from postroom.protocol.template import Template
-from postroom.sidecar.a2a.asking import AskingOperations
+from postroom.protocol.verbs import Artifact, AskInput, Complete, Delegate, Progress
+from postroom.sidecar.a2a.asking import AskedTasks
 from postroom.sidecar.a2a.door import A2ADoor
-from postroom.sidecar.a2a.params import camel
-from postroom.sidecar.adapters import Artifact, AskInput, Complete, Delegate, Progress
 from postroom.sidecar.api import LocalApi
+from postroom_a2a.json_operations import JsonOperations
+from postroom_a2a.operations import Call
+from postroom_a2a.params import camel
+from postroom_a2a.rpc import Code, RpcError
 from tests.sidecar.house import House as Home
 from tests.sidecar.office import OWN, Office
 
@@ -116,8 +119,8 @@ def said(text: str, **fields: Any) -> Message:
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     tasks, server = Office(), HttpServer()
-    a2a = A2ADoor(AskingOperations(tasks, OWN, OWN), CARD, server.port)
-    api = LocalApi(tasks, {}, server.port, a2a)  # ty: ignore[invalid-argument-type]
+    a2a = A2ADoor(JsonOperations(AskedTasks(tasks, OWN, OWN)), CARD, server.port)
+    api = LocalApi(tasks, {}, server.port, a2a)
     path, url = tmp_path / "a2a.sock", f"http://127.0.0.1:{server.port}"
     server.answer_with(api.handle).also_at(path, a2a.handle)
     async with server, httpx.AsyncClient(timeout=10, trust_env=False) as http:
@@ -210,13 +213,16 @@ async def test_a_stream_whose_client_hangs_up_ends(house: House, monkeypatch: py
             await asyncio.sleep(0.01)
 
 
-async def test_streams_are_bounded(house: House, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("postroom.sidecar.a2a.methods.STREAMS", 1)
-    stream = house.streaming.send_message(SendMessageRequest(message=said("add")))
+async def test_streams_are_bounded():
+    operations = JsonOperations(AskedTasks(Office(), OWN, OWN), streams=1)
+    call = Call(1, "SendStreamingMessage", {"message": MESSAGE})
+    stream = operations.stream(call)
     await anext(stream)
-    error = await house.error("SubscribeToTask", {"id": "0" * 32})
-    assert error["data"][0]["reason"] == "SERVER_BUSY"
-    await closed(stream)
+    with pytest.raises(RpcError) as refused:
+        await anext(operations.stream(call))
+    assert refused.value.code is Code.SERVER_BUSY
+    await stream.aclose()
+    await anext(operations.stream(call))
 
 
 @pytest.mark.requirement("task-request-runs-once")
@@ -491,7 +497,7 @@ async def card_at(path: Path) -> int:
 
 async def serve_at(path: Path) -> HttpServer:
     server = HttpServer()
-    a2a = A2ADoor(AskingOperations(Office(), OWN, OWN), CARD, server.port)
+    a2a = A2ADoor(JsonOperations(AskedTasks(Office(), OWN, OWN)), CARD, server.port)
     return server.answer_with(a2a.handle).also_at(path, a2a.handle)
 
 

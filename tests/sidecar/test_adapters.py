@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroom.protocol.verbs import Post, Reply, Seen, Send, SetStatus
 from postroom.sidecar.adapters import (
-    Action,
     End,
     Incoming,
     IncomingTask,
@@ -17,12 +17,8 @@ from postroom.sidecar.adapters import (
     Malformed,
     Output,
     PlainText,
-    Post,
-    Reply,
-    Seen,
-    Send,
+    Said,
     Sender,
-    SetStatus,
     make_adapter,
     run_environment,
 )
@@ -51,7 +47,7 @@ MESSAGE = Incoming("m1", ALICE, "@reader", "hi", expects_reply=True, sent_at="20
         ('["type"]', Output('["type"]')),
     ],
 )
-def test_a_line_is_the_action_it_says_or_output(line: str, action: Action):
+def test_a_line_is_the_action_it_says_or_output(line: str, action: Said):
     assert JsonLines().feed(line) == [action]
 
 

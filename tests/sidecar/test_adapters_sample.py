@@ -15,17 +15,8 @@ import pytest
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.tasks import task_id
-from postroom.sidecar.adapters import (
-    Action,
-    Artifact,
-    AskInput,
-    Canceled,
-    Complete,
-    IncomingTask,
-    JsonLines,
-    Progress,
-    Sender,
-)
+from postroom.protocol.verbs import Artifact, AskInput, Canceled, Complete, Progress
+from postroom.sidecar.adapters import IncomingTask, JsonLines, Said, Sender
 from postroom.tasks.records import TaskRecord
 from postroom_a2a.messages import text_message
 from postroom_a2a.task_state import TaskState
@@ -42,7 +33,7 @@ def sample() -> str:
     return found
 
 
-def answers(*lines: bytes) -> list[Action]:
+def answers(*lines: bytes) -> list[Said]:
     """What the sample says to these lines."""
     words = [sys.executable, "-c", sample()]
     done = subprocess.run(words, input=b"".join(lines), capture_output=True, check=True, timeout=30)

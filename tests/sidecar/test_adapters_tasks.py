@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.sidecar.adapters import (
-    Action,
+from postroom.protocol.verbs import (
+    VERBS,
     AnswerTask,
     Artifact,
     AskInput,
@@ -18,18 +18,20 @@ from postroom.sidecar.adapters import (
     CancelTask,
     Complete,
     Delegate,
-    End,
     Fail,
+    Progress,
+    Reject,
+)
+from postroom.sidecar.adapters import (
+    End,
     IncomingTask,
     JsonLines,
     Malformed,
     Output,
     PlainText,
-    Progress,
-    Reject,
+    Said,
     Sender,
 )
-from postroom.sidecar.adapters.jsonl import MAKERS
 from postroom.sidecar.adapters.text import MAX_ANSWER
 
 ALICE = Sender("a" * 32, "alice", "worker")
@@ -37,7 +39,7 @@ ID = "0123456789abcdef" * 2
 TASK = IncomingTask(ID, "talk", ALICE, "add", sent_at="2026-01-01T00:00:00Z")
 
 
-def said(kind: str, **fields: Any) -> list[Action]:
+def said(kind: str, **fields: Any) -> list[Said]:
     return JsonLines().feed(json.dumps({"type": kind, **fields}))
 
 
@@ -69,7 +71,7 @@ def said(kind: str, **fields: Any) -> list[Action]:
         ({"type": "answer_task", "task": ID, "text": "x"}, AnswerTask(ID, "x")),
     ],
 )
-def test_a_line_about_a_task_is_the_action_it_says(line: dict[str, Any], action: Action):
+def test_a_line_about_a_task_is_the_action_it_says(line: dict[str, Any], action: Said):
     assert JsonLines().feed(json.dumps(line)) == [action]
 
 
@@ -111,12 +113,13 @@ values = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=5,
 )
+LINES = [name for name, action in VERBS.items() if action.verb.line]
 FIELDS = ("task", "text", "name", "id", "append", "last", "to", "skill", "key", "stream", "context")
 
 
 @pytest.mark.requirement("sidecar-lines-survive")
 @given(
-    st.sampled_from([*MAKERS, "dance"]),
+    st.sampled_from([*LINES, "dance"]),
     st.dictionaries(st.sampled_from([*FIELDS, "reason", "ref"]), values),
 )
 def test_no_line_raises_and_each_is_one_action(kind: str, record: dict[str, Any]):

@@ -15,7 +15,7 @@ import pytest
 
 from postroom.http.server import HttpServer
 from postroom.protocol.tasks import EXIT_CODES
-from postroom.sidecar.adapters import (
+from postroom.protocol.verbs import (
     AnswerTask,
     Artifact,
     AskInput,
@@ -72,7 +72,7 @@ async def ended(process: asyncio.subprocess.Process, stdin: str = "") -> tuple[i
 @pytest.fixture
 async def inside() -> AsyncIterator[Inside]:
     tasks, server = Office(), HttpServer()
-    api = LocalApi(tasks, {}, server.port)  # ty: ignore[invalid-argument-type]
+    api = LocalApi(tasks, {}, server.port)
     url = f"http://127.0.0.1:{server.port}"
     async with server.answer_with(api.handle), httpx2.AsyncClient(base_url=url) as http:
         yield Inside(tasks, http, url)

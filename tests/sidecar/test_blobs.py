@@ -20,7 +20,8 @@ from postroom.errors import InvalidInput
 from postroom.http.server import HttpServer
 from postroom.identity.tokens import digest
 from postroom.protocol.blobs import blob_url, named_in, sha256_of
-from postroom.sidecar.adapters import Artifact, Delegate, Malformed
+from postroom.protocol.verbs import Artifact, Delegate
+from postroom.sidecar.adapters import Malformed
 from postroom.sidecar.adapters.jsonl import JsonLines
 from postroom.sidecar.api import LocalApi
 from postroom.sidecar.blobs import BlobRelay
@@ -70,7 +71,7 @@ async def local_api(port: int, token: str) -> AsyncGenerator[tuple[Office, str]]
     """A local API whose control plane is on that port."""
     tasks, server = Office(), HttpServer()
     relay = BlobRelay(direct(f"http://127.0.0.1:{port}", token))
-    api = LocalApi(tasks, {}, server.port, None, relay)  # ty: ignore[invalid-argument-type]
+    api = LocalApi(tasks, {}, server.port, None, relay)
     async with server.answer_with(api.handle):
         yield tasks, f"http://127.0.0.1:{server.port}"
 

@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from postroom.protocol.verbs import Complete
 from postroom.sidecar import singles as module
-from postroom.sidecar.adapters import Action, Complete, IncomingTask, Sender
+from postroom.sidecar.adapters import IncomingTask, Said, Sender
 from postroom.sidecar.agent import AgentGone
 from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.config import AgentConfig
@@ -29,10 +30,10 @@ class Host:
     """Keeps what the program said."""
 
     def __init__(self) -> None:
-        self.said: list[Action] = []
+        self.said: list[Said] = []
 
-    async def act(self, session: Run, action: Action) -> None:
-        self.said.append(action)
+    async def act(self, session: Run, said: Said) -> None:
+        self.said.append(said)
 
     async def gone(self) -> None:
         pass

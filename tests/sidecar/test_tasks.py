@@ -9,7 +9,7 @@ from postroom.protocol.envelope import Envelope
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.priority import Cancel, Input, Update
 from postroom.protocol.tasks import task_id
-from postroom.sidecar.operations import MANY
+from postroom.sidecar.actions import MANY
 from postroom_a2a.messages import ROLE_USER, text_message, text_of
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import artifacts_of, status_text

@@ -22,9 +22,10 @@ from postroom.errors import (
     PostroomError,
     ProtocolViolation,
 )
+from postroom.protocol.verbs import RunCommand
 from postroom.sidecar import execd as module
 from postroom.sidecar.execd import ExecdAddress, ExecdWorkstation
-from postroom.sidecar.workstation import MAX_OUTPUT, Command, LocalWorkstation, Workstation
+from postroom.sidecar.workstation import MAX_OUTPUT, LocalWorkstation, Workstation
 from tests.sandbox.opensandbox.execd import Execd
 
 pytestmark = pytest.mark.anyio
@@ -73,21 +74,21 @@ async def test_a_command_is_run_by_its_words_with_folder_environment_and_exit_co
     (root / "in").mkdir()
     script = 'pwd; echo "$1" >&2; echo; echo "$OWN, $MORE"; exit 3'
     words = ("sh", "-c", script, "sh", "a 'b' $HOME ;")
-    done = await station.run(Command(words, "in", env={"MORE": "and more"}))
+    done = await station.run(RunCommand(words, "in", env={"MORE": "and more"}))
     assert done.exit_code == 3
     assert done.stdout == f"{root}/in\n\nfrom the agent, and more\n"
     assert done.stderr == "a 'b' $HOME ;\n"
     assert (done.timed_out, done.stdout_truncated, done.stderr_truncated) == (False, False, False)
-    assert (await station.run(Command(("true",)))).exit_code == 0
+    assert (await station.run(RunCommand(("true",)))).exit_code == 0
 
 
 async def test_a_command_has_no_standard_input(station: Workstation) -> None:
-    assert (await station.run(Command(("cat",), timeout=20))).exit_code == 0
+    assert (await station.run(RunCommand(("cat",), timeout=20))).exit_code == 0
 
 
 async def test_of_an_output_the_first_mebibyte_is_kept(station: Workstation) -> None:
     text = "import sys; sys.stdout.write('x' * 999 + '\\n' + ('y' * 999 + '\\n') * 3000); sys.stderr.write('short\\n')"
-    done = await station.run(Command(python(text)))
+    done = await station.run(RunCommand(python(text)))
     assert len(done.stdout) == MAX_OUTPUT
     assert done.stdout.startswith("xxx")
     assert (done.stdout_truncated, done.stderr_truncated) == (True, False)
@@ -95,7 +96,7 @@ async def test_of_an_output_the_first_mebibyte_is_kept(station: Workstation) -> 
 
 
 async def test_a_command_is_killed_at_the_end_of_its_time(station: Workstation) -> None:
-    done = await station.run(Command(("sh", "-c", "echo begun; sleep 600"), timeout=0.4))
+    done = await station.run(RunCommand(("sh", "-c", "echo begun; sleep 600"), timeout=0.4))
     assert done.timed_out
     assert done.exit_code == 137
     assert done.stdout in {"begun\n", ""}
@@ -104,13 +105,13 @@ async def test_a_command_is_killed_at_the_end_of_its_time(station: Workstation) 
 async def test_a_command_that_a_signal_ends_has_the_exit_code_that_shells_give(
     station: Workstation,
 ) -> None:
-    done = await station.run(Command(("sh", "-c", "kill -TERM $$")))
+    done = await station.run(RunCommand(("sh", "-c", "kill -TERM $$")))
     assert (done.exit_code, done.timed_out) == (143, False)
 
 
 async def test_a_program_that_is_not_there_is_told(station: Workstation) -> None:
     try:
-        done = await station.run(Command(("no-such-program",)))
+        done = await station.run(RunCommand(("no-such-program",)))
     except PostroomError:
         return
     assert done.exit_code == 127
@@ -153,7 +154,7 @@ async def test_a_path_that_leads_out_of_the_workspace_is_refused(
         with pytest.raises(InvalidInput):
             await work()
     with pytest.raises(InvalidInput):
-        await station.run(Command(("true",), path))
+        await station.run(RunCommand(("true",), path))
     assert (root.parent / "secret").read_text() == "s"
 
 
@@ -190,14 +191,14 @@ async def test_what_is_not_there_is_not_found(station: Workstation) -> None:
         with pytest.raises(NotFound, match="none"):
             await work
     with pytest.raises(InvalidInput):
-        await station.run(Command(("true",), "none"))
+        await station.run(RunCommand(("true",), "none"))
     with pytest.raises(InvalidInput):
         await station.remove("")
 
 
 async def test_a_process_left_behind_holds_no_local_command_open(root: Path) -> None:
     done = await LocalWorkstation(root, ENV).run(
-        Command(("sh", "-c", "sleep 600 & echo done"), timeout=20)
+        RunCommand(("sh", "-c", "sleep 600 & echo done"), timeout=20)
     )
     assert (done.exit_code, done.stdout, done.timed_out) == (0, "done\n", False)
 
@@ -216,7 +217,7 @@ async def test_a_command_of_execd_is_its_child_and_known_to_it(root: Path) -> No
     execd = Execd(TOKEN)
     async with serving(execd) as port:
         station = ExecdWorkstation(ExecdAddress(port, TOKEN), root, ENV)
-        await station.run(Command(("echo", "hello there")))
+        await station.run(RunCommand(("echo", "hello there")))
     (command,) = execd.commands.values()
     assert command.content == '["echo", "hello there"]'
 
@@ -225,7 +226,7 @@ async def test_an_older_execd_is_asked_by_words_once(root: Path) -> None:
     execd, words = Execd(TOKEN, argv=False), ("echo", "it's")
     async with serving(execd) as port:
         station = ExecdWorkstation(ExecdAddress(port, TOKEN), root, ENV)
-        await station.run(Command(words))
+        await station.run(RunCommand(words))
     (command,) = execd.commands.values()
     assert command.content == f"exec {shlex.join(words)}"
 
@@ -236,7 +237,7 @@ async def test_pings_in_a_long_silence_are_no_output(
     monkeypatch.setattr("tests.sandbox.opensandbox.execd.PING", 0.02)
     async with serving(Execd(TOKEN)) as port:
         station = ExecdWorkstation(ExecdAddress(port, TOKEN), root, ENV)
-        done = await station.run(Command(("sh", "-c", "sleep 0.3; echo late")))
+        done = await station.run(RunCommand(("sh", "-c", "sleep 0.3; echo late")))
     assert (done.exit_code, done.stdout, done.stderr) == (0, "late\n", "")
 
 
@@ -244,7 +245,7 @@ async def test_a_wrong_token_is_told_without_repeating_it(root: Path) -> None:
     async with serving(Execd(TOKEN)) as port:
         station = ExecdWorkstation(ExecdAddress(port, "wrong-one"), root, ENV)
         with pytest.raises(PeerError, match="401") as caught:
-            await station.run(Command(("true",)))
+            await station.run(RunCommand(("true",)))
     assert "wrong-one" not in str(caught.value)
     assert "wrong-one" not in repr(ExecdAddress(port, "wrong-one"))
 
@@ -291,7 +292,7 @@ async def test_frames_are_read_wherever_they_are_cut_and_in_both_framings(
     out = prefix + '{"type":"stdout","text":"ü"}\n\n'.encode()
     whole = prefix + INIT + out + prefix + b'{"type":"new","x":1}\n\n' + prefix + END
     async with saying(*(bytes([byte]) for byte in whole)) as (port, _):
-        done = await ExecdWorkstation(ExecdAddress(port), root, ENV).run(Command(("x",)))
+        done = await ExecdWorkstation(ExecdAddress(port), root, ENV).run(RunCommand(("x",)))
     assert (done.exit_code, done.stdout) == (0, "ü\n")
 
 
@@ -299,7 +300,7 @@ async def test_the_end_of_a_command_is_not_waited_for_longer_than_its_last_frame
     root: Path,
 ) -> None:
     async with saying(INIT, END, hold=True) as (port, _):
-        done = await ExecdWorkstation(ExecdAddress(port), root, ENV).run(Command(("x",)))
+        done = await ExecdWorkstation(ExecdAddress(port), root, ENV).run(RunCommand(("x",)))
     assert done.exit_code == 0
 
 
@@ -309,7 +310,7 @@ async def test_a_stream_without_its_end_or_with_nonsense_is_an_error(
 ) -> None:
     async with saying(INIT, rest) as (port, _):
         with pytest.raises(ProtocolViolation):
-            await ExecdWorkstation(ExecdAddress(port), root, ENV).run(Command(("x",)))
+            await ExecdWorkstation(ExecdAddress(port), root, ENV).run(RunCommand(("x",)))
 
 
 async def test_a_frame_without_measure_is_left_out_and_told(
@@ -318,7 +319,7 @@ async def test_a_frame_without_measure_is_left_out_and_told(
     monkeypatch.setattr(module, "MAX_FRAME", 1000)
     long = b'{"type":"stdout","text":"' + b"x" * 5000 + b'"}\n\n'
     async with saying(INIT, long, END) as (port, _):
-        done = await ExecdWorkstation(ExecdAddress(port), root, ENV).run(Command(("x",)))
+        done = await ExecdWorkstation(ExecdAddress(port), root, ENV).run(RunCommand(("x",)))
     assert (done.exit_code, done.stdout, done.stdout_truncated) == (0, "", True)
 
 
@@ -328,5 +329,7 @@ async def test_a_command_that_execd_does_not_end_is_interrupted(
     monkeypatch.setattr(module, "GRACE", 0.1)
     async with saying(INIT, hold=True) as (port, asked):
         with pytest.raises(PostroomError, match="took over"):
-            await ExecdWorkstation(ExecdAddress(port), root, ENV).run(Command(("x",), timeout=0.1))
+            await ExecdWorkstation(ExecdAddress(port), root, ENV).run(
+                RunCommand(("x",), timeout=0.1)
+            )
     assert asked[-1].startswith(b"DELETE /command?id=c0ffee ")

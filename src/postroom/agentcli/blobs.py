@@ -10,37 +10,38 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from postroom.agentcli.commands import add_command, target
 from postroom.agentcli.local_client import download, upload
 from postroom.client.files import media_type_for, whole_file
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.protocol.blobs import INLINE_BYTES, sha256_of
+from postroom.protocol.verbs import GetBlob, PutBlob
 
 
 def add_commands(commands: Any) -> None:
     """Add the command `blob` to the parser's."""
     blob = commands.add_parser("blob", help="store and fetch what is too large for a message")
     verbs = blob.add_subparsers(dest="verb", required=True, metavar="COMMAND")
-    put = verbs.add_parser("put", help="store a file; prints its URL")
+    put = add_command(verbs, PutBlob)
     put.add_argument("file", help="name of the file, - for standard input")
     put.add_argument("--type", default="", metavar="T", help="media type; by the name if not given")
-    get = verbs.add_parser("get", help="fetch a blob and check it")
+    put.set_defaults(run=_put)
+    get = add_command(verbs, GetBlob)
     get.add_argument("url", help="blob:sha256:...")
     get.add_argument("-o", "--output", default="", metavar="FILE", help="not to standard output")
+    get.set_defaults(run=_get)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Carry out one command; returns the exit code.
+def _put(options: argparse.Namespace) -> int:
+    with _opened(options.file) as file:
+        sys.stdout.write(f"{_stored(file, media_type_for(options.file, options.type))['url']}\n")
+    return 0
 
-    Raises:
-        PostroomError: it was refused, or what came is not what was asked for.
-    """
-    if options.verb == "put":
-        with _opened(options.file) as file:
-            stored = upload("/v1/blobs", file, media_type_for(options.file, options.type))
-        sys.stdout.write(f"{stored['url']}\n")
-    elif options.output:
-        with whole_file(Path(options.output)) as target:
-            _fetch(options.url, target)
+
+def _get(options: argparse.Namespace) -> int:
+    if options.output:
+        with whole_file(Path(options.output)) as file:
+            _fetch(options.url, file)
     else:
         _fetch(options.url, sys.stdout.buffer)
         sys.stdout.buffer.flush()
@@ -63,7 +64,7 @@ def file_fields(name: str, media_type: str) -> dict[str, Any]:
             return {"text": text}
         file.seek(0)
         kind = media_type_for(name, media_type)
-        stored = upload("/v1/blobs", file, kind)
+        stored = _stored(file, kind)
     return {"url": stored["url"], "mediaType": kind, "filename": Path(name).name}
 
 
@@ -89,10 +90,14 @@ def _opened(name: str) -> Generator[BinaryIO]:
         yield file
 
 
-def _fetch(url: str, target: BinaryIO) -> None:
+def _stored(file: BinaryIO, media_type: str) -> dict[str, Any]:
+    return upload(target(PutBlob, {})[1], file, media_type)
+
+
+def _fetch(url: str, file: BinaryIO) -> None:
     wanted, found = sha256_of(url), hashlib.sha256()
-    for data in download(f"/v1/blobs/{wanted}"):
+    for data in download(target(GetBlob, {"sha256": wanted})[1]):
         found.update(data)
-        target.write(data)
+        file.write(data)
     if found.hexdigest() != wanted:
         raise ProtocolViolation("what came is not what the URL names")

@@ -36,7 +36,7 @@ KINDS: dict[int, type[PostroomError]] = {
 """What an error of A2A is to a shell; the rest is the peer's fault."""
 
 
-def add_command(commands: Any) -> None:
+def add_commands(commands: Any) -> None:
     """Add `call` to the parser's commands."""
     call = commands.add_parser(
         "call", help="call another agent by A2A 1.0; prints each result as a line of JSON"
@@ -47,6 +47,7 @@ def add_command(commands: Any) -> None:
         "params", nargs="?", default="{}", metavar="PARAMS-JSON", help="{} if not given"
     )
     call.add_argument("--stream", action="store_true", help="SendMessage as SendStreamingMessage")
+    call.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

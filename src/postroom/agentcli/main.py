@@ -1,7 +1,7 @@
 """`postroom-agent`: the local API as a command, for agents that run shell commands.
 
-Standard library only, so that it starts at once in any sandbox. Exit codes are those of
-`postroom.errors`; who waits for a task learns by the code how it ended (`protocol.tasks.EXIT_CODES`).
+Its commands are made of `protocol.verbs`. Standard library only, so that it starts at once in any sandbox. Exit codes
+are those of `postroom.errors`; who waits for a task learns by the code how it ended (`protocol.tasks.EXIT_CODES`).
 """
 
 from __future__ import annotations
@@ -11,25 +11,21 @@ import json
 import sys
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlencode
 
-from postroom.agentcli import blobs as agentblobs
-from postroom.agentcli import calls as agentcalls
-from postroom.agentcli import tasks as agenttasks
-from postroom.agentcli import workspace as agentwork
-from postroom.agentcli.local_client import call
-from postroom.agentcli.tasks import text_of
+from postroom.agentcli import blobs, calls, tasks, workspace
+from postroom.agentcli.commands import add_command, perform, record_of
 from postroom.errors import PostroomError, exit_code
+from postroom.protocol.verbs import Find, ListMessages, Post, Reply, Seen, Send, WhoAmI
 from postroom_a2a.text import one_line
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    own, program = agentwork.split(sys.argv[1:] if argv is None else argv)
+    own, program = workspace.split(sys.argv[1:] if argv is None else argv)
     options = _parser().parse_args(own)
     options.program = program
     try:
-        return _run(options)
+        return int(options.run(options))
     except PostroomError as error:
         sys.stderr.write(f"postroom-agent: {error}\n")
         return exit_code(error)
@@ -37,47 +33,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _run(options: argparse.Namespace) -> int:
-    match options.command:
-        case "send":
-            body = {"to": options.to, "expects_reply": options.expects_reply}
-            body |= {"expires_in": options.expires_in, "key": options.key}
-            _print(call("POST", "/v1/send", body | {"text": text_of(options.text)})["id"])
-        case "reply":
-            body = {"to": options.id, "key": options.key, "text": text_of(options.text)}
-            _print(call("POST", "/v1/reply", body)["id"])
-        case "post":
-            body = {"project": options.project, "key": options.key, "text": text_of(options.text)}
-            _print(call("POST", "/v1/post", body)["id"])
-        case "seen":
-            _print(call("POST", "/v1/seen", {"id": options.id})["id"])
-        case "whoami":
-            me = call("GET", "/v1/whoami")
-            _print(json.dumps(me) if options.json else f"@{me['nick']} {me['uid']}")
-        case "agents":
-            query = urlencode({"skill": options.skill}) if options.skill else ""
-            for agent in call("GET", f"/v1/agents?{query}")["agents"]:
-                _print(json.dumps(agent) if options.json else _found(agent))
-        case "inbox":
-            for message in call("GET", "/v1/inbox"):
-                _print(json.dumps(message) if options.json else _line(message))
-        case "call":
-            return agentcalls.run(options)
-        case "blob":
-            return agentblobs.run(options)
-        case "run" | "file":
-            return agentwork.run(options)
-        case _:
-            return agenttasks.run(options)
+def _say(options: argparse.Namespace) -> int:
+    _print(perform(options.action, record_of(options))["id"])
     return 0
 
 
-def _line(message: dict[str, Any]) -> str:
+def _list(options: argparse.Namespace) -> int:
+    answer = perform(options.action, record_of(options))
+    found, line = {
+        Find: lambda: (answer["agents"], _agent),
+        ListMessages: lambda: (answer, _message),
+        WhoAmI: lambda: ([answer], lambda me: f"@{me['nick']} {me['uid']}"),
+    }[options.action]()
+    for each in found:
+        _print(json.dumps(each) if options.json else line(each))
+    return 0
+
+
+def _message(message: dict[str, Any]) -> str:
     sender = message["from"]["nick"] or message["from"]["uid"]
     return f"{message['id']} {one_line(sender)}: {one_line(message['text'])}"
 
 
-def _found(agent: dict[str, Any]) -> str:
+def _agent(agent: dict[str, Any]) -> str:
     card = agent["card"]
     skills = ", ".join(skill["id"] for skill in card["skills"])
     state = "online" if agent["online"] else "offline"
@@ -116,42 +94,15 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", parser_class=_Command
     )
-
-    send = commands.add_parser("send", help="send a message; prints its id")
-    send.add_argument("to", help="@nick or uid")
-    _add_text(send)
-    send.add_argument("--expects-reply", action="store_true", help="the message wants an answer")
-    send.add_argument("--expires-in", type=float, default=0, metavar="SECONDS", help="0: never")
-
-    reply = commands.add_parser("reply", help="answer a message and confirm it; prints the id")
-    reply.add_argument("id", help="id of the message to answer")
-    _add_text(reply)
-
-    post = commands.add_parser("post", help="post to the project's feed; prints the id")
-    _add_text(post)
-    post.add_argument("--project", default="", help="another project of this worker")
-
-    seen = commands.add_parser("seen", help="confirm a message")
-    seen.add_argument("id", help="id of the message")
-
-    for name, words in (("inbox", "messages that are not confirmed"), ("whoami", "who I am")):
-        reading = commands.add_parser(name, help=words)
-        reading.add_argument("--json", action="store_true", help="JSON, one value a line")
-    agents = commands.add_parser("agents", help="who is there, and what they can do")
-    agents.add_argument("--skill", default="", help="only agents that have it")
-    agents.add_argument("--json", action="store_true", help="JSON, one value a line")
-    agenttasks.add_commands(commands)
-    agentcalls.add_command(commands)
-    agentblobs.add_commands(commands)
-    agentwork.add_commands(commands)
+    for action in (Send, Reply, Post, Seen):
+        add_command(commands, action).set_defaults(run=_say)
+    for action in (ListMessages, WhoAmI, Find):
+        command = add_command(commands, action)
+        command.add_argument("--json", action="store_true", help="JSON, one value a line")
+        command.set_defaults(run=_list)
+    for part in (tasks, calls, blobs, workspace):
+        part.add_commands(commands)
     return parser
-
-
-def _add_text(command: argparse.ArgumentParser) -> None:
-    command.add_argument("text", nargs="?", help="the text; from standard input if not given")
-    command.add_argument(
-        "--key", default="", help="idempotency key: the same key is the same message"
-    )
 
 
 if __name__ == "__main__":

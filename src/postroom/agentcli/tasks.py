@@ -9,10 +9,9 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
 
 from postroom.agentcli.blobs import file_fields
-from postroom.agentcli.local_client import call
+from postroom.agentcli.commands import add_command, perform, record_of, text_of
 from postroom.errors import (
     EnvironmentFault,
     InvalidInput,
@@ -21,12 +20,26 @@ from postroom.errors import (
     Refused,
 )
 from postroom.protocol.tasks import EXIT_CODES
+from postroom.protocol.verbs import (
+    CURRENT,
+    AnswerTask,
+    Artifact,
+    AskInput,
+    CancelTask,
+    Complete,
+    Delegate,
+    Fail,
+    GetTask,
+    ListTasks,
+    Progress,
+    Reject,
+)
 from postroom_a2a.text import one_line, printable
 
 SLICE = 5.0
 """Seconds of one wait: how late an update is shown."""
 
-PATIENCE = 600.0
+AWAY = 600.0
 """Seconds in a row that the sidecar or the control plane may be away while somebody waits for a task."""
 
 PAUSE = 2.0
@@ -35,61 +48,34 @@ PAUSE = 2.0
 UNFINISHED = 9
 """Exit code where the task has not ended: the time is over, or it asks something."""
 
-WORDS = {
-    "update": "say how far the task is",
-    "artifact": "give a result of the task",
-    "complete": "the task is done",
-    "fail": "the task cannot be done",
-    "reject": "the task will not be done",
-    "ask": "ask who wants the task; the answer comes as `input`, or with the task once more",
-}
-"""Commands about the task that the agent works on."""
-
-_OPTIONAL_TEXT = ("complete", "reject")
-
 
 def add_commands(commands: Any) -> None:
     """Add the commands about tasks to the parser's."""
-    delegate = commands.add_parser(
-        "delegate",
-        help="ask another agent for a task; prints its id",
+    delegate = add_command(
+        commands,
+        Delegate,
         usage="postroom-agent delegate (@NICK | --skill SKILL [@NICK]) [TEXT] [options]",
     )
     delegate.add_argument("words", nargs="*", metavar="TEXT", help="who is to do what")
-    delegate.add_argument("--skill", default="", help="any agent that has it")
-    delegate.add_argument("--key", default="", help="the same key is the same task")
-    delegate.add_argument("--context", default="", help="A2A context that it belongs to")
     delegate.add_argument("--wait", action="store_true", help="print the result when it has ended")
     _add_waiting(delegate)
-
-    tasks = commands.add_parser("tasks", help="tasks of this agent, and those that it asked for")
-    tasks.add_argument("--role", choices=("worker", "requester"), default="", help="only those")
-    tasks.add_argument("--open", action="store_true", help="only those that have not ended")
+    delegate.set_defaults(run=_delegate)
+    tasks = add_command(commands, ListTasks)
     tasks.add_argument("--json", action="store_true", help="JSON, one value a line")
-
-    task = commands.add_parser("task", help="what became of a task")
-    task.add_argument("id", help="of the task")
+    tasks.set_defaults(run=_list)
+    task = add_command(commands, GetTask)
     task.add_argument("--wait", action="store_true", help="until it has ended")
     _add_waiting(task)
-
-    for word, words in WORDS.items():
-        saying = commands.add_parser(word, help=words)
-        saying.add_argument("text", nargs="?", help=_text_help(word))
-        saying.add_argument("--task", default="", metavar="ID", help="another than this one")
-        if word == "artifact":
-            saying.add_argument("--name", default="", help="for people")
-            saying.add_argument("--id", default="", help="of the artifact")
-            saying.add_argument("--append", action="store_true", help="a further piece of it")
-            saying.add_argument("--more", action="store_true", help="further pieces follow")
+    task.set_defaults(run=_show)
+    for action in (Progress, Artifact, Complete, Fail, Reject, AskInput):
+        saying = add_command(commands, action)
+        saying.set_defaults(run=_say)
+        if action is Artifact:
             saying.add_argument("--file", default="", metavar="F", help="a file instead of a text")
             saying.add_argument("--type", default="", metavar="T", help="media type of the file")
-
-    cancel = commands.add_parser("cancel", help="end a task that this agent asked for")
-    cancel.add_argument("id", help="of the task")
-    cancel.add_argument("--reason", default="", help="for who works on it")
-    answer = commands.add_parser("answer", help="answer what such a task asks")
-    answer.add_argument("id", help="of the task")
-    answer.add_argument("text", nargs="?", help="from standard input if not given")
+            saying.set_defaults(run=_give)
+    for action in (CancelTask, AnswerTask):
+        add_command(commands, action).set_defaults(run=_change)
 
 
 def _add_waiting(command: argparse.ArgumentParser) -> None:
@@ -99,39 +85,44 @@ def _add_waiting(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _text_help(word: str) -> str:
-    return "" if word in _OPTIONAL_TEXT else "from standard input if not given"
+def _list(options: argparse.Namespace) -> int:
+    for view in perform(ListTasks, record_of(options))["tasks"]:
+        _show_view(view, options)
+    return 0
 
 
-def run(options: argparse.Namespace) -> int:
-    """Carry out one command; returns the exit code.
+def _show(options: argparse.Namespace) -> int:
+    if options.wait:
+        return _await(options.task, options)
+    _show_view(perform(GetTask, record_of(options)), options)
+    return 0
 
-    Raises:
-        PostroomError: it was refused.
-    """
-    match options.command:
-        case "delegate":
-            return _delegate(options)
-        case "tasks":
-            query = urlencode({"role": options.role, "open": int(options.open)})
-            for view in call("GET", f"/v1/tasks?{query}")["tasks"]:
-                _print(json.dumps(view) if options.json else _line(view))
-        case "task":
-            if options.wait:
-                return _await(options.id, options)
-            view = call("GET", _path(options.id))
-            _print(json.dumps(view) if options.json else _line(view))
-        case "cancel":
-            _print(_line(call("POST", _path(options.id, "cancel"), {"reason": options.reason})))
-        case "answer":
-            body = {"text": text_of(options.text)}
-            _print(_line(call("POST", _path(options.id, "answer"), body)))
-        case word:
-            call(
-                "POST",
-                _path(options.task or _own_task(), {"ask": "input_required"}.get(word, word)),
-                _said(options),
-            )
+
+def _show_view(view: dict[str, Any], options: argparse.Namespace) -> None:
+    _print(json.dumps(view) if options.json else _line(view))
+
+
+def _change(options: argparse.Namespace) -> int:
+    _print(_line(perform(options.action, record_of(options))))
+    return 0
+
+
+def _say(options: argparse.Namespace) -> int:
+    options.task = options.task or _own_task()
+    perform(options.action, record_of(options))
+    return 0
+
+
+def _give(options: argparse.Namespace) -> int:
+    options.task = options.task or _own_task()
+    if not options.file:
+        options.text = text_of(options.text)
+        perform(Artifact, record_of(options))
+        return 0
+    if options.text is not None:
+        raise InvalidInput("an artifact is a text or a --file, not both")
+    options.name = options.name or Path(options.file).name
+    perform(Artifact, record_of(options) | file_fields(options.file, options.type))
     return 0
 
 
@@ -141,32 +132,10 @@ def _own_task() -> str:
     Raises:
         InvalidInput: it is about a message.
     """
-    task = os.environ.get("POSTROOM_TASK", "current")
+    task = os.environ.get("POSTROOM_TASK", CURRENT)
     if not task:
         raise InvalidInput("this run is about no task", remedy="name one: --task ID")
     return task
-
-
-def _said(options: argparse.Namespace) -> dict[str, Any]:
-    if options.command in _OPTIONAL_TEXT:
-        return {"text": options.text or ""}
-    if options.command != "artifact":
-        return {"text": text_of(options.text)}
-    body: dict[str, Any] = {"name": options.name, "id": options.id}
-    body |= {"append": options.append, "last": not options.more}
-    if not options.file:
-        return body | {"text": text_of(options.text)}
-    if options.text is not None:
-        raise InvalidInput("an artifact is a text or a --file, not both")
-    body["name"] = options.name or Path(options.file).name
-    return body | file_fields(options.file, options.type)
-
-
-def text_of(given: str | None) -> str:
-    """The text that was given, or what is on standard input."""
-    if given is not None:
-        return str(given)
-    return sys.stdin.buffer.read().decode("utf-8", errors="replace").removesuffix("\n")
 
 
 def _delegate(options: argparse.Namespace) -> int:
@@ -178,9 +147,8 @@ def _delegate(options: argparse.Namespace) -> int:
     if named and not words:
         raise InvalidInput("who is to do it?", remedy="name an agent (@nick) or a --skill")
     to = words.pop(0) if named else ""
-    body = {"to": to, "skill": options.skill, "key": options.key, "context": options.context}
-    body |= {"text": text_of(words[0] if words else None)}
-    given = call("POST", "/v1/delegate", body)
+    text = text_of(words[0] if words else None)
+    given = perform(Delegate, record_of(options) | {"to": to, "text": text})
     if not options.wait:
         _print(json.dumps(given) if options.json else given["task"])
         return 0
@@ -210,11 +178,10 @@ def _await(task: str, options: argparse.Namespace) -> int:
 
 def _look(task: str, wait: float) -> dict[str, Any]:
     """The task after at most `wait` seconds; a control plane that starts again is waited for."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + AWAY
     while True:
         try:
-            query = urlencode({"wait": 1, "timeout": round(wait, 3)})
-            return call("GET", f"{_path(task)}?{query}")
+            return perform(GetTask, {"task": task, "wait": True, "timeout": round(wait, 3)})
         except (PeerError, Refused, EnvironmentFault) as error:
             if isinstance(error, NotRunning) or time.monotonic() >= end:
                 raise
@@ -235,10 +202,6 @@ def _results(artifact: dict[str, Any]) -> list[str]:
     """The text of an artifact, and the URLs of its files."""
     urls = [file["url"] for file in artifact.get("files", ())]
     return [artifact["text"], *urls] if artifact["text"] or not urls else urls
-
-
-def _path(task: str, word: str = "") -> str:
-    return f"/v1/tasks/{quote(task, safe='')}" + (f"/{word}" if word else "")
 
 
 def _line(view: dict[str, Any]) -> str:

@@ -21,13 +21,13 @@ from postroom.control.front import Front
 from postroom.control.listen import WorkerDialer
 from postroom.control.outside import Outside
 from postroom.gateway.credentials import Credentials
-from postroom.gateway.door import DoorGateway, Passage
-from postroom.gateway.http.control import ControlPassage
-from postroom.gateway.http.egress import EgressPassage
-from postroom.gateway.nats.passage import NatsPassage
+from postroom.gateway.http.control import ControlProxy
+from postroom.gateway.http.egress import EgressProxy
+from postroom.gateway.nats.proxy import NatsProxy
 from postroom.gateway.outbound import OutboundPolicy, client_context
 from postroom.gateway.port import AuditSink, GatewayProvider
-from postroom.gateway.streams import Streamed
+from postroom.gateway.server import Gateway, Passage
+from postroom.gateway.stream_proxy import StreamProxy
 from postroom.identity.trust import Trust
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.sandbox.canary import Roost
@@ -137,30 +137,30 @@ def _open_gateway(
     trust: Trust,
     alerts: OrgAlerts,
     audit: AuditSink,
-    egress: EgressPassage,
+    egress: EgressProxy,
     stack: AsyncExitStack,
-) -> DoorGateway:
+) -> Gateway:
     folder = stack.enter_context(
         tempfile.TemporaryDirectory(
             prefix="postroom-", dir=folder_for_sockets(), ignore_cleanup_errors=True
         )
     )
-    passages: dict[str, Passage] = {
-        "nats": NatsPassage(lambda: host.address, trust.sign_as_proxy),
-        "http": Streamed(ControlPassage(WorkerDialer(front).dial)),
-        "egress": Streamed(egress),
+    proxies: dict[str, Passage] = {
+        "nats": NatsProxy(lambda: host.address, trust.sign_as_proxy),
+        "http": StreamProxy(ControlProxy(WorkerDialer(front).dial)),
+        "egress": StreamProxy(egress),
     }
-    return DoorGateway(
+    return Gateway(
         Path(folder),
-        passages,
+        proxies,
         audit,
         alert=alerts.raise_alert,
         violations=settings.violations,
     )
 
 
-def open_egress(settings: Settings, credentials: Credentials) -> EgressPassage:
-    """The passage to the outside, as the operator has set it up.
+def open_egress(settings: Settings, credentials: Credentials) -> EgressProxy:
+    """The proxy to the outside, as the operator has set it up.
 
     Raises:
         InvalidInput: a private place is malformed.
@@ -171,4 +171,4 @@ def open_egress(settings: Settings, credentials: Credentials) -> EgressPassage:
     tls = cache(partial(client_context, settings.egress_ca))
     if settings.egress_ca is not None:
         tls()
-    return EgressPassage(policy, credentials, tls)
+    return EgressProxy(policy, credentials, tls)

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from postroom.control.certificate import CertificateKeeper
 from postroom.control.endpoints import Endpoints
 from postroom.errors import InvalidInput
-from postroom.gateway.door import DoorGateway
 from postroom.gateway.listener import TlsListener, bind_listener
+from postroom.gateway.server import Gateway
 from postroom.sandbox.opensandbox.remote import Remote
 from postroom.settings import DEFAULT_GATEWAY_PORT, Settings
 
@@ -25,7 +25,7 @@ class Outside:
     endpoints: Endpoints
     certificate: CertificateKeeper
 
-    def listen(self, gateway: DoorGateway) -> TlsListener | None:
+    def listen(self, gateway: Gateway) -> TlsListener | None:
         """The gateway's listener for them, bound; None if there is to be none.
 
         Raises:

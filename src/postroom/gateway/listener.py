@@ -13,9 +13,9 @@ import time
 from collections.abc import Awaitable, Callable
 
 from postroom.errors import PortTaken, PostroomError
+from postroom.gateway.first_line import FirstLine
 from postroom.gateway.port import DEADLINES, Deadlines
-from postroom.gateway.streams import cut
-from postroom.gateway.threshold import Threshold
+from postroom.gateway.stream_proxy import cut
 from postroom.observe import get_logger
 
 log = get_logger(__name__)
@@ -29,7 +29,7 @@ QUIET = 60.0
 PAUSE = 0.5
 """Seconds to wait when the system can accept no more."""
 
-Admit = Callable[[asyncio.Transport, Threshold], Awaitable[None]]
+Admit = Callable[[asyncio.Transport, FirstLine], Awaitable[None]]
 """Lets a connection in whose first line has come; raises a PostroomError for one that shows no door's token."""
 
 
@@ -116,8 +116,8 @@ class TlsListener:
         transport: asyncio.Transport | None = None
         try:
             async with asyncio.timeout(2 * self._deadlines.preface):
-                opened, threshold = await asyncio.get_running_loop().connect_accepted_socket(
-                    lambda: Threshold(_nothing),
+                opened, first_line = await asyncio.get_running_loop().connect_accepted_socket(
+                    lambda: FirstLine(_nothing),
                     connection,
                     ssl=self._tls,
                     ssl_handshake_timeout=self._deadlines.preface,
@@ -125,8 +125,8 @@ class TlsListener:
                 )
                 transport = opened
                 async with asyncio.timeout(self._deadlines.preface):
-                    await asyncio.shield(threshold.line)
-            await self._admit(transport, threshold)
+                    await asyncio.shield(first_line.line)
+            await self._admit(transport, first_line)
         except (PostroomError, TimeoutError, OSError) as error:
             self._refuse(str(error) or type(error).__name__)
             if transport is not None:
@@ -148,5 +148,5 @@ class TlsListener:
             )
 
 
-def _nothing(_: asyncio.Transport, __: Threshold) -> None:
+def _nothing(_: asyncio.Transport, __: FirstLine) -> None:
     pass

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from postroom.observe import get_logger
 from postroom.protocol.presence import WorkerState
-from postroom.sidecar.adapters import Action, Malformed, Output, make_adapter
+from postroom.sidecar.adapters import Malformed, Output, Said, make_adapter
 from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.config import AgentConfig
 from postroom.sidecar.process import AgentProcess, Exit
@@ -44,7 +44,7 @@ class AgentGone(Exception):
 class AgentHost(Protocol):
     """What the agent's runs need of the rest of the sidecar."""
 
-    async def act(self, session: Run, action: Action) -> None:
+    async def act(self, session: Run, said: Said) -> None:
         """Carry out what the agent said; never raises for what the agent did wrong."""
 
     async def gone(self) -> None:
@@ -202,7 +202,7 @@ class Agent:
 
         started = asyncio.Event()
 
-        async def act(action: Action) -> None:
+        async def act(action: Said) -> None:
             if not isinstance(action, (Malformed, Output)) and not started.is_set():
                 started.set()
                 self._status.running()

@@ -16,12 +16,13 @@ from typing import Any
 from postroom.bus.port import DeliveryHandler
 from postroom.directory.cards import matches, skills_of
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.sidecar.a2a.asking import AskingOperations
+from postroom.sidecar.a2a.asking import AskedTasks
 from postroom.sidecar.a2a.changes import Changes
 from postroom.sidecar.a2a.door import A2ADoor
 from postroom.sidecar.a2a.live import Live, NewCaller
 from postroom.sidecar.a2a.peers import Peers
-from postroom.sidecar.a2a.serving import ServingOperations
+from postroom.sidecar.a2a.serving import ServedTasks, ServingOperations
+from postroom.sidecar.actions import Actions
 from postroom.sidecar.agent import Agent, Runs
 from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.announcing import Announcer
@@ -35,7 +36,6 @@ from postroom.sidecar.inbox import Inbox
 from postroom.sidecar.journal import Journal
 from postroom.sidecar.ledger import Ledger
 from postroom.sidecar.notices import Notices
-from postroom.sidecar.operations import Operations, TaskDesk
 from postroom.sidecar.outgoing import Outgoing
 from postroom.sidecar.priority import Priority
 from postroom.sidecar.program import ProgramExecutor
@@ -43,10 +43,11 @@ from postroom.sidecar.receipts import Receipts
 from postroom.sidecar.singles import Singles
 from postroom.sidecar.status import Status
 from postroom.sidecar.wire import Wire
-from postroom.sidecar.workapi import WorkRoutes
+from postroom.sidecar.workapi import WorkActions
 from postroom.sidecar.workstation import LocalWorkstation, Workstation
 from postroom.tasks.engine import Ask, TaskEngine
 from postroom.tasks.log import TaskLog
+from postroom_a2a.json_operations import JsonOperations
 from postroom_a2a.text import one_line
 
 JOURNAL = "confirmed"
@@ -64,7 +65,7 @@ class Sidecar:
 
     agent: Runs
     inbox: Inbox
-    operations: Operations
+    actions: Actions
     notices: Notices
     status: Status
     alerts: Alerts
@@ -118,7 +119,7 @@ def compose(
     inbox: Inbox
     engine: TaskEngine
     env = agent_environment(config, os.environ, port, outside)
-    work = WorkRoutes(workstation(config, env))
+    work = WorkActions(workstation(config, env))
     status = Status(
         wire,
         own,
@@ -155,21 +156,30 @@ def compose(
         wire, alerts, own=own, secret=config.message_secret, projects=_projects(config)
     )
     delegations = Delegations(agent, directory, outgoing, ledger, changes, own)
-    desk = TaskDesk(engine, program, delegations, ledger, live)
-    operations = Operations(inbox, outgoing, directory, status, desk)
-    asking = AskingOperations(operations, own, own)
-    a2a = A2ADoor(asking, dict(config.card), port, Peers(operations, directory, live, own))
+    actions = Actions(
+        inbox=inbox,
+        outgoing=outgoing,
+        directory=directory,
+        status=status,
+        engine=engine,
+        program=program,
+        delegations=delegations,
+        ledger=ledger,
+        live=live,
+    )
+    asking = JsonOperations(AskedTasks(actions, own, own))
+    a2a = A2ADoor(asking, dict(config.card), port, Peers(actions, directory, live, own))
     return Sidecar(
         agent=agent,
         inbox=inbox,
-        operations=operations,
+        actions=actions,
         notices=Notices(agent, directory, outgoing, own),
         status=status,
         alerts=alerts,
         journal=journal,
-        api=LocalApi(operations, whoami(config), port, a2a, blobs, work),
+        api=LocalApi(actions, whoami(config), port, a2a, blobs, work),
         a2a=a2a,
-        serving=ServingOperations(ledger, changes, engine, own),
+        serving=ServingOperations(ServedTasks(ledger, changes, engine, own)),
         live=live,
         announcer=Announcer(wire, own, config.card),
         engine=engine,

@@ -22,8 +22,9 @@ from postroom.observe import get_logger
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.priority import Update
 from postroom.protocol.tasks import task_id
+from postroom.protocol.verbs import Delegate
 from postroom.sidecar.a2a.changes import Changes
-from postroom.sidecar.adapters import Delegate, Delegated, Sender
+from postroom.sidecar.adapters import Sender
 from postroom.sidecar.agent import AgentGone, Runs
 from postroom.sidecar.directory import Directory
 from postroom.sidecar.keys import Key
@@ -41,6 +42,22 @@ UNTOLD = 64
 """News that wait for an agent that does not read; more are left out. How a task ends never is."""
 
 _log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Delegated:
+    """A request for a task is stored.
+
+    Attributes:
+        id: of the request, which is a message.
+        worker: who will do it.
+        again: it may have been asked for before, so the agent may have been told what became of it.
+    """
+
+    id: str
+    task: str
+    worker: Sender
+    again: bool = False
 
 
 class Untold(PostroomError):

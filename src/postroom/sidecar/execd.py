@@ -28,13 +28,12 @@ from postroom.errors import (
 from postroom.http.client import Answer, Headers, HttpClient, by_tcp
 from postroom.observe import get_logger
 from postroom.protocol.execd import TOKEN_HEADER, exit_status, mode_number
+from postroom.protocol.verbs import MAX_READ, RunCommand
 from postroom.sidecar.lines import LineReader, Overlong
 from postroom.sidecar.workstation import (
     FILE_TIMEOUT,
     MAX_ENTRIES,
-    MAX_READ,
     Captured,
-    Command,
     Done,
     Entry,
     named_file,
@@ -100,7 +99,7 @@ class ExecdWorkstation:
         self._env = dict(env)
         self._words = True  # until an older execd refuses them
 
-    async def run(self, command: Command) -> Done:
+    async def run(self, command: RunCommand) -> Done:
         """See `Workstation`. A last line without its end gets one: execd does not tell."""
         cwd = self._root.joinpath(*parts_of(command.cwd))
         asked = {

@@ -180,7 +180,7 @@ class Worker:
                 )
             ]
             grace = self._config.stop_grace
-            agent = tasks.create_task(sidecar.agent.run(sidecar.operations, grace))
+            agent = tasks.create_task(sidecar.agent.run(sidecar.actions, grace))
             pulls: list[Subscription] = []
             background.append(tasks.create_task(self._pull(sidecar, bus, pulls)))
             stopping = tasks.create_task(self._stop.wait())

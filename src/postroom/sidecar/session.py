@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from postroom.observe import get_logger
-from postroom.sidecar.adapters import Action, Adapter, Incoming, IncomingTask
+from postroom.sidecar.adapters import Adapter, Incoming, IncomingTask, Said
 from postroom.sidecar.lines import LineReader, Overlong
 from postroom.sidecar.process import AgentProcess
 from postroom.sidecar.status import Status
@@ -182,7 +182,7 @@ class Session:
         except BrokenPipeError:
             return
 
-    async def read_stdout(self, act: Callable[[Action], Awaitable[None]]) -> None:
+    async def read_stdout(self, act: Callable[[Said], Awaitable[None]]) -> None:
         """Act on each line the agent prints, one after the other, until it closes its output.
 
         Not reading on while an action is carried out is the back-pressure: the pipe fills, and the agent waits.
@@ -208,7 +208,7 @@ class Session:
         log_output("stderr", text)
         self.last_words.append(text[:LOGGED])
 
-    async def _act_on(self, line: str | Overlong, act: Callable[[Action], Awaitable[None]]) -> None:
+    async def _act_on(self, line: str | Overlong, act: Callable[[Said], Awaitable[None]]) -> None:
         if isinstance(line, Overlong):
             log_output("over-long line", line.prefix)
         actions = self.adapter.skip() if isinstance(line, Overlong) else self.adapter.feed(line)

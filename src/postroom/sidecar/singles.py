@@ -17,12 +17,12 @@ from typing import Any
 
 from postroom.observe import get_logger
 from postroom.protocol.presence import WorkerState
+from postroom.protocol.verbs import Fail
 from postroom.sidecar.adapters import (
-    Action,
-    Fail,
     Incoming,
     IncomingTask,
     PlainText,
+    Said,
     run_environment,
 )
 from postroom.sidecar.agent import AgentGone, AgentHost
@@ -258,7 +258,7 @@ class SingleRun:
             session.process.input.close()
             self._handed.set()
 
-    async def _act(self, action: Action) -> None:
+    async def _act(self, action: Said) -> None:
         await self._program.host.act(self, action)
 
     def _over(self, how: str) -> None:

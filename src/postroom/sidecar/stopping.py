@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable
 
-from postroom.sidecar.adapters import Action, End
+from postroom.sidecar.adapters import End, Said
 from postroom.sidecar.process import Exit
 from postroom.sidecar.session import Session
 
@@ -26,7 +26,7 @@ STOP_TIMEOUT = 1.0
 
 async def attend(
     session: Session,
-    act: Callable[[Action], Awaitable[None]],
+    act: Callable[[Said], Awaitable[None]],
     stop: asyncio.Event,
     grace: float,
     withdraw: Callable[[], Awaitable[None]],

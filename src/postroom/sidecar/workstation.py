@@ -15,19 +15,17 @@ import signal
 import stat
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from postroom.errors import Forbidden, InvalidInput, NotFound, RequestTimeout, StateUnwritable
+from postroom.protocol.verbs import MAX_READ, RunCommand
 from postroom.sidecar.process import AgentProcess
 from postroom_a2a.text import one_line
 
 MAX_OUTPUT = 1024 * 1024
 """Bytes that are kept of each output of a command."""
-
-MAX_READ = 1024 * 1024
-"""Bytes that are read of a file at a time."""
 
 MAX_WRITE = 16 * 1024 * 1024
 MAX_ENTRIES = 10_000
@@ -38,23 +36,6 @@ FILE_TIMEOUT = 30.0
 """Seconds for what is done with a file."""
 
 _Result = TypeVar("_Result")
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A program to run.
-
-    Attributes:
-        words: program and arguments; no shell reads them.
-        cwd: its folder in the workspace, "" for the workspace.
-        timeout: seconds after which it is killed.
-        env: added to the agent's environment.
-    """
-
-    words: tuple[str, ...]
-    cwd: str = ""
-    timeout: float = 60.0
-    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +70,7 @@ class Entry:
 class Workstation(Protocol):
     """Where commands run and files lie."""
 
-    async def run(self, command: Command) -> Done:
+    async def run(self, command: RunCommand) -> Done:
         """Run a program to its end. It has no standard input.
 
         Raises:
@@ -189,7 +170,7 @@ class LocalWorkstation:
         self._root = root
         self._env = dict(env)
 
-    async def run(self, command: Command) -> Done:
+    async def run(self, command: RunCommand) -> Done:
         """What the program leaves behind of its group is killed with its end."""
         cwd = self._root.joinpath(*parts_of(command.cwd))
         if not await asyncio.to_thread(cwd.is_dir):

@@ -13,7 +13,7 @@ from postroom.bus.port import BusAdmin
 from postroom.directory.cards import Card
 from postroom.directory.presence import FRESH, PresenceBoard
 from postroom.errors import BusDisconnected, NotFound, PeerError
-from postroom.gateway.conduct import CUT_OFF, VIOLATION
+from postroom.gateway.violations import CUT_OFF, VIOLATION
 from postroom.mail.alerts import AlertOffice, AlertView
 from postroom.protocol.presence import ONLINE, OVER, Presence, WorkerState
 from postroom.store.agents import Agent

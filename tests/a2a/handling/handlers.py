@@ -29,7 +29,7 @@ from a2a.utils import to_stream_response
 from a2a.utils.errors import TaskNotFoundError
 
 from postroom_a2a.sdk.handling import AgentRequestHandler, MemoryTaskStore
-from postroom_a2a.sdk.users import Requester
+from postroom_a2a.sdk.operations import Requester
 from tests.a2a.agents import Agent, Work
 from tests.a2a.front import message, states
 

@@ -44,8 +44,7 @@ from a2a.utils.errors import (
 
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
-from postroom_a2a.sdk.operations import SdkOperations
-from postroom_a2a.sdk.users import Requester
+from postroom_a2a.sdk.operations import Requester, SdkOperations
 from tests.a2a.agents import Agent, answers, asks, chunks, raises, text, waits
 from tests.a2a.front import artifacts, message
 from tests.a2a.handling.handlers import (

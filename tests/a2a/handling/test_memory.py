@@ -9,11 +9,11 @@ from a2a.server.context import ServerCallContext
 from a2a.server.tasks import InMemoryTaskStore
 from a2a.types import ListTasksRequest, Task, TaskState, TaskStatus
 from a2a.utils.errors import InvalidParamsError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom_a2a.sdk.handling import MemoryTaskStore
-from postroom_a2a.sdk.users import Requester
+from postroom_a2a.sdk.operations import Requester
 from tests.a2a.agents import chunks, waits
 from tests.a2a.handling.handlers import BY_US
 
@@ -115,7 +115,6 @@ QUERIES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(TASKS, QUERIES)
 async def test_the_pages_of_a_list_are_those_of_the_sdks_store(
     tasks: list[Task], query: dict[str, Any]

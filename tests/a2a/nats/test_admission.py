@@ -17,10 +17,10 @@ from postroom_a2a import NatsA2AServer, core_interfaces, register
 from postroom_a2a.binding.frames import Request, Response
 from postroom_a2a.live import admission
 from postroom_a2a.live.calling import CoreCaller, new_id
-from postroom_a2a.live.patient import RETRY, PatientCaller
+from postroom_a2a.live.retrying import RETRY, RetryingCaller
 from postroom_a2a.retry import RetryPolicy
 from postroom_a2a.rpc import Code
-from postroom_a2a.sdk.translation.failures import ServerBusyError
+from postroom_a2a.sdk.errors import ServerBusyError
 from tests.a2a.nats.agent import SUBJECT, TIMEOUT, Scene, connected, scene
 from tests.a2a.nats.rawpeer import compact, wire
 from tests.a2a.translation.agents import TASK, Scripted
@@ -99,17 +99,17 @@ async def test_a_client_that_is_told_to_call_once_hears_at_once_that_a_server_is
     tmp_path: Path,
 ):
     once = RetryPolicy(attempts=1)
-    async with client_of(tmp_path, Quick(), once, concurrency=1, patience=0) as (client, _):
+    async with client_of(tmp_path, Quick(), once, concurrency=1, max_wait=0) as (client, _):
         said = await asyncio.gather(*(send(client) for _ in range(9)), return_exceptions=True)
     assert Counter(type(each) for each in said).keys() == {str, ServerBusyError}
 
 
 @pytest.mark.requirement("core-busy-told")
 async def test_a_stream_that_finds_a_server_busy_is_asked_for_again(tmp_path: Path):
-    async with scene(tmp_path, concurrency=1, patience=0) as s:
+    async with scene(tmp_path, concurrency=1, max_wait=0) as s:
         held = asyncio.create_task(s.call("wait"))
         await s.agent.running.wait()
-        events = PatientCaller(s.caller).stream(s.ask("stream"), timeout=TIMEOUT)
+        events = RetryingCaller(s.caller).stream(s.ask("stream"), timeout=TIMEOUT)
         first = asyncio.ensure_future(anext(events))
         while not s.server.statistics().refused:
             await s.call("get")
@@ -121,7 +121,7 @@ async def test_a_stream_that_finds_a_server_busy_is_asked_for_again(tmp_path: Pa
 
 @pytest.mark.requirement("core-busy-told")
 async def test_a_call_waits_for_its_place_and_is_refused_when_that_takes_too_long(tmp_path: Path):
-    async with scene(tmp_path, concurrency=1, patience=0.2) as s:
+    async with scene(tmp_path, concurrency=1, max_wait=0.2) as s:
         running = asyncio.create_task(s.call("wait"))
         await s.agent.running.wait()
         refused = await s.call("wait")
@@ -137,7 +137,7 @@ async def test_a_call_waits_for_its_place_and_is_refused_when_that_takes_too_lon
 
 @pytest.mark.requirement("core-deadline-kept")
 async def test_what_waits_when_a_server_ends_is_answered(tmp_path: Path):
-    async with scene(tmp_path, concurrency=1, patience=TIMEOUT, drain=0.05) as s:
+    async with scene(tmp_path, concurrency=1, max_wait=TIMEOUT, drain=0.05) as s:
         calls = [asyncio.create_task(s.call("wait")) for _ in range(3)]
         while s.server.statistics().waiting < 2:
             await s.call("get")
@@ -151,7 +151,7 @@ async def test_what_waits_when_a_server_ends_is_answered(tmp_path: Path):
 
 @pytest.mark.requirement("core-busy-told")
 async def test_a_caller_that_takes_all_it_can_leaves_places_and_turns_to_others(tmp_path: Path):
-    async with scene(tmp_path, concurrency=4, waiting=8, patience=TIMEOUT) as s, another(s) as b:
+    async with scene(tmp_path, concurrency=4, waiting=8, max_wait=TIMEOUT) as s, another(s) as b:
         greedy = [asyncio.create_task(s.call("wait")) for _ in range(20)]
         refused, _ = await asyncio.wait(greedy, return_when=asyncio.FIRST_COMPLETED)
         told = [call.result().error for call in refused]

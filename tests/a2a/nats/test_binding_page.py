@@ -14,8 +14,7 @@ import nats
 import pytest
 from a2a.types import AgentCard
 
-from postroom import errors
-from postroom_a2a import open_registry
+from postroom_a2a import errors, open_registry
 from tests.rig import open_server
 
 pytestmark = pytest.mark.anyio

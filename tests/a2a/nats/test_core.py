@@ -148,7 +148,7 @@ async def test_a_frame_that_is_not_admitted_is_ignored_and_who_is_admitted_is_to
 async def test_one_call_too_many_is_refused_at_once_while_reads_and_cancel_get_through(
     tmp_path: Path,
 ):
-    async with scene(tmp_path, concurrency=2, spare=1, patience=0) as s:
+    async with scene(tmp_path, concurrency=2, spare=1, max_wait=0) as s:
         waiting = [asyncio.create_task(s.call("wait")) for _ in range(2)]
         while len(s.agent.calls) < 2:
             await s.call("get") if s.agent.running.is_set() else await s.agent.running.wait()

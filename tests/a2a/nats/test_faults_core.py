@@ -117,7 +117,7 @@ async def test_fault_13_a_client_of_the_wire_that_goes_away_ends_the_stream_at_t
 
 
 async def test_fault_14_error_codes_are_kept_on_streams_and_ids_in_malformed_frames(tmp_path: Path):
-    async with scene(tmp_path, concurrency=1, spare=0, patience=0) as s, wire(s.url) as peer:
+    async with scene(tmp_path, concurrency=1, spare=0, max_wait=0) as s, wire(s.url) as peer:
         client = RawClient(peer, SUBJECT)
         with pytest.raises(AnsweredError) as refused:
             _ = [event async for event in client.stream("stream-refuse", {})]

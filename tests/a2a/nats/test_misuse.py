@@ -25,7 +25,7 @@ from postroom_a2a import (
     register,
     request_subject,
 )
-from postroom_a2a.sdk.failures import MalformedAnswerError, NoRespondersError
+from postroom_a2a.sdk.errors import MalformedAnswerError, NoRespondersError
 from tests.a2a.nats.agent import connected
 from tests.a2a.translation.agents import Scripted
 from tests.rig import open_server

@@ -15,8 +15,8 @@ from a2a.utils.errors import InvalidParamsError
 from a2a import types
 from postroom.errors import Conflict, LostUpdate, MessageTooLarge, ProtocolViolation, RequestTimeout
 from postroom_a2a.nats.kv import Bucket
+from postroom_a2a.sdk.operations import Requester
 from postroom_a2a.sdk.taskstore import KvTaskStore
-from postroom_a2a.sdk.users import Requester
 from tests.a2a.agents import Agent, asks, chunks, text
 from tests.a2a.front import artifacts, message
 from tests.a2a.handling.handlers import BY_US, Made, opener, ours, reference, shown
@@ -181,7 +181,7 @@ async def test_a_save_goes_on_after_one_whose_end_is_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: bool
 ):
     async with jetstream(tmp_path) as (js, _):
-        store = await KvTaskStore.open(js, patience=0.0)
+        store = await KvTaskStore.open(js, retry_for=0.0)
         publish = js.publish
         for name, before in (("new", None), ("known", WORKING)):
             if before:
@@ -225,7 +225,7 @@ async def test_a_failure_that_could_not_be_stored_is_stored_when_that_is_possibl
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async with jetstream(tmp_path) as (js, _):
-        store = await KvTaskStore.open(js, patience=0.0)
+        store = await KvTaskStore.open(js, retry_for=0.0)
         async with opener(ours)(chunks, task_store=store) as desk:
             publish = js.publish
             saves = 0

@@ -21,16 +21,16 @@ from nats.aio.client import Client as Connection
 from a2a import types
 from postroom import errors
 from postroom_a2a import NatsA2AServer, core_interfaces, register
-from postroom_a2a.binding import labels
+from postroom_a2a.binding.subjects import BINDINGS, CORE, CORE_BINARY
 from postroom_a2a.sdk import transport
-from postroom_a2a.sdk.failures import CallTimeoutError, client_error
+from postroom_a2a.sdk.errors import CallTimeoutError, client_error
 from tests.a2a.nats.agent import SUBJECT, TIMEOUT, connected
 from tests.a2a.translation.agents import TASK, Scripted
 from tests.rig import open_server
 
 pytestmark = pytest.mark.anyio
 
-FORMS = [(labels.CORE_BINARY, "1.0"), (labels.CORE, "1.0"), (labels.CORE, "0.3")]
+FORMS = [(CORE_BINARY, "1.0"), (CORE, "1.0"), (CORE, "0.3")]
 MESSAGE = types.Message(message_id="m-1", role=types.Role.ROLE_USER, parts=[types.Part(text="hi")])
 
 
@@ -75,7 +75,7 @@ def card(binding: str, version: str, **more: Any) -> types.AgentCard:
 async def client_of(
     folder: Path,
     handler: Scripted,
-    binding: str = labels.CORE,
+    binding: str = CORE,
     version: str = "1.0",
     **options: Any,
 ) -> AsyncGenerator[tuple[Client, Connection]]:
@@ -156,7 +156,7 @@ async def test_a_call_that_is_not_answered_raises_the_sdk_s_error_and_postroom_s
         with pytest.raises(A2AClientError) as large:
             _ = [e async for e in client.send_message(types.SendMessageRequest(message=message))]
         assert isinstance(large.value, errors.MessageTooLarge)
-        lonely = card(labels.CORE, "1.0")
+        lonely = card(CORE, "1.0")
         lonely.supported_interfaces[0].url = "nats://a2a.agent.nobody.rpc"
         nobody = register(ClientConfig(), connection).create(lonely)
         with pytest.raises(A2AClientError) as absent:
@@ -179,7 +179,7 @@ async def test_service_parameters_and_the_version_are_told(
     tmp_path: Path, version: str, stated: str | None
 ):
     handler = Scripted()
-    async with client_of(tmp_path, handler, labels.CORE, version) as (client, _):
+    async with client_of(tmp_path, handler, CORE, version) as (client, _):
         context = ClientCallContext(service_parameters={"A2A-Extensions": "urn:x", "k": "v"})
         await client.get_task(types.GetTaskRequest(id="t-1"), context=context)
     headers = handler.context.state["headers"]
@@ -211,7 +211,7 @@ async def test_registering_keeps_what_the_factory_had_and_asks_nothing_of_the_ne
         config = ClientConfig()
         factory = ClientFactory(config)
         assert register(factory, connection) is factory
-        assert config.supported_protocol_bindings == ["JSONRPC", *labels.ALL]
+        assert config.supported_protocol_bindings == ["JSONRPC", *BINDINGS]
         card_ = types.AgentCard(
             supported_interfaces=[
                 types.AgentInterface(protocol_binding="JSONRPC", url="http://127.0.0.1:1")

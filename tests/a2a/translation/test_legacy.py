@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from a2a.compat.v0_3 import conversions
 from a2a.compat.v0_3 import types as legacy
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a import types
@@ -66,7 +66,6 @@ LIST = OPERATIONS["ListTaskPushNotificationConfigs"]
 CARD = OPERATIONS["GetExtendedAgentCard"]
 
 pytestmark = pytest.mark.requirement("core-interop-methods")
-quick = settings(max_examples=40, deadline=None, derandomize=True)
 
 
 def dumped(model: Any) -> Any:
@@ -81,7 +80,6 @@ def _expected(result: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-@quick
 @given(data=st.data())
 def test_params_are_written_as_by_the_sdk(name: str, data: st.DataObject):
     request = data.draw(objects.requests[name])
@@ -90,7 +88,6 @@ def test_params_are_written_as_by_the_sdk(name: str, data: st.DataObject):
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-@quick
 @given(data=st.data())
 def test_params_are_read_as_by_the_sdk(name: str, data: st.DataObject):
     params = data.draw(objects.legacy_params[name])
@@ -100,35 +97,30 @@ def test_params_are_read_as_by_the_sdk(name: str, data: st.DataObject):
     assert V03.read_params(OPERATIONS[name], params) == convert(said)
 
 
-@settings(quick, max_examples=80)
 @given(objects.events)
 def test_event_is_written_as_by_the_sdk(event: types.StreamResponse):
     expected = dumped(conversions.to_compat_stream_response(event, 1).result)
     assert V03.write_result(STREAM, event) == _expected(expected)
 
 
-@settings(quick, max_examples=80)
 @given(objects.legacy_events)
 def test_event_is_read_as_by_the_sdk(event: dict[str, Any]):
     said = legacy.SendStreamingMessageSuccessResponse.model_validate({"id": 1, "result": event})
     assert V03.read_result(STREAM, event) == conversions.to_core_stream_response(said)
 
 
-@quick
 @given(objects.answers)
 def test_answer_is_written_as_by_the_sdk(answer: types.SendMessageResponse):
     expected = dumped(conversions.to_compat_send_message_response(answer, 1))["result"]
     assert V03.write_result(SEND, answer) == expected
 
 
-@quick
 @given(objects.legacy_answers)
 def test_answer_is_read_as_by_the_sdk(answer: dict[str, Any]):
     said = legacy.SendMessageResponse.model_validate({"id": 1, "result": answer})
     assert V03.read_result(SEND, answer) == conversions.to_core_send_message_response(said)
 
 
-@quick
 @given(st.lists(objects.pushes, max_size=2))
 def test_push_configs_are_written_as_by_the_sdk(configs: list[Any]):
     found = types.ListTaskPushNotificationConfigsResponse(configs=configs)
@@ -136,7 +128,6 @@ def test_push_configs_are_written_as_by_the_sdk(configs: list[Any]):
     assert V03.write_result(LIST, found) == dumped(expected)["result"]
 
 
-@quick
 @given(objects.legacy_task_pushes)
 def test_push_configs_are_read_as_by_the_sdk(configs: list[Any]):
     model = legacy.ListTaskPushNotificationConfigResponse
@@ -145,13 +136,11 @@ def test_push_configs_are_read_as_by_the_sdk(configs: list[Any]):
     assert V03.read_result(LIST, configs) == expected
 
 
-@settings(quick, max_examples=80)
 @given(objects.cards)
 def test_card_is_written_as_by_the_sdk(card: types.AgentCard):
     assert V03.write_result(CARD, card) == dumped(conversions.to_compat_agent_card(card))
 
 
-@settings(quick, max_examples=80)
 @given(objects.legacy_cards)
 def test_card_is_read_as_by_the_sdk(card: dict[str, Any]):
     expected = conversions.to_core_agent_card(legacy.AgentCard.model_validate(card))

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a import types
@@ -23,13 +23,13 @@ CARD = OPERATIONS["GetExtendedAgentCard"]
 # ── where ours differs ───────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("state", types.TaskState.values())
-def test_final_marks_all_but_tasks_that_go_on(state: Any):
-    event = types.StreamResponse(
-        status_update=types.TaskStatusUpdateEvent(status=types.TaskStatus(state=state))
-    )
-    written = V03.write_result(STREAM, event)
-    assert written["final"] is (written["status"]["state"] not in GOING_ON)
+def test_final_marks_all_but_tasks_that_go_on():
+    for state in types.TaskState.values():
+        event = types.StreamResponse(
+            status_update=types.TaskStatusUpdateEvent(status=types.TaskStatus(state=state))
+        )
+        written = V03.write_result(STREAM, event)
+        assert written["final"] is (written["status"]["state"] not in GOING_ON)
 
 
 def test_null_members_of_free_objects_are_kept():
@@ -57,16 +57,15 @@ def test_card_without_an_interface_of_its_version_is_refused():
     assert caught.value.code == Code.VERSION_NOT_SUPPORTED
 
 
-@pytest.mark.parametrize("encoded", ["-_-_", "+/+/", "+/+\n/", "-_8", "-_8=", "+/8="], ids=repr)
-def test_file_is_read_in_every_base64(encoded: str):
-    part = {"kind": "file", "file": {"bytes": encoded}}
-    request = V03.read_params(SEND, {"message": message() | {"parts": [part]}})
-    assert request.message.parts[0].raw in {b"\xfb\xff\xbf", b"\xfb\xff"}
+def test_file_is_read_in_every_base64():
+    for encoded in ["-_-_", "+/+/", "+/+\n/", "-_8", "-_8=", "+/8="]:
+        part = {"kind": "file", "file": {"bytes": encoded}}
+        request = V03.read_params(SEND, {"message": message() | {"parts": [part]}})
+        assert request.message.parts[0].raw in {b"\xfb\xff\xbf", b"\xfb\xff"}
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
+def test_missing_kind_is_inferred():
+    for event in [
         {"messageId": "m", "role": "agent", "parts": [{"text": "hi"}]},
         {"id": "t", "contextId": "c", "status": {"state": "working"}},
         {"taskId": "t", "contextId": "c", "status": {"state": "working"}, "final": False},
@@ -77,15 +76,12 @@ def test_file_is_read_in_every_base64(encoded: str):
             "append": False,
             "lastChunk": False,
         },
-    ],
-    ids=["message", "task", "status-update", "artifact-update"],
-)
-def test_missing_kind_is_inferred(event: dict[str, Any]):
-    written = V03.write_result(STREAM, V03.read_result(STREAM, event))
-    assert written.pop("kind")
-    for part in written.get("parts", []) + written.get("artifact", {}).get("parts", []):
-        assert part.pop("kind")
-    assert written == event
+    ]:
+        written = V03.write_result(STREAM, V03.read_result(STREAM, event))
+        assert written.pop("kind")
+        for part in written.get("parts", []) + written.get("artifact", {}).get("parts", []):
+            assert part.pop("kind")
+        assert written == event
 
 
 def message() -> dict[str, Any]:
@@ -103,9 +99,8 @@ def wrong(name: str, params: Any) -> str:
     return caught.value.message
 
 
-@pytest.mark.parametrize(
-    "change, member",
-    [
+def test_wrong_member_of_a_message_is_named():
+    for change, member in [
         ({"messageId": 1}, "message.messageId "),
         ({"messageId": None}, "message.messageId "),
         ({"role": "king"}, "message.role "),
@@ -126,15 +121,12 @@ def wrong(name: str, params: Any) -> str:
         ({"extensions": ["a", 1]}, "message.extensions[1] "),
         ({"metadata": []}, "message.metadata "),
         ({"metadata": {"a": "\ud800"}}, "message.metadata "),
-    ],
-)
-def test_wrong_member_of_a_message_is_named(change: dict[str, Any], member: str):
-    assert wrong("SendMessage", {"message": message() | change}).startswith(member)
+    ]:
+        assert wrong("SendMessage", {"message": message() | change}).startswith(member)
 
 
-@pytest.mark.parametrize(
-    "name, params, member",
-    [
+def test_wrong_parameter_is_named():
+    for name, params, member in [
         ("SendMessage", {}, "message "),
         ("SendMessage", {"message": message(), "configuration": 1}, "configuration "),
         (
@@ -158,10 +150,8 @@ def test_wrong_member_of_a_message_is_named(change: dict[str, Any], member: str)
             "pushNotificationConfig.url ",
         ),
         ("DeleteTaskPushNotificationConfig", {"id": "t"}, "pushNotificationConfigId "),
-    ],
-)
-def test_wrong_parameter_is_named(name: str, params: Any, member: str):
-    assert wrong(name, params).startswith(member)
+    ]:
+        assert wrong(name, params).startswith(member)
 
 
 def test_nesting_without_end_is_refused():
@@ -178,7 +168,6 @@ RESULTS = {
     "ListTaskPushNotificationConfigs": objects.legacy_task_pushes,
     "GetExtendedAgentCard": objects.legacy_cards,
 }
-quick = settings(max_examples=50, deadline=None, derandomize=True)
 
 
 def spoilt(data: st.DataObject, value: Any) -> Any:
@@ -195,7 +184,6 @@ def spoilt(data: st.DataObject, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", objects.legacy_params)
-@quick
 @given(data=st.data())
 def test_spoilt_parameters_are_read_or_refused(name: str, data: st.DataObject):
     params = spoilt(data, data.draw(objects.legacy_params[name]))
@@ -206,7 +194,6 @@ def test_spoilt_parameters_are_read_or_refused(name: str, data: st.DataObject):
 
 
 @pytest.mark.parametrize("name", RESULTS)
-@quick
 @given(data=st.data())
 def test_spoilt_result_is_read_or_breaks_the_protocol(name: str, data: st.DataObject):
     result = spoilt(data, data.draw(RESULTS[name]))
@@ -222,9 +209,8 @@ def test_operation_that_the_version_does_not_have_is_refused():
         assert caught.value.code == Code.UNSUPPORTED_OPERATION
 
 
-@pytest.mark.parametrize(
-    "name, value",
-    [
+def test_result_that_is_none_breaks_the_protocol():
+    for name, value in [
         ("SendMessage", None),
         ("SendMessage", {"kind": "status-update"}),
         ("SendStreamingMessage", {}),
@@ -236,8 +222,6 @@ def test_operation_that_the_version_does_not_have_is_refused():
         ("GetExtendedAgentCard", {"security": [{"a": "b"}]}),
         ("GetExtendedAgentCard", {"provider": "\ud800"}),
         ("GetExtendedAgentCard", {"securitySchemes": {"\ud800": {"type": "mutualTLS"}}}),
-    ],
-)
-def test_result_that_is_none_breaks_the_protocol(name: str, value: Any):
-    with pytest.raises(ProtocolViolation, match=OPERATIONS[name].legacy):
-        V03.read_result(OPERATIONS[name], value)
+    ]:
+        with pytest.raises(ProtocolViolation, match=OPERATIONS[name].legacy):
+            V03.read_result(OPERATIONS[name], value)

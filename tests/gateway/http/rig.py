@@ -1,4 +1,4 @@
-"""A passage with a real unix socket before it, and real servers of the outside that the test scripts."""
+"""A proxy with a real unix socket before it, and real servers of the outside that the test scripts."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ import h11
 import trustme
 
 from postroom.errors import PostroomError, StateUnwritable
-from postroom.gateway.allowance import Allowance
 from postroom.gateway.cause import Cause
+from postroom.gateway.connection import GatewayConnection
 from postroom.gateway.credentials import BoundCredential, Credentials
-from postroom.gateway.http.egress import EgressPassage
+from postroom.gateway.http.egress import EgressProxy
 from postroom.gateway.http.exchange import Timeouts
 from postroom.gateway.outbound import OutboundPolicy, PrivateAccess, Resolve
 from postroom.gateway.port import DoorSpec
-from postroom.gateway.streams import StreamPassage
-from postroom.gateway.visit import Visit
+from postroom.gateway.rate_limit import RateLimit
+from postroom.gateway.stream_proxy import StreamServer
 from postroom.identity.tokens import digest
 from postroom.protocol.audit import AuditRecord
 
@@ -203,7 +203,7 @@ class Near:
 
 
 class Way:
-    """The egress passage of one worker."""
+    """The egress proxy of one worker."""
 
     def __init__(self, folder: Path, authority: trustme.CA) -> None:
         self.folder = folder
@@ -245,16 +245,16 @@ class Way:
 
         return look_up
 
-    def passage(self) -> EgressPassage:
+    def proxy(self) -> EgressProxy:
         context = ssl.create_default_context()
         self.authority.configure_trust(context)
         policy = OutboundPolicy(tuple(self.private), self.resolve)
-        return EgressPassage(policy, self.credentials, lambda: context, self.timeouts)
+        return EgressProxy(policy, self.credentials, lambda: context, self.timeouts)
 
-    def visit(self, protocol: str = "egress") -> Visit:
-        allowance = Allowance(self.spec.rates)
+    def conn(self, protocol: str = "egress") -> GatewayConnection:
+        rate_limit = RateLimit(self.spec.rates)
         offend = self.offences.append
-        return Visit(
+        return GatewayConnection(
             self.spec,
             "c1",
             protocol,
@@ -262,19 +262,19 @@ class Way:
             self.cause,
             offend,
             self.warnings.append,
-            allowance,
+            rate_limit,
         )
 
     @asynccontextmanager
     async def open(
-        self, passage: StreamPassage | None = None, protocol: str = "egress"
+        self, proxy: StreamServer | None = None, protocol: str = "egress"
     ) -> AsyncGenerator[Callable[[], Awaitable[Near]]]:
-        """Opens connections to the passage."""
+        """Opens connections to the proxy."""
         path = self.folder / "door"
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
-                await (passage or self.passage())(self.visit(protocol), reader, writer)
+                await (proxy or self.proxy())(self.conn(protocol), reader, writer)
             except (PostroomError, OSError) as error:
                 self.failures.append(error)
             finally:

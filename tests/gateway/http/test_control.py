@@ -11,7 +11,7 @@ import pytest
 
 from postroom.control.front import WORKER, Receive, Scope, Send
 from postroom.control.listen import WorkerDialer
-from postroom.gateway.http.control import ControlPassage
+from postroom.gateway.http.control import ControlProxy
 from tests.gateway.http.rig import UID, Near, Way
 
 pytestmark = pytest.mark.anyio
@@ -40,8 +40,8 @@ class App:
 
 @asynccontextmanager
 async def entered(way: Way, app: Any) -> AsyncGenerator[Near]:
-    passage = ControlPassage(WorkerDialer(app).dial)
-    async with way.open(passage, "http") as enter:
+    proxy = ControlProxy(WorkerDialer(app).dial)
+    async with way.open(proxy, "http") as enter:
         yield await enter()
 
 

@@ -8,8 +8,8 @@ import socket
 import h11
 import pytest
 
-from postroom.gateway.allowance import Allowance
 from postroom.gateway.port import Rates
+from postroom.gateway.rate_limit import RateLimit
 from postroom.http.wire import MAX_HEADERS, TURN, Wire
 from tests.gateway.http.rig import DEADLINE, Site
 
@@ -75,32 +75,32 @@ async def test_a_head_of_too_many_headers_is_refused(site: Site):
 
 
 async def test_what_is_over_the_rate_of_a_worker_waits():
-    allowance = Allowance(Rates(messages=100, bytes=0))
-    allowance.take(1000, 0)
+    rate_limit = RateLimit(Rates(messages=100, bytes=0))
+    rate_limit.take(1000, 0)
     near, far = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=near)
-    wire = Wire(h11.SERVER, reader, writer, allowance.piece)
+    wire = Wire(h11.SERVER, reader, writer, rate_limit.piece)
     far.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 
     await wire.next_event(DEADLINE)
 
-    assert allowance.debt() == pytest.approx(0.0, abs=0.001)  # it has waited until that was paid
+    assert rate_limit.debt() == pytest.approx(0.0, abs=0.001)  # it has waited until that was paid
     wire.abort()
     far.close()
 
 
 async def test_large_pieces_of_a_body_do_not_count():
-    allowance = Allowance(Rates(messages=100, bytes=0))
+    rate_limit = RateLimit(Rates(messages=100, bytes=0))
     near, far = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=near)
-    wire = Wire(h11.SERVER, reader, writer, allowance.piece)
+    wire = Wire(h11.SERVER, reader, writer, rate_limit.piece)
     far.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 400000\r\n\r\n")
     await wire.next_event(DEADLINE)
-    allowance.take(990, 0)
+    rate_limit.take(990, 0)
     for _ in range(100):
         far.send(b"x" * 4000)
         await wire.next_event(DEADLINE)
 
-    assert allowance.debt() == 0.0
+    assert rate_limit.debt() == 0.0
     wire.abort()
     far.close()

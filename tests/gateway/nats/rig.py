@@ -17,9 +17,9 @@ from typing import Any
 from postroom.bus.address import BusAddress
 from postroom.bus.nats import NatsBus
 from postroom.errors import StateUnwritable
-from postroom.gateway.door import DoorGateway
-from postroom.gateway.nats.passage import NatsPassage
+from postroom.gateway.nats.proxy import NatsProxy
 from postroom.gateway.port import Deadlines, DoorSpec, Rates
+from postroom.gateway.server import Gateway
 from postroom.http.client import by_socket
 from postroom.identity.credential import Credential
 from postroom.identity.tokens import digest
@@ -148,7 +148,7 @@ class House:
     """A gateway before a real server."""
 
     bus: Bus
-    gateway: DoorGateway
+    gateway: Gateway
     audit: Kept
     stack: AsyncExitStack
     alerts: list[tuple[str, str]] = field(default_factory=list)
@@ -237,12 +237,10 @@ async def house_before(bus: Bus, *, violations: int = 20) -> AsyncGenerator[Hous
                 alerts.append((alert.kind, alert.text))
 
             deadlines = Deadlines(dial=10.0, flush=2.0)
-            passage = NatsPassage(
-                lambda: BusAddress((bus.url,)), bus.trust.sign_as_proxy, deadlines
-            )
-            gateway = DoorGateway(
+            proxy = NatsProxy(lambda: BusAddress((bus.url,)), bus.trust.sign_as_proxy, deadlines)
+            gateway = Gateway(
                 Path(sockets),
-                {"nats": passage},
+                {"nats": proxy},
                 audit,
                 deadlines=deadlines,
                 alert=note,

@@ -149,7 +149,7 @@ async def _one(house: House, worker: Worker, pieces: list[bytes]) -> None:
         pass
     finally:
         raw.close()
-    # The door has closed the visit, so the server has what was to pass.
+    # The door has closed the connection, so the server has what was to pass.
     await house.until(lambda: not house.gateway._doors[worker.uid].tasks)
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroom.errors import ProtocolViolation
-from postroom.gateway.nats.inward import ServerStream
-from postroom.gateway.nats.outward import TURN, ClientStream
+from postroom.gateway.nats.client_stream import TURN, ClientStream
+from postroom.gateway.nats.server_stream import ServerStream
 from postroom.gateway.nats.stream import HELD, TOO_LARGE, TOO_LONG, UNKNOWN, Stream
 
 CONNECT = b'CONNECT {"verbose":false}\r\n'
@@ -238,7 +238,7 @@ def test_of_all_mutations_by_one_byte_only_lines_of_the_grammar_are_read(line: b
                 continue  # not one line any more
             stream, _noted = _client()
             stream.feed(mutant)
-            # A judge is asked about subjects, so a bare CR, LF or tab there is for it to refuse (`Rights`).
+            # A handler is asked about subjects, so a bare CR, LF or tab there is for it to refuse (`Rights`).
             strange = re.search(rb"[\r\n]", mutant[:-2])
             assert strange or _reference(mutant) == (not stream.broken), mutant
             accepted += not stream.broken

@@ -12,11 +12,11 @@ import trustme
 
 from postroom.bus.address import BusAddress
 from postroom.errors import BusDisconnected
-from postroom.gateway.door import DoorGateway
-from postroom.gateway.nats.passage import NatsPassage
+from postroom.gateway.nats.proxy import NatsProxy
 from postroom.gateway.nats.side import WRITE_BUFFER
 from postroom.gateway.nats.upstream import dial
 from postroom.gateway.port import DoorSpec
+from postroom.gateway.server import Gateway
 from postroom.identity.nkeys import KeyPair, Kind
 from postroom.identity.tokens import digest
 from postroom.identity.trust import Trust
@@ -150,7 +150,7 @@ async def test_our_own_answers_come_between_the_servers_frames(folder: Path, tmp
     await server.stop()
 
 
-async def _played(folder: Path, tmp_path: Path) -> tuple[Upstream, Raw, DoorGateway]:
+async def _played(folder: Path, tmp_path: Path) -> tuple[Upstream, Raw, Gateway]:
     """A server that the test plays, a client before a door to it, and the gateway."""
     server = Upstream()
     await server.start()
@@ -160,8 +160,8 @@ async def _played(folder: Path, tmp_path: Path) -> tuple[Upstream, Raw, DoorGate
     async def note(org: str, alert: Alert) -> None:
         del org, alert
 
-    passage = NatsPassage(lambda: address, KeyPair.generate(Kind.USER).sign)
-    gateway = DoorGateway(folder, {"nats": passage}, Kept(), alert=note)
+    proxy = NatsProxy(lambda: address, KeyPair.generate(Kind.USER).sign)
+    gateway = Gateway(folder, {"nats": proxy}, Kept(), alert=note)
     path = await gateway.open_door(DoorSpec(SCOUT, "default", digest("t0ken")))
     credential = trust.mint_agent(SCOUT, (), lifetime=60, now=time.time(), proxied=True)
     end = End(*await asyncio.open_unix_connection(path, limit=1 << 22))

@@ -1,4 +1,4 @@
-"""Subjects of the binding: the token rule, the URL rule, and how each subject is built. Pure.
+"""Names of the binding: subjects (the token rule, the URL rule, how each is built) and identifiers. Pure.
 
 Both rules are those of the wire `a2a-nats/1`. They lose information (`a.b` and `a b` give one token) and let
 wildcards through, so what they would change or what is no subject is refused here, unless the caller asks for
@@ -248,3 +248,21 @@ def core_url(subject: str) -> str:
 def durable_url(subject: str) -> str:
     """URL of a card's interface over JetStream; the first token is the host, as the wire writes it."""
     return f"{DURABLE_SCHEME}://{check_subject(subject).replace('.', '/')}"
+
+
+# ── what a card calls each form of this binding (docs/binding.md, Identifiers) ───────────────────────
+
+CORE = "NATS"
+"""Core NATS, JSON frames, A2A 1.0 or 0.3 by the interface's `protocolVersion`."""
+
+DURABLE = "NATS+JS"
+"""JetStream, JSON frames, A2A 1.0 or 0.3."""
+
+CORE_BINARY = "urn:postroom:a2a:nats:1"
+"""Core NATS, protobuf, A2A 1.0."""
+
+DURABLE_BINARY = "urn:postroom:a2a:nats-js:1"
+"""JetStream, protobuf, A2A 1.0."""
+
+BINDINGS = (CORE_BINARY, CORE, DURABLE_BINARY, DURABLE)
+"""All of them, the one to prefer first."""

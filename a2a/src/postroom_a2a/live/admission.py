@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from postroom_a2a.live.runs import Run
+from postroom_a2a.live.served import ServedCall
 
 STANDING = 256
 """Streams that may stand still at a time; they cost no more than memory."""
@@ -22,14 +22,14 @@ class Bounds:
         spare: light calls beyond these.
         share: of the calls that run, what one caller may have; 0 for three quarters.
         waiting: calls that wait for a place at a time; one caller may have three quarters of them.
-        patience: seconds that a call waits for its place; with 0 none waits.
+        max_wait: seconds that a call waits for its place; with 0 none waits.
     """
 
     concurrency: int
     spare: int
     share: int
     waiting: int
-    patience: float
+    max_wait: float
 
 
 class Admission:
@@ -46,9 +46,9 @@ class Admission:
         self,
         bounds: Bounds,
         *,
-        light: Callable[[Run], bool],
-        begin: Callable[[Run], None],
-        refuse: Callable[[Run], None],
+        light: Callable[[ServedCall], bool],
+        begin: Callable[[ServedCall], None],
+        refuse: Callable[[ServedCall], None],
     ) -> None:
         self._bounds = bounds
         self._share = bounds.share or bounds.concurrency - bounds.concurrency // 4
@@ -56,9 +56,9 @@ class Admission:
         self._running = 0
         self._held: dict[str, int] = {}  # places by caller
         self._waiting: dict[
-            str, dict[Run, asyncio.TimerHandle]
+            str, dict[ServedCall, asyncio.TimerHandle]
         ] = {}  # by caller; the next is first
-        self._standing: dict[Run, None] = {}
+        self._standing: dict[ServedCall, None] = {}
         self.waits = 0
 
     @property
@@ -66,7 +66,7 @@ class Admission:
         """Streams that stand still."""
         return len(self._standing)
 
-    def offer(self, run: Run) -> None:
+    def offer(self, run: ServedCall) -> None:
         """Begin a call, or have it wait, or refuse it."""
         bounds = self._bounds
         if self._running < bounds.concurrency:
@@ -79,7 +79,7 @@ class Admission:
         else:
             self._queue(run)
 
-    def free(self, run: Run) -> None:
+    def free(self, run: ServedCall) -> None:
         """A call that ran is over, or counts no more."""
         caller = run.caller
         self._running -= 1
@@ -90,7 +90,7 @@ class Admission:
         if self.waits:
             self._call_in()
 
-    def stand(self, run: Run) -> None:
+    def stand(self, run: ServedCall) -> None:
         """A stream stands still: its place is for others. Of too many such streams one is ended."""
         self._standing[run] = None
         self.free(run)
@@ -101,12 +101,12 @@ class Admission:
             del self._standing[longest]
             longest.stop_standing()
 
-    def go_on(self, run: Run) -> None:
+    def go_on(self, run: ServedCall) -> None:
         """A stream that stood still goes on or ends, whether or not there is a place."""
         self._standing.pop(run, None)
         self._take(run.caller)
 
-    def clear(self) -> list[Run]:
+    def clear(self) -> list[ServedCall]:
         """Take out what waits."""
         runs = [run for mine in self._waiting.values() for run in mine]
         for run in runs:
@@ -117,23 +117,23 @@ class Admission:
         self._running += 1
         self._held[caller] = self._held.get(caller, 0) + 1
 
-    def _queue(self, run: Run) -> None:
+    def _queue(self, run: ServedCall) -> None:
         bounds = self._bounds
         mine = self._waiting.get(run.caller, {})
         most = bounds.waiting - bounds.waiting // 4
-        if bounds.patience <= 0 or self.waits >= bounds.waiting or len(mine) >= most:
+        if bounds.max_wait <= 0 or self.waits >= bounds.waiting or len(mine) >= most:
             self._refuse(run)
             return
         loop = asyncio.get_running_loop()
-        mine[run] = loop.call_later(bounds.patience, self._give_up, run)
+        mine[run] = loop.call_later(bounds.max_wait, self._give_up, run)
         self._waiting[run.caller] = mine
         self.waits += 1
 
-    def _give_up(self, run: Run) -> None:
+    def _give_up(self, run: ServedCall) -> None:
         self._leave(run)
         self._refuse(run)
 
-    def _leave(self, run: Run) -> None:
+    def _leave(self, run: ServedCall) -> None:
         mine = self._waiting.pop(run.caller)
         mine.pop(run).cancel()
         self.waits -= 1

@@ -19,7 +19,7 @@ from postroom_a2a.binding.headers import STREAM, Flow, deadline_of
 from postroom_a2a.binding.subjects import may_be_told, queue_group
 from postroom_a2a.errors import BusDisconnected, InvalidInput
 from postroom_a2a.live.admission import Admission, Bounds
-from postroom_a2a.live.runs import Run, Site, ending
+from postroom_a2a.live.served import ServedCall, Site, ending
 from postroom_a2a.nats.mailbox import Mailbox, NewInbox
 from postroom_a2a.nats.port import (
     FAULTS,
@@ -42,7 +42,7 @@ SPARE = 16
 WAITING = 256
 """Calls that wait for a place at a time."""
 
-PATIENCE = 1.0
+MAX_WAIT = 1.0
 """Seconds that a call waits for its place."""
 
 REFUSALS = 4096
@@ -91,7 +91,7 @@ class CoreOptions(TypedDict, total=False):
     spare: int
     share: int
     waiting: int
-    patience: float
+    max_wait: float
     admit: Callable[[Frame], str | None]
     drain: float
     stall: float
@@ -110,7 +110,7 @@ class CoreServer:
         spare: calls beyond these that neither begin work nor stream.
         share: of these, what one caller may have; 0 for three quarters.
         waiting: calls that wait for a place; one more is answered with SERVER_BUSY.
-        patience: seconds for which a call waits before it is answered so.
+        max_wait: seconds for which a call waits before it is answered so.
         admit: gives the caller of a frame ("" if unknown), or None to ignore it; default: everybody is unknown.
         drain: seconds that running calls get when the server ends, before they are cancelled.
         stall: seconds that a client may leave the full window of a stream unacknowledged.
@@ -130,7 +130,7 @@ class CoreServer:
         spare: int = SPARE,
         share: int = 0,
         waiting: int = WAITING,
-        patience: float = PATIENCE,
+        max_wait: float = MAX_WAIT,
         admit: Callable[[Frame], str | None] = lambda _: "",
         drain: float = DRAIN,
         stall: float = STALL,
@@ -142,7 +142,7 @@ class CoreServer:
         self._connection = connection
         self._operations = operations
         self._admission = Admission(
-            Bounds(concurrency, spare, share, waiting, patience),
+            Bounds(concurrency, spare, share, waiting, max_wait),
             light=self._light,
             begin=self._begin_run,
             refuse=self._refuse,
@@ -152,7 +152,7 @@ class CoreServer:
         self._mailbox = Mailbox(connection, prefix=inbox("*") if inbox else "", within=within)
         self._site = Site(subject, operations, self._mailbox, stall, inbox, self._standing)
         self._subscription: Subscription | None = None
-        self._running: dict[asyncio.Task[None], Run] = {}
+        self._running: dict[asyncio.Task[None], ServedCall] = {}
         self._saying: set[asyncio.Task[None]] = set()
         self._refused = 0
         self._ignored = 0
@@ -220,20 +220,20 @@ class CoreServer:
             return
         call = request.call(caller, _deadline(request, frame))
         flow = _flow(frame) if self._operations.streams(call.method) else None
-        self._admission.offer(Run(self._site, call, frame.reply, flow))
+        self._admission.offer(ServedCall(self._site, call, frame.reply, flow))
 
-    def _light(self, run: Run) -> bool:
+    def _light(self, run: ServedCall) -> bool:
         return run.flow is None and not self._operations.begins(run.call.method)
 
-    def _begin_run(self, run: Run) -> None:
+    def _begin_run(self, run: ServedCall) -> None:
         run.task = task = asyncio.create_task(run.perform())
         self._running[task] = run
         task.add_done_callback(self._done)
 
-    def _standing(self, run: Run, stands: bool) -> None:
+    def _standing(self, run: ServedCall, stands: bool) -> None:
         (self._admission.stand if stands else self._admission.go_on)(run)
 
-    def _refuse(self, run: Run) -> None:
+    def _refuse(self, run: ServedCall) -> None:
         self._refused += 1
         self._say(run.conclude(b"", _busy()))
 

@@ -17,7 +17,7 @@ from postroom_a2a.nats.port import Connection
 from postroom_a2a.registry import BUCKET, TTL, Codec, Record, Registry
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk.translation import cards03
-from postroom_a2a.sdk.translation.reading import Malformed
+from postroom_a2a.sdk.translation.values import Malformed
 
 CardRegistry = Registry[types.AgentCard]
 

@@ -9,15 +9,21 @@ from a2a.client import ClientConfig, ClientFactory
 from a2a.utils.constants import TransportProtocol
 
 from a2a import types
-from postroom_a2a.binding import labels
-from postroom_a2a.binding.subjects import SENDER_TOKEN, subject_of
+from postroom_a2a.binding.subjects import (
+    BINDINGS,
+    CORE,
+    CORE_BINARY,
+    DURABLE_BINARY,
+    SENDER_TOKEN,
+    subject_of,
+)
 from postroom_a2a.durable.client import DurableCaller
 from postroom_a2a.durable.responses import Responses
 from postroom_a2a.durable.sharing import shared
 from postroom_a2a.durable.streams import namespace_of
 from postroom_a2a.errors import InvalidInput
 from postroom_a2a.live.calling import Caller, CoreCaller, reply_prefix
-from postroom_a2a.live.patient import RETRY, PatientCaller
+from postroom_a2a.live.retrying import RETRY, RetryingCaller
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.retry import RetryPolicy
 from postroom_a2a.sdk.translation import V03, V10
@@ -62,7 +68,7 @@ def register(
     offered = config.supported_protocol_bindings
     if not offered:  # empty means the SDK's default, which naming ours must not take away
         offered.append(TransportProtocol.JSONRPC)
-    offered.extend(label for label in labels.ALL if label not in offered)
+    offered.extend(label for label in BINDINGS if label not in offered)
     if isinstance(factory, ClientConfig):
         factory = ClientFactory(config)
     common = shared(connection)
@@ -87,8 +93,8 @@ def register(
             )
         return DurableCaller(connection, subject, responses=common.responses[namespace])
 
-    for label in labels.ALL:
-        make = core if label in {labels.CORE, labels.CORE_BINARY} else stored
+    for label in BINDINGS:
+        make = core if label in {CORE, CORE_BINARY} else stored
 
         def produce(
             card: types.AgentCard,
@@ -98,10 +104,10 @@ def register(
             label: str = label,
             make: Callable[[types.AgentCard, str], Caller] = make,
         ) -> NatsA2ATransport:
-            binary = label in {labels.CORE_BINARY, labels.DURABLE_BINARY}
+            binary = label in {CORE_BINARY, DURABLE_BINARY}
             legacy = not binary and _is_legacy(card, label, url)
             return NatsA2ATransport(
-                PatientCaller(make(card, subject_of(url, compatible=compatible)), retry),
+                RetryingCaller(make(card, subject_of(url, compatible=compatible)), retry),
                 card,
                 dialect=V03 if legacy else V10,
                 binary=binary,

@@ -22,11 +22,10 @@ from postroom_a2a.ecma_json import dumps
 from postroom_a2a.errors import MessageTooLarge, PostroomError
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.sdk.translation import METHODS
 from postroom_a2a.sdk.translation.errors import rpc_error
-from postroom_a2a.sdk.translation.methods import METHODS
-from postroom_a2a.sdk.translation.operations import OPERATIONS, Dialect, Operation
+from postroom_a2a.sdk.translation.table import OPERATIONS, Dialect, Operation
 from postroom_a2a.sdk.translation.v03 import V03
-from postroom_a2a.sdk.users import Requester
 
 if TYPE_CHECKING:
     from a2a.server.request_handlers.request_handler import RequestHandler
@@ -52,8 +51,25 @@ _HELD = {types.SendMessageResponse: _ANSWERS, types.StreamResponse: _EVENTS}
 _log = logging.getLogger(__name__)
 
 
+class Requester(User):
+    """A caller whom the server knows, as the SDK wants to be told."""
+
+    def __init__(self, uid: str) -> None:
+        self._uid = uid
+
+    @property
+    def is_authenticated(self) -> bool:
+        """True: the server has checked who it is."""
+        return True
+
+    @property
+    def user_name(self) -> str:
+        """What the server knows the caller by."""
+        return self._uid
+
+
 def user_of(call: Call) -> User:
-    """Who calls, where the door has proof of that; else nobody."""
+    """The caller, where the server has proof of who it is; else nobody."""
     return Requester(call.caller) if call.caller else _NOBODY
 
 

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Self, Unpack
 from a2a.auth.user import User
 
 from a2a import types
-from postroom_a2a.binding.labels import CORE, CORE_BINARY, DURABLE, DURABLE_BINARY
-from postroom_a2a.binding.subjects import core_url, durable_url, served
+from postroom_a2a.binding.subjects import (
+    CORE,
+    CORE_BINARY,
+    DURABLE,
+    DURABLE_BINARY,
+    core_url,
+    durable_url,
+    served,
+)
 from postroom_a2a.durable.jobs import lost_error
 from postroom_a2a.durable.options import DurableOptions
 from postroom_a2a.durable.server import DurableServer

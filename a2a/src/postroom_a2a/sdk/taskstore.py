@@ -66,7 +66,7 @@ _RESTING = FINAL | {
 }
 """States in which nobody works on a task."""
 
-PATIENCE = 30.0
+RETRY_FOR = 30.0
 """Seconds for which a save is tried again while the log cannot be reached (nats-server restarts)."""
 
 _PLAIN = re.compile(r"[-A-Za-z0-9_]{1,128}")
@@ -98,7 +98,7 @@ class KvTaskStore(TaskStore):
         bucket: that keeps the tasks.
         owner: whose task it is, for a call; nobody sees the tasks of another owner.
         keep: seconds that an ended task is kept, where the bucket can do so; 0 for as long as the bucket keeps all.
-        patience: seconds for which a save is tried again while the log cannot be reached.
+        retry_for: seconds for which a save is tried again while the log cannot be reached.
     """
 
     def __init__(
@@ -107,12 +107,12 @@ class KvTaskStore(TaskStore):
         *,
         owner: OwnerResolver = resolve_user_scope,
         keep: float = KEEP,
-        patience: float = PATIENCE,
+        retry_for: float = RETRY_FOR,
     ) -> None:
         self._bucket = bucket
         self._owner = owner
         self._keep = keep
-        self._patience = patience
+        self._retry_for = retry_for
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
     @classmethod
@@ -124,7 +124,7 @@ class KvTaskStore(TaskStore):
         settings: Settings | None = None,
         owner: OwnerResolver = resolve_user_scope,
         keep: float = KEEP,
-        patience: float = PATIENCE,
+        retry_for: float = RETRY_FOR,
     ) -> KvTaskStore:
         """A store in the bucket of that name, which is made if it is not there.
 
@@ -134,14 +134,14 @@ class KvTaskStore(TaskStore):
             settings: of a new one.
             owner: as of the class.
             keep: as of the class.
-            patience: as of the class.
+            retry_for: as of the class.
 
         Raises:
             As `Bucket.open`.
         """
         js = connection if isinstance(connection, JetStream) else JetStream(Mailbox(connection))
         opened = await Bucket.open(js, bucket, settings or Settings(key_ttl=True))
-        return cls(opened, owner=owner, keep=keep, patience=patience)
+        return cls(opened, owner=owner, keep=keep, retry_for=retry_for)
 
     async def save(self, task: types.Task, context: ServerCallContext) -> None:
         """Save a task.
@@ -150,7 +150,7 @@ class KvTaskStore(TaskStore):
             LostUpdate: it is not the state that this store wrote or read last which would be replaced.
             Conflict: the task has ended, and this is another state of it.
             MessageTooLarge: the task does not fit into a message of the server.
-            RequestTimeout, BusDisconnected, NoResponders: the log could not be reached for `patience` seconds.
+            RequestTimeout, BusDisconnected, NoResponders: the log could not be reached for `retry_for` seconds.
             As `Bucket.put`.
         """
         key = self._key(task.id, context)
@@ -178,7 +178,7 @@ class KvTaskStore(TaskStore):
     async def _persist(self, key: str, payload: bytes, known: _Known | None, ttl: float) -> int:
         """Write, again and again while the log cannot be reached, for a time."""
         loop = asyncio.get_running_loop()
-        give_up, pause = loop.time() + self._patience, 0.05
+        give_up, pause = loop.time() + self._retry_for, 0.05
         while True:
             try:
                 return await self._write(key, payload, known, ttl)

@@ -23,7 +23,7 @@ from postroom_a2a.errors import InvalidInput, PostroomError, ProtocolViolation, 
 from postroom_a2a.live.calling import Caller, new_id
 from postroom_a2a.nats.deadlines import EXCEEDED
 from postroom_a2a.rpc import Code, RpcError
-from postroom_a2a.sdk.failures import client_error
+from postroom_a2a.sdk.errors import client_error
 from postroom_a2a.sdk.translation import OPERATIONS, V03, V10, Dialect, Operation, a2a_error
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class NatsA2ATransport(ClientTransport):
     """The operations of one agent; the connection below stays open when this is closed.
 
     Errors that the agent answers are the SDK's (`TaskNotFoundError`, ...); a call that was not answered raises one of
-    `postroom_a2a.sdk.failures`.
+    `postroom_a2a.sdk.errors`.
 
     Args:
         caller: of the agent; closed with this.

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 import h11
 
 from postroom.errors import EnvironmentFault, InvalidInput
+from postroom.gateway.connection import GatewayConnection
 from postroom.gateway.http.exchange import DEFAULT_TIMEOUTS, Exchange, Timeouts
 from postroom.gateway.http.headers import onward
-from postroom.gateway.http.records import RequestRecord, without_user
+from postroom.gateway.http.request_record import RequestRecord, without_user
 from postroom.gateway.http.session import Session
-from postroom.gateway.visit import Visit
 from postroom.http.wire import Wire
 
 Dialer = Callable[[str], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
@@ -22,8 +22,8 @@ HOST = "postroom"
 """Name of the control plane inside a sandbox."""
 
 
-class ControlPassage:
-    """The passage of the protocol `http`.
+class ControlProxy:
+    """The proxy of the protocol `http`.
 
     Args:
         dial: opens a connection to the API on behalf of a worker.
@@ -35,24 +35,24 @@ class ControlPassage:
         self._timeouts = timeouts
 
     async def __call__(
-        self, visit: Visit, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, conn: GatewayConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Serve one connection to its end.
 
         Raises:
             PostroomError: an answer that had begun could not be finished.
         """
-        near = Wire(h11.SERVER, reader, writer, visit.allowance.piece)
+        near = Wire(h11.SERVER, reader, writer, conn.rate_limit.piece)
 
         async def handle(request: h11.Request) -> None:
-            await self._pass(visit, near, request)
+            await self._pass(conn, near, request)
 
-        await Session(visit, near, self._timeouts).run(handle)
+        await Session(conn, near, self._timeouts).run(handle)
 
-    async def _pass(self, visit: Visit, near: Wire, request: h11.Request) -> None:
+    async def _pass(self, conn: GatewayConnection, near: Wire, request: h11.Request) -> None:
         path = request.target.partition(b"?")[0].decode("ascii")
         record = RequestRecord(
-            visit, request, f"http://{HOST}{path}" if path[:1] == "/" else without_user(path)
+            conn, request, f"http://{HOST}{path}" if path[:1] == "/" else without_user(path)
         )
         if not path.startswith("/") or request.method == b"CONNECT":
             error = InvalidInput("only the control plane is served here", remedy="ask for a path")
@@ -60,7 +60,7 @@ class ControlPassage:
             raise error
         record.allowed()
         try:
-            far_reader, far_writer = await self._dial(visit.spec.uid)
+            far_reader, far_writer = await self._dial(conn.spec.uid)
         except OSError as error:
             raise EnvironmentFault(f"the API cannot be reached: {error.strerror}") from error
         far = Wire(h11.CLIENT, far_reader, far_writer)

@@ -16,14 +16,14 @@ from dataclasses import replace
 import h11
 
 from postroom.errors import AddressRefused, Forbidden, InvalidInput, PostroomError
+from postroom.gateway.connection import GatewayConnection
 from postroom.gateway.credentials import Credentials
 from postroom.gateway.http.exchange import DEFAULT_TIMEOUTS, Exchange, Timeouts
 from postroom.gateway.http.headers import Headers, onward
-from postroom.gateway.http.records import RequestRecord, without_user
+from postroom.gateway.http.request_record import RequestRecord, without_user
 from postroom.gateway.http.session import Session
 from postroom.gateway.http.tunnel import Tunnel
 from postroom.gateway.outbound import FairLookups, OutboundPolicy, check_address, connect
-from postroom.gateway.visit import Visit
 from postroom.http.wire import Wire
 from postroom.identity.tokens import matches
 from postroom.protocol.egress import AllowList, Target
@@ -57,8 +57,8 @@ def target_of(request: h11.Request) -> Target:
         ) from error
 
 
-class EgressPassage:
-    """The passage of the protocol `egress`.
+class EgressProxy:
+    """The proxy of the protocol `egress`.
 
     Args:
         policy: which addresses may be connected to.
@@ -81,28 +81,28 @@ class EgressPassage:
         self._timeouts = timeouts
 
     async def __call__(
-        self, visit: Visit, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, conn: GatewayConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Serve one connection to its end.
 
         Raises:
             PostroomError: an answer that had begun could not be finished.
         """
-        near = Wire(h11.SERVER, reader, writer, visit.allowance.piece)
-        rules = AllowList.parse(visit.spec.egress)
+        near = Wire(h11.SERVER, reader, writer, conn.rate_limit.piece)
+        rules = AllowList.parse(conn.spec.egress)
 
         async def handle(request: h11.Request) -> None:
             if request.method == b"CONNECT":
-                await self._tunnel(visit, rules, near, request)
+                await self._tunnel(conn, rules, near, request)
             else:
-                await self._request(visit, rules, near, request)
+                await self._request(conn, rules, near, request)
 
-        await Session(visit, near, self._timeouts).run(handle)
+        await Session(conn, near, self._timeouts).run(handle)
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────────
 
     async def _request(
-        self, visit: Visit, rules: AllowList, near: Wire, request: h11.Request
+        self, conn: GatewayConnection, rules: AllowList, near: Wire, request: h11.Request
     ) -> None:
         text = request.target.decode("ascii")
         shown = without_user(text)
@@ -114,42 +114,46 @@ class EgressPassage:
             if not rules.covers(target):
                 raise _not_allowed(target.url, str(target.origin))
         except PostroomError as error:
-            self._deny(visit, RequestRecord(visit, request, shown), error)
+            self._deny(conn, RequestRecord(conn, request, shown), error)
             raise
-        record = RequestRecord(visit, request, target.url)
+        record = RequestRecord(conn, request, target.url)
         record.allowed()
-        await self._forward(visit, near, request, target, record)
+        await self._forward(conn, near, request, target, record)
 
     async def _forward(
         self,
-        visit: Visit,
+        conn: GatewayConnection,
         near: Wire,
         request: h11.Request,
         target: Target,
         record: RequestRecord,
     ) -> None:
         tls = self._tls() if target.scheme == "https" else None
-        reader, writer = await self._open(visit, target, tls, record)
+        reader, writer = await self._open(conn, target, tls, record)
         far = Wire(h11.CLIENT, reader, writer)
-        added = self._credentials.headers(visit.spec, target)
-        headers = onward(_without_token(request, visit.spec.token_sha256), target.authority, added)
+        added = self._credentials.headers(conn.spec, target)
+        headers = onward(_without_token(request, conn.spec.token_sha256), target.authority, added)
         query = f"?{target.query}" if target.query or request.target.endswith(b"?") else ""
         exchange = Exchange(near, far, self._timeouts)
         await exchange.recorded(record, request.method, (target.path + query).encode(), headers)
 
     async def _open(
-        self, visit: Visit, target: Target, tls: ssl.SSLContext | None, record: RequestRecord
+        self,
+        conn: GatewayConnection,
+        target: Target,
+        tls: ssl.SSLContext | None,
+        record: RequestRecord,
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
             return await connect(
                 target.host,
                 target.port,
-                policy=self._policy_for(visit),
+                policy=self._policy_for(conn),
                 tls=tls,
                 timeout=self._timeouts.connect,
             )
         except AddressRefused as error:
-            self._deny(visit, record, error)
+            self._deny(conn, record, error)
             raise
         except PostroomError as error:
             record.answered(0, 0, error.message)
@@ -158,11 +162,11 @@ class EgressPassage:
     # ── tunnels ──────────────────────────────────────────────────────────────────────────────────
 
     async def _tunnel(
-        self, visit: Visit, rules: AllowList, near: Wire, request: h11.Request
+        self, conn: GatewayConnection, rules: AllowList, near: Wire, request: h11.Request
     ) -> None:
-        visit.protocol = "tunnel"
+        conn.protocol = "tunnel"
         place = request.target.decode("ascii")
-        record = RequestRecord(visit, request, without_user(place))
+        record = RequestRecord(conn, request, without_user(place))
         try:
             host, port = split_authority(place, 0)
             self._check_literal(host, port)
@@ -174,26 +178,26 @@ class EgressPassage:
             if not rules.tunnels(host, port):
                 raise _no_tunnel(rules, host, port)
         except PostroomError as error:
-            self._deny(visit, record, error)
+            self._deny(conn, record, error)
             raise
         record.allowed()
         target = Target("https", host, port)
-        reader, writer = await self._open(visit, target, None, record)
+        reader, writer = await self._open(conn, target, None, record)
         await Tunnel(near, reader, writer, self._timeouts).run(target.host, record)
 
     # ── checks ───────────────────────────────────────────────────────────────────────────────────
 
-    def _policy_for(self, visit: Visit) -> OutboundPolicy:
-        return replace(self._policy, resolve=self._lookups.of(visit.spec.uid))
+    def _policy_for(self, conn: GatewayConnection) -> OutboundPolicy:
+        return replace(self._policy, resolve=self._lookups.of(conn.spec.uid))
 
     def _check_literal(self, host: str, port: int) -> None:
         if is_address(host):
             check_address(host, host, port, self._policy)
 
-    def _deny(self, visit: Visit, record: RequestRecord, error: PostroomError) -> None:
+    def _deny(self, conn: GatewayConnection, record: RequestRecord, error: PostroomError) -> None:
         record.denied(error)
         if isinstance(error, AddressRefused):
-            visit.offend(f"egress to an address that is not public: {error.message}")
+            conn.offend(f"egress to an address that is not public: {error.message}")
 
 
 def _check_form(request: h11.Request) -> None:

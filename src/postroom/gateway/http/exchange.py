@@ -14,7 +14,7 @@ import h11
 
 from postroom.errors import PeerError, PostroomError, ProtocolViolation
 from postroom.gateway.http.headers import Headers, end_to_end
-from postroom.gateway.http.records import RequestRecord
+from postroom.gateway.http.request_record import RequestRecord
 from postroom.http.wire import Wire
 
 

@@ -18,8 +18,8 @@ from postroom.errors import (
     http_status,
     problem,
 )
+from postroom.gateway.connection import GatewayConnection
 from postroom.gateway.http.exchange import Timeouts
-from postroom.gateway.visit import Visit
 from postroom.http.wire import Wire
 from postroom.protocol.audit import DENIED, OUT
 
@@ -35,13 +35,13 @@ class Session:
     """Reads requests and hands each to `handle`, until the connection ends.
 
     Args:
-        visit: whose; what cannot be read as a request leaves a record, too.
+        conn: whose; what cannot be read as a request leaves a record, too.
         near: the connection to the sandbox.
         timeouts: how long it may keep us waiting.
     """
 
-    def __init__(self, visit: Visit, near: Wire, timeouts: Timeouts) -> None:
-        self._visit = visit
+    def __init__(self, conn: GatewayConnection, near: Wire, timeouts: Timeouts) -> None:
+        self._conn = conn
         self._near = near
         self._timeouts = timeouts
         self._method = b""
@@ -89,7 +89,7 @@ class Session:
         return event
 
     def _record(self, reason: str) -> None:
-        self._visit.write(direction=OUT, verdict=DENIED, reason=reason)
+        self._conn.write(direction=OUT, verdict=DENIED, reason=reason)
 
     async def _serve(self, handle: Handle, request: h11.Request) -> None:
         try:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import h11
 
 from postroom.errors import Forbidden, ProtocolViolation
+from postroom.gateway.http.client_hello import ClientHello
 from postroom.gateway.http.exchange import Timeouts
-from postroom.gateway.http.hello import ClientHello
-from postroom.gateway.http.records import RequestRecord
+from postroom.gateway.http.request_record import RequestRecord
 from postroom.http.wire import CHUNK, Wire
 
 HELLO_TIMEOUT = 15.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from postroom.gateway.connection import GatewayConnection
 from postroom.gateway.nats.stream import Piece
-from postroom.gateway.visit import Visit
 
 WRITE_BUFFER = 512 * 1024
 """Bytes that may wait to be taken by one side before the other is not read."""
@@ -23,17 +23,17 @@ class Side(asyncio.BufferedProtocol):
     """What both ends share: when they are read from, and how they end.
 
     Args:
-        visit: the visit.
+        conn: the conn.
         transport: of this end.
-        ended: gets how the visit ends.
+        ended: gets how the connection ends.
     """
 
     peer: Side
 
     def __init__(
-        self, visit: Visit, transport: asyncio.Transport, ended: asyncio.Future[str]
+        self, conn: GatewayConnection, transport: asyncio.Transport, ended: asyncio.Future[str]
     ) -> None:
-        self.visit = visit
+        self.conn = conn
         self.transport = transport
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ended = ended
@@ -56,7 +56,7 @@ class Side(asyncio.BufferedProtocol):
             self.transport.resume_reading()
 
     def end(self, reason: str) -> None:
-        """The visit is over."""
+        """The connection is over."""
         if not self._ended.done():
             self._ended.set_result(reason)
 
@@ -66,7 +66,7 @@ class Side(asyncio.BufferedProtocol):
             self.peer.transport.write(pieces[0])
         elif pieces:
             self.peer.transport.writelines(pieces)
-        self.visit.passed += sum(map(len, pieces))
+        self.conn.passed += sum(map(len, pieces))
 
     @property
     def half_open(self) -> bool:

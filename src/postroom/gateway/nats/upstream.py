@@ -1,4 +1,4 @@
-"""Dialling a server of the bus for one visit, until its greeting has come."""
+"""Dialling a server of the bus for one connection, until its greeting has come."""
 
 from __future__ import annotations
 

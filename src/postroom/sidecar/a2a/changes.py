@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -219,21 +219,6 @@ class Changes:
                     proven = after if change.proven else proven
                     if change.state.terminal:
                         return
-
-
-async def until_over(
-    changes: AsyncGenerator[Change, None], seconds: float
-) -> AsyncGenerator[Change, None]:
-    """The changes until their end, for `seconds` at most."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    async with aclosing(changes):
-        while True:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    change = await anext(changes)
-            except (StopAsyncIteration, TimeoutError):
-                return
-            yield change
 
 
 def _status(task: Task) -> Event:

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from postroom.directory.cards import CARD_PATH, SENDER_TOKEN, Card
 from postroom.errors import NotFound, PostroomError
 from postroom.http.server import Answer, Content, Events, Request
-from postroom.sidecar.a2a.methods import VERSION, not_spoken
+from postroom_a2a.json_operations import VERSION, not_spoken
 from postroom_a2a.operations import Call, Operations
 from postroom_a2a.rpc import Code, Id, RpcError, id_of, read_call, read_json, refusal, result
 

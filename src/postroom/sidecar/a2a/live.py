@@ -18,9 +18,9 @@ from postroom.errors import InvalidInput, NoResponders, PostroomError, ProtocolV
 from postroom.observe import get_logger
 from postroom.protocol.records import TASK_DEPTH, deeper_than
 from postroom.sidecar.a2a.changes import Change, Changes, Records
-from postroom.sidecar.a2a.methods import VERSION
 from postroom.sidecar.a2a.serving import SEQUENCE
 from postroom_a2a.binding.frames import Request, Response
+from postroom_a2a.json_operations import VERSION
 from postroom_a2a.live.calling import Caller
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import RpcError

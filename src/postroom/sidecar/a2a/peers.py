@@ -12,11 +12,17 @@ from contextlib import aclosing
 from postroom.directory.cards import Card
 from postroom.errors import InvalidInput, NotFound, PostroomError
 from postroom.protocol.ids import UID
-from postroom.sidecar.a2a.asking import AskingOperations, Tasks
+from postroom.sidecar.a2a.asking import AskedTasks, Tasks
 from postroom.sidecar.a2a.live import Live
-from postroom.sidecar.a2a.methods import PUSH, UNSUPPORTED, not_offered, read_params
 from postroom.sidecar.directory import Directory
 from postroom_a2a.ecma_json import dumps
+from postroom_a2a.json_operations import (
+    PUSH,
+    UNSUPPORTED,
+    JsonOperations,
+    not_offered,
+    read_params,
+)
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
 
@@ -24,11 +30,11 @@ KNOWN = ("GetTask", "SubscribeToTask", "CancelTask")
 """Methods about a task that the other may know alone."""
 
 
-class PeerOperations(AskingOperations):
+class PeerOperations(JsonOperations):
     """The operations of another agent."""
 
     def __init__(self, tasks: Tasks, own: str, worker: str, live: Live) -> None:
-        super().__init__(tasks, own, worker)
+        super().__init__(AskedTasks(tasks, own, worker))
         self._peer = worker
         self._live = live
 
@@ -42,7 +48,7 @@ class PeerOperations(AskingOperations):
             return await self._ask(call)
 
     async def other(self, call: Call) -> bytes:
-        """As `Methods.other`: what has no name here is asked of the agent itself."""
+        """As `JsonOperations.other`: what has no name here is asked of the agent itself."""
         if call.method in PUSH | UNSUPPORTED:
             raise not_offered(call.method)
         return await self._ask(call)
@@ -88,7 +94,7 @@ class Peers:
         self._live = live
         self._own = own
 
-    async def operations(self, name: str) -> AskingOperations:
+    async def operations(self, name: str) -> JsonOperations:
         """The operations of the agent with that nick or uid.
 
         Raises:
@@ -100,7 +106,7 @@ class Peers:
         if found.kind == "human":
             raise InvalidInput(f"@{found.nick} is a person", remedy="send a message")
         if found.uid == self._own:
-            return AskingOperations(self._tasks, self._own, self._own)
+            return JsonOperations(AskedTasks(self._tasks, self._own, self._own))
         return PeerOperations(self._tasks, self._own, found.uid, self._live)
 
     async def card(self, name: str) -> Card:

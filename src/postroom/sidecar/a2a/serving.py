@@ -1,6 +1,6 @@
 """What other agents may ask of this worker by A2A, over the ephemeral path (docs/architecture.md, The ephemeral path).
 
-Who asks is proven by the subject. They see the tasks that they asked this worker for, and nothing of any other; a task
+The subject proves who asks. They see the tasks that they asked this worker for, and nothing of any other; a task
 that is another's looks as if there were none. They begin nothing here: only a record on their own subject in this
 worker's inbox proves for good who wanted a task.
 """
@@ -10,20 +10,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, NoReturn, Protocol
 
-from postroom.errors import NotFound
+from postroom.errors import Conflict, NotFound
 from postroom.protocol import subjects
-from postroom.sidecar.a2a.asking import listed
-from postroom.sidecar.a2a.changes import Changes, Records, until_over
-from postroom.sidecar.a2a.methods import WAIT, Methods, Params, no_task
-from postroom.sidecar.a2a.params import Listing, history_length, name_param, shortened
+from postroom.sidecar.a2a.asking import page_of
+from postroom.sidecar.a2a.changes import Change, Changes, Records
 from postroom.tasks.log import StoredTask
+from postroom_a2a.json_operations import JsonOperations
 from postroom_a2a.limits import ConcurrencyLimit
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.service import TaskPage, TaskQuery, TaskVersion
 from postroom_a2a.task_state import TaskState
-from postroom_a2a.tasks import Event
+from postroom_a2a.tasks import Event, Message, Task
 
 SEQUENCE = "urn:postroom:a2a:sequence:1"
 """Key in the metadata of what is streamed: the sequence of its record, and `after`, that of the one before."""
@@ -59,103 +60,94 @@ class Engine(Protocol):
         ...
 
 
-class ServingOperations(Methods):
-    """The operations of this worker, for others.
+class ServedTasks:
+    """The tasks of this worker, for others; implements `postroom_a2a.service.TaskService`.
 
     Args:
-        ledger: what is stored of its tasks.
+        ledger: what is stored of them.
         changes: news of them.
         engine: works on them.
         own: uid of the worker.
     """
 
     def __init__(self, ledger: Ledger, changes: Changes, engine: Engine, own: str) -> None:
-        super().__init__(
-            {
-                "SendMessage": self._refuse,
-                "GetTask": self._get,
-                "ListTasks": self._list,
-                "CancelTask": self._cancel,
-            },
-            {"SendStreamingMessage": self._refuse_stream, "SubscribeToTask": self._subscribe},
-        )
         self._ledger = ledger
         self._changes = changes
         self._engine = engine
         self._own = own
-        self._limit = ConcurrencyLimit(
+
+    async def submit(self, _message: Message, requester: str, *, follow: bool) -> NoReturn:  # noqa: ARG002
+        """Refuse."""
+        raise self._refusal(requester)
+
+    async def answer(self, _task: str, _message: Message, requester: str) -> NoReturn:
+        """Refuse."""
+        raise self._refusal(requester)
+
+    def _refusal(self, requester: str) -> RpcError:
+        inbox = subjects.inbox(self._own, requester)
+        said = "a task for a worker is stored first: send it to its inbox, then subscribe to it"
+        return RpcError(Code.UNSUPPORTED_OPERATION, said, inbox=inbox)
+
+    async def get(self, task: str, requester: str) -> TaskVersion:
+        """As `TaskService.get`."""
+        stored = await self._ledger.get(task)
+        if stored.record.requester != requester:
+            raise NotFound("there is no such task")
+        return TaskVersion(stored.record.task, stored.sequence)
+
+    async def wait(self, _task: str, requester: str, _seconds: float) -> NoReturn:
+        """Refuse: nobody waits here for what began elsewhere."""
+        raise self._refusal(requester)
+
+    async def list(self, query: TaskQuery, requester: str) -> TaskPage:
+        """As `TaskService.list`."""
+        views = await self._ledger.views("worker", open_only=False, other=requester)
+        return await page_of(views, query, self._ledger)
+
+    async def cancel(self, task: str, requester: str) -> Task:
+        """As `TaskService.cancel`."""
+        state = (await self.get(task, requester)).state
+        if not state.terminal:
+            try:
+                async with asyncio.timeout(CANCEL_WAIT):
+                    await self._engine.cancel(task, requester)
+            except TimeoutError:
+                return (await self.get(task, requester)).task
+            version = await self.get(task, requester)
+            state = version.state
+            if state is TaskState.CANCELED:
+                return version.task
+        raise Conflict(f"it is {state.value}")
+
+    async def follow(self, task: str, _requester: str, after: int) -> AsyncGenerator[Change, None]:
+        """As `TaskService.follow`; each event says which record it is."""
+        async with aclosing(self._changes.follow(self._ledger, task, after)) as changes:
+            async for change in changes:
+                event = change.event and numbered(change.event, change.after, change.sequence)
+                yield replace(change, event=event)
+
+
+class ServingOperations(JsonOperations):
+    """The operations of this worker, for others."""
+
+    def __init__(self, tasks: ServedTasks) -> None:
+        super().__init__(tasks)
+        self._each = ConcurrencyLimit(
             EACH, lambda: RpcError(Code.SERVER_BUSY, "you ask too much at once; try again later")
         )
 
     async def answer(self, call: Call) -> bytes:
         """As `Operations.answer`."""
-        with self._limit.slot(call.caller):
+        with self._each.slot(call.caller):
             return await super().answer(call)
 
     async def stream(self, call: Call) -> AsyncGenerator[bytes]:
         """As `Operations.stream`."""
-        with self._limit.slot(call.caller):
+        with self._each.slot(call.caller):
             async with aclosing(super().stream(call)) as events:
                 async for event in events:
                     yield event
-
-    async def _refuse(self, _: Params, call: Call) -> NoReturn:
-        raise self._refusal(call)
-
-    async def _refuse_stream(self, _: Params, call: Call) -> AsyncGenerator[dict[str, Any], None]:
-        raise self._refusal(call)
-        yield {}  # a generator, as streams are
-
-    def _refusal(self, call: Call) -> RpcError:
-        inbox = subjects.inbox(self._own, call.caller)
-        said = "a task for a worker is stored first: send it to its inbox, then subscribe to it"
-        return RpcError(Code.UNSUPPORTED_OPERATION, said, inbox=inbox)
-
-    async def _get(self, params: Params, call: Call) -> dict[str, Any]:
-        task, limit = name_param(params, "id"), history_length(params)
-        return shortened((await self._found(task, call)).record.task, limit)
-
-    async def _list(self, params: Params, call: Call) -> dict[str, Any]:
-        listing = Listing.of(params)
-        views = await self._ledger.views("worker", open_only=False, other=call.caller)
-        return await listed(views, listing, self._ledger)
-
-    async def _cancel(self, params: Params, call: Call) -> dict[str, Any]:
-        task = name_param(params, "id")
-        state = (await self._found(task, call)).record.state
-        if not state.terminal:
-            try:
-                async with asyncio.timeout(CANCEL_WAIT):
-                    await self._engine.cancel(task, call.caller)
-            except TimeoutError:
-                return (await self._found(task, call)).record.task
-            stored = await self._found(task, call)
-            state = stored.record.state
-            if state is TaskState.CANCELED:
-                return stored.record.task
-        raise RpcError(Code.TASK_NOT_CANCELABLE, f"it is {state.value}", taskId=task)
-
-    async def _subscribe(self, params: Params, call: Call) -> AsyncGenerator[dict[str, Any], None]:
-        task = name_param(params, "id")
-        stored = await self._found(task, call)
-        if stored.record.state.terminal:
-            said = f"it is {stored.record.state.value}"
-            raise RpcError(Code.UNSUPPORTED_OPERATION, said, taskId=task)
-        yield numbered({"task": stored.record.task}, 0, stored.sequence)
-        follow = self._changes.follow(self._ledger, task, stored.sequence)
-        async with aclosing(until_over(follow, WAIT)) as changes:
-            async for change in changes:
-                if change.event is not None:
-                    yield numbered(change.event, change.after, change.sequence)
-
-    async def _found(self, task: str, call: Call) -> StoredTask:
-        try:
-            stored = await self._ledger.get(task)
-        except NotFound as error:
-            raise no_task(task) from error
-        if stored.record.requester != call.caller:
-            raise no_task(task)
-        return stored
 
 
 def numbered(event: Event, after: int, sequence: int) -> Event:

@@ -1,91 +1,59 @@
 """Adapter `jsonl`: one JSON object per line in both directions, UTF-8.
 
-    to the agent    {"type":"hello"|"message"|"post"|"receipt"|"agents"|"error"|"stop", ...}
-                    {"type":"task"|"input"|"cancel", ...}            a task that it works on
-                    {"type":"delegated"|"task_update", ...}          a task that it asked for
-    from the agent  {"type":"send"|"reply"|"post"|"seen"|"find"|"status", ...}
-                    {"type":"update"|"artifact"|"complete"|"fail"|"reject"|"input_required"|"canceled", ...}
-                    {"type":"delegate"|"cancel_task"|"answer_task", ...}
+What an agent may print is in `protocol.verbs`, and anything else that it prints is output for the log. It reads
 
-Anything else that the agent prints is output for the log.
+    {"type":"hello"|"message"|"post"|"receipt"|"agents"|"error"|"stop", ...}
+    {"type":"task"|"input"|"cancel", ...}            a task that it works on
+    {"type":"delegated"|"task_update", ...}          a task that it asked for
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from postroom.errors import InvalidInput
-from postroom.sidecar.adapters.actions import (
-    Action,
+from postroom.protocol.fields import kept_ref
+from postroom.protocol.verbs import VERBS
+from postroom.sidecar.adapters.adapter import (
     End,
     Incoming,
     IncomingTask,
     Malformed,
     Output,
+    Said,
 )
-from postroom.sidecar.adapters.fields import has_short_ref
-from postroom.sidecar.adapters.makers import (
-    make_find,
-    make_post,
-    make_reply,
-    make_seen,
-    make_send,
-    make_status,
-)
-from postroom.sidecar.adapters.task_makers import (
-    TASK_MAKERS,
-    make_answer_task,
-    make_cancel_task,
-    make_delegate,
-)
-
-MAKERS: dict[str, Callable[[Mapping[str, Any]], Action]] = {
-    "send": make_send,
-    "reply": make_reply,
-    "post": make_post,
-    "seen": make_seen,
-    "find": make_find,
-    "status": make_status,
-    **TASK_MAKERS,
-    "delegate": make_delegate,
-    "cancel_task": make_cancel_task,
-    "answer_task": make_answer_task,
-}
-"""What an agent can say, by the type of its line."""
 
 
 class JsonLines:
     """Adapter for programs that speak Postroom's own lines."""
 
-    def feed(self, line: str) -> list[Action]:
+    def feed(self, line: str) -> list[Said]:
         """The action in one line."""
         record = _decode(line)
         if record is None:
             return [Output(line, "no JSON")] if line.strip() else []
-        make = MAKERS.get(str(record.get("type")))
-        if make is None:
+        action = VERBS.get(str(record.get("type")))
+        if action is None or not action.verb.line:
             return [Output(line, "of no known type")]
         try:
-            return [make(record)]
+            return [action.read(record)]
         except InvalidInput as error:
-            return [Malformed(error.message, record.get("ref") if has_short_ref(record) else None)]
+            return [Malformed(error.message, kept_ref(record))]
 
-    def skip(self) -> list[Action]:
+    def skip(self) -> list[Said]:
         """An error that the agent is told."""
         return [Malformed("a line was too long and was skipped")]
 
-    def finish(self, end: End) -> list[Action]:  # noqa: ARG002
+    def finish(self, end: End) -> list[Said]:  # noqa: ARG002
         """Nothing: each line stands for itself."""
         return []
 
     def render(self, message: Incoming) -> bytes:
         """A `message` line, or a `post` line for what came from a feed."""
-        record: dict[str, Any] = {"type": "message", **asdict(message)}
-        record["from"] = record.pop("sender")
-        record["reply_to"] = message.reply_to or None
+        record: dict[str, Any] = {"type": "message", **message.as_json()}
         if message.to.startswith("#"):
             record = {key: record[key] for key in ("id", "from", "text", "sent_at")}
             record |= {"type": "post", "project": message.to[1:]}

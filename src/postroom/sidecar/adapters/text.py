@@ -10,19 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from postroom.sidecar.adapters.actions import (
-    Action,
-    Artifact,
-    Complete,
-    End,
-    Fail,
-    Incoming,
-    IncomingTask,
-    Output,
-    Reply,
-    Seen,
-    Sender,
-)
+from postroom.protocol.verbs import Artifact, Complete, Fail, Reply, Seen
+from postroom.sidecar.adapters.adapter import End, Incoming, IncomingTask, Output, Said, Sender
 from postroom_a2a.text import one_line, printable
 
 MAX_ANSWER = 128 * 1024
@@ -48,19 +37,19 @@ class PlainText:
         self._lines: list[str] = []
         self._left = MAX_ANSWER
 
-    def feed(self, line: str) -> list[Action]:
+    def feed(self, line: str) -> list[Said]:
         """Nothing yet: a line is a part of the answer."""
         self._left -= len(line.encode(errors="replace")) + 1
         if self._left >= 0:
             self._lines.append(line)
         return []
 
-    def skip(self) -> list[Action]:
+    def skip(self) -> list[Said]:
         """Nothing yet; there will be no answer that is whole."""
         self._left = -1
         return []
 
-    def finish(self, end: End) -> list[Action]:
+    def finish(self, end: End) -> list[Said]:
         """The answer, if the program ended well.
 
         Of a run that was ended by a signal nothing is taken: nobody knows whether it had said all that it had to say.
@@ -72,19 +61,19 @@ class PlainText:
             return self._failed(end) + [Output(line) for line in self._lines]
         return self._of_task(said) if self._task else self._of_message(said)
 
-    def _of_task(self, said: str) -> list[Action]:
+    def _of_task(self, said: str) -> list[Said]:
         if self._left < 0:
             return [Fail(self._task, _TOO_LONG)]
         return [*([Artifact(self._task, said)] if said else ()), Complete(self._task)]
 
-    def _of_message(self, said: str) -> list[Action]:
+    def _of_message(self, said: str) -> list[Said]:
         if self._left < 0:
             said = _TOO_LONG
         if said and self._wanted:
             return [Reply(self._message, said)]
         return [*(Output(line) for line in self._lines), Seen(self._message)]
 
-    def _failed(self, end: End) -> list[Action]:
+    def _failed(self, end: End) -> list[Said]:
         if not self._task:
             return []  # the message is handed over again
         complaint = printable(end.complaint).strip()[-MAX_COMPLAINT:]

@@ -39,8 +39,8 @@ from postroom_a2a.sdk.handling.changes import SETTLED, TERMINAL, Event
 from postroom_a2a.sdk.handling.configs import CardModifier, ConfigOperations, UrlCheck
 from postroom_a2a.sdk.handling.memory import MemoryTaskStore
 from postroom_a2a.sdk.handling.required import require
-from postroom_a2a.sdk.handling.run import Request, Run, terminal
-from postroom_a2a.sdk.handling.runs import Runs
+from postroom_a2a.sdk.handling.run import QueuedRequest, TaskRun, terminal
+from postroom_a2a.sdk.handling.runs import TaskRuns
 from postroom_a2a.sdk.handling.subscribers import BUFFER, STALL, Stream, Waiter
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ same call over twice sets it; the second time the call joins the task, or is ans
 
 
 class AgentRequestHandler(ConfigOperations):
-    """Runs an agent, stores its tasks, and tells what happens to them.
+    """TaskRuns an agent, stores its tasks, and tells what happens to them.
 
     Args:
         agent_executor: the agent.
@@ -111,7 +111,7 @@ class AgentRequestHandler(ConfigOperations):
         self._validate_input_modes = validate_input_modes
         self._buffer = buffer
         self._stall = stall
-        self._runs = Runs(agent_executor, store, push_sender, interrupted_task_timeout)
+        self._runs = TaskRuns(agent_executor, store, push_sender, interrupted_task_timeout)
         warn_on_missing_required_fields(agent_card, "agent_card of AgentRequestHandler:")
 
     @property
@@ -186,7 +186,7 @@ class AgentRequestHandler(ConfigOperations):
 
     async def _begin(
         self, params: SendMessageRequest, context: ServerCallContext
-    ) -> tuple[Run, Request | None, Task | None] | Task:
+    ) -> tuple[TaskRun, QueuedRequest | None, Task | None] | Task:
         """The run of a message, its request, and the task to be shown first.
 
         If the very call is being performed already there is no request; if it has been performed there is its Task.
@@ -232,7 +232,7 @@ class AgentRequestHandler(ConfigOperations):
             await self._configure(
                 str(built.task_id), configuration.task_push_notification_config, context
             )
-        return self._run_of(built, context), Request(built, known), None
+        return self._run_of(built, context), QueuedRequest(built, known), None
 
     async def _followed(self, message: Message, context: ServerCallContext) -> Task:
         """The task that a message answers."""
@@ -247,14 +247,14 @@ class AgentRequestHandler(ConfigOperations):
             raise terminal(task)
         return task
 
-    def _run_of(self, built: RequestContext, context: ServerCallContext) -> Run:
+    def _run_of(self, built: RequestContext, context: ServerCallContext) -> TaskRun:
         task_id, context_id = str(built.task_id), str(built.context_id)
         run = self._runs.get(task_id)
         if run is None:
             run = self._runs.open(task_id, context_id, context, built.message)
         return run
 
-    def _stream(self, request: Request | None = None) -> Stream:
+    def _stream(self, request: QueuedRequest | None = None) -> Stream:
         return Stream(request, buffer=self._buffer, stall=self._stall)
 
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
@@ -356,6 +356,6 @@ class AgentRequestHandler(ConfigOperations):
             run.leave(stream)
 
 
-def _check_id(run: Run, task: Task) -> None:
+def _check_id(run: TaskRun, task: Task) -> None:
     if task.id != run.id:
         raise InternalError("Task ID mismatch in agent response")

@@ -14,8 +14,7 @@ from a2a.utils.errors import InternalError, TaskNotFoundError, UnsupportedOperat
 
 from postroom_a2a.sdk.handling import changes
 from postroom_a2a.sdk.handling.changes import INTERRUPTED, TERMINAL
-from postroom_a2a.sdk.handling.queue import TaskQueue
-from postroom_a2a.sdk.handling.record import Host, TaskRecord
+from postroom_a2a.sdk.handling.recorded import Host, RecordedTask, TaskQueue
 from postroom_a2a.sdk.handling.subscribers import Subscriber
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def terminal(task: Task) -> UnsupportedOperationError:
 
 
 @dataclass(slots=True, eq=False)
-class Request:
+class QueuedRequest:
     """A message for the agent.
 
     Attributes:
@@ -49,7 +48,7 @@ class Request:
     variables: contextvars.Context | None = None
 
 
-class Run(TaskRecord):
+class TaskRun(RecordedTask):
     """A task while its agent works on it, waits for an answer, or somebody watches it.
 
     It has an asyncio task only while the executor runs.
@@ -69,9 +68,9 @@ class Run(TaskRecord):
         first: Message | None = None,
     ) -> None:
         super().__init__(host, task_id, context_id, context, first)
-        self.current: Request | None = None
+        self.current: QueuedRequest | None = None
         self._ran = False
-        self._waiting: deque[Request] = deque()
+        self._waiting: deque[QueuedRequest] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._canceling: asyncio.Lock | None = None
@@ -94,7 +93,7 @@ class Run(TaskRecord):
 
     # ── requests ────────────────────────────────────────────────────────────────────────────────────
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: QueuedRequest) -> None:
         """Run a request, after those that came before it."""
         if self._worker is None:
             self._start(request)
@@ -102,7 +101,7 @@ class Run(TaskRecord):
             request.variables = contextvars.copy_context()
             self._waiting.append(request)
 
-    def _start(self, request: Request) -> None:
+    def _start(self, request: QueuedRequest) -> None:
         self._keep()
         self._ran = True
         self.current = request
@@ -112,7 +111,7 @@ class Run(TaskRecord):
         # Not in the coroutine: one that is cancelled before its first step runs no line of it.
         self._worker.add_done_callback(self._returned)
 
-    async def _perform(self, request: Request) -> None:
+    async def _perform(self, request: QueuedRequest) -> None:
         begun = False
         try:
             self._context = request.context.call_context
@@ -133,7 +132,7 @@ class Run(TaskRecord):
             _log.exception("task %s: its agent failed", self.id)
             await self._failed(error, by_agent=begun)
 
-    async def _loaded(self, request: Request) -> bool:
+    async def _loaded(self, request: QueuedRequest) -> bool:
         """Read the task, which may have changed meanwhile; False if it has ended."""
         self.task = task = await self._host.store.get(self.id, self._context)
         if task is None:
@@ -196,7 +195,7 @@ class Run(TaskRecord):
         )
         worker = self._worker
         try:
-            await self._host.executor.cancel(shown, TaskQueue(self, patient=False))
+            await self._host.executor.cancel(shown, TaskQueue(self, wait=False))
         except asyncio.CancelledError:
             # Who asked is gone. The executor's work ends below, so that the task must not seem to go on.
             await self._conclude(TaskState.TASK_STATE_CANCELED)

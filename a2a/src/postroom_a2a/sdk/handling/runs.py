@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from a2a.types import Message
 from a2a.utils.errors import InternalError
 
-from postroom_a2a.sdk.handling.run import GRACE, Host, Run
+from postroom_a2a.sdk.handling.run import GRACE, Host, TaskRun
 
 if TYPE_CHECKING:
     from a2a.server.agent_execution import AgentExecutor
@@ -26,7 +26,7 @@ MAX_UNSAVED = 1024
 _log = logging.getLogger(__name__)
 
 
-class Runs:
+class TaskRuns:
     """At most one run for each task, and what they share.
 
     Args:
@@ -48,15 +48,15 @@ class Runs:
 
         self.request_context = RequestContext
         self._host = Host(executor, store, push, idle, RequestContext, self._discard)
-        self._runs: dict[str, Run] = {}
-        self._unsaved: OrderedDict[str, Run] = OrderedDict()
+        self._runs: dict[str, TaskRun] = {}
+        self._unsaved: OrderedDict[str, TaskRun] = OrderedDict()
         self._closed = False
 
     def __len__(self) -> int:
         """How many tasks are under way, wait for an answer, or are watched."""
         return len(self._runs)
 
-    def get(self, task_id: str) -> Run | None:
+    def get(self, task_id: str) -> TaskRun | None:
         """The run that takes requests for a task."""
         run = self._runs.get(task_id)
         return None if run is None or run.finished else run
@@ -67,7 +67,7 @@ class Runs:
         context_id: str,
         context: ServerCallContext,
         first: Message | None = None,
-    ) -> Run:
+    ) -> TaskRun:
         """A run for a task that has none.
 
         Raises:
@@ -75,10 +75,10 @@ class Runs:
         """
         if self._closed:
             raise InternalError("the agent is closing")
-        run = self._runs[task_id] = Run(self._host, task_id, context_id, context, first)
+        run = self._runs[task_id] = TaskRun(self._host, task_id, context_id, context, first)
         return run
 
-    def _discard(self, run: Run) -> None:
+    def _discard(self, run: TaskRun) -> None:
         """Forget a run; another may have taken its place."""
         if self._runs.get(run.id) is run:
             del self._runs[run.id]
@@ -94,7 +94,7 @@ class Runs:
             return None
         return partial(self._settle, run)
 
-    async def _settle(self, run: Run) -> None:
+    async def _settle(self, run: TaskRun) -> None:
         await run.quiet()
         if self._unsaved.pop(run.id, None) is not None:
             await run.save()

@@ -1,12 +1,12 @@
 """A2A 1.0 and 0.3 on the wire, from and to the SDK's protobuf types: the one place bound to versions of A2A."""
 
 from postroom_a2a.sdk.translation.errors import a2a_error, rpc_error
-from postroom_a2a.sdk.translation.methods import operation_of
-from postroom_a2a.sdk.translation.operations import OPERATIONS, Dialect, Operation
+from postroom_a2a.sdk.translation.table import OPERATIONS, Dialect, Operation
 from postroom_a2a.sdk.translation.v03 import V03
 from postroom_a2a.sdk.translation.v10 import V10
 
 __all__ = [
+    "METHODS",
     "OPERATIONS",
     "V03",
     "V10",
@@ -16,3 +16,14 @@ __all__ = [
     "operation_of",
     "rpc_error",
 ]
+
+METHODS: dict[str, tuple[Operation, Dialect]] = {
+    **{operation.name: (operation, V10) for operation in OPERATIONS.values()},
+    **{operation.legacy: (operation, V03) for operation in OPERATIONS.values() if operation.legacy},
+}
+"""Every method of both versions; no name means two operations."""
+
+
+def operation_of(method: str) -> tuple[Operation, Dialect] | None:
+    """The operation that `method` names and the version it is of; None for no method of A2A."""
+    return METHODS.get(method)

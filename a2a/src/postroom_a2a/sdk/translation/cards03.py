@@ -13,7 +13,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 
 from a2a import types
 from postroom_a2a.rpc import Code, RpcError
-from postroom_a2a.sdk.translation.reading import (
+from postroom_a2a.sdk.translation.values import (
     UNREADABLE,
     Malformed,
     Record,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from a2a import types
-from postroom_a2a.sdk.translation.reading import (
+from postroom_a2a.sdk.translation.values import (
     Malformed,
     Record,
     count,

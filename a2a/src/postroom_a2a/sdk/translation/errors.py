@@ -9,7 +9,7 @@ from a2a.utils.error_handlers import build_error_details
 from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, A2AError
 
 from postroom_a2a.rpc import DOMAIN, ERROR_INFO, Code, RpcError
-from postroom_a2a.sdk.translation.operations import Dialect
+from postroom_a2a.sdk.translation.table import Dialect
 
 _LEGACY = frozenset(Code) - {Code.EXTENSION_SUPPORT_REQUIRED, Code.VERSION_NOT_SUPPORTED}
 """What a peer of A2A 0.3 may be told. SERVER_BUSY is of JSON-RPC's own range, which every version has."""
@@ -63,7 +63,7 @@ def a2a_error(error: RpcError) -> A2AError:
         where that is all there is, else as it came.
     """
     # Imported late: this loads the SDK's client, which a server has no use for.
-    from postroom_a2a.sdk.translation.failures import ServerBusyError, UnknownCodeError
+    from postroom_a2a.sdk.errors import ServerBusyError, UnknownCodeError
 
     data = _data_of(error.data)
     kind = _KINDS.get(error.code)

@@ -13,19 +13,19 @@ from base64 import b64decode, b64encode
 from typing import Any
 
 from a2a import types
-from postroom_a2a.sdk.translation.reading import (
+from postroom_a2a.sdk.translation.values import (
     Malformed,
     Record,
     flag,
     free,
     listed,
+    plain,
     record,
     struct,
     text,
     texts,
     within,
 )
-from postroom_a2a.sdk.translation.writing import plain
 
 _State = types.TaskState
 

@@ -15,18 +15,18 @@ from a2a import types
 from postroom_a2a.errors import ProtocolViolation
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk.translation import cards03, configs03, objects03
-from postroom_a2a.sdk.translation.operations import Operation
-from postroom_a2a.sdk.translation.reading import (
+from postroom_a2a.sdk.translation.table import Operation
+from postroom_a2a.sdk.translation.values import (
     Malformed,
     Record,
     count,
     needed,
+    plain,
     record,
     struct,
     text,
     within,
 )
-from postroom_a2a.sdk.translation.writing import plain
 
 
 class Dialect03:

@@ -10,9 +10,8 @@ from google.protobuf.message import Message as Proto
 from a2a import types
 from postroom_a2a.errors import ProtocolViolation
 from postroom_a2a.rpc import Code, RpcError
-from postroom_a2a.sdk.translation.operations import Operation
-from postroom_a2a.sdk.translation.reading import DEPTH, UNREADABLE, reason
-from postroom_a2a.sdk.translation.writing import plain
+from postroom_a2a.sdk.translation.table import Operation
+from postroom_a2a.sdk.translation.values import DEPTH, UNREADABLE, plain, reason
 
 
 class Dialect10:

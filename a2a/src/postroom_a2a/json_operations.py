@@ -1,0 +1,272 @@
+"""The operations of A2A 1.0 in JSON, over tasks of whatever kind: no SDK, no protobuf."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+from postroom_a2a.ecma_json import dumps
+from postroom_a2a.errors import Conflict, NotFound, PostroomError
+from postroom_a2a.limits import ConcurrencyLimit
+from postroom_a2a.operations import Call
+from postroom_a2a.params import (
+    camel,
+    check_message,
+    history_length,
+    name_param,
+    query_of,
+    shortened,
+)
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.service import TaskChange, TaskService
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import Message, Task, new_task, state_of
+from postroom_a2a.times import parse_time
+
+VERSION = "1.0"
+
+STREAMS = 32
+"""Streams of one agent's operations that are open at a time."""
+
+WAIT = 3600.0
+"""Seconds that a call or a stream waits for its task; then it ends with the task as it is."""
+
+BEGINNING = frozenset({"SendMessage", "SendStreamingMessage"})
+STREAMING = frozenset({"SendStreamingMessage", "SubscribeToTask"})
+PUSH = frozenset(
+    f"{verb}TaskPushNotificationConfig{plural}"
+    for verb, plural in (("Create", ""), ("Get", ""), ("List", "s"), ("Delete", ""))
+)
+UNSUPPORTED = frozenset({"GetExtendedAgentCard"})
+"""Methods of A2A 1.0 that nobody offers here: a card states no capability for them."""
+
+Params = dict[str, Any]
+Single = Callable[[Params, str], Awaitable[Any]]
+Streaming = Callable[[Params, str], AsyncGenerator[dict[str, Any], None]]
+
+
+class JsonOperations:
+    """The operations of one agent; implements `postroom_a2a.operations.Operations`.
+
+    Args:
+        tasks: of the agent.
+        streams: that are open at a time.
+    """
+
+    def __init__(self, tasks: TaskService, *, streams: int = STREAMS) -> None:
+        self._tasks = tasks
+        self._single: dict[str, Single] = {
+            "SendMessage": self._send,
+            "GetTask": self._get,
+            "ListTasks": self._list,
+            "CancelTask": self._cancel,
+        }
+        self._streaming: dict[str, Streaming] = {
+            "SendStreamingMessage": self._send_and_follow,
+            "SubscribeToTask": self._subscribe,
+        }
+        self._limit = ConcurrencyLimit(
+            streams,
+            lambda: RpcError(Code.SERVER_BUSY, "too many streams are open; try again later"),
+        )
+
+    def streams(self, method: str) -> bool:
+        """As `Operations.streams`."""
+        return method in STREAMING
+
+    def begins(self, method: str) -> bool:
+        """As `Operations.begins`."""
+        return method in BEGINNING
+
+    async def answer(self, call: Call) -> bytes:
+        """As `Operations.answer`."""
+        params = read_params(call)
+        perform = self._single.get(call.method)
+        try:
+            if perform is None:
+                return await self.other(call)
+            return dumps(await perform(params, call.caller))
+        except PostroomError as error:
+            raise _refused(params, error) from error
+
+    async def stream(self, call: Call) -> AsyncGenerator[bytes]:
+        """As `Operations.stream`."""
+        params = read_params(call)
+        perform = self._streaming.get(call.method)
+        if perform is None:
+            raise not_offered(call.method)
+        with self._limit.slot():
+            try:
+                async with aclosing(perform(params, call.caller)) as events:
+                    async for event in events:
+                        yield dumps(event)
+            except PostroomError as error:
+                raise _refused(params, error) from error
+
+    async def other(self, call: Call) -> bytes:
+        """Perform a call of a method that has no name here; result as JSON text.
+
+        Raises:
+            RpcError: it is not offered.
+        """
+        raise not_offered(call.method)
+
+    # ── messages ────────────────────────────────────────────────────────────────────────────────────
+
+    async def _send(self, params: Params, requester: str) -> dict[str, Any]:
+        message, configuration, limit = _said(params)
+        task = message.get("taskId") or ""
+        if task:
+            await self._answer(message, requester)
+        else:
+            task = await self._tasks.submit(message, requester, follow=False)
+        if configuration.get("returnImmediately") is not True:
+            await self._tasks.wait(task, requester, WAIT)
+        return {"task": shortened((await self._tasks.get(task, requester)).task, limit)}
+
+    async def _send_and_follow(
+        self, params: Params, requester: str
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        message, _configuration, limit = _said(params)
+        if task := message.get("taskId") or "":
+            after = await self._answer(message, requester)
+            first = (await self._tasks.get(task, requester)).task
+        else:
+            # From its first change on, so that each stream of it shows the same, however soon it was begun.
+            task, after = await self._tasks.submit(message, requester, follow=True), 0
+            first = _as_asked((await self._tasks.get(task, requester)).task)
+        yield {"task": shortened(first, limit)}
+        async with aclosing(self._following(task, requester, after)) as changes:
+            async for change in changes:
+                if change.event is not None:
+                    yield change.event
+                if change.settled:
+                    return
+
+    async def _answer(self, message: Message, requester: str) -> int:
+        """Answer a task; returns the sequence of the change with its question."""
+        task = name_param(message, "taskId")
+        version = await self._tasks.get(task, requester)
+        context = message.get("contextId") or ""
+        if context and context != version.task["contextId"]:
+            raise RpcError(Code.INVALID_PARAMS, "the task belongs to another context", taskId=task)
+        try:
+            await self._tasks.answer(task, message, requester)
+        except Conflict as error:
+            raise RpcError(Code.UNSUPPORTED_OPERATION, error.message, taskId=task) from error
+        return version.sequence
+
+    # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
+
+    async def _get(self, params: Params, requester: str) -> Task:
+        task, limit = name_param(params, "id"), history_length(params)
+        return shortened((await self._tasks.get(task, requester)).task, limit)
+
+    async def _list(self, params: Params, requester: str) -> dict[str, Any]:
+        query = query_of(params)
+        page = await self._tasks.list(query, requester)
+        return {
+            "tasks": page.tasks,
+            "nextPageToken": page.next_page,
+            "pageSize": query.limit,
+            "totalSize": page.total,
+        }
+
+    async def _cancel(self, params: Params, requester: str) -> Task:
+        task = name_param(params, "id")
+        try:
+            return await self._tasks.cancel(task, requester)
+        except Conflict as error:
+            raise RpcError(Code.TASK_NOT_CANCELABLE, error.message, taskId=task) from error
+
+    async def _subscribe(
+        self, params: Params, requester: str
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        task = name_param(params, "id")
+        version = await self._tasks.get(task, requester)
+        if version.state.terminal:
+            said = f"it is {version.state.value}"
+            raise RpcError(Code.UNSUPPORTED_OPERATION, said, taskId=task)
+        yield {"task": version.task}
+        async with aclosing(self._following(task, requester, version.sequence)) as changes:
+            async for change in changes:
+                if change.event is not None:
+                    yield change.event
+
+    async def _following(
+        self, task: str, requester: str, after: int
+    ) -> AsyncGenerator[TaskChange, None]:
+        """The changes until their end, for `WAIT` seconds at most."""
+        deadline = asyncio.get_running_loop().time() + WAIT
+        async with aclosing(self._tasks.follow(task, requester, after)) as changes:
+            while True:
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        change = await anext(changes)
+                except (StopAsyncIteration, TimeoutError):
+                    return
+                yield change
+
+
+def read_params(call: Call) -> Params:
+    """The parameters of a call.
+
+    Raises:
+        RpcError: they are not an object, or not in an encoding or a version that is spoken here.
+    """
+    if call.binary:
+        raise RpcError(Code.CONTENT_TYPE_NOT_SUPPORTED, "only JSON is taken here")
+    said = {name.lower(): value for name, value in call.parameters.items()}.get("a2a-version")
+    if said is not None and said.split(".")[:2] != VERSION.split("."):
+        raise not_spoken()
+    if call.params is None:
+        return {}
+    if not isinstance(call.params, dict):
+        raise RpcError(Code.INVALID_PARAMS, "'params' has to be an object")
+    return camel(call.params)
+
+
+def not_spoken() -> RpcError:
+    """The refusal of another version."""
+    said = f"only A2A {VERSION} is spoken here: send the header A2A-Version: {VERSION}"
+    return RpcError(Code.VERSION_NOT_SUPPORTED, said)
+
+
+def not_offered(method: str) -> RpcError:
+    """The refusal of a method."""
+    if method in PUSH:
+        return RpcError(Code.PUSH_NOTIFICATION_NOT_SUPPORTED, "there are no push notifications")
+    if method in UNSUPPORTED | BEGINNING | STREAMING:
+        return RpcError(Code.UNSUPPORTED_OPERATION, f"{method} is not offered here")
+    return RpcError(Code.METHOD_NOT_FOUND, f"there is no method {method[:80]!r}")
+
+
+def _refused(params: Params, error: PostroomError) -> RpcError:
+    """The answer to a call that failed; about a task that is missing or another's it says the same."""
+    message = params.get("message")
+    task = message.get("taskId") if isinstance(message, dict) else params.get("id")
+    if type(error) is NotFound and isinstance(task, str):
+        return RpcError(Code.TASK_NOT_FOUND, "there is no such task", taskId=task)
+    return RpcError.of(error)
+
+
+def _said(params: Params) -> tuple[Message, dict[str, Any], int | None]:
+    """Message, configuration and length of the history that a call to send states."""
+    message = check_message(params)
+    configuration = params.get("configuration") or {}
+    if not isinstance(configuration, dict):
+        raise RpcError(Code.INVALID_PARAMS, "'configuration' has to be an object")
+    if configuration.get("taskPushNotificationConfig"):
+        raise RpcError(Code.PUSH_NOTIFICATION_NOT_SUPPORTED, "there are no push notifications")
+    return message, configuration, history_length(configuration)
+
+
+def _as_asked(task: Task) -> Task:
+    """The task as it was when nothing had become of it yet."""
+    history = task.get("history") or []
+    if state_of(task) is TaskState.SUBMITTED or not history:
+        return task
+    at = parse_time(str(task["status"].get("timestamp", "1970-01-01T00:00:00Z")))
+    return new_task(task["id"], task["contextId"], history[0], at)

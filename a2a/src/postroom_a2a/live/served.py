@@ -1,0 +1,227 @@
+"""One call in a server: performed, and answered whatever happens to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from postroom_a2a.binding.frames import (
+    encode_complete,
+    encode_error,
+    encode_result,
+    encode_stream_frame,
+)
+from postroom_a2a.binding.headers import Flow
+from postroom_a2a.binding.outlet import Outlet, too_large
+from postroom_a2a.errors import MessageTooLarge, PostroomError
+from postroom_a2a.nats.deadlines import EXCEEDED
+from postroom_a2a.nats.mailbox import Mailbox, NewInbox
+from postroom_a2a.operations import Call, Operations
+from postroom_a2a.rpc import Code, RpcError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Site:
+    """What the calls of one server share.
+
+    Attributes:
+        subject: of the server, for its log.
+        operations: of the agent.
+        mailbox: that publishes answers and hears acknowledgements.
+        stall: seconds that a client may leave the full window of a stream unacknowledged.
+        inbox: prefix of the subjects on which a caller acknowledges, None for the mailbox's own.
+        standing: told of each stream that stands still (True) or goes on (False).
+        answered: calls that were answered, be it with an error.
+        lost: answers that the connection did not take.
+    """
+
+    subject: str
+    operations: Operations
+    mailbox: Mailbox
+    stall: float
+    inbox: NewInbox | None
+    standing: Callable[[ServedCall, bool], None]
+    answered: int = 0
+    lost: int = 0
+
+    async def answer(self, call: Call, reply: str, payload: bytes) -> None:
+        """Publish the answer of a call that answers once."""
+        try:
+            try:
+                await self.mailbox.send(reply, payload)
+            except MessageTooLarge as error:
+                payload = encode_error(call.id, too_large(error), binary=call.binary)
+                await self.mailbox.send(reply, payload)
+        except PostroomError as error:
+            self._lose(error)
+        else:
+            self.answered += 1
+
+    async def end_stream(
+        self, call: Call, reply: str, error: RpcError | None, outlet: Outlet | None = None
+    ) -> None:
+        """Publish the last frames of a stream: an error, if any, and the end."""
+        frames = [encode_complete(call.id, binary=call.binary)]
+        if error is not None:
+            response = encode_error(call.id, error, binary=call.binary)
+            frames.insert(0, encode_stream_frame(response, binary=call.binary))
+        try:
+            for frame in frames:
+                if outlet is None:
+                    await self.mailbox.send(reply, frame)
+                else:
+                    await outlet.send_last(frame)
+        except PostroomError as failure:
+            self._lose(failure)
+        else:
+            self.answered += 1
+
+    def _lose(self, error: PostroomError) -> None:
+        self.lost += 1
+        _log.warning("%s: an answer was lost: %s", self.subject, error)
+
+
+class ServedCall:
+    """A call that runs.
+
+    Args:
+        site: of the server.
+        call: to perform.
+        reply: the caller's subject.
+        flow: what the caller takes, if the method streams; None if it answers once.
+
+    Attributes:
+        caller: who called; where nobody has proof of that, who the answers go to.
+    """
+
+    def __init__(self, site: Site, call: Call, reply: str, flow: Flow | None) -> None:
+        self.call = call
+        self.reply = reply
+        self.flow = flow
+        self.caller = call.caller or reply.rpartition(".")[0]
+        self.why: RpcError | None = None
+        self.task: asyncio.Task[None] | None = None
+        self._site = site
+        self._outlet: Outlet | None = None
+        self._begun = False
+        self._abandoned = False
+        self._over = False
+
+    def stop(self, why: RpcError) -> None:
+        """Cancel it, and answer with `why`."""
+        if self.why is None and not self._abandoned and not self._over:
+            self.why = why
+            # A task that is cancelled before its first step would never get to its answer.
+            if self._begun and self.task is not None:
+                self.task.cancel()
+
+    def stop_standing(self) -> None:
+        """As `stop`, for a stream whose reader stands still while too many others do."""
+        said = "nothing was acknowledged, and too many streams stand still"
+        self.stop(RpcError(Code.INTERNAL_ERROR, said))
+
+    def _abandon(self) -> None:
+        """Cancel it: nobody listens any more."""
+        if self.why is None and not self._over and self.task is not None:
+            self._abandoned = True
+            self.task.cancel()
+
+    async def perform(self) -> None:
+        """Perform the call and answer it."""
+        self._begun = True
+        result, error, alarm = b"", None, None
+        try:
+            if self.call.deadline:
+                alarm = self._set_alarm(self.call.deadline - time.time())
+            if self.why is not None:
+                raise self.why
+            if self.flow is None:
+                result = await self._site.operations.answer(self.call)
+            else:
+                await self._pour(self.flow)
+        except (Exception, asyncio.CancelledError) as failure:  # noqa: BLE001 - an answer in any case
+            error = self._error(failure)
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+        await self.conclude(result, error)
+        if error is not None and self.task is not None and self.task.cancelling():
+            if self.why is None and not self._abandoned:
+                raise asyncio.CancelledError  # it came from outside, so it goes on
+            self.task.uncancel()
+
+    async def conclude(self, result: bytes, error: RpcError | None) -> None:
+        """Answer, if nothing was answered yet."""
+        if self._over:
+            return
+        self._over = True
+        if self._outlet is not None:
+            self._outlet.close()
+        if self._abandoned:
+            return
+        call = self.call
+        if self.flow is not None:
+            await self._site.end_stream(call, self.reply, error, self._outlet)
+        elif error is not None:
+            payload = encode_error(call.id, error, binary=call.binary)
+            await self._site.answer(call, self.reply, payload)
+        else:
+            payload = encode_result(call.id, result, binary=call.binary)
+            await self._site.answer(call, self.reply, payload)
+
+    async def _pour(self, flow: Flow) -> None:
+        site, call = self._site, self.call
+        self._outlet = outlet = Outlet(
+            site.mailbox,
+            self.reply,
+            flow,
+            stall=site.stall,
+            gone=self._abandon,
+            standing=self._stands,
+            prefix=site.inbox(call.caller) if site.inbox else "",
+        )
+        await outlet.open()
+        async with aclosing(site.operations.stream(call)) as results:
+            async for result in results:
+                response = encode_result(call.id, result, binary=call.binary)
+                await outlet.send(encode_stream_frame(response, binary=call.binary))
+                if self.task is not None and self.task.cancelling():
+                    raise asyncio.CancelledError  # nats-py swallowed it, waiting for room
+
+    def _stands(self, stands: bool) -> None:
+        self._site.standing(self, stands)
+
+    def _set_alarm(self, left: float) -> asyncio.TimerHandle | None:
+        if left > 0:
+            loop = asyncio.get_running_loop()
+            return loop.call_later(left, self.stop, _late("while the call ran"))
+        self.why = self.why or _late(f"{-left:.1f} s before the call came in")
+        return None
+
+    def _error(self, failure: BaseException) -> RpcError:
+        """What the call is answered with; the text of an internal error stays here."""
+        if isinstance(failure, asyncio.CancelledError) and self.why is not None:
+            return self.why
+        if isinstance(failure, asyncio.CancelledError) and self.task and self.task.cancelling():
+            return ending()
+        if isinstance(failure, RpcError):
+            return failure
+        if isinstance(failure, PostroomError):
+            return RpcError.of(failure)
+        _log.error("%s: %s failed", self._site.subject, self.call.method, exc_info=failure)
+        return RpcError(Code.INTERNAL_ERROR, "Internal error")
+
+
+def ending() -> RpcError:
+    """What a call is answered with that the end of the server cut off."""
+    return RpcError(Code.INTERNAL_ERROR, "the server ended before the call did")
+
+
+def _late(when: str) -> RpcError:
+    return RpcError(Code.INTERNAL_ERROR, f"{EXCEEDED}: it passed {when}")

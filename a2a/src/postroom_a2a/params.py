@@ -1,0 +1,126 @@
+"""Parameters of A2A 1.0 calls: what they have to be, and what they make of an answer. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from postroom_a2a.errors import ProtocolViolation
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.service import PAGE, TaskQuery
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import Message
+from postroom_a2a.times import parse_time
+
+MAX_PAGE = 100
+_JSON_NAME = re.compile(r"(?<=[a-z0-9])_([a-z0-9])")
+_FREE = frozenset({"metadata", "data"})
+
+MAX_ID = 256
+"""Characters of an id."""
+
+
+def camel(value: Any) -> Any:
+    """Parameters with the JSON names of their fields; whoever reads ProtoJSON takes the proto's own names, too.
+
+    What is free of form (`metadata`, the `data` of a part) stays as it is.
+    """
+    if isinstance(value, list):
+        return [camel(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {_JSON_NAME.sub(lambda end: end[1].upper(), name): name for name in value}
+    # Of a field under both names the JSON one counts.
+    chosen = {name: name if name in value else said for name, said in found.items()}
+    return {
+        name: value[said] if name in _FREE else camel(value[said]) for name, said in chosen.items()
+    }
+
+
+def name_param(params: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    """An id in the parameters.
+
+    Raises:
+        RpcError: it is missing and has no default, or is not an id; the others raise it likewise.
+    """
+    value = params.get(name)
+    if value in ("", None) and default is not None:
+        return default
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_ID:
+        raise RpcError(Code.INVALID_PARAMS, f"{name!r} has to be a text of 1 to {MAX_ID}")
+    return value
+
+
+def _whole(params: Mapping[str, Any], name: str, least: int, most: int) -> int | None:
+    value = params.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise RpcError(Code.INVALID_PARAMS, f"{name!r} has to be a number from {least} to {most}")
+    return value
+
+
+def check_message(params: Mapping[str, Any]) -> Message:
+    """The message of a SendMessage. Only text can be handed to an agent."""
+    message = params.get("message")
+    if not isinstance(message, dict):
+        raise RpcError(Code.INVALID_PARAMS, "'message' has to be an object")
+    name_param(message, "messageId")
+    name_param(message, "contextId", "")
+    if message.get("role") not in {"ROLE_USER", "ROLE_AGENT"}:
+        raise RpcError(Code.INVALID_PARAMS, "'role' has to be ROLE_USER or ROLE_AGENT")
+    parts = message.get("parts")
+    if not isinstance(parts, list) or not parts:
+        raise RpcError(Code.INVALID_PARAMS, "'parts' has to be a list of at least one part")
+    if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in parts):
+        raise RpcError(
+            Code.CONTENT_TYPE_NOT_SUPPORTED,
+            "this worker takes text: each part has to have 'text', and no 'raw', 'url' or 'data'",
+        )
+    return message
+
+
+def history_length(params: Mapping[str, Any]) -> int | None:
+    """How many messages of the history are wanted, None for all."""
+    return _whole(params, "historyLength", 0, 2**31)
+
+
+def shortened(task: dict[str, Any], limit: int | None) -> dict[str, Any]:
+    """A task with the last `limit` messages of its history, None for all (section 3.2.4)."""
+    kept = {name: value for name, value in task.items() if name != "history"}
+    history = task.get("history", [])
+    if limit is not None:
+        history = history[-limit:] if limit else []
+    return {**kept, "history": history} if history else kept
+
+
+def query_of(params: Mapping[str, Any]) -> TaskQuery:
+    """What a ListTasks asks for."""
+    return TaskQuery(
+        context=name_param(params, "contextId", ""),
+        state=_state(params.get("status")),
+        since=_time(params.get("statusTimestampAfter")),
+        limit=_whole(params, "pageSize", 1, MAX_PAGE) or PAGE,
+        page=str(params.get("pageToken") or ""),
+        history=history_length(params),
+        artifacts=params.get("includeArtifacts") is True,
+    )
+
+
+def _state(name: object) -> TaskState | None:
+    if name in (None, "", "TASK_STATE_UNSPECIFIED"):
+        return None
+    try:
+        return TaskState.from_a2a(name)
+    except ValueError as error:
+        raise RpcError(Code.INVALID_PARAMS, "'status' names no state of a task") from error
+
+
+def _time(value: object) -> float:
+    if not value:
+        return 0.0
+    try:
+        return parse_time(str(value))
+    except ProtocolViolation as error:
+        raise RpcError(Code.INVALID_PARAMS, "'statusTimestampAfter' is no time") from error

@@ -1,0 +1,316 @@
+"""A task as its agent tells it: each event changes the task, is saved, and is told, in one order for all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from a2a.server.events.event_queue import EventQueue
+from a2a.types import (
+    Message,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatusUpdateEvent,
+)
+from a2a.utils.errors import InvalidAgentResponseError, InvalidParamsError
+
+from postroom_a2a.sdk.handling import changes
+from postroom_a2a.sdk.handling.changes import SETTLED, TERMINAL, Event
+from postroom_a2a.sdk.handling.subscribers import Subscriber
+
+if TYPE_CHECKING:
+    from a2a.server.agent_execution import AgentExecutor, RequestContext
+    from a2a.server.context import ServerCallContext
+    from a2a.server.tasks.push_notification_sender import PushNotificationSender
+    from a2a.server.tasks.task_store import TaskStore
+
+Update = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Host:
+    """What all tasks of an agent share.
+
+    Attributes:
+        executor: the agent.
+        store: of its tasks.
+        push: who is told of each change, if anybody.
+        idle: seconds after which a task that waits for an answer is forgotten here; None for never.
+        request_context: the SDK's class.
+        discard: forgets a run.
+    """
+
+    executor: AgentExecutor
+    store: TaskStore
+    push: PushNotificationSender | None
+    idle: float | None
+    request_context: type[RequestContext]
+    discard: Callable[[Any], None]
+
+
+class RecordedTask:
+    """One task as its agent tells it, and its subscribers.
+
+    Events are recorded in the executor's own coroutine. Once the task is terminal nothing is written any more.
+
+    Attributes:
+        id: of the task.
+        task: as it was saved last; None before the agent has begun one.
+        unsaved: its failure could not be stored, so the store may have it at work.
+        finished: takes no more requests: the task has ended, or the answer was a message.
+    """
+
+    __slots__ = (
+        "_context",
+        "_context_id",
+        "_deaf",
+        "_first",
+        "_host",
+        "_lock",
+        "_said",
+        "_subscribers",
+        "_tasked",
+        "finished",
+        "id",
+        "task",
+        "unsaved",
+    )
+
+    def __init__(
+        self,
+        host: Host,
+        task_id: str,
+        context_id: str,
+        context: ServerCallContext,
+        first: Message | None,
+    ) -> None:
+        self._host = host
+        self.id = task_id
+        self.task: Task | None = None
+        self.finished = False
+        self.unsaved = False
+        self._context_id = context_id
+        self._context = context
+        self._first = first
+        self._said: Message | None = None
+        # Whether the agent has chosen a task (True) or a message (False) for its answer.
+        self._tasked: bool | None = None
+        self._deaf = False
+        self._subscribers: list[Subscriber] = []
+        self._lock = asyncio.Lock()
+
+    async def room(self) -> None:
+        """Return when every subscriber has room."""
+        for subscriber in self._subscribers:
+            if subscriber.full:
+                break
+        else:
+            return
+        for subscriber in tuple(self._subscribers):
+            await subscriber.room()
+
+    async def record(self, event: Event) -> None:
+        """Fold an event into the task, save that, and tell the subscribers."""
+        async with self._lock:
+            if self._deaf:
+                kind = type(event).__name__
+                _log.warning("task %s is over for its agent: %s dropped", self.id, kind)
+                return
+            try:
+                await self._take(event)
+            except Exception as error:  # noqa: BLE001 (told to whoever asked)
+                _log.exception("task %s: %s not taken", self.id, type(event).__name__)
+                await self._break(error, by_agent=False)
+
+    async def _take(self, event: Event) -> None:
+        if isinstance(event, Message):
+            self._answer()
+            self._tell(event, self._subscribers)
+            return
+        if self._tasked is False:
+            raise InvalidAgentResponseError(
+                f"Received {type(event).__name__} in message mode. Use Task with "
+                "TaskStatusUpdateEvent and TaskArtifactUpdateEvent instead."
+            )
+        if isinstance(event, Task):
+            task = self._begin(event)
+        elif isinstance(event, TaskStatusUpdateEvent):
+            task = self._task_for(event)
+            changes.put_status(task, event)
+        elif isinstance(event, TaskArtifactUpdateEvent):
+            task = self._task_for(event)
+            changes.put_artifact(task, event)
+        else:
+            raise InvalidAgentResponseError(f"{type(event).__name__} is no event of a task")
+        self._tasked = True
+        if task is None:
+            self._tell(event, self._subscribers)
+            return
+        self.task = task
+        await self._store(task, event)
+
+    async def _store(self, task: Task, event: Update) -> None:
+        """Save the task and tell the event; also when cancelled, so that neither is done without the other."""
+        # Who comes while it is saved is shown the task with the event in it, and must not be told it again.
+        told = tuple(self._subscribers)
+        try:
+            await self._host.store.save(task, self._context)
+        except asyncio.CancelledError:
+            await self._host.store.save(task, self._context)  # nobody knows whether it was saved
+            self._saved(task, event, told)
+            raise
+        self._saved(task, event, told)
+        if self._host.push is not None:
+            await self._push(self._host.push, task if isinstance(event, Task) else event)
+
+    def _saved(self, task: Task, event: Event, told: Sequence[Subscriber]) -> None:
+        if task.status.state in TERMINAL:
+            self.finished = self._deaf = True
+        self._tell(event, told)
+
+    def _answer(self) -> None:
+        if self._tasked is not None:
+            raise InvalidAgentResponseError(
+                "Received Message object in task mode. Use TaskStatusUpdateEvent or "
+                "TaskArtifactUpdateEvent instead."
+                if self._tasked
+                else "Multiple Message objects received."
+            )
+        self._tasked = False
+        self.finished = True
+
+    def _begin(self, event: Task) -> Task | None:
+        """The task that the agent begins; None if it has been begun before."""
+        self._said = None
+        if self.task is not None:
+            _log.error("task %s exists already: its replacement is ignored", self.id)
+            return None
+        self._check(event.id)
+        if event.context_id != self._context_id:
+            raise InvalidParamsError(
+                f"Context in event doesn't match TaskManager {self._context_id} : {event.context_id}"
+            )
+        # An agent may go on changing the one that it has sent.
+        return changes.copied(event)
+
+    def _task_for(self, event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> Task:
+        """The task that an update changes, with what the user said last."""
+        self._check(event.task_id)
+        task = self.task
+        if task is None:
+            if isinstance(event, TaskStatusUpdateEvent):
+                raise InvalidAgentResponseError(
+                    "Agent should enqueue Task before TaskStatusUpdateEvent event"
+                )
+            task = changes.begun(self.id, event.context_id, self._first)
+        if self._said is not None:
+            changes.say(task, self._said)
+            self._said = None
+        return task
+
+    def _check(self, task_id: str) -> None:
+        if task_id != self.id:
+            raise InvalidParamsError(
+                f"Task in event doesn't match TaskManager {self.id} : {task_id}"
+            )
+
+    def _tell(self, event: Event, told: Sequence[Subscriber]) -> None:
+        for subscriber in told:
+            subscriber.tell(event, self.task)
+
+    async def _push(self, push: PushNotificationSender, event: Update) -> None:
+        try:
+            await push.send_notification(self.id, event)
+        except Exception:  # noqa: BLE001
+            # Best effort, as the SDK's interface says: the task goes on.
+            _log.exception("task %s: its push notification failed", self.id)
+
+    async def _conclude(self, state: TaskState) -> None:
+        """Give the task its last state, if it has none."""
+        async with self._lock:
+            if self.task is not None and self.task.status.state not in TERMINAL:
+                event = changes.status_of(
+                    self.task, state, keep=state == TaskState.TASK_STATE_CANCELED
+                )
+                self.task.status.CopyFrom(event.status)
+                await self._store(self.task, event)
+            self.finished = self._deaf = True
+
+    async def _give_up(self, text: str) -> None:
+        """Fail the task, if it is being worked on."""
+        async with self._lock:
+            if self.task is not None and self.task.status.state not in SETTLED:
+                event = changes.failure_of(self.task, text)
+                changes.put_status(self.task, event)
+                await self._store(self.task, event)
+            self.finished = self._deaf = True
+
+    async def _failed(self, error: Exception, *, by_agent: bool) -> None:
+        """A request has failed; if not by its agent, then before that began, and the task stays as it is stored."""
+        async with self._lock:
+            if by_agent:
+                await self._break(error, by_agent=True)
+            else:
+                self.finished = self._deaf = True
+                self._fail(error)
+
+    async def _break(self, error: Exception, *, by_agent: bool) -> None:
+        """Fail the task, if it has not ended, and everybody who waits for it."""
+        try:
+            await self._write_failure(by_agent=by_agent)
+        except Exception:  # noqa: BLE001 (the first error is the one that is told)
+            _log.exception("task %s: its failure was not stored", self.id)
+            self.unsaved = True
+        self.finished = self._deaf = True
+        self._fail(error)
+
+    async def _write_failure(self, *, by_agent: bool) -> None:
+        task = self.task
+        if task is None:
+            if not by_agent:
+                return
+            task = self.task = changes.begun(self.id, self._context_id, self._first)
+        if task.status.state in TERMINAL:
+            return
+        if self._said is not None:
+            changes.say(task, self._said)
+        event = changes.status_of(task, TaskState.TASK_STATE_FAILED)
+        changes.put_status(task, event)
+        await self._host.store.save(task, self._context)
+        if self._host.push is not None:
+            await self._push(self._host.push, event)
+
+    async def save(self) -> None:
+        """Try again to store the failure."""
+        if self.task is not None:
+            await self._host.store.save(self.task, self._context)
+
+    def _fail(self, error: Exception) -> None:
+        for subscriber in self._subscribers:
+            subscriber.fail(error)
+
+
+class TaskQueue(EventQueue):
+    """The event queue that an executor is given: what is put into it has been stored and told on return.
+
+    Events go on one after the other, each as soon as the slowest subscriber has room for it. An executor's `cancel`
+    gets a queue with `wait=False`: a slow subscriber must not hold up a cancellation.
+    """
+
+    def __init__(self, task: RecordedTask, *, wait: bool = True) -> None:
+        self._task = task
+        self._wait = wait
+        self._turn = asyncio.Lock()
+
+    async def enqueue_event(self, event: Event) -> None:
+        """Record an event; one that may not come now is told to the subscribers as an error, as by the SDK."""
+        async with self._turn:
+            if self._wait:
+                await self._task.room()
+            await self._task.record(event)

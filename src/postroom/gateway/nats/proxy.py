@@ -1,0 +1,324 @@
+"""A NATS connection through a door: two protocols of asyncio, each with the other as its peer.
+
+What is read on one side is checked, recorded and written to the other within one turn of the loop. Who reads slowly
+stops the reading of the other side, so memory is bounded; then the server cuts the connection, as it would without us.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from postroom.bus.address import BusAddress
+from postroom.errors import StateUnwritable
+from postroom.gateway.connection import GatewayConnection
+from postroom.gateway.nats.audit_records import NatsRecords, message_field, message_id
+from postroom.gateway.nats.client_stream import ClientStream
+from postroom.gateway.nats.greeting import read_info, rewritten_info
+from postroom.gateway.nats.policy import FLOOD, ClientPolicy
+from postroom.gateway.nats.rights import Rights, quoted
+from postroom.gateway.nats.server_stream import ServerStream
+from postroom.gateway.nats.side import Side
+from postroom.gateway.nats.stream import MAX_PAYLOAD
+from postroom.gateway.nats.upstream import dial
+from postroom.gateway.plumbing import ANSWER, BEAT, LARGEST
+from postroom.gateway.port import DEADLINES, Deadlines
+from postroom.gateway.stream_proxy import cut
+from postroom.protocol.audit import IN
+
+SMALL = 1024
+"""Bytes of a piece that counts like a frame, even if it completes none: who sends byte by byte costs as much."""
+
+ANSWERS = 64 * 1024
+"""Bytes of our own answers that may wait for a client before it is not read."""
+
+
+class NatsProxy:
+    """Takes visits with protocol `nats`.
+
+    Args:
+        address: where the bus is, asked for each conn.
+        sign: makes the gateway's signature of a nonce.
+        deadlines: for dialling and for the last bytes.
+    """
+
+    def __init__(
+        self,
+        address: Callable[[], BusAddress],
+        sign: Callable[[bytes], bytes],
+        deadlines: Deadlines = DEADLINES,
+    ) -> None:
+        self._address = address
+        self._sign = sign
+        self._deadlines = deadlines
+
+    async def __call__(
+        self, conn: GatewayConnection, transport: asyncio.Transport, first: bytes
+    ) -> str:
+        """Serve a connection to its end; returns how it ended.
+
+        Args:
+            conn: the conn.
+            transport: the sandbox's side, not being read from.
+            first: what came after the preface.
+
+        Raises:
+            BusDisconnected: no server answers.
+        """
+        upstream = await dial(self._address, self._deadlines.dial)
+        ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        outward = Outward(conn, transport, ended)
+        inward = Inward(conn, upstream.transport, ended)
+        outward.peer = outward.server = inward
+        inward.peer = inward.client = outward
+        try:
+            outward.claims = ClientPolicy(
+                Rights(conn.spec.uid, conn.spec.projects),
+                NatsRecords(conn, "out"),
+                conn,
+                str(upstream.info.get("nonce", "")),
+                self._sign,
+            )
+            outward.open(upstream.info, first)
+            inward.open(upstream.rest)
+            reason = await ended
+            await self._part(outward, inward)
+            return reason
+        finally:
+            cut(upstream.transport)
+            outward.stop()
+
+    async def _part(self, *sides: Side) -> None:
+        """Let both sides take what is buffered, or cut them at the deadline."""
+        for side in sides:
+            side.transport.close()
+        await asyncio.wait({side.lost for side in sides}, timeout=self._deadlines.flush)
+
+
+class Outward(Side):
+    """The sandbox's end."""
+
+    claims: ClientPolicy
+    server: Inward
+
+    def __init__(
+        self, conn: GatewayConnection, transport: asyncio.Transport, ended: asyncio.Future[str]
+    ) -> None:
+        super().__init__(conn, transport, ended)
+        self._later: asyncio.TimerHandle | None = None
+        self._rest = b""
+        self._waiting: list[bytes] = []
+        self._owed = 0
+        self._stuck = False
+
+    @property
+    def ahead(self) -> int:
+        """As `Side.ahead`."""
+        return self._stream.ahead
+
+    def open(self, info: dict[str, object], first: bytes) -> None:
+        """Greet, and begin to read; `first` came before."""
+        self._stream = ClientStream(self.claims)
+        self.informed(info)
+        self.transport.write(rewritten_info(info))
+        if first:
+            self.data_received(first)
+        self.release("start")
+
+    def stop(self) -> None:
+        """Forget timers."""
+        if self._later is not None:
+            self._later.cancel()
+
+    def informed(self, info: dict[str, object]) -> None:
+        """The server says how large a message may be."""
+        limit = info.get("max_payload")
+        self._stream.max_payload = limit if isinstance(limit, int) else MAX_PAYLOAD
+
+    def data_received(self, data: bytes) -> None:
+        """The worker says something."""
+        if self._ended.done():
+            return
+        claims, stream = self.claims, self._stream
+        if debt := self.conn.rate_limit.debt():  # another connection of this worker has made it
+            self._put_off(debt, data)
+            return
+        claims.begin()
+        pieces = stream.feed(data)
+        wait = self.conn.rate_limit.take(stream.frames or len(data) < SMALL, len(data))
+        if wait and self.conn.rate_limit.flooded():
+            claims.flooded()
+            self.conn.warn(FLOOD)
+        if stream.broken:
+            claims.broken(stream.broken)
+        try:
+            claims.journal.write()
+        except StateUnwritable as error:
+            self.end(str(error))
+            return
+        self.pass_on(pieces)
+        if claims.answers:
+            self.put_in(claims.answers)
+        for reason in claims.offences:
+            self.conn.offend(reason)
+        if stream.broken:
+            self.end(stream.broken)
+        elif wait or stream.more:
+            self._put_off(wait)
+
+    def _put_off(self, wait: float, rest: bytes = b"") -> None:
+        """Read no more for `wait` seconds, or for a turn of the loop, and then `rest` first."""
+        self._rest = rest
+        self.hold("rate")
+        self.stop()
+        self._later = asyncio.get_running_loop().call_later(wait, self._go_on)
+
+    def _go_on(self) -> None:
+        rest, self._rest, self._later = self._rest, b"", None
+        if rest or self._stream.more:
+            self.data_received(rest)
+        if self._later is None:
+            self.release("rate")
+
+    def put_in(self, lines: list[bytes]) -> None:
+        """Say `lines` to the client, where a frame of the server ends."""
+        self._waiting += lines
+        self._owed += sum(map(len, lines))
+        if not self.server.within:
+            self.between()
+        if self._owed > ANSWERS and (self._stuck or self._waiting):
+            self.hold("answers")
+
+    def between(self) -> None:
+        """The server's side is between two frames."""
+        if self._waiting:
+            self.transport.write(b"".join(self._waiting))
+            self._waiting.clear()
+        if not self._stuck:
+            self._owed = 0
+            if "answers" in self._holds:
+                self.release("answers")
+
+    def pause_writing(self) -> None:
+        """Of asyncio."""
+        self._stuck = True
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Of asyncio."""
+        self._stuck = False
+        super().resume_writing()
+        if not self._waiting:
+            self.between()
+
+    def eof_received(self) -> bool:
+        """Of asyncio: a server that hears it ends its side, too, and is waited for."""
+        upstream = self.peer.transport
+        if self._ended.done() or not upstream.can_write_eof():
+            self.end("the worker ended it")
+            return self.half_open
+        upstream.write_eof()
+        self.stop()
+        self._later = asyncio.get_running_loop().call_later(LAST, self.end, "the worker ended it")
+        return self.half_open
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Of asyncio."""
+        super().connection_lost(exc)
+        self.end("the worker ended it")
+
+
+LAST = 1.0
+"""Seconds that a server has to end its side after the worker has ended its own."""
+
+
+class Inward(Side):
+    """The server's end."""
+
+    client: Outward
+
+    def __init__(
+        self, conn: GatewayConnection, transport: asyncio.Transport, ended: asyncio.Future[str]
+    ) -> None:
+        super().__init__(conn, transport, ended)
+        self._journal = NatsRecords(conn, IN)
+        self._stream = ServerStream(self)
+        self._inbox = f"worker.{conn.spec.uid}.inbox.".encode()
+        self._answers = f"_I.{conn.spec.uid}.js.".encode()
+        self._acks = f"$JS.ACK.INBOX.{conn.spec.uid}.".encode()
+
+    @property
+    def ahead(self) -> int:
+        """As `Side.ahead`."""
+        return self._stream.ahead
+
+    @property
+    def within(self) -> bool:
+        """Whether what was passed on last ended inside a message."""
+        return self._stream.within
+
+    def open(self, first: bytes) -> None:
+        """Begin to read; `first` came before."""
+        if first:
+            self.data_received(first)
+        self.release("start")
+
+    def data_received(self, data: bytes) -> None:
+        """The server says something."""
+        if self._ended.done():
+            return
+        self._journal.begin()
+        pieces = self._stream.feed(data)
+        try:
+            self._journal.write()
+        except StateUnwritable as error:
+            self.end(str(error))
+            return
+        self.pass_on(pieces)
+        if not self._stream.within:
+            self.client.between()
+        if self._stream.broken:
+            self.end(f"the server's stream: {self._stream.broken}")
+
+    def eof_received(self) -> bool:
+        """Of asyncio."""
+        self.end("the server ended it")
+        return self.half_open
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Of asyncio."""
+        super().connection_lost(exc)
+        self.end("the server ended it")
+
+    # What the server says (`ServerHandler`).
+
+    def inform(self, info: bytes) -> bytes:
+        """INFO may come at any time."""
+        said = read_info(info)
+        self.client.informed(said)
+        return rewritten_info(said)
+
+    def message(
+        self, subject: bytes, reply: bytes, header: int, size: int, data: bytes, start: int
+    ) -> None:
+        """A message for the worker."""
+        if size <= LARGEST and subject.startswith((self._answers, b"system.discovery.")):
+            beat = subject.startswith(b"s")
+            self._journal.plumbing(BEAT if beat else ANSWER, size)
+            return
+        found = message_id(data, start, header) if header else b""
+        if found and reply.startswith(self._acks) and subject.startswith(self._inbox):
+            sequence = reply[len(self._acks) :].split(b".")[1:2]
+            self.conn.cause.delivered(
+                found.decode("utf-8", "replace"), b"".join(sequence).decode("utf-8", "replace")
+            )
+        self._journal.allowed(
+            b"HMSG" if header else b"MSG",
+            quoted(subject[:512]),
+            size,
+            message_field(found) if found else b"",
+        )
+
+    def error(self, text: bytes) -> None:
+        """The server reports an error."""
+        self._journal.reported(b"-ERR", text)

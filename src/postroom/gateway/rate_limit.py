@@ -1,0 +1,104 @@
+"""How much one worker may put through its door, over all its connections."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from postroom.gateway.port import Rates
+
+BURST = 10.0
+"""Seconds' worth that may come at once."""
+
+PATIENCE = 10.0
+"""Seconds of flood before it is told of."""
+
+PAUSE = 1.0
+"""Seconds without excess after which a flood is over."""
+
+SMALL = 1024
+"""Bytes: a piece of an HTTP body counts if it has fewer; large ones are cheap."""
+
+_HOUR = 3600.0
+
+
+class _Bucket:
+    """Tokens that come back at `rate` a second, up to `most`; it may be overdrawn. A rate of 0 has no limit."""
+
+    def __init__(self, rate: float, most: float, now: float) -> None:
+        self.rate, self.most = rate, most
+        self._level, self._at = most, now
+
+    def level(self, now: float) -> float:
+        self._level = min(self.most, self._level + (now - self._at) * self.rate)
+        self._at = now
+        return self._level
+
+    def take(self, amount: float, now: float) -> float:
+        """Take `amount`; seconds until the debt is paid."""
+        if not self.rate:
+            return 0.0
+        self._level = self.level(now) - amount
+        return max(0.0, -self._level / self.rate)
+
+    def covers(self, amount: float, now: float) -> bool:
+        """Take `amount` if there is as much."""
+        if not self.rate:
+            return True
+        if self.level(now) < amount:
+            return False
+        self._level -= amount
+        return True
+
+
+class RateLimit:
+    """The rates of a door.
+
+    Args:
+        rates: the limits.
+        clock: seconds.
+    """
+
+    def __init__(self, rates: Rates, clock: Callable[[], float] = time.monotonic) -> None:
+        now = clock()
+        self._clock = clock
+        self._messages = _Bucket(rates.messages, rates.messages * BURST, now)
+        self._bytes = _Bucket(rates.bytes, rates.bytes * BURST, now)
+        self._records = _Bucket(rates.records, rates.records * BURST, now)
+        self._stored = _Bucket(rates.stored_bytes / _HOUR, rates.stored_bytes, now)
+        self._since = self._until = self._counted = now - PATIENCE
+
+    def take(self, messages: int, size: int) -> float:
+        """Count what came; seconds to read nothing more."""
+        now = self._clock()
+        buckets = ((self._messages, messages), (self._bytes, size), (self._records, 0))
+        wait = max(bucket.take(amount, now) for bucket, amount in buckets)
+        if wait:
+            if now > self._until + PAUSE:
+                self._since = now
+            self._until = max(self._until, now + wait)
+        return wait
+
+    def piece(self, size: int) -> float:
+        """Count a piece of HTTP; seconds to read nothing more."""
+        return self.take(1, 0) if size < SMALL else 0.0
+
+    def debt(self) -> float:
+        """Seconds until what came is paid for."""
+        return self.take(0, 0)
+
+    def flooded(self) -> bool:
+        """Whether it is time to tell of it: a flood has lasted for long, and a second since the last time."""
+        now = self._clock()
+        if self._until < now or now - self._since < PATIENCE or now - self._counted < 1.0:
+            return False
+        self._counted = now
+        return True
+
+    def store(self, size: int) -> bool:
+        """Whether `size` bytes more may be stored; then they are counted, and the record is."""
+        now = self._clock()
+        if not self._stored.covers(size, now):
+            return False
+        self._records.take(1, now)
+        return True

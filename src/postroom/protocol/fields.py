@@ -1,0 +1,269 @@
+"""Kinds of fields in what an agent says: each reads one value, and refuses what is not of its kind. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from postroom.errors import InvalidInput
+from postroom.protocol.blobs import check_sha256, sha256_of
+from postroom.protocol.tasks import TASK_ID
+
+MAX_KEY = 256
+"""Characters of an idempotency key."""
+
+MAX_REF = 1024
+"""Characters of a reference as JSON: it is kept until the agent reads its receipt."""
+
+MAX_NAME = 200
+"""Characters of a skill, of an artifact's id or name, of a context."""
+
+MAX_SECONDS = 10**9
+
+
+class Field:
+    """A text, and what all kinds of fields have in common.
+
+    Args:
+        help: for people.
+        argument: name of the command's argument, "" where it is not one.
+        option: of the command, such as `--key`, "" for none.
+        metavar: what the option's help calls its value, "" for the usual word.
+        limit: of its characters, 0 for no limit here.
+        name: in a record, where it is not the attribute's own.
+        missing: the value where the field is left out; None for the default of the attribute.
+    """
+
+    has_to_be = "a text"
+    takes_null = False
+    """Whether null is a value to read. Else it is as if the field was left out."""
+
+    parse: ClassVar[Callable[[str], Any]] = str
+    """The value that a text in a URL's query stands for; raises ValueError if it stands for none."""
+
+    def __init__(
+        self,
+        help: str = "",  # noqa: A002 (argparse's word)
+        *,
+        argument: str = "",
+        option: str = "",
+        metavar: str = "",
+        limit: int = 0,
+        name: str = "",
+        missing: Any = None,
+    ) -> None:
+        self.help = help
+        self.argument = argument
+        self.option = option
+        self.metavar = metavar
+        self.limit = limit
+        self.name = name
+        self.missing = missing
+
+    def read(self, name: str, value: Any) -> Any:
+        """The value of the attribute.
+
+        Raises:
+            InvalidInput: `value` is not of this kind; the message names the field, `name`.
+        """
+        return self._read(name, value)
+
+    def _read(self, name: str, value: Any) -> Any:
+        if not isinstance(value, str):
+            raise self.wrong(name)
+        if self.limit and len(value) > self.limit:
+            raise InvalidInput(f"{name!r} has at most {self.limit} characters")
+        return value
+
+    def wrong(self, name: str) -> InvalidInput:
+        """The refusal of a value of another kind."""
+        return InvalidInput(f"{name!r} has to be {self.has_to_be}")
+
+
+class Text(Field):
+    """A text of any length. Where it is required, the command reads it from standard input if it is not given."""
+
+
+class Words(Text):
+    """A text that is not blank."""
+
+    def _read(self, name: str, value: Any) -> str:
+        text = super()._read(name, value)
+        if not text.strip():
+            raise InvalidInput(f"{name!r} is empty")
+        return text
+
+
+class Project(Field):
+    """A project, with or without its `#`."""
+
+    def _read(self, name: str, value: Any) -> str:
+        return super()._read(name, value).removeprefix("#")
+
+
+class TaskId(Field):
+    """The whole id of a task."""
+
+    def _read(self, name: str, value: Any) -> str:
+        text = super()._read(name, value)
+        if TASK_ID.fullmatch(text) is None:
+            raise InvalidInput(f"{name!r} has to be the whole id of a task")
+        return text
+
+
+class BlobUrl(Field):
+    """The URL of a blob."""
+
+    def _read(self, name: str, value: Any) -> str:
+        url = super()._read(name, value)
+        sha256_of(url)
+        return url
+
+
+class Sha256(Field):
+    """The hash of a blob."""
+
+    def _read(self, name: str, value: Any) -> str:
+        return check_sha256(super()._read(name, value))
+
+
+class Choice(Field):
+    """One of some words."""
+
+    def __init__(self, help: str = "", *among: str, option: str = "") -> None:  # noqa: A002
+        super().__init__(help, option=option)
+        self.among = among
+        self.has_to_be = f"one of {', '.join(among)}"
+
+    def _read(self, name: str, value: Any) -> str:
+        if super()._read(name, value) not in self.among:
+            raise self.wrong(name)
+        return value
+
+
+class Flag(Field):
+    """True or false. The command's option says the opposite of the default."""
+
+    has_to_be = "true or false"
+    takes_null = True
+    parse = frozenset({"1", "true"}).__contains__
+
+    def _read(self, name: str, value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise self.wrong(name)
+        return value
+
+
+class Seconds(Field):
+    """A number of seconds, 0 or more.
+
+    Args:
+        most: a larger number counts as this one; 0 for no such limit.
+    """
+
+    has_to_be = "a number of seconds"
+    parse = float
+
+    def __init__(self, help: str = "", *, option: str = "", most: float = 0) -> None:  # noqa: A002
+        super().__init__(help, option=option)
+        self.most = most
+
+    def _read(self, name: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+            raise self.wrong(name)
+        if self.most:
+            value = min(value, self.most)
+        if value > MAX_SECONDS:
+            raise self.wrong(name)
+        return float(value)
+
+
+class Bytes(Field):
+    """A number of bytes."""
+
+    has_to_be = "a number of bytes"
+    parse = int
+
+    def _read(self, name: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 62:
+            raise self.wrong(name)
+        return value
+
+
+class FileMode(Field):
+    """Permission bits of a file, in octal."""
+
+    has_to_be = "permission bits in octal, such as 644"
+
+    def _read(self, name: str, value: Any) -> int:
+        try:
+            mode = int(super()._read(name, value), 8)
+        except ValueError as error:
+            raise self.wrong(name) from error
+        if not 0 <= mode <= 0o777:
+            raise self.wrong(name)
+        return mode
+
+
+class Path(Field):
+    """A path in the workspace. Only the workspace knows whether there is such a path."""
+
+    has_to_be = "a path"
+
+    def _read(self, name: str, value: Any) -> str:
+        if not _is_plain(value):
+            raise self.wrong(name)
+        return value
+
+
+class Arguments(Field):
+    """A program and its arguments."""
+
+    has_to_be = "a list of words"
+
+    def _read(self, name: str, value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(map(_is_plain, value)) or not any(value[:1]):
+            raise self.wrong(name)
+        return tuple(value)
+
+
+class Environment(Field):
+    """Variables of a program."""
+
+    has_to_be = "a table of texts"
+
+    def _read(self, name: str, value: Any) -> dict[str, str]:
+        if not isinstance(value, dict) or not all(map(_is_plain, [*value, *value.values()])):
+            raise self.wrong(name)
+        if any("=" in variable or not variable for variable in value):
+            raise InvalidInput(
+                f"{name!r} has a variable with an empty name, or with '=' in its name"
+            )
+        return value
+
+
+class Ref(Field):
+    """Any JSON value; the line that answers has the same."""
+
+    def _read(self, name: str, value: Any) -> Any:
+        if not _is_short(value):
+            raise InvalidInput(f"a {name} has at most {MAX_REF} characters")
+        return value
+
+
+def kept_ref(record: Mapping[str, Any]) -> Any:
+    """The reference in a record that was refused; None where there is none, or it is too long to be kept."""
+    ref = record.get("ref")
+    return ref if _is_short(ref) else None
+
+
+def _is_short(ref: Any) -> bool:
+    try:
+        return len(json.dumps(ref)) <= MAX_REF
+    except RecursionError:
+        return False
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value

@@ -1,0 +1,490 @@
+"""What an agent may say and ask, each verb once.
+
+The lines that an agent prints, the routes of the local API with their checks and the commands of `postroom-agent` are
+made of this table; the tables in docs/agents.md are compared with it. Each verb is a class: its annotated attributes
+are the fields that an agent may set, the others are for the sidecar's own use. Pure.
+"""
+
+# The annotations are read when a class is made, so they have to be objects: no `from __future__ import annotations`.
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, dataclass_transform
+
+from postroom.errors import InvalidInput
+from postroom.protocol.fields import (
+    MAX_KEY,
+    MAX_NAME,
+    Arguments,
+    BlobUrl,
+    Bytes,
+    Choice,
+    Environment,
+    Field,
+    FileMode,
+    Flag,
+    Path,
+    Project,
+    Ref,
+    Seconds,
+    Sha256,
+    TaskId,
+    Text,
+    Words,
+)
+from postroom.protocol.priority import MAX_REASON
+
+CURRENT = "current"
+"""In the path of a route, the task that the agent works on."""
+
+MAX_WAIT = 60.0
+"""Seconds that one request to the local API may wait for a task."""
+
+MAX_READ = 1024 * 1024
+"""Bytes of a file that one request reads."""
+
+MAX_RUN = 3600.0
+"""Seconds that a command may run."""
+
+_REQUIRED = object()
+
+
+class Param(NamedTuple):
+    """A field of a verb: its attribute, its name in a line, a body or a query, and its default."""
+
+    attribute: str
+    name: str
+    kind: Field
+    default: Any
+
+    @property
+    def required(self) -> bool:
+        """Whether it has to be there."""
+        return self.default is _REQUIRED
+
+    def read(self, record: Mapping[str, Any]) -> Any:
+        """The attribute's value in a record.
+
+        Raises:
+            InvalidInput: it is missing, or not what it has to be.
+        """
+        value = record.get(self.name)
+        missing = self.name not in record if self.kind.takes_null else value is None
+        if not missing and (value != "" or self.default != ""):
+            return self.kind.read(self.name, value)
+        if self.required:
+            raise self.kind.wrong(self.name)
+        return self.default
+
+
+class Verb(NamedTuple):
+    """What the table says of a verb beside its fields.
+
+    Attributes:
+        name: the type of its line.
+        help: for people.
+        route: method and path in the local API; a part in braces is a field. "" for none.
+        pattern: the method and the parts of the path.
+        command: of `postroom-agent`, "" for none.
+        answer: type of the line that answers a line, "" where only a refusal is told.
+        line: whether an agent may print it.
+    """
+
+    name: str
+    help: str
+    params: tuple[Param, ...]
+    route: str
+    pattern: tuple[str, ...]
+    command: str
+    answer: str
+    line: bool
+
+
+VERBS: dict[str, type["Action"]] = {}
+"""All verbs by name."""
+
+
+@dataclass_transform(frozen_default=True)
+class Action:
+    """Something that an agent says or asks; to be treated as immutable.
+
+    It is a small dataclass of its own: `postroom-agent` starts anew for each command, and to make so many real ones
+    takes longer than all the rest of its start.
+    """
+
+    verb: ClassVar[Verb]
+    _attributes: ClassVar[tuple[str, ...]]
+    _defaults: ClassVar[dict[str, Any]]
+
+    def __init_subclass__(
+        cls, *, verb: str, route: str = "", command: str = "", answer: str = "", line: bool = True
+    ) -> None:
+        annotations = cls.__annotations__
+        cls._attributes = cls.__match_args__ = tuple(annotations)
+        cls._defaults = {name: vars(cls)[name] for name in annotations if name in vars(cls)}
+        params = []
+        for attribute, annotation in annotations.items():
+            for kind in getattr(annotation, "__metadata__", ()):
+                default = cls._defaults.get(attribute, _REQUIRED)
+                default = default if kind.missing is None else kind.missing
+                params.append(Param(attribute, kind.name or attribute, kind, default))
+        doc = (cls.__doc__ or "").splitlines()[0].removesuffix(".")
+        help_text = doc[:1].lower() + doc[1:]
+        method, _, path = route.partition(" ")
+        pattern = (method, *path.split("/"))
+        cls.verb = Verb(verb, help_text, tuple(params), route, pattern, command, answer, line)
+        VERBS[verb] = cls
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        given = dict(zip(self._attributes, values, strict=False)) | named
+        wanted = self._defaults | given
+        if len(wanted) != len(self._attributes) or len(given) != len(values) + len(named):
+            raise TypeError(f"{type(self).__name__} takes {', '.join(self._attributes)}")
+        vars(self).update({name: wanted[name] for name in self._attributes})
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None  # a `ref` may be anything
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({values})"
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> Self:
+        """The action in a record.
+
+        Raises:
+            InvalidInput: a field is missing, or not what it has to be.
+        """
+        action = cls(**{param.attribute: param.read(record) for param in cls.verb.params})
+        action._check(record)
+        return action
+
+    def _check(self, record: Mapping[str, Any]) -> None:
+        """Refuse fields that do not go together; `record` is what they were read from."""
+
+
+def read_query(action: type[Action], query: Mapping[str, str]) -> dict[str, Any]:
+    """The record that a URL's query stands for.
+
+    Raises:
+        InvalidInput: a text is not what it has to be.
+    """
+    record: dict[str, Any] = {}
+    for param in action.verb.params:
+        if text := query.get(param.name, ""):
+            try:
+                record[param.name] = param.kind.parse(text)
+            except ValueError as error:
+                raise param.kind.wrong(param.name) from error
+    return record
+
+
+def find_route(method: str, path: str) -> tuple[type[Action], dict[str, str]] | None:
+    """The verb that a request is for, and the fields in its path; None if there is none."""
+    given = (method, *path.split("/"))
+    for action in VERBS.values():
+        pattern = action.verb.pattern
+        pairs = list(zip(pattern, given, strict=False))
+        if len(pattern) == len(given) and all(a == b or a.startswith("{") for a, b in pairs):
+            fields = {part[1:-1]: said for part, said in pairs if part.startswith("{")}
+            if issubclass(action, TaskAction) and fields["task"] == CURRENT:
+                fields["task"] = ""
+            return action, fields
+    return None
+
+
+_TEXT = "the text; from standard input if not given"
+_Body = Annotated[str, Text(_TEXT, argument="text")]
+_Said = Annotated[str, Text(argument="text")]
+_Key = Annotated[
+    str, Field("idempotency key: the same key is the same message", option="--key", limit=MAX_KEY)
+]
+_Ref = Annotated[Any, Ref("echoed in the line that answers")]
+_OwnTask = Annotated[
+    str, TaskId("another than this one", option="--task", metavar="ID", missing="")
+]
+_AskedTask = Annotated[str, TaskId("of the task", argument="id")]
+_FilePath = Annotated[str, Path("relative to the workspace", argument="path")]
+
+
+# ── messages ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Send(Action, verb="send", route="POST /v1/send", command="send", answer="receipt"):
+    """Send a message; prints its id."""
+
+    to: Annotated[str, Field("@nick or uid", argument="to")]
+    text: _Body
+    expects_reply: Annotated[
+        bool, Flag("the message wants an answer", option="--expects-reply")
+    ] = False
+    key: _Key = ""
+    expires_in: Annotated[float, Seconds("0: never", option="--expires-in")] = 0.0
+    ref: _Ref = None
+
+
+class Reply(Action, verb="reply", route="POST /v1/reply", command="reply", answer="receipt"):
+    """Answer a message and confirm it; prints the id."""
+
+    to: Annotated[str, Field("id of the message to answer", argument="id")]
+    text: _Body
+    expects_reply: Annotated[bool, Flag("the answer wants an answer")] = False
+    key: _Key = ""
+    expires_in: Annotated[float, Seconds("0: never")] = 0.0
+    ref: _Ref = None
+
+
+class Post(Action, verb="post", route="POST /v1/post", command="post", answer="receipt"):
+    """Post to the project's feed; prints the id."""
+
+    text: _Body
+    project: Annotated[str, Project("another project of this worker", option="--project")] = ""
+    key: _Key = ""
+    ref: _Ref = None
+
+
+class Seen(Action, verb="seen", route="POST /v1/seen", command="seen"):
+    """Confirm a message."""
+
+    id: Annotated[str, Field("id of the message", argument="id")]
+    ref: _Ref = None
+
+
+class ListMessages(Action, verb="inbox", route="GET /v1/inbox", command="inbox", line=False):
+    """Messages that are not confirmed."""
+
+
+class WhoAmI(Action, verb="whoami", route="GET /v1/whoami", command="whoami", line=False):
+    """Who I am."""
+
+
+class Find(Action, verb="find", route="GET /v1/agents", command="agents", answer="agents"):
+    """Who is there, and what they can do."""
+
+    skill: Annotated[str, Field("only agents that have it", option="--skill", limit=MAX_NAME)] = ""
+    ref: _Ref = None
+
+
+class SetStatus(Action, verb="status"):
+    """Say whether the agent is at work."""
+
+    state: Annotated[str, Choice("", "working", "idle")]
+    detail: Annotated[str, Field("for people")] = ""
+
+
+# ── the task that the agent works on; `task` "" is the one it was handed last ───────────────────────
+
+
+class Progress(Action, verb="update", route="POST /v1/tasks/{task}/update", command="update"):
+    """Say how far the task is."""
+
+    task: _OwnTask
+    text: _Body
+    ref: _Ref = None
+
+
+class Artifact(Action, verb="artifact", route="POST /v1/tasks/{task}/artifact", command="artifact"):
+    """Give a result of the task.
+
+    Attributes:
+        id: "" for the artifact that `name` names, or a new one.
+        append: it comes behind what the artifact holds; else it takes its place.
+        url: of the blob that is the piece, "" where `text` is.
+    """
+
+    task: _OwnTask
+    text: Annotated[str, Text(_TEXT, argument="text", missing="")]
+    name: Annotated[str, Field("for people", option="--name", limit=MAX_NAME)] = ""
+    id: Annotated[str, Field("of the artifact", option="--id", limit=MAX_NAME)] = ""
+    append: Annotated[bool, Flag("a further piece of it", option="--append")] = False
+    last: Annotated[bool, Flag("further pieces follow", option="--more")] = True
+    url: Annotated[str, BlobUrl("of a blob, instead of a text")] = ""
+    media_type: Annotated[str, Field("of the blob", name="mediaType", limit=MAX_NAME)] = ""
+    filename: Annotated[str, Field("of the blob", limit=MAX_NAME)] = ""
+    ref: _Ref = None
+
+    def _check(self, record: Mapping[str, Any]) -> None:
+        if self.url and self.text:
+            raise InvalidInput("an artifact has a 'text' or a 'url', not both")
+        if not self.url and record.get("text") is None:
+            raise InvalidInput("'text' has to be a text")
+
+
+class Complete(Action, verb="complete", route="POST /v1/tasks/{task}/complete", command="complete"):
+    """The task is done."""
+
+    task: _OwnTask
+    text: _Said = ""
+    ref: _Ref = None
+
+
+class Fail(Action, verb="fail", route="POST /v1/tasks/{task}/fail", command="fail"):
+    """The task cannot be done."""
+
+    task: _OwnTask
+    text: _Body
+    ref: _Ref = None
+
+
+class Reject(Action, verb="reject", route="POST /v1/tasks/{task}/reject", command="reject"):
+    """The task will not be done."""
+
+    task: _OwnTask
+    text: _Said = ""
+    ref: _Ref = None
+
+
+class AskInput(
+    Action, verb="input_required", route="POST /v1/tasks/{task}/input_required", command="ask"
+):
+    """Ask who wants the task; the answer comes as `input`, or with the task once more."""
+
+    task: _OwnTask
+    text: Annotated[str, Words(_TEXT, argument="text")]
+    ref: _Ref = None
+
+
+class Canceled(Action, verb="canceled", route="POST /v1/tasks/{task}/canceled"):
+    """The agent has stopped, as it was told."""
+
+    task: _OwnTask
+    text: _Said = ""
+    ref: _Ref = None
+
+
+TaskAction = Progress | Artifact | Complete | Fail | Reject | AskInput | Canceled
+
+
+# ── tasks that the agent asks others for ────────────────────────────────────────────────────────────
+
+
+class Delegate(
+    Action, verb="delegate", route="POST /v1/delegate", command="delegate", answer="delegated"
+):
+    """Ask another agent for a task; prints its id.
+
+    Attributes:
+        to: "" for any agent with the skill.
+        skill: of the other's card, "" for none in particular.
+        context: A2A context that the task belongs to, "" for a new one.
+        quiet: somebody else follows the task, and the agent's program is told of its end alone.
+        named: the `messageId` that an A2A client gave the request, "" for none.
+    """
+
+    to: Annotated[str, Field("@nick or uid", missing="")]
+    skill: Annotated[
+        str, Field("any agent that has it", option="--skill", limit=MAX_NAME, missing="")
+    ]
+    text: Annotated[str, Words("what to do")]
+    key: Annotated[str, Field("the same key is the same task", option="--key", limit=MAX_KEY)] = ""
+    stream: Annotated[bool, Flag("hear of every change")] = False
+    context: Annotated[
+        str, Field("A2A context that it belongs to", option="--context", limit=MAX_NAME)
+    ] = ""
+    ref: _Ref = None
+    quiet: bool = False
+    named: str = ""
+
+    def _check(self, record: Mapping[str, Any]) -> None:  # noqa: ARG002
+        if not self.to and not self.skill:
+            raise InvalidInput("'to' or 'skill' has to say who is to do it")
+
+
+class CancelTask(
+    Action, verb="cancel_task", route="POST /v1/tasks/{task}/cancel", command="cancel"
+):
+    """End a task that this agent asked for."""
+
+    task: _AskedTask
+    reason: Annotated[str, Field("for who works on it", option="--reason", limit=MAX_REASON)] = ""
+    ref: _Ref = None
+
+
+class AnswerTask(
+    Action, verb="answer_task", route="POST /v1/tasks/{task}/answer", command="answer"
+):
+    """Answer what such a task asks.
+
+    Attributes:
+        named: as in `Delegate`.
+    """
+
+    task: _AskedTask
+    text: Annotated[str, Words("from standard input if not given", argument="text")]
+    ref: _Ref = None
+    named: str = ""
+
+
+class ListTasks(Action, verb="tasks", route="GET /v1/tasks", command="tasks", line=False):
+    """Tasks of this agent, and those that it asked for."""
+
+    role: Annotated[str, Choice("only those", "worker", "requester", option="--role")] = ""
+    open: Annotated[bool, Flag("only those that have not ended", option="--open")] = False
+
+
+class GetTask(Action, verb="task", route="GET /v1/tasks/{task}", command="task", line=False):
+    """What became of a task."""
+
+    task: Annotated[str, Field("of the task", argument="id")]
+    wait: Annotated[bool, Flag("until it has ended, or asks something")] = False
+    timeout: Annotated[float, Seconds("of the wait", most=MAX_WAIT)] = MAX_WAIT
+
+
+# ── commands, files and blobs ───────────────────────────────────────────────────────────────────────
+
+
+class RunCommand(Action, verb="run", route="POST /v1/run", command="run", line=False):
+    """Run a program and exit as it does."""
+
+    words: Annotated[
+        tuple[str, ...], Arguments("program and arguments; no shell reads them", name="command")
+    ]
+    cwd: Annotated[str, Path("folder in the workspace", option="--cwd", metavar="DIR")] = ""
+    timeout: Annotated[float, Seconds("then kill it", option="--timeout", most=MAX_RUN)] = 60.0
+    env: Annotated[Mapping[str, str], Environment("set this, too")] = MappingProxyType({})
+
+    def _check(self, record: Mapping[str, Any]) -> None:  # noqa: ARG002
+        if not self.timeout:
+            raise InvalidInput("'timeout' has to be more than 0 seconds")
+
+
+class ReadFile(Action, verb="read", route="GET /v1/files", command="file read", line=False):
+    """Print a file."""
+
+    path: _FilePath
+    offset: Annotated[int, Bytes("where to begin")] = 0
+    length: Annotated[int, Bytes("at most so many")] = MAX_READ
+
+
+class WriteFile(Action, verb="write", route="PUT /v1/files", command="file write", line=False):
+    """Make or replace a file from standard input."""
+
+    path: _FilePath
+    mode: Annotated[int, FileMode("permission bits", option="--mode", metavar="OCTAL")] = 0o644
+
+
+class RemoveFile(
+    Action, verb="remove", route="DELETE /v1/files", command="file remove", line=False
+):
+    """Remove a file, or a folder with all that is in it."""
+
+    path: _FilePath
+
+
+class ListFolder(Action, verb="list", route="GET /v1/folders", command="file list", line=False):
+    """What is in a folder: mode, size, name."""
+
+    path: _FilePath = ""
+
+
+class PutBlob(Action, verb="put", route="PUT /v1/blobs", command="blob put", line=False):
+    """Store a file; prints its URL."""
+
+
+class GetBlob(Action, verb="get", route="GET /v1/blobs/{sha256}", command="blob get", line=False):
+    """Fetch a blob and check it."""
+
+    sha256: Annotated[str, Sha256("of the content")]

@@ -1,0 +1,380 @@
+"""What an agent can do, whichever way it asks: by a line on its standard output or over the local HTTP API."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from postroom.errors import InvalidInput, MessageTooLarge, PostroomError
+from postroom.protocol.verbs import (
+    CURRENT,
+    Action,
+    AnswerTask,
+    Artifact,
+    AskInput,
+    Canceled,
+    CancelTask,
+    Complete,
+    Delegate,
+    Fail,
+    Find,
+    GetTask,
+    ListMessages,
+    ListTasks,
+    Post,
+    Progress,
+    Reject,
+    Reply,
+    Seen,
+    Send,
+    SetStatus,
+    TaskAction,
+)
+from postroom.sidecar.a2a.changes import Change, Page
+from postroom.sidecar.a2a.live import Live
+from postroom.sidecar.adapters import Malformed, Output, Said
+from postroom.sidecar.delegations import Delegated, Delegations
+from postroom.sidecar.directory import Directory
+from postroom.sidecar.inbox import Inbox
+from postroom.sidecar.keys import Derivation, Key, own_key, random_key
+from postroom.sidecar.ledger import Ledger
+from postroom.sidecar.outgoing import Draft, Outgoing
+from postroom.sidecar.program import ProgramExecutor
+from postroom.sidecar.session import Run, log_output
+from postroom.sidecar.status import Status
+from postroom.tasks.engine import TaskEngine
+from postroom.tasks.execution import Execution
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import file_artifact, text_artifact
+from postroom_a2a.text import one_line
+
+MANY = 20
+"""Refused lines in a row from which on the agent is read more slowly, and they are not logged any more."""
+
+PAUSE = 0.25
+"""Seconds between two of them."""
+
+_STATES: dict[type[TaskAction], TaskState] = {
+    Progress: TaskState.WORKING,
+    Complete: TaskState.COMPLETED,
+    Fail: TaskState.FAILED,
+    Reject: TaskState.REJECTED,
+    AskInput: TaskState.INPUT_REQUIRED,
+    Canceled: TaskState.CANCELED,
+}
+
+
+class Actions:
+    """Carries out what one worker's agent says; also the host of its runs (`agent.AgentHost`)."""
+
+    def __init__(
+        self,
+        *,
+        inbox: Inbox,
+        outgoing: Outgoing,
+        directory: Directory,
+        status: Status,
+        engine: TaskEngine,
+        program: ProgramExecutor,
+        delegations: Delegations,
+        ledger: Ledger,
+        live: Live,
+    ) -> None:
+        self._inbox = inbox
+        self._outgoing = outgoing
+        self._directory = directory
+        self._status = status
+        self._engine = engine
+        self._program = program
+        self._delegations = delegations
+        self._ledger = ledger
+        self._live = live
+        self._refusals = 0
+
+    async def perform(self, action: Action) -> dict[str, Any] | list[dict[str, Any]]:
+        """Carry out one action; returns its answer as the local API gives it.
+
+        Raises:
+            PostroomError: it was refused, or it is not known whether it was carried out.
+        """
+        match action:
+            case Send():
+                return _accepted(await self.send(action))
+            case Reply():
+                return _accepted(await self.reply(action))
+            case Post():
+                return _accepted(await self.post(action))
+            case Seen():
+                self._inbox.confirm(action.id)
+                return {"id": action.id, "state": "seen"}
+            case Find():
+                return {"agents": await self._directory.find(action.skill)}
+            case ListMessages():
+                return [held.message.as_json() for held in self._inbox.held]
+            case SetStatus():
+                self._status.said(action.state, action.detail)
+                return {}
+            case Delegate():
+                return _delegated(await self.delegate(action))
+            case CancelTask():
+                return await self.cancel_task(action)
+            case AnswerTask():
+                return await self.answer_task(action)
+            case GetTask():
+                return await self.task(action.task, wait=action.wait, timeout=action.timeout)
+            case ListTasks():
+                return {"tasks": await self.tasks(action.role, open_only=action.open)}
+            case Progress() | Artifact() | Complete() | Fail() | Reject() | AskInput() | Canceled():
+                await self.on_task(action)
+                return {"task": action.task or CURRENT, "state": "accepted"}
+        raise InvalidInput(f"{action.verb.name!r} is not for here")
+
+    async def send(self, action: Send) -> str:
+        """Send a message; returns its id once it is on disk.
+
+        Raises:
+            PostroomError: it was not accepted, or that is not known.
+        """
+        recipient = await self._directory.uid_of(action.to)
+        key = self._key("send", action.key, recipient, action.text)
+        draft = Draft(recipient, action.text, action.expects_reply, expires_in=action.expires_in)
+        return await self._outgoing.message(draft, key)
+
+    async def reply(self, action: Reply) -> str:
+        """Answer a message and, once the answer is on disk, confirm it; returns the answer's id.
+
+        Raises:
+            NotFound: no such message was handed over.
+            PostroomError: as `send`; the message stays unconfirmed.
+        """
+        sender = self._inbox.sender_of(action.to)
+        held = self._inbox.find(action.to)
+        if action.key:
+            key = own_key(f"reply:{action.to}", action.key)
+        else:
+            key = held.derivation.key("reply", sender, action.text) if held else random_key()
+        draft = Draft(
+            sender,
+            action.text,
+            action.expects_reply,
+            reply_to=action.to,
+            context=held.context if held else "",
+            expires_in=action.expires_in,
+        )
+        sent = await self._outgoing.message(draft, key)
+        self._inbox.confirm(action.to)
+        return sent
+
+    async def post(self, action: Post) -> str:
+        """Post to a feed; returns the id once it is on disk.
+
+        Raises:
+            PostroomError: as `send`.
+        """
+        project = action.project or self._outgoing.home
+        key = self._key("post", action.key, f"#{project}", action.text)
+        return await self._outgoing.post(project, action.text, key)
+
+    # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
+
+    async def delegate(self, action: Delegate) -> Delegated:
+        """Ask another agent for a task; returns once the request is on disk.
+
+        Raises:
+            PostroomError: it was not accepted, or that is not known.
+        """
+        if action.to:
+            worker = await self._delegations.recipient(action.to)
+            key = self._key("delegate", action.key, worker.uid, action.text)
+        else:
+            # What is done again after a crash goes to whom it went before, whoever has the least to do by then.
+            key = self._key("delegate", action.key, f"skill:{action.skill}", action.text)
+            worker = await self._delegations.chosen(action.skill, key)
+        return await self._delegations.delegate(action, worker, key)
+
+    async def on_task(self, action: TaskAction) -> None:
+        """What the agent says of a task that it works on; returns once that is on disk.
+
+        Raises:
+            NotFound: it does not work on such a task.
+            Conflict: the task has ended.
+            MessageTooLarge: it was not stored.
+        """
+        execution = self._engine.execution(action.task)
+        if isinstance(action, Artifact):
+            artifact = _artifact(action)
+            try:
+                await execution.result(artifact, append=action.append, last=action.last)
+            except MessageTooLarge:
+                execution.left_out += 1
+                raise
+        else:
+            text = action.text
+            if isinstance(action, Canceled):
+                text = text or execution.cancel_reason
+            if isinstance(action, Complete) and execution.left_out:
+                text = (
+                    f"{text} (artifacts left out, since they are too large: {execution.left_out})"
+                )
+            await self._say(execution, _STATES[type(action)], text)
+
+    async def _say(self, execution: Execution, state: TaskState, text: str) -> None:
+        try:
+            await execution.say(state, text)
+        except MessageTooLarge as error:
+            if state is not TaskState.WORKING:
+                # An agent that does not read its errors thinks that it is done with the task.
+                done = state is TaskState.COMPLETED or state.interrupted
+                state = TaskState.FAILED if done else state
+                await execution.say(state, f"its last word is too large: {error}", force=True)
+            raise
+
+    async def cancel_task(self, action: CancelTask) -> dict[str, Any]:
+        """End a task that the agent asked for; returns it as it is then.
+
+        Raises:
+            NotFound: it asked for no such task.
+            Conflict: it has ended already.
+        """
+        return await self._ledger.cancel(action.task, action.reason)
+
+    async def answer_task(self, action: AnswerTask) -> dict[str, Any]:
+        """Answer a task's question; returns the task as it is then.
+
+        Raises:
+            NotFound: the agent asked for no such task.
+            Conflict: it waits for nothing.
+        """
+        return await self._ledger.answer(action.task, action.text, action.named)
+
+    async def task(self, task_id: str, *, wait: bool, timeout: float) -> dict[str, Any]:
+        """A task that this worker runs or asked for; with `wait` when it has ended or asks, at most `timeout` s.
+
+        Raises:
+            NotFound: there is none.
+        """
+        if task_id == "current":
+            task_id = self._engine.execution().id
+        return await self._delegations.view(task_id, wait=wait, timeout=timeout)
+
+    async def tasks(self, role: str, *, open_only: bool, other: str = "") -> list[dict[str, Any]]:
+        """Tasks of this worker (`worker`), that it asked for (`requester`), or both ("").
+
+        With `other` only those that have this agent on their other side.
+        """
+        return await self._ledger.views(role, open_only=open_only, other=other)
+
+    async def changes(self, task_id: str, after: int) -> Page:
+        """What is stored past sequence `after` of a task that this worker runs or asked for.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return await self._ledger.changes(task_id, after)
+
+    def follow(self, task_id: str, after: int, worker: str) -> AsyncGenerator[Change, None]:
+        """What follows sequence `after` of a task that `worker` runs, each change once; ends with the task."""
+        return self._live.follow(self._ledger, task_id, after, worker)
+
+    async def snapshot(self, task_id: str) -> dict[str, Any]:
+        """A task that this worker runs or asked for, as A2A JSON.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return await self._ledger.snapshot(task_id)
+
+    # ── host of the agent's runs ────────────────────────────────────────────────────────────────────
+
+    async def act(self, session: Run, said: Said) -> None:
+        """Carry out what a line says and tell the agent how it went.
+
+        An agent whose every line is refused is read more slowly: one that answers each error with another line that
+        is refused would go on as fast as the machine is.
+        """
+        try:
+            await self._act(session, said)
+            self._refusals = 0
+        except PostroomError as error:
+            session.tell(_error(said, error, log=self._refusals < MANY))
+            self._refusals += 1
+            if self._refusals > MANY:
+                await asyncio.sleep(PAUSE)
+            if isinstance(said, Reply | Seen):
+                # An agent that does not read its errors thinks that it is done with the message.
+                await self._inbox.give_back(said.to if isinstance(said, Reply) else said.id)
+
+    async def gone(self) -> None:
+        """The agent's run has ended."""
+        await self._inbox.gone()
+
+    async def give_back(self, message_id: str) -> None:
+        """Whoever was to handle the message has failed."""
+        await self._inbox.give_back(message_id)
+
+    async def _act(self, session: Run, said: Said) -> None:
+        if isinstance(said, Output):
+            log_output("stdout", said.text)
+            if said.unreadable:
+                self._status.unreadable(said.text, said.unreadable)
+            return
+        if isinstance(said, Malformed):
+            raise InvalidInput(said.detail)
+        line = {"type": said.verb.answer, "ref": _ref(said)}
+        if isinstance(said, Delegate):
+            done = await self.delegate(said)
+            session.tell(line | _delegated(done))
+            if done.again:
+                news = await self._delegations.recall(done.task, done.worker, said.ref)
+                if news is not None:
+                    session.tell(news)
+            return
+        answer = await self.perform(said)
+        if said.verb.answer and isinstance(answer, dict):
+            session.tell(line | answer)
+
+    def _key(self, kind: str, given: str, recipient: str, text: str) -> Key:
+        if given:
+            return own_key(kind, given)
+        derivation = self._derivation()
+        return derivation.key(kind, recipient, text) if derivation else random_key()
+
+    def _derivation(self) -> Derivation | None:
+        """The keys of the message or task that the agent is certainly at; None if that may be one of several.
+
+        A key of the wrong one could make what is said of another look as if it had been sent.
+        """
+        held = self._inbox.held
+        if task := self._program.derivation():
+            # A message that was given up waiting for is no sign that the agent is at it.
+            held = [each for each in held if not each.waited]
+        return held[0].derivation if len(held) == 1 else None if held else task
+
+
+def _artifact(action: Artifact) -> dict[str, Any]:
+    named = action.id or action.name or "result"
+    if not action.url:
+        return text_artifact(named, action.text, action.name)
+    return file_artifact(named, action.url, action.media_type, action.filename, action.name)
+
+
+def _accepted(sent: str) -> dict[str, Any]:
+    return {"id": sent, "state": "accepted"}
+
+
+def _delegated(done: Delegated) -> dict[str, Any]:
+    to = {"uid": done.worker.uid, "nick": done.worker.nick}
+    return {"id": done.id, "task": done.task, "to": to}
+
+
+def _ref(said: Said) -> Any:
+    ref = getattr(said, "ref", None)
+    return ref if ref is not None else getattr(said, "key", None) or None
+
+
+def _error(said: Said, error: PostroomError, *, log: bool) -> dict[str, Any]:
+    if log:
+        log_output("action refused", str(error))
+    detail = one_line(error.message, 500)
+    return {"type": "error", "ref": _ref(said), "code": error.code, "detail": detail}

@@ -1,0 +1,78 @@
+"""The guides as a reader follows them: their files saved, their commands typed, and what they show compared."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import Block, Command, blocks, matches
+from tests.docs.shell import Shell
+from tests.docs.test_readme import reader
+
+__all__ = ["reader"]
+
+ELSEWHERE = {
+    "git pull": "there is no newer version",
+    "pip install ./a2a .": "tests/manifest/test_release.py, and tools/footprint.py",
+    "systemctl --user enable --now postroom": "tests/e2e/test_settings.py runs the unit's command",
+    "loginctl enable-linger": "there is no service manager",
+}
+"""Commands that are not typed here, and why, or where they are tried."""
+
+TYPED = {"postroom credential add anthropic": "a secret\n"}
+"""What is typed into a command that begins so."""
+
+TASK = "3f0c…"
+"""On a page: the task that was delegated last."""
+
+PROGRAMS = "/opt/claude"
+"""On a page: the folder in which a coding agent is installed."""
+
+CLAUDE = '#!/bin/sh\nread -r request\necho "I was asked: $request"\n'
+
+
+@pytest.mark.requirement("docs-commands-run")
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("page", ["docs/first-worker.md", "docs/howto.md"])
+def test_every_command_and_file_of_a_guide_works_in_its_order(reader: Shell, page: str) -> None:
+    reader.run(". .venv/bin/activate")
+    programs = reader.folder / "claude"
+    (programs / "bin").mkdir(parents=True)
+    (programs / "bin" / "claude").write_text(CLAUDE)
+    (programs / "bin" / "claude").chmod(0o755)
+    for block in blocks("README.md"):  # `helper`, which the guides go on with
+        if block.name:
+            save(reader.folder, block, programs)
+    task, section = "", blocks(page)[0].section
+    for block in blocks(page):
+        if (
+            block.section != section
+        ):  # its reader has a post room, whatever the section before has ended
+            section = block.section
+            reader.run("postroom up --detach", status=None)
+        if block.name:
+            save(reader.folder, block, programs)
+        for command in block.commands if block.language == "console" else []:
+            if command.words in ELSEWHERE:
+                continue
+            printed = follow(reader, command, task)
+            if command.words.startswith("postroom delegate"):
+                found = re.search(r"\b[0-9a-f]{32}\b|\b[0-9a-f]{8}\b", printed)
+                task = found[0] if found else ""
+
+
+def save(folder: Path, block: Block, programs: Path) -> None:
+    """Save a file of the page where the reader is."""
+    (folder / block.name).write_text(block.text.replace(PROGRAMS, str(programs)), encoding="utf-8")
+
+
+def follow(reader: Shell, command: Command, task: str) -> str:
+    """Type a command, and find each line that the page shows below it in what it prints."""
+    given = next((text for words, text in TYPED.items() if command.words.startswith(words)), "")
+    printed = reader.run(command.words.replace(TASK, task), given)
+    for shown in command.prints:
+        lines = printed.splitlines()
+        assert any(matches(shown, line) for line in lines), f"{command.words}: {printed}"
+    return printed

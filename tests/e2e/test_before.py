@@ -1,0 +1,42 @@
+"""A post room opens the state folder that the version before has left.
+
+`before.tar.xz` is such a folder, made with the code of commit b93cbf4; its keys are good for nothing else. There is
+the worker @busy, which ran when the post room ended, and @away, which did not, and an organisation `team`. @busy has
+answered a message and ended two tasks, one of them after a question to the operator; a third task asks that still. A
+message waits for @away.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+from tests.e2e.conftest import PostRoom, until
+
+LEFT = Path(__file__).with_name("before.tar.xz")
+
+
+def test_everything_that_the_version_before_has_left_is_there_and_goes_on(room: PostRoom) -> None:
+    with tarfile.open(LEFT) as left:
+        left.extractall(room.state, filter="tar")
+    room.up()
+
+    (asks,) = room.json("status")["attention"]
+    tasks = {task["id"]: task for task in room.json("task", "list", "--all")["tasks"]}
+    (heard,) = room.json("inbox", "--all")["messages"]
+    assert heard["text"] == "heard good morning"
+    assert sorted((task["state"], task["status_text"]) for task in tasks.values()) == [
+        ("completed", "chose blue"),
+        ("completed", "did tidy"),
+        ("input-required", "which?"),
+    ]
+    assert (room.worker("away")["state"], room.worker("away")["unread"]) == ("stopped", 1)
+    assert "no workers" in room.run("--org", "team", "status")
+
+    room.run("task", "answer", asks["id"], "red")
+    assert "chose red" in room.run("task", "watch", asks["id"])
+    room.run("restart", "away", "--same")
+    until(lambda: len(room.json("inbox", "--all")["messages"]) == 2)
+    texts = {message["text"] for message in room.json("inbox", "--all")["messages"]}
+    assert "heard are you there?" in texts
+    assert "did more" in room.run("delegate", "@busy", "more", "--wait")

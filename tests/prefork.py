@@ -1,0 +1,175 @@
+"""Commands of Postroom without the cost of their imports: one process imports all of it, and forks for each command.
+
+    commands = Prefork()
+    done = commands.run(["--state", state, "status"], env)
+    pid = commands.start(["--state", state, "up"], env, log, ready)
+
+A command that a test starts so is `postroom` in a process of its own, from its arguments to its exit status; only
+`python -m postroom` before it is missing, which the tests of the README, of the pages and of the command line prove.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from postroom.cli.detach import READY_FD
+
+PRELOADED = ("postroom.control.house", "postroom.client.http", "pydantic.v1")
+LARGEST = 128 * 1024
+"""Bytes of the arguments and the environment of one command, as JSON."""
+
+
+class Prefork:
+    """The process that forks, as its parent sees it; it ends with its parent."""
+
+    def __init__(self) -> None:
+        self._control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with far:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.prefork", str(far.fileno())],
+                cwd=Path(__file__).resolve().parents[1],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(far.fileno(),),
+                start_new_session=True,
+            )
+
+    def run(
+        self, words: Sequence[str], env: Mapping[str, str], given: str | None, timeout: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, with `given` as its standard input."""
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            reading, writing = os.pipe()
+            answers = self._fork(words, env, reading, out.fileno(), err.fileno())
+            os.close(reading)
+            feeding = threading.Thread(target=_feed, args=(writing, (given or "").encode()))
+            feeding.start()
+            with answers:
+                answers.settimeout(timeout)
+                pid = int(answers.recv(64))
+                try:
+                    status = int(answers.recv(64))
+                except TimeoutError:
+                    os.kill(pid, signal.SIGKILL)
+                    raise
+                finally:
+                    feeding.join()
+            return subprocess.CompletedProcess(words, status, _text(out), _text(err))
+
+    def start(self, words: Sequence[str], env: Mapping[str, str], log: Path, inherited: int) -> int:
+        """Start a command in a session of its own, which has the descriptor `inherited`; returns its pid."""
+        with Path(os.devnull).open("rb") as nothing, log.open("ab") as output:
+            said = output.fileno()
+            with self._fork(words, env, nothing.fileno(), said, said, inherited) as answers:
+                return int(answers.recv(64))
+
+    def close(self) -> None:
+        """End it."""
+        self._control.close()
+        self._process.wait()
+
+    def _fork(self, words: Sequence[str], env: Mapping[str, str], *files: int) -> socket.socket:
+        request = {"words": list(words), "env": dict(env), "folder": os.getcwd()}  # noqa: PTH109
+        answers, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with far:
+            socket.send_fds(self._control, [json.dumps(request).encode()], [far.fileno(), *files])
+        return answers
+
+
+def _feed(pipe: int, content: bytes) -> None:
+    with suppress(BrokenPipeError), open(pipe, "wb") as file:
+        file.write(content)
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
+
+
+def serve(control: socket.socket) -> list[str]:
+    """Fork for each request; returns in each child, with the words of its command."""
+    running: dict[int, tuple[int, socket.socket]] = {}
+    with selectors.DefaultSelector() as selector, control:
+        selector.register(control, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is not control:
+                    selector.unregister(key.fd)
+                    _tell_end(key.fd, *running.pop(key.fd))
+                    continue
+                request, files, _, _ = socket.recv_fds(control, LARGEST, 5)
+                if not request:
+                    os._exit(0)
+                answers = socket.socket(fileno=files.pop(0))
+                pid = os.fork()
+                if not pid:
+                    break
+                for file in files:
+                    os.close(file)
+                answers.send(b"%d" % pid)
+                watched = os.pidfd_open(pid)
+                running[watched] = pid, answers
+                selector.register(watched, selectors.EVENT_READ)
+            else:
+                continue
+            break
+    for watched, (_, others) in running.items():
+        os.close(watched)
+        others.close()
+    answers.close()
+    return _become(json.loads(request), files)
+
+
+def _tell_end(watched: int, pid: int, answers: socket.socket) -> None:
+    os.close(watched)
+    _, status = os.waitpid(pid, 0)
+    # Nobody listens to the end of what runs in the background.
+    with answers, suppress(OSError):
+        answers.send(b"%d" % os.waitstatus_to_exitcode(status))
+
+
+def _become(request: dict[str, Any], files: list[int]) -> list[str]:
+    os.environ.clear()
+    os.environ.update(request["env"])
+    os.chdir(request["folder"])
+    for number, file in enumerate(files[:3]):
+        os.dup2(file, number)
+        os.close(file)
+    if ready := files[3:]:
+        os.setsid()
+        os.set_inheritable(ready[0], True)
+        os.environ[READY_FD] = str(ready[0])
+    return request["words"]
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    commands = importlib.import_module("postroom.cli.commands")
+    found = pkgutil.walk_packages(commands.__path__, "postroom.cli.commands.")
+    for name in (*PRELOADED, *(module.name for module in found)):
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    assert threading.active_count() == 1
+    words = serve(control)
+    cli = importlib.import_module("postroom.cli")
+    cli.main(words)
+
+
+if __name__ == "__main__":
+    main()
