@@ -25,7 +25,7 @@ from postroom.errors import NotFound
 from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert
 from postroom.protocol.presence import Presence, WorkerState
-from postroom.protocol.streams import card_key
+from postroom.protocol.streams import CARDS_BUCKET, card_key
 from postroom.protocol.template import Template
 from postroom.sandbox.port import ExitStatus, Level, SandboxHandle
 from postroom.store.agents import Agent
@@ -33,6 +33,7 @@ from postroom.store.workers import WorkerRecord
 from postroom.workers.lifecycle import Workers
 from postroom.workers.run import Run
 from postroom.workers.status import WorkerStates
+from postroom_a2a.nats.kv import Bucket
 from tests.mail.desk import running
 from tests.rig import Rig, new_uid, running_bus
 
@@ -138,10 +139,10 @@ class CardRoom:
 
     async def bucket(self, uid: str) -> dict[str, Any] | None:
         """What the bucket holds for a worker, its signature checked and taken off."""
-        record = await self.rig.admin.last("KV_cards", card_key(ORG, uid))
-        if record is None or not record.payload:
+        entry = await Bucket(self.rig.admin.jetstream, CARDS_BUCKET).get(card_key(ORG, uid))
+        if entry is None:
             return None
-        return verify_card(json.loads(record.payload), [self.rig.trust.card_key.jwk])
+        return verify_card(json.loads(entry.value), [self.rig.trust.card_key.jwk])
 
     async def join(self, nick: str, *skills: str) -> NatsBus:
         """A worker that runs and has said that it is idle; its card is in the bucket on return."""
@@ -185,11 +186,11 @@ async def card_room(folder: Path, rig: Rig | None = None) -> AsyncGenerator[Card
 
     room.states = WorkerStates(room.as_workers, room.presence, now)
     room.registry = Registry(
-        rig.core, rig.admin, room.states.cards, rig.trust.card_key, ORG, now=now
+        rig.admin.jetstream, room.states.cards, rig.trust.card_key, ORG, now=now
     )
     room.workers._changed = room.registry.wake
     announcements = Announcements(rig.edge, room.workers.take_card, room.alert)
-    tap = await rig.core.subscribe(card_key(ORG, "*"), room.note)
+    tap = await rig.core.subscribe(f"$KV.{CARDS_BUCKET}.{ORG}.agents.*", room.note)
     await room.presence.open()
     await announcements.open()
     async with running(room.registry.run()):

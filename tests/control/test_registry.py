@@ -12,7 +12,8 @@ from postroom.directory.registry import SHORTEST_INTERVAL
 from postroom.errors import Forbidden
 from postroom.protocol import subjects
 from postroom.protocol.presence import WorkerState
-from postroom.protocol.streams import CARD_LIFETIME, CARD_REFRESH, card_key
+from postroom.protocol.streams import CARD_LIFETIME, CARD_REFRESH, CARDS_BUCKET, card_key
+from postroom_a2a.nats.kv import Bucket
 from tests.control.cardroom import ORG, card, card_room
 from tests.rig import new_uid
 
@@ -76,22 +77,23 @@ async def test_the_server_forgets_a_card_that_is_not_written_anew(tmp_path: Path
 async def test_what_another_life_left_in_the_bucket_is_removed_at_the_start(tmp_path: Path):
     async with card_room(tmp_path) as first:
         stale = new_uid()
-        await first.rig.core.publish(card_key(ORG, stale), b"{}")
+        bucket = Bucket(first.rig.admin.jetstream, CARDS_BUCKET)
+        await bucket.put(card_key(ORG, stale), b"{}")
         async with card_room(tmp_path, first.rig) as second:
             await second.join("reader")
 
-            assert await first.rig.admin.last("KV_cards", card_key(ORG, stale)) is None
+            assert await bucket.get(card_key(ORG, stale)) is None
 
 
 @pytest.mark.requirement("cards-claims-refused")
 async def test_a_workers_credential_reaches_no_key_of_the_bucket(tmp_path: Path):
     async with card_room(tmp_path) as room:
         reader = await room.join("reader")
-        own = card_key(ORG, reader.uid)
+        own = f"$KV.{CARDS_BUCKET}.{card_key(ORG, reader.uid)}"
 
-        for metadata in ({}, {"KV-Operation": "DEL"}, {"Nats-Rollup": "all"}):
+        for headers in ({}, {"KV-Operation": "DEL"}, {"Nats-Rollup": "all"}):
             with pytest.raises(Forbidden):
-                await reader.publish(own, b"{}", metadata=metadata, timeout=5)
+                await reader.jetstream.publish(own, b"{}", headers=headers)
         for subject in (
             "$JS.API.STREAM.MSG.GET.KV_cards",
             f"$JS.API.DIRECT.GET.KV_cards.{own}",

@@ -108,7 +108,7 @@ class House:
         issuer = Issuer(room.database, trust, accounts, settings.jwt_lifetime)
         workers = await _open_workers(building, settings, issuer, room, stack, changed)
         states = WorkerStates(workers, presence)
-        registry = Registry(room.bus, room.admin, states.cards, trust.card_key, room.directory.org)
+        registry = Registry(room.admin.jetstream, states.cards, trust.card_key, room.directory.org)
         changed.tell = partial(_worker_changed, room.changes, registry)
         edge = await EdgeSeat.open(trust, building.host, stack)
         announcements = Announcements(edge.bus, workers.take_card, room.alerts.raise_alert)
