@@ -42,7 +42,6 @@ class AdaptedConnection:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.new_inbox = connection.new_inbox
 
     @property
     def max_payload(self) -> int:
@@ -58,6 +57,10 @@ class AdaptedConnection:
     def is_connected(self) -> bool:
         """As `Connection.is_connected`."""
         return self._connection.is_connected
+
+    def new_inbox(self) -> str:
+        """As `Connection.new_inbox`."""
+        return self._connection.new_inbox()
 
     async def publish(
         self,
