@@ -29,7 +29,7 @@ from typing import IO, Any
 
 from postroom.cli.detach import READY_FD
 
-PRELOADED = ("postroom.control.house", "postroom.client.http", "pydantic.v1")
+PRELOADED = ("postroom.control.org", "postroom.client.http", "pydantic.v1")
 LARGEST = 128 * 1024
 """Bytes of the arguments and the environment of one command, as JSON."""
 

@@ -63,7 +63,7 @@ class Desk:
 
     def stored(self) -> list[str]:
         """Names of all files of the control plane's blobs."""
-        return [path.name for path in (self.folder / "blobs").rglob("*") if path.is_file()]
+        return [path.name for path in self.room.blob_folder.rglob("*") if path.is_file()]
 
 
 @asynccontextmanager
@@ -86,9 +86,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
         async def as_worker(scope: Any, receive: Any, send: Any) -> None:
             await room.site.front({**scope, "postroom.worker": worker.uid}, receive, send)
 
-        record = next(r for a, r in room.cards.workers.stopped if a.uid == worker.uid)
-        await room.database.write(lambda c: worker_rows.add_worker(c, record))
-        await room.database.write(lambda c: worker_rows.set_token(c, worker.uid, digest("t")))
+        await room.parts.database.write(lambda c: worker_rows.set_token(c, worker.uid, digest("t")))
         door = await stack.enter_async_context(serving(as_worker))
         tasks, url = await stack.enter_async_context(local_api(door.port, "t"))
         http = await stack.enter_async_context(httpx2.AsyncClient(base_url=url))
