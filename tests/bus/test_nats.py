@@ -50,9 +50,9 @@ async def pulling(bus: MessageBusProvider, taken: Taken) -> str:
     """Consume the own inbox; the inbox subject of the pull, once there is one."""
     await bus.consume("INBOX", bus.uid, taken)
     async with asyncio.timeout(TIMEOUT):
-        while not pull_inbox(bus):  # noqa: ASYNC110 (the pull loop begins by itself)
+        while not pull_inbox(bus):  # noqa: ASYNC110 (the loop gives no other sign)
             await asyncio.sleep(0)
-        await link_of(bus).settle(asyncio.get_running_loop().time() + TIMEOUT)
+    await link_of(bus).connection.settle(TIMEOUT)  # the server knows it
     return pull_inbox(bus)
 
 
