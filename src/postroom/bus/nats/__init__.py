@@ -1,8 +1,7 @@
-"""The bus over NATS and JetStream, on nats-py.
+"""The bus over NATS and JetStream: a thin provider on the library's connection, JetStream and pulls.
 
-nats-py carries frames; everything that Postroom promises about them is made here: replies that name their
-sender (`replies`), publishes that are on disk (`publishing`), pull loops (`pulling`), streams and consumers
-(`admin`). nats-py's own request, JetStream publish and fetch are not used: their reply subjects do not fit.
+What is the bus's own: which frames count as real (`postroom.bus.acceptance`), deliveries that are handed over one at a
+time (`delivery`), live messages and requests (`listening`), and the streams of the design (`config`, `admin`).
 """
 
 from postroom.bus.nats.admin import NatsAdmin, ensure_all
