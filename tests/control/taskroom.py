@@ -344,8 +344,7 @@ class TaskRoom:
 
     async def bucket(self, uid: str) -> dict[str, Any] | None:
         """What the bucket holds for a worker, its signature checked and taken off."""
-        bucket = Bucket(self.parts.admin.jetstream, CARDS_BUCKET)
-        entry = await bucket.get(card_key(DEFAULT_ORG, uid))
+        entry = await Bucket(self.rig.admin.jetstream, CARDS_BUCKET).get(card_key(DEFAULT_ORG, uid))
         if entry is None:
             return None
         return verify_card(json.loads(entry.value), [self.rig.trust.card_key.jwk])
