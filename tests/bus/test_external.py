@@ -44,13 +44,13 @@ def trust(tmp_path: Path) -> Trust:
     return Trust.load_or_create(tmp_path / "keys")
 
 
-def external(trust: Trust, *urls: str, patience: float = 0.5, **more: Any) -> ExternalBus:
+def external(trust: Trust, *urls: str, wait: float = 0.5, **more: Any) -> ExternalBus:
     credential = trust.system_credential()
     return ExternalBus(
         parse_servers(urls),
         credential.for_connection(),
         lambda: trust.proxy_key.public,
-        patience=patience,
+        wait=wait,
         **more,
     )
 
@@ -222,7 +222,7 @@ async def test_servers_that_do_not_belong_together_are_refused(trust: Trust, tmp
 async def test_a_server_that_comes_up_late_is_waited_for(trust: Trust, tmp_path: Path):
     async with running_cluster(tmp_path / "n", trust, size=1) as cluster:
         await cluster.nodes[0].kill()
-        bus = external(trust, *cluster.urls, patience=PATIENCE)
+        bus = external(trust, *cluster.urls, wait=PATIENCE)
         starting = asyncio.create_task(bus.start())
         await cluster.nodes[0].start()
         await starting

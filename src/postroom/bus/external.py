@@ -11,10 +11,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from postroom.bus.address import BusAddress
-from postroom.bus.census import census, keep_accounts
-from postroom.bus.fitness import REMEDY, Fitness, ServerReport, check_version, judge
+from postroom.bus.fitness import REMEDY, Fitness, ServerReport, assess, check_version
 from postroom.bus.greeting import Greeting, greeting
 from postroom.bus.places import tls_context
+from postroom.bus.server_reports import server_reports, share_accounts
 from postroom.errors import (
     BusDisconnected,
     PostroomError,
@@ -24,7 +24,7 @@ from postroom.errors import (
 from postroom.observe import get_logger
 from postroom_a2a.nats import Credentials, WireConnection
 
-PATIENCE = 15.0
+WAIT = 15.0
 """Seconds in which servers that are starting, or electing a leader, may still come."""
 
 INTERVAL = 10.0
@@ -48,7 +48,7 @@ class ExternalBus:
         credentials: of a user of our system account.
         proxy: public key of our gateway as of now, which the servers must trust.
         authority: file with the certificate that signed theirs (`tls://` only).
-        patience: seconds that `start` waits for servers that are not up.
+        wait: seconds that `start` waits for servers that are not up.
         interval: seconds between two looks at them.
         report: told about servers that go and come back.
     """
@@ -60,7 +60,7 @@ class ExternalBus:
         proxy: Callable[[], str],
         *,
         authority: Path | None = None,
-        patience: float = PATIENCE,
+        wait: float = WAIT,
         interval: float = INTERVAL,
         report: Callable[[str], None] = log.warning,
     ) -> None:
@@ -68,7 +68,7 @@ class ExternalBus:
         self._tls = tls_context(authority) if self._servers[0].startswith("tls:") else None
         self._credentials = credentials
         self._proxy = proxy
-        self._patience = patience
+        self._wait = wait
         self._interval = interval
         self._report = report
         self._cluster = ""
@@ -111,7 +111,7 @@ class ExternalBus:
         Raises:
             ServerFailed, BusDisconnected: as `start`.
         """
-        await self._patiently(self._examine)
+        await self._retry(self._examine)
 
     async def trust_proxies(self, proxies: Sequence[str]) -> bool:
         """Whether all servers trust these gateways (see `BusHost.trust_proxies`)."""
@@ -140,7 +140,7 @@ class ExternalBus:
             ServerFailed: one has another operator, or lacks something; with the remedy.
         """
         try:
-            await self._patiently(self._arrive)
+            await self._retry(self._arrive)
         except BaseException:
             await self.stop()
             raise
@@ -169,10 +169,10 @@ class ExternalBus:
 
     # Examining.
 
-    async def _patiently(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Do `step` until it no longer says that servers are missing, for as long as our patience lasts."""
+    async def _retry(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Do `step` until it no longer says that servers are missing, within `wait` seconds."""
         clock = asyncio.get_running_loop().time
-        end = clock() + self._patience
+        end = clock() + self._wait
         while True:
             try:
                 return await step()
@@ -185,7 +185,7 @@ class ExternalBus:
             await asyncio.sleep(PAUSE * random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
 
     async def _arrive(self) -> None:
-        """From the greetings to a verdict."""
+        """From the greetings to a fitness."""
         heard = await self._greetings()
         for one in heard:
             _check_greeting(one, self._tls is not None)
@@ -233,7 +233,7 @@ class ExternalBus:
             ) from error
 
     async def _examine(self, greeted: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Ask every server about itself, and judge.
+        """Ask every server about itself, and check that they are fit.
 
         Args:
             greeted: id -> address of those that must be among them.
@@ -246,8 +246,8 @@ class ExternalBus:
                     f"the server at {url} is not of the same cluster as the others",
                     remedy="name servers of one cluster in POSTROOM_NATS_URL",
                 )
-        self._fitness = judge(reports, self._proxy())
-        if not await keep_accounts(self._present, len(reports)):
+        self._fitness = assess(reports, self._proxy())
+        if not await share_accounts(self._present, len(reports)):
             raise ServerFailed(
                 "a server's resolver does not keep accounts that are pushed to it (resolver type: full)",
                 remedy=REMEDY,
@@ -260,7 +260,7 @@ class ExternalBus:
         Raises:
             ServerFailed: none answers, so our system account is not theirs.
         """
-        reports = await census(self._present, expected)
+        reports = await server_reports(self._present, expected)
         ours = [report for report in reports if report.cluster == self._cluster]
         if not ours:
             raise ServerFailed(
@@ -284,7 +284,7 @@ class ExternalBus:
                 await self._connect_again(self._connection)
             reports = await self._reports()
             trouble = ""
-            self._fitness = replace(judge(reports, self._proxy()), replicas=self.replicas)
+            self._fitness = replace(assess(reports, self._proxy()), replicas=self.replicas)
             self._compare(reports)
         except PostroomError as error:
             trouble = str(error)

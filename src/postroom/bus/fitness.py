@@ -113,7 +113,7 @@ def check_version(version: str, place: str) -> None:
         )
 
 
-def judge(servers: Sequence[ServerReport], proxy: str) -> Fitness:
+def assess(servers: Sequence[ServerReport], proxy: str) -> Fitness:
     """Whether a post room may run on `servers`, those of one cluster that answer.
 
     Args:

@@ -38,7 +38,6 @@ async def test_a_call_is_answered_and_a_long_stream_is_whole_and_in_order(tmp_pa
         assert [response.result for response in responses] == list(range(500))
 
 
-@pytest.mark.both_connections
 @pytest.mark.requirement("binding-durable-begun-once")
 @pytest.mark.parametrize("how", ["deleted", "gap"])
 async def test_a_client_that_loses_its_consumer_or_an_answer_reads_on_without_loss(

@@ -14,19 +14,19 @@ from postroom_a2a.nats.system import ask_servers
 SILENCE = 0.5
 """Seconds without a further answer after which all are there: how many come is not known before."""
 
-PATIENCE = 3.0
+ANSWER_TIMEOUT = 3.0
 """Seconds to wait for an answer that must come."""
 
 
-async def census(
-    connection: WireConnection, expected: Collection[str] = (), *, patience: float = PATIENCE
+async def server_reports(
+    connection: WireConnection, expected: Collection[str] = (), *, timeout: float = ANSWER_TIMEOUT
 ) -> list[ServerReport]:
     """What the servers that answer say about themselves, by name.
 
     Args:
         connection: of a user of the system account.
         expected: ids of servers that are waited for.
-        patience: seconds that the first, and those expected, have for their answers.
+        timeout: seconds that the first, and those expected, have for their answers.
 
     Raises:
         BusDisconnected: there is no connection.
@@ -38,9 +38,9 @@ async def census(
         return bool(reports) and reports.keys() >= set(expected)
 
     def wait() -> float:
-        return SILENCE if all_expected() else patience
+        return SILENCE if all_expected() else timeout
 
-    await connection.ready(PATIENCE)
+    await connection.ready(ANSWER_TIMEOUT)
     subject = "$SYS.REQ.SERVER.PING.VARZ"
     async with aclosing(ask_servers(connection, subject, wait=wait)) as answers:
         async for answer in answers:
@@ -54,7 +54,7 @@ async def census(
     return sorted(reports.values(), key=lambda report: report.name)
 
 
-async def keep_accounts(connection: WireConnection, servers: int) -> bool:
+async def share_accounts(connection: WireConnection, servers: int) -> bool:
     """Whether the `servers` keep accounts that are pushed to them, and share them with each other.
 
     Each that keeps any answers when it is asked for a list; for others to copy, one of type `full`
@@ -69,9 +69,9 @@ async def keep_accounts(connection: WireConnection, servers: int) -> bool:
 
 async def _count(connection: WireConnection, subject: str, most: int) -> int:
     """Answers to a question, up to `most` of them."""
-    await connection.ready(PATIENCE)
+    await connection.ready(ANSWER_TIMEOUT)
     count = 0
-    async with aclosing(ask_servers(connection, subject, wait=lambda: PATIENCE)) as answers:
+    async with aclosing(ask_servers(connection, subject, wait=lambda: ANSWER_TIMEOUT)) as answers:
         async for _ in answers:
             count += 1
             if count == most:
