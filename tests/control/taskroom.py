@@ -265,7 +265,7 @@ class TaskRoom:
     """An organisation, and its API as the operator has it.
 
     Attributes:
-        hindered: what keeps workers from their tasks, by uid, beside what they say themselves.
+        blocked: what keeps workers from their tasks, by uid, beside what they say themselves.
         written: what came into the registry: (uid, card or None for a deletion), in order.
         later: seconds that the clock of the registry is ahead.
     """
@@ -274,14 +274,14 @@ class TaskRoom:
     parts: Parts
     api: httpx2.AsyncClient
     site: Site
-    hindered: dict[str, str] = field(default_factory=dict)
+    blocked: dict[str, str] = field(default_factory=dict)
     written: list[tuple[str, dict[str, Any] | None]] = field(default_factory=list)
     later: float = 0.0
     _arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def __post_init__(self) -> None:
         known = self.parts.tasks._kept_by
-        self.parts.tasks._kept_by = lambda uid: self.hindered.get(uid, "") or known(uid)
+        self.parts.tasks._kept_by = lambda uid: self.blocked.get(uid, "") or known(uid)
         self.parts.states._now = self.parts.registry._now = lambda: time.time() + self.later
 
     @property
@@ -405,7 +405,7 @@ async def room_on(folder: Path, rig: Rig) -> AsyncGenerator[TaskRoom]:
             installation = await open_installation(
                 settings,
                 RigHost(rig),
-                site.front,
+                site.router,
                 rig.trust,
                 lambda: None,
                 stack,

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from postroom.audit import AuditLog, Trouble, alarm, copying, tap
+from postroom.audit import AuditLog, Trouble, copying, unwritable
+from postroom.audit import stored as stored_module
 from postroom.audit.connections import Connections
 from postroom.audit.copying import AuditCopy
 from postroom.audit.cursor import Cursor
 from postroom.audit.outsiders import Outsiders
 from postroom.audit.reading import Position, all_lines
-from postroom.audit.tap import StoredTap
+from postroom.audit.stored import StoredRecords
 from postroom.bus.nats.bus import NatsBus
 from postroom.directory.agents import Directory
 from postroom.errors import Forbidden, NoResponders, StateUnwritable, Unauthorized
@@ -279,7 +280,7 @@ async def test_a_log_that_cannot_be_written_raises_one_alert_until_it_can(rig: R
     async def over(_why: str, kind: str) -> None:
         ends.put_nowait(kind)
 
-    async with running(alarm.watch(log, rig.core, ORG, lambda: None, over)):
+    async with running(unwritable.watch(log, rig.core, ORG, lambda: None, over)):
         resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard[1]))
         try:
             for _ in range(5):
@@ -336,8 +337,8 @@ async def watch(
     rig: Rig, log: AuditLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[Watch]:
     """The log of a room that listens to its server, and reads its streams."""
-    monkeypatch.setattr(tap, "INTERVAL", 0.02)
-    monkeypatch.setattr(tap, "IDLE", 0.02)
+    monkeypatch.setattr(stored_module, "INTERVAL", 0.02)
+    monkeypatch.setattr(stored_module, "IDLE", 0.02)
     database = Database(None)
     await migrate(database)
     directory = Directory(database)
@@ -346,7 +347,7 @@ async def watch(
     connections = Connections(system, log, rig.trust, outsiders)
     await connections.open()
     await system._link.settle(asyncio.get_running_loop().time() + SECONDS)
-    stored = StoredTap(rig.admin, log, ORG, outsiders, Cursor(tmp_path / "streams"))
+    stored = StoredRecords(rig.admin, log, ORG, outsiders, Cursor(tmp_path / "streams"))
     async with running(stored.run()):
         await until((tmp_path / "streams").exists)
         yield Watch(rig, log, directory)
@@ -459,13 +460,13 @@ async def test_what_was_stored_while_the_control_plane_was_away_is_listed_afterw
     outsiders = Outsiders(directory)
     await outsiders.load()
     cursor = Cursor(tmp_path / "streams")
-    first = StoredTap(rig.admin, log, ORG, outsiders, cursor)
+    first = StoredRecords(rig.admin, log, ORG, outsiders, cursor)
     await first._begin()
     await bridge.publish(subjects.outbox(bridge.uid), b"1", id="1")
     await first.look()
     await bridge.publish(subjects.outbox(bridge.uid), b"2", id="2")
 
-    second = StoredTap(rig.admin, log, ORG, outsiders, cursor)
+    second = StoredRecords(rig.admin, log, ORG, outsiders, cursor)
     await second._begin()
     await second.look()
     await second.look()

@@ -15,7 +15,7 @@ from postroom.protocol.streams import BY_NAME
 from postroom.protocol.tasks import task_id
 from postroom.store import tasks as store
 from postroom.tasks.requests import request_key
-from postroom.workers.status import hindrance
+from postroom.workers.status import blocker
 from postroom_a2a.messages import text_of
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import task_room
@@ -84,7 +84,7 @@ async def test_the_detail_says_how_a_task_stands(tmp_path: Path):
         assert [await detail(one), await detail(two)] == ["which one? A or B", "next"]
         await alice.say(one["id"], TaskState.FAILED, "no idea\nat all")
         assert await detail(one) == "no idea"
-        room.hindered[alice.uid] = "has failed (exit code 1)"
+        room.blocked[alice.uid] = "has failed (exit code 1)"
         assert await detail(two) == "@alice has failed (exit code 1): it waits"
         alice.end()
         assert await detail(two) == "@alice is offline: it waits"
@@ -118,7 +118,7 @@ async def test_a_cancel_needs_no_body(tmp_path: Path):
 def test_what_keeps_an_agent_from_its_tasks_is_what_its_worker_says(
     state: WorkerState, detail: str, said: str
 ):
-    assert hindrance(state, detail) == said
+    assert blocker(state, detail) == said
 
 
 @pytest.mark.requirement("task-skill-chosen")
@@ -148,7 +148,7 @@ async def test_an_agent_is_given_another_that_has_the_skill_and_works_and_again_
         yan = await room.worker("yan", "write")
         for worker in (bob, zoe, yan):
             await worker.online()
-        room.hindered[zoe.uid] = "has failed"
+        room.blocked[zoe.uid] = "has failed"
 
         first = await bob.ask("choose", skill="write", key="k")
         await room.post("", to="@yan", text="now it has more to do than zoe")

@@ -16,7 +16,7 @@ from postroom.identity.tokens import digest
 from postroom.store import workers as worker_rows
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import Hand, TaskRoom, card, task_room
-from tests.control.test_inward import listening, whole
+from tests.control.test_served_card import listening, whole
 
 pytestmark = pytest.mark.anyio
 
@@ -121,10 +121,10 @@ async def test_while_a_worker_keeps_the_post_room_waiting_for_its_card_others_ar
 async def door_of(room: TaskRoom, worker: Hand) -> AsyncGenerator[httpx2.AsyncClient]:
     """What the worker reaches through its door, with its token."""
 
-    room.site.front.admit(worker.uid, "default")
+    room.site.router.admit(worker.uid, "default")
 
     async def as_worker(scope: Any, receive: Any, send: Any) -> None:
-        await room.site.front({**scope, "postroom.worker": worker.uid}, receive, send)
+        await room.site.router({**scope, "postroom.worker": worker.uid}, receive, send)
 
     token = f"token of {worker.agent.nick}"
     await room.parts.database.write(lambda c: worker_rows.set_token(c, worker.uid, digest(token)))

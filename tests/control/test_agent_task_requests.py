@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from postroom.control import taskverbs
+from postroom.control import agent_task_requests
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.priority import Cancel, Input
@@ -87,7 +87,7 @@ async def test_a_worker_is_told_which_of_its_tasks_it_may_take_over(tmp_path: Pa
 
 
 async def test_open_tasks_come_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(taskverbs, "OPEN_PAGE", 2)
+    monkeypatch.setattr(agent_task_requests, "OPEN_PAGE", 2)
     async with task_room(tmp_path) as room:
         alice = await room.worker("alice")
         tasks = [(await room.delegate("@alice", str(n)))["id"] for n in range(3)]
@@ -169,7 +169,7 @@ async def test_a_worker_lists_what_it_runs_and_what_it_asked_for(tmp_path: Path)
 async def test_the_parties_of_a_task_are_told_what_is_stored_of_it_change_by_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(taskverbs, "CHANGES_PAGE", 2)
+    monkeypatch.setattr(agent_task_requests, "CHANGES_PAGE", 2)
     async with task_room(tmp_path) as room:
         alice, bob = await room.worker("alice"), await room.worker("bob")
         eve = await room.worker("eve")
@@ -228,7 +228,7 @@ async def test_an_agent_that_asks_without_end_leaves_room_for_others(tmp_path: P
         asked = [asyncio.create_task(eve.ask("cancel", task=task)) for _ in range(40)]
         _, waiting = await asyncio.wait(asked, timeout=0.5, return_when="FIRST_COMPLETED")
         assert waiting
-        async with asyncio.timeout(taskverbs.CANCEL_WAIT / 2):
+        async with asyncio.timeout(agent_task_requests.CANCEL_WAIT / 2):
             assert await alice.ask("list") == {"tasks": []}
 
         answers = await asyncio.gather(*asked)
@@ -310,7 +310,7 @@ async def test_the_requester_cancels_and_answers_and_the_worker_does_not(tmp_pat
 
 
 async def test_a_cancel_of_a_worker_is_told_in_its_name(tmp_path: Path, monkeypatch: Any):
-    monkeypatch.setattr(taskverbs, "CANCEL_WAIT", 0.05)
+    monkeypatch.setattr(agent_task_requests, "CANCEL_WAIT", 0.05)
     async with task_room(tmp_path) as room:
         alice, bob = await room.worker("alice"), await room.worker("bob")
         await bob.listen()

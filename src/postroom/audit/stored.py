@@ -36,7 +36,7 @@ _SENT = {
 """Streams that an agent's credential may write to, and what it writes there. Not its beats (PRESENCE)."""
 
 
-class StoredTap:
+class StoredRecords:
     """Writes a record for each message that an outsider has stored.
 
     Args:
