@@ -53,7 +53,7 @@ test: lint ## lint, then the tests that take seconds
 	$(PYTEST)
 
 test-full: lint ## lint, then every test, the slow ones too
-	$(PYTEST) -m "slow or not slow"
+	HYPOTHESIS_PROFILE=nightly $(PYTEST) -m "slow or not slow"
 
 bench: setup ## run the benchmarks; NAME=x runs one
 	$(BIN)/python -m benchmarks $(NAME)

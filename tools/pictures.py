@@ -76,7 +76,7 @@ MESSAGE = (
         "deliver",
         "The sidecar's pull brings the record to the worker's door. The gateway checks each frame and records it "
         "before it passes.",
-        ("gateway/door.py", "gateway/nats/passage.py", "audit/log.py"),
+        ("gateway/server.py", "gateway/nats/proxy.py", "audit/log.py"),
     ),
     Step(
         GATEWAY,
@@ -98,7 +98,7 @@ MESSAGE = (
         SIDECAR,
         "reply",
         "The agent prints a line of type `reply`; the adapter makes an action of it.",
-        ("sidecar/adapters/actions.py", "sidecar/operations.py"),
+        ("sidecar/adapters/jsonl.py", "protocol/verbs.py", "sidecar/actions.py"),
     ),
     Step(
         SIDECAR,
@@ -176,7 +176,7 @@ TASK = (
         SIDECAR,
         "update, artifact",
         "The agent says how far it is and what it has made.",
-        ("sidecar/adapters/actions.py", "sidecar/operations.py"),
+        ("sidecar/adapters/jsonl.py", "protocol/verbs.py", "sidecar/actions.py"),
     ),
     Step(
         SIDECAR,

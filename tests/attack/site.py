@@ -92,15 +92,15 @@ class Target:
 
     async def state(self) -> dict[str, Any]:
         """All that is stored, by subject, and how far each consumer of the victims is."""
-        api, found = self.room.rig.admin._api, {}
+        js, found = self.room.rig.admin.jetstream, {}
         for spec in STREAMS:
-            answer = await api.call(f"STREAM.INFO.{spec.name}", {"subjects_filter": ">"})
+            answer = await js.api(f"STREAM.INFO.{spec.name}", {"subjects_filter": ">"})
             # The control plane itself copies the audit log there, whenever it has something to tell.
             stored = {} if spec.name == "AUDIT" else answer["state"].get("subjects", {})
             found[spec.name] = (stored, answer["config"])
         for hand in (self.victim, self.other):
             for stream in AGENT_CONSUMER_STREAMS:
-                info = await api.call(f"CONSUMER.INFO.{stream}.{hand.uid}")
+                info = await js.api(f"CONSUMER.INFO.{stream}.{hand.uid}")
                 for moving in ("ts", "push_bound", "num_waiting"):
                     info.pop(moving, None)
                 for place in ("delivered", "ack_floor"):

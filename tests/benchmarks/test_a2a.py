@@ -121,7 +121,15 @@ async def test_a_turn_stops_at_its_limit_and_tells_when_the_first_event_came() -
     assert done.first_p50 == 500.0
 
 
-@pytest.mark.parametrize("name", ["raw-nats", "raw-jetstream", "rest-trivial", "jsonrpc-bare-sdk"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "raw-nats",
+        "jsonrpc-bare-sdk",
+        pytest.param("raw-jetstream", marks=pytest.mark.slow),
+        pytest.param("rest-trivial", marks=pytest.mark.slow),
+    ],
+)
 async def test_a_contender_does_its_works_in_processes_of_its_own(
     name: str, tmp_path: Path
 ) -> None:

@@ -442,7 +442,7 @@ async def test_a_message_for_an_agent_that_vanished_is_not_delivered_to_the_audi
 @pytest.mark.requirement("audit-server-side")
 async def test_a_publisher_is_still_told_at_once_that_no_stream_stores_its_message(watch: Watch):
     bridge = await watch.agent("external", "bridge")
-    await watch.rig.admin._api.do("STREAM.DELETE.OUTBOX")
+    await watch.rig.admin.jetstream.api("STREAM.DELETE.OUTBOX")
 
     with pytest.raises(NoResponders):
         await bridge.publish(subjects.outbox(bridge.uid), b"x", timeout=SECONDS)

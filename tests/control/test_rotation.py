@@ -60,11 +60,10 @@ class Moving:
         self.renewal = Renewal(
             self.bus, self.uid, expires_at=time.time() + 3600, accept=self._accept
         )
-        prefix = subjects.reply(self.uid, CONTROL_PLANE, "*")
-        await self.bus.connection.subscribe(prefix, cb=self._asked)
+        self.bus.mailbox.route(f"_I.{self.uid}.{CONTROL_PLANE}", self._asked)
         await self.bus.consume("INBOX", self.uid, self._take)
 
-    async def _asked(self, _frame: Frame) -> None:
+    def _asked(self, _frame: Frame) -> None:
         self.renewal.ask()
 
     async def _accept(self, token: str, seconds: float) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from postroom.directory.cards import SERVER_SOCKET
+from postroom.directory.cards import MAX_CARD_BYTES, SERVER_SOCKET
 from postroom.errors import Conflict, PostroomError, ProtocolViolation, RequestTimeout
-from postroom.workers.served_card import MAX_CARD_BYTES, fetch_card
+from postroom.workers.served_card import fetch_card
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("inward-socket-itself")]
 

@@ -20,7 +20,7 @@ from tools.transcript import outline, shorten, shown
 @pytest.mark.parametrize(
     "files, told",
     [
-        ({}, "There is no Python file in"),
+        pytest.param({}, "There is no Python file in", marks=pytest.mark.slow),
         ({"a/bad.py": "def f(:\n", "b.py": ""}, "files: 2, lines: 1. Found syntax errors: 1."),
     ],
     ids=["empty folder", "syntax error"],

@@ -19,7 +19,7 @@ from tests.e2e.processes import below
 landlock = pytest.mark.skipif(
     confine.version() < OLDEST, reason=f"the kernel has no Landlock of version {OLDEST}"
 )
-root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can lay the cable of netns")
+root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make the network of netns")
 each_wall = pytest.mark.parametrize(
     "wall, level",
     [

@@ -18,8 +18,8 @@ from postroom.directory.agents import Directory
 from postroom.mail import views
 from postroom.mail.alerts import AlertOffice
 from postroom.mail.clerk import Clerk
+from postroom.mail.deadletter_service import DeadLetterService
 from postroom.mail.deadletters import DeadLetterMover
-from postroom.mail.deadmail import DeadMail
 from postroom.mail.office import PostOffice
 from postroom.mail.projection import RULES
 from postroom.mail.views import Mail
@@ -87,7 +87,7 @@ class Desk:
         self.fold = self.new_fold()
         self.office = PostOffice(self.bus, self.admin, self.database, self.changes)
         self.alerts = AlertOffice(self.bus, self.admin, self.database, self.changes)
-        self.dead = DeadMail(self.bus, self.database, self.changes)
+        self.dead = DeadLetterService(self.bus, self.database, self.changes)
         self.mover = DeadLetterMover(self.bus, self.admin, self.database, self.clerk)
 
     def new_fold(self, database: Database | None = None) -> Fold:

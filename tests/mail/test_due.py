@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import BusDisconnected
-from postroom.mail.due import LONGEST_SLEEP, Due, Watch
-from postroom.mail.expiry import Expiry
-from postroom.mail.stale import Stale
+from postroom.mail.due import LONGEST_SLEEP, Due, Expiry, Stale, Watch
 from postroom.projection.changes import ALERTS, Change, Changes
 from postroom.protocol.receipts import State
 from postroom.store.messages import MessageRow

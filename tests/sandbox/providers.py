@@ -17,7 +17,7 @@ needs_landlock = pytest.mark.skipif(
     confine.version() < OLDEST, reason=f"the kernel has no Landlock of version {OLDEST}"
 )
 needs_root = pytest.mark.skipif(
-    sys.platform != "linux" or os.geteuid() != 0, reason="only root can lay the cable of netns"
+    sys.platform != "linux" or os.geteuid() != 0, reason="only root can make the network of netns"
 )
 
 BUBBLEWRAP = pytest.param(BubblewrapProvider(), id="bubblewrap")

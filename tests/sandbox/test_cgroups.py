@@ -17,7 +17,7 @@ from postroom.errors import SandboxUnavailable
 from postroom.sandbox import cgroups, usage
 from postroom.sandbox.bubblewrap import BubblewrapProvider
 from postroom.sandbox.cgroups import Group, Groups
-from postroom.sandbox.guard import Guard
+from postroom.sandbox.limit_monitor import LimitMonitor
 from postroom.sandbox.plain import PlainProvider
 from postroom.sandbox.port import Limits, SandboxProvider
 from tests.sandbox.rig import Rig
@@ -119,7 +119,7 @@ def test_groups_of_a_maker_that_is_gone_are_removed_and_no_others(tmp_path: Path
 async def test_a_sandbox_that_the_kernel_stopped_at_a_limit_ends_with_that(
     rig: Rig, tmp_path: Path, event: str, content: str, said: str
 ):
-    guard = Guard(period=0.01, find=lambda: StandIns(tmp_path, cpu=True))
+    guard = LimitMonitor(period=0.01, find=lambda: StandIns(tmp_path, cpu=True))
     code = "say('there')\nhold()\n"
     sandbox = await guard.start(PlainProvider(), rig.spec(PlainProvider(), code, limits=LIMITS))
     assert await rig.hear() == "there"
@@ -136,7 +136,7 @@ async def test_a_sandbox_that_the_kernel_stopped_at_a_limit_ends_with_that(
 async def test_without_the_cpu_controller_a_share_is_said_not_to_be_enforced(
     rig: Rig, tmp_path: Path
 ):
-    guard = Guard(find=lambda: StandIns(tmp_path, cpu=False))
+    guard = LimitMonitor(find=lambda: StandIns(tmp_path, cpu=False))
 
     sandbox = await guard.start(PlainProvider(), rig.spec(PlainProvider(), "hold()", limits=LIMITS))
 
@@ -197,7 +197,9 @@ async def test_a_real_group_ends_what_goes_over_its_limit(rig: Rig, hog: str):
         "processes": "for _ in range(40):\n    os.fork() or hold()\nhold()",
     }[hog]
     provider = BubblewrapProvider()
-    sandbox = await Guard(period=0.01).start(provider, rig.spec(provider, code, limits=LIMITS))
+    sandbox = await LimitMonitor(period=0.01).start(
+        provider, rig.spec(provider, code, limits=LIMITS)
+    )
 
     ended = await sandbox.wait()
 

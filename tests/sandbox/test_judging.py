@@ -10,7 +10,7 @@ import pytest
 from postroom.errors import InvalidTemplate
 from postroom.protocol.template import Template
 from postroom.sandbox.arguments import SHOWN
-from postroom.sandbox.judging import judge_program
+from postroom.sandbox.template_check import check_program
 
 pytestmark = pytest.mark.requirement("template-unknown-refused")
 
@@ -38,7 +38,7 @@ def program(folder: Path, name: str = "prog", mode: int = 0o755) -> str:
     ],
 )
 def test_what_can_start_or_cannot_be_judged_is_let_through(command: tuple[str, ...]):
-    judge_program(template(*command, files=("a.py",)), SHOWN)
+    check_program(template(*command, files=("a.py",)), SHOWN)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_what_cannot_start_is_refused_with_what_to_do(
     command: tuple[str, ...], says: str, remedy: str
 ):
     with pytest.raises(InvalidTemplate) as caught:
-        judge_program(template(*command, files=("a.py",)), SHOWN)
+        check_program(template(*command, files=("a.py",)), SHOWN)
     assert says in caught.value.message
     assert remedy in caught.value.remedy
 
@@ -65,11 +65,11 @@ def test_a_program_outside_the_sandbox_must_be_shown_to_it(tmp_path: Path):
     path = program(tmp_path)
 
     with pytest.raises(InvalidTemplate, match="not in the sandbox") as caught:
-        judge_program(template(path), SHOWN)
+        check_program(template(path), SHOWN)
     assert f'read_only = ["{tmp_path}"]' in caught.value.remedy
 
-    judge_program(template(path, read_only=(str(tmp_path),)), SHOWN)
-    judge_program(template(path), SHOWN, all_shown=True)
+    check_program(template(path, read_only=(str(tmp_path),)), SHOWN)
+    check_program(template(path), SHOWN, all_shown=True)
 
 
 def test_a_program_is_looked_for_where_the_template_says(tmp_path: Path):
@@ -77,9 +77,9 @@ def test_a_program_is_looked_for_where_the_template_says(tmp_path: Path):
     search = {"PATH": f"{tmp_path}{os.pathsep}/usr/bin"}
     shown = (str(tmp_path),)
 
-    judge_program(template("mine", env=search, read_only=shown), SHOWN)
+    check_program(template("mine", env=search, read_only=shown), SHOWN)
     with pytest.raises(InvalidTemplate, match="no program 'mine'"):
-        judge_program(template("mine", read_only=shown), SHOWN)
+        check_program(template("mine", read_only=shown), SHOWN)
 
 
 def test_a_program_that_is_a_link_out_of_the_sandbox_is_refused(tmp_path: Path):
@@ -87,12 +87,12 @@ def test_a_program_that_is_a_link_out_of_the_sandbox_is_refused(tmp_path: Path):
     (shown / "prog").symlink_to(program(tmp_path, "real"))
 
     with pytest.raises(InvalidTemplate, match="leads to"):
-        judge_program(template(str(shown / "prog"), read_only=(str(shown),)), SHOWN)
+        check_program(template(str(shown / "prog"), read_only=(str(shown),)), SHOWN)
 
 
 def test_a_program_without_the_right_to_run_is_told_from_one_that_is_not_there(tmp_path: Path):
     path = program(tmp_path, mode=0o644)
 
     with pytest.raises(InvalidTemplate) as caught:
-        judge_program(template(path, read_only=(str(tmp_path),)), SHOWN)
+        check_program(template(path, read_only=(str(tmp_path),)), SHOWN)
     assert caught.value.remedy == f"chmod +x {path}"

@@ -14,7 +14,7 @@ import pytest
 from postroom.errors import EnvironmentFault
 from postroom.sandbox import usage
 from postroom.sandbox.bubblewrap import BubblewrapProvider
-from postroom.sandbox.guard import Guard, Guarded
+from postroom.sandbox.limit_monitor import LimitedHandle, LimitMonitor
 from postroom.sandbox.port import Limits, SandboxProvider
 from tests.sandbox.providers import ALL
 from tests.sandbox.rig import Rig
@@ -56,13 +56,13 @@ signal.pause()
 
 async def guarded(
     rig: Rig, provider: SandboxProvider, code: str, limits: Limits, **more: Any
-) -> Guarded:
+) -> LimitedHandle:
     """A sandbox of `provider` with `limits` on a machine without control groups."""
-    guard = Guard(period=0.01, find=lambda: None)
+    guard = LimitMonitor(period=0.01, find=lambda: None)
     return await guard.start(provider, rig.spec(provider, code, limits=limits), **more)
 
 
-async def end_of(sandbox: Guarded) -> str:
+async def end_of(sandbox: LimitedHandle) -> str:
     """The limit that it was ended for; no process of it is left."""
     try:
         async with asyncio.timeout(DEADLINE):

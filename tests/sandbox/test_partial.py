@@ -12,14 +12,14 @@ import pytest
 
 from postroom.errors import SandboxUnavailable
 from postroom.sandbox import bubblewrap, confine, landlock, netns, seatbelt
-from postroom.sandbox.canary import Roost
+from postroom.sandbox.canary import CanaryServer
 from postroom.sandbox.landlock import LandlockProvider, free_ports
 from postroom.sandbox.netns import NetnsProvider
 from postroom.sandbox.plain import PlainProvider
 from postroom.sandbox.port import Level, SandboxProvider
 from postroom.sandbox.seatbelt import SeatbeltProvider, profile
 from postroom.sandbox.select import select
-from postroom.sandbox.trial import self_test, try_wall
+from postroom.sandbox.wall_test import self_test, try_wall
 from postroom.sidecar.wall import examine
 from tests.sandbox.providers import ALL, LANDLOCK, WALLS, needs_landlock, needs_root
 from tests.sandbox.rig import Rig
@@ -32,19 +32,19 @@ pytestmark = pytest.mark.anyio
 async def test_nothing_is_reached_but_by_the_holes_that_the_provider_states(
     provider: SandboxProvider,
 ):
-    async with Roost() as roost:
-        report = await self_test(provider, roost)
+    async with CanaryServer() as server:
+        report = await self_test(provider, server)
 
         assert report.unexplained(provider.holes) == ()
-        assert {kind for kind, count in roost.visits.items() if count} <= provider.holes
+        assert {kind for kind, count in server.visits.items() if count} <= provider.holes
         assert report.gateway
 
 
 @pytest.mark.requirement("sandbox-partial-stated")
 @pytest.mark.parametrize("provider", [LANDLOCK])
 async def test_every_hole_that_is_stated_is_there(provider: SandboxProvider):
-    async with Roost() as roost:
-        report = await self_test(provider, roost)
+    async with CanaryServer() as server:
+        report = await self_test(provider, server)
 
     assert report.reached_kinds == provider.holes
 
@@ -131,9 +131,9 @@ async def test_netns_for_a_plain_user_is_an_error_with_a_remedy(monkeypatch: pyt
 async def test_netns_that_cannot_lay_its_cable_starts_nothing(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    broken = tmp_path / "cable.py"
-    broken.write_text("import sys; sys.exit('cable: Operation not supported')")
-    monkeypatch.setattr(netns.cable, "__file__", str(broken))
+    broken = tmp_path / "dummy_network.py"
+    broken.write_text("import sys; sys.exit('dummy network: Operation not supported')")
+    monkeypatch.setattr(netns.dummy_network, "__file__", str(broken))
 
     with pytest.raises(SandboxUnavailable, match="Operation not supported") as refused:
         await rig.start(NetnsProvider(), "say('runs')")
@@ -197,7 +197,7 @@ async def test_a_provider_is_probed_once_in_a_process():
 
 
 async def test_a_sidecar_behind_a_partial_wall_accepts_the_stated_holes_only():
-    async with Roost() as roost:
+    async with CanaryServer() as server:
         canaries = {
             "tcp": [],
             "udp": [],
@@ -206,7 +206,7 @@ async def test_a_sidecar_behind_a_partial_wall_accepts_the_stated_holes_only():
             "process": None,
             "gateway": "",
         }
-        canaries["sockets"] = [str(roost.folder / "other.sock")]
+        canaries["sockets"] = [str(server.folder / "other.sock")]
         ways = ("socket", "vsock", "io_uring", "secret", "kernel", "namespace")
 
         assert not examine(canaries, "partial", ways).breached

@@ -10,7 +10,7 @@ from postroom.sandbox.bubblewrap import BubblewrapProvider
 from postroom.sandbox.plain import PlainProvider
 from postroom.sandbox.port import Level
 from postroom.sandbox.selftest import KINDS, Canaries, CanaryResult, WallReport
-from postroom.sandbox.trial import self_test
+from postroom.sandbox.wall_test import self_test
 
 pytestmark = pytest.mark.anyio
 
@@ -30,21 +30,21 @@ KERNEL_MAY_LACK = {
 @pytest.mark.requirement("sandbox-canary-unreachable")
 @pytest.mark.parametrize("kind", KINDS)
 async def test_from_inside_the_canary_cannot_be_reached(kind: str):
-    async with canary.Roost() as roost:
-        report = await self_test(BubblewrapProvider(), roost)
+    async with canary.CanaryServer() as server:
+        report = await self_test(BubblewrapProvider(), server)
 
         tried = [result for result in report.canaries if result.kind == kind]
         assert tried
         assert not any(result.reached for result in tried)
-        assert roost.visits.total() == 0
+        assert server.visits.total() == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_without_a_wall_the_same_canary_is_reached(kind: str):
     if kind in KERNEL_MAY_LACK and not KERNEL_MAY_LACK[kind]():
         pytest.skip(f"this kernel has no {kind}")
-    async with canary.Roost() as roost:
-        report = await self_test(PlainProvider(), roost)
+    async with canary.CanaryServer() as server:
+        report = await self_test(PlainProvider(), server)
 
         tried = [result for result in report.canaries if result.kind == kind]
         assert tried
@@ -52,18 +52,18 @@ async def test_without_a_wall_the_same_canary_is_reached(kind: str):
 
 
 async def test_from_inside_the_gateway_socket_is_reached():
-    async with canary.Roost() as roost:
-        report = await self_test(BubblewrapProvider(), roost)
+    async with canary.CanaryServer() as server:
+        report = await self_test(BubblewrapProvider(), server)
 
         assert report.gateway
-        assert roost.gateway_visits == 1
+        assert server.gateway_visits == 1
 
 
 async def test_without_a_wall_the_host_counts_the_visits():
-    async with canary.Roost() as roost:
-        await self_test(PlainProvider(), roost)
+    async with canary.CanaryServer() as server:
+        await self_test(PlainProvider(), server)
 
-        assert {"tcp", "udp", "abstract", "socket"} == set(roost.visits)
+        assert {"tcp", "udp", "abstract", "socket"} == set(server.visits)
 
 
 @pytest.mark.requirement("sandbox-select-failclosed")

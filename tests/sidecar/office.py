@@ -121,7 +121,10 @@ class Office(Actions):
                     await self._changed.wait_for(settled)
         return self._view(self._found(task_id))
 
-    async def tasks(self, role: str, *, open_only: bool, other: str = "") -> list[dict[str, Any]]:
+    async def tasks(self, role: str, *, open_only: bool) -> list[dict[str, Any]]:
+        return await self.views(role, open_only=open_only)
+
+    async def views(self, role: str, *, open_only: bool, other: str = "") -> list[dict[str, Any]]:
         views = [self._view(task) for task in self._snapshots.values()]
         return [
             view
@@ -158,8 +161,10 @@ class Office(Actions):
         found = tuple(change for change in log if change.sequence > after)
         return Page(found, False, log[-1].sequence, state_of(task), task)
 
-    def follow(self, task_id: str, after: int, worker: str) -> AsyncGenerator[Change, None]:
-        return self.news.follow(self, task_id, after)
+    # ── what the ledger and the live path offer ──────────────────────────────────────────────────────────
+
+    def follow(self, _: Any, task: str, after: int, _worker: str) -> AsyncGenerator[Change, None]:
+        return self.news.follow(self, task, after)
 
     async def _store(self, task: dict[str, Any], event: dict[str, Any] | None = None) -> None:
         log = self._logs.setdefault(task["id"], [])

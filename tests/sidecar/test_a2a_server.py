@@ -116,10 +116,15 @@ def said(text: str, **fields: Any) -> Message:
     return Message(parts=[Part(text=text)], **fields)
 
 
+def operations_of(tasks: Office, **more: Any) -> JsonOperations:
+    asked = AskedTasks(tasks, tasks, tasks, OWN, OWN)  # ty: ignore[invalid-argument-type]
+    return JsonOperations(asked, **more)
+
+
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     tasks, server = Office(), HttpServer()
-    a2a = A2ADoor(JsonOperations(AskedTasks(tasks, OWN, OWN)), CARD, server.port)
+    a2a = A2ADoor(operations_of(tasks), CARD, server.port)
     api = LocalApi(tasks, {}, server.port, a2a)
     path, url = tmp_path / "a2a.sock", f"http://127.0.0.1:{server.port}"
     server.answer_with(api.handle).also_at(path, a2a.handle)
@@ -214,7 +219,7 @@ async def test_a_stream_whose_client_hangs_up_ends(house: House, monkeypatch: py
 
 
 async def test_streams_are_bounded():
-    operations = JsonOperations(AskedTasks(Office(), OWN, OWN), streams=1)
+    operations = operations_of(Office(), streams=1)
     call = Call(1, "SendStreamingMessage", {"message": MESSAGE})
     stream = operations.stream(call)
     await anext(stream)
@@ -497,7 +502,7 @@ async def card_at(path: Path) -> int:
 
 async def serve_at(path: Path) -> HttpServer:
     server = HttpServer()
-    a2a = A2ADoor(JsonOperations(AskedTasks(Office(), OWN, OWN)), CARD, server.port)
+    a2a = A2ADoor(operations_of(Office()), CARD, server.port)
     return server.answer_with(a2a.handle).also_at(path, a2a.handle)
 
 

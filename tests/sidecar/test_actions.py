@@ -48,7 +48,6 @@ async def key_while(held: dict[str, bool], task: str = "") -> str:
         program=program,
         delegations=unused,
         ledger=unused,
-        live=unused,
     )
     await actions.send(Send("@bob", "hello"))
     (key,) = sent.keys

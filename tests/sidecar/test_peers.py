@@ -33,8 +33,9 @@ from a2a.types import (
 from postroom.bus.nats import NatsBus
 from postroom.errors import NoResponders
 from postroom.protocol import subjects
+from postroom.sidecar.a2a.changes import SEQUENCE
 from postroom.sidecar.a2a.rpc import MAX_REQUEST, rpc_caller
-from postroom.sidecar.a2a.serving import EACH, SEQUENCE
+from postroom.sidecar.a2a.serving import EACH
 from postroom_a2a.binding.frames import (
     Request,
     Response,
@@ -196,7 +197,7 @@ async def test_a_reader_that_stands_still_does_not_grow_the_server_and_misses_no
     async with home.sidecar(program) as process:
         task = await home.request("write")
         await home.task(task, State.WORKING)
-        caller = rpc_caller(home.alice.connection, home.alice.uid, home.worker)
+        caller = rpc_caller(home.alice.mailbox, home.alice.uid, home.worker)
         request = Request("1", "SubscribeToTask", {"id": task})
         stream = caller.stream(request, timeout=PATIENCE)
         await anext(stream)
@@ -328,7 +329,7 @@ async def test_a_call_to_a_worker_that_does_not_run_is_answered_at_once(home: Ho
 
 
 async def rpc(bus: NatsBus, worker: str, method: str, params: Any) -> Response:
-    caller = rpc_caller(bus.connection, bus.uid, worker)
+    caller = rpc_caller(bus.mailbox, bus.uid, worker)
     try:
         request = Request(secrets.token_hex(4), method, params)
         if method in {"SubscribeToTask", "SendStreamingMessage"}:
@@ -372,7 +373,7 @@ async def test_one_caller_cannot_use_up_what_all_callers_share(home: House):
     async with home.sidecar("for line in lines(): pass"):
         await presence(home)
         task = await home.request("hold")
-        caller = rpc_caller(home.alice.connection, home.alice.uid, home.worker)
+        caller = rpc_caller(home.alice.mailbox, home.alice.uid, home.worker)
         streams = []
         for number in range(EACH + 1):
             request = Request(str(number), "SubscribeToTask", {"id": task})

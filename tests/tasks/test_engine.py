@@ -131,14 +131,15 @@ async def test_a_task_that_fills_its_record_is_begun_again_with_its_request(rig:
         assert desk.executor.begun == [task, task]
 
 
-async def test_a_context_that_is_too_long_is_none(rig: Rig) -> None:
+async def test_a_request_with_a_context_that_is_too_long_is_rejected_and_says_why(rig: Rig) -> None:
     async with running_desk(rig) as desk:
         new = "0" * 32
-        message = text_message(new, "do it", role=ROLE_USER, context_id="x" * 250_000)
+        message = text_message(new, "do it", role=ROLE_USER) | {"contextId": "x" * 257}
         task = await desk.give(desk.request("", id=new, message=message))
-        await desk.log.until(task, TaskState.COMPLETED)
+        record = await desk.log.until(task, TaskState.REJECTED)
 
-        assert (await desk.log.get(task)).record.task["contextId"] == task
+        assert status_text(record.task).startswith("a context id has at most 256 characters")
+        assert record.task["contextId"] == task
 
 
 @pytest.mark.requirement("task-queue-keeps-order")

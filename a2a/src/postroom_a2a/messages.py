@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from postroom_a2a.errors import InvalidInput
+
 ROLE_USER = "ROLE_USER"
 ROLE_AGENT = "ROLE_AGENT"
 
@@ -21,7 +23,12 @@ def text_message(
         text: of its only part.
         role: `ROLE_USER` for a person, `ROLE_AGENT` for an agent.
         context_id: groups messages of one conversation, "" for none.
+
+    Raises:
+        InvalidInput: the context id is too long.
     """
+    if fault := context_fault(context_id):
+        raise InvalidInput(fault)
     message: dict[str, Any] = {"messageId": message_id, "role": role, "parts": [{"text": text}]}
     if context_id:
         message["contextId"] = context_id
@@ -66,7 +73,16 @@ def _word(part: dict[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
+def context_fault(context: object) -> str:
+    """What is wrong with the context id of a Message, "" if nothing is."""
+    if not isinstance(context, str):
+        return "a context id has to be a text"
+    if len(context) > MAX_CONTEXT:
+        return f"a context id has at most {MAX_CONTEXT} characters, and this one has {len(context)}"
+    return ""
+
+
 def context_of(message: dict[str, Any]) -> str:
-    """The context id of a Message, "" if it has none, or one that is too long."""
+    """The context id of a Message, "" if it has none that can be one (`context_fault`)."""
     context = message.get("contextId", "")
-    return context if isinstance(context, str) and len(context) <= MAX_CONTEXT else ""
+    return "" if context_fault(context) else context

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from postroom_a2a.errors import ProtocolViolation
+from postroom_a2a.messages import MAX_CONTEXT
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.service import PAGE, TaskQuery
 from postroom_a2a.task_state import TaskState
@@ -17,7 +18,7 @@ MAX_PAGE = 100
 _JSON_NAME = re.compile(r"(?<=[a-z0-9])_([a-z0-9])")
 _FREE = frozenset({"metadata", "data"})
 
-MAX_ID = 256
+MAX_ID = MAX_CONTEXT
 """Characters of an id."""
 
 

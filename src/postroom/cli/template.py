@@ -100,9 +100,9 @@ def check(bundle: Bundle, values: Mapping[str, str], sandbox: str) -> Template:
     wall = sandbox or template.sandbox
     if wall in WALLS:
         from postroom.sandbox.arguments import SHOWN
-        from postroom.sandbox.judging import judge_program
+        from postroom.sandbox.template_check import check_program
 
-        judge_program(template, SHOWN, all_shown=wall == "none")
+        check_program(template, SHOWN, all_shown=wall == "none")
     return template
 
 

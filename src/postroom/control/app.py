@@ -37,7 +37,7 @@ from postroom.gateway.server import Gateway, Passage
 from postroom.gateway.stream_proxy import StreamProxy
 from postroom.identity.trust import Trust
 from postroom.protocol.alerts import Alert, RaiseAlert
-from postroom.sandbox.canary import Roost
+from postroom.sandbox.canary import CanaryServer
 from postroom.sandbox.opensandbox.remote import Remote
 from postroom.sandbox.policy import folder_for_sockets
 from postroom.sandbox.selftest import Canaries
@@ -163,8 +163,8 @@ async def open_installation(
         address = endpoints.gateway_address(listener.port)
         remote = open_remote(settings, address, certificate.ca, trust.system_account)
     # Sandboxes of other machines are tried against an address that other machines can reach.
-    roost = await stack.enter_async_context(Roost(outward=listener is not None))
-    canaries = roost.canaries("")
+    canary_server = await stack.enter_async_context(CanaryServer(outward=listener is not None))
+    canaries = canary_server.canaries("")
     return Installation(
         settings, host, router, gateway, credentials, alerts, audit, canaries, remote, shut_down
     )

@@ -25,12 +25,10 @@ from postroom.mail import projection
 from postroom.mail import retention as mail_retention
 from postroom.mail.alerts import AlertOffice
 from postroom.mail.clerk import Clerk
+from postroom.mail.deadletter_service import DeadLetterService
 from postroom.mail.deadletters import DeadLetterMover
-from postroom.mail.deadmail import DeadMail
-from postroom.mail.due import Watch
-from postroom.mail.expiry import Expiry
+from postroom.mail.due import Expiry, Stale, Watch
 from postroom.mail.office import PostOffice
-from postroom.mail.stale import Stale
 from postroom.observe import get_logger
 from postroom.projection.changes import Changes
 from postroom.projection.fold import Fold, all_after
@@ -83,7 +81,7 @@ class Base:
     owner: Agent
     changes: Changes
     office: PostOffice
-    deadletters: DeadMail
+    deadletters: DeadLetterService
     alerts: AlertOffice
     fold: Fold
     clerk: Clerk
@@ -160,7 +158,7 @@ async def open_base(
         owner=await _owner(directory),
         changes=changes,
         office=PostOffice(bus, admin, database, changes, org=trust.org, space=space),
-        deadletters=DeadMail(bus, database, changes),
+        deadletters=DeadLetterService(bus, database, changes),
         alerts=AlertOffice(bus, admin, database, changes, space=space),
         fold=fold,
         clerk=clerk,

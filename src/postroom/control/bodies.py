@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from postroom.protocol.envelope import MAX_SKILL
 from postroom.protocol.priority import MAX_REASON
-from postroom.tasks.requests import MAX_CONTEXT
+from postroom_a2a.messages import MAX_CONTEXT
 
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(max_length=70)]

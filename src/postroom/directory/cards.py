@@ -31,7 +31,9 @@ CARD_PATH = "/.well-known/agent-card.json"
 SERVER_SOCKET = "a2a.sock"
 """Name, in a worker's state folder, of the socket of its own A2A server."""
 
-MAX_CARD_BYTES = 32 * 1024
+MAX_CARD_BYTES = 64 * 1024
+"""Bytes of a card, as in the library's registry."""
+
 MAX_SKILLS = 64
 MAX_WORD = 128
 """Characters of a skill's id and name, and of a tag."""

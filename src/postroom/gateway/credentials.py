@@ -215,7 +215,7 @@ class Credentials:
         self._known = known
 
 
-def judge_credentials(template: Template, known: Sequence[BoundCredential]) -> None:
+def check_credentials(template: Template, known: Sequence[BoundCredential]) -> None:
     """Refuse a template that names a credential which is not there, or could never be used.
 
     Args:

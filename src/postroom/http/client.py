@@ -100,10 +100,12 @@ class HttpClient:
         wire = Wire(h11.CLIENT, *streams)
         exchange = Answer(self._name, wire, self._step)
         if not isinstance(body, bytes):
+            # Not `close`: a server that answers in the midst of the body would cut its own answer off.
             coding = [("transfer-encoding", "chunked"), ("expect", "100-continue")]
         else:
-            coding = [("content-length", str(len(body)))] if body or method != "GET" else []
-        shown = [*self._headers.items(), *headers, *coding, ("connection", "close")]
+            size = [("content-length", str(len(body)))] if body or method != "GET" else []
+            coding = [*size, ("connection", "close")]
+        shown = [*self._headers.items(), *headers, *coding]
         try:
             await exchange.send(h11.Request(method=method, target=target, headers=shown))
             if isinstance(body, bytes):

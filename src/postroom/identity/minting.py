@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from postroom.errors import Forbidden, InvalidInput
 from postroom.identity import jwt, nkeys
@@ -47,3 +48,22 @@ def agent_jwt(
     body = jwt.scoped_user_body(org.edge.public, tags)
     signer = org.workers if proxied else org.agents
     return jwt.encode(signer, public, uid, body, now=now, expires=now + lifetime)
+
+
+REVOCATION_MARGIN = 60
+"""Seconds that a revocation is remembered after the credential has expired: clocks of servers differ."""
+
+
+def revoked(former: OrgKeys, keys: Mapping[str, float], *, now: float) -> OrgKeys:
+    """With everything void that was issued to these user keys until now (see `Trust.revoke`)."""
+    for public in keys:
+        check_user(public)
+    until = {
+        key: former.revoked_until.get(key, at + int(MAX_LIFETIME))
+        for key, at in former.revocations.items()
+    }
+    until = {key: end for key, end in until.items() if end >= now}
+    until |= {key: int(end) + REVOCATION_MARGIN for key, end in keys.items()}
+    at = {key: former.revocations.get(key, int(now)) for key in until}
+    at |= dict.fromkeys(keys, int(now))
+    return replace(former, revocations=at, revoked_until=until)

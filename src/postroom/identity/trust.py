@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from postroom.errors import Conflict, NotFound
-from postroom.identity import accounts, jwt, keyring, minting, revoking, rotating
+from postroom.identity import accounts, jwt, keyring, minting, rotating
 from postroom.identity.cardkey import CardKey
 from postroom.identity.credential import Credential
 from postroom.identity.keyring import Keyring, OrgKeys
@@ -303,7 +303,7 @@ class Trust:
             InvalidInput: one is not the public key of a user.
             StateUnwritable: it could not be kept.
         """
-        org = revoking.revoked(self._org, keys, now=now)
+        org = minting.revoked(self._org, keys, now=now)
         self._save_dated(replace(self._keys, orgs={**self._keys.orgs, self.org: org}))
 
     # Rotation (see `rotating`).

@@ -11,12 +11,22 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
+from postroom.bus.port import MessageBusProvider
 from postroom.errors import PostroomError
+from postroom.mail.clerk import Clerk
 from postroom.observe import get_logger
 from postroom.projection.changes import MAIL, Changes, Signal
+from postroom.projection.submit import append_alert
+from postroom.protocol.alerts import Alert
+from postroom.protocol.receipts import Reason, State
+from postroom.store import pending
+from postroom.store.alerts import STALE
+from postroom.store.database import Connection, Database
 from postroom.store.messages import MessageRow
+from postroom.store.parties import parties
 
 log = get_logger(__name__)
 
@@ -102,3 +112,64 @@ class Watch:
             return RETRY if not new else SHORTEST_SLEEP
         until = LONGEST_SLEEP if due.next_at is None else due.next_at - self._clock()
         return max(SHORTEST_SLEEP, min(until, LONGEST_SLEEP))
+
+
+class Expiry:
+    """The task of `Watch` by which messages whose time is over become dead(expired)."""
+
+    def __init__(self, database: Database, clerk: Clerk) -> None:
+        self._database = database
+        self._clerk = clerk
+
+    async def find(self, now: float) -> Due:
+        """Open messages whose `expires_at` is over."""
+        return await self._database.read(partial(_expired, now=now))
+
+    async def act(self, message: MessageRow) -> None:
+        """Append the receipt dead(expired)."""
+        await self._clerk.report(message, State.DEAD, Reason.EXPIRED.value)
+
+
+def _expired(connection: Connection, now: float) -> Due:
+    return Due(pending.expired(connection, now), pending.next_expiry(connection, now))
+
+
+class Stale:
+    """The task of `Watch` that raises one alert for an agent that does not take its messages.
+
+    Args:
+        bus: connection of the control plane.
+        database: the projection.
+        after: seconds in `accepted` that are too long.
+    """
+
+    def __init__(self, bus: MessageBusProvider, database: Database, after: float) -> None:
+        self._bus = bus
+        self._database = database
+        self._after = after
+
+    async def find(self, now: float) -> Due:
+        """The first message to each agent that was not taken in time and that no alert tells of."""
+        return await self._database.read(partial(_untaken, now=now, limit=self._after))
+
+    async def act(self, message: MessageRow) -> None:
+        """Raise the alert."""
+        text = await self._database.read(partial(_stale_text, message=message, limit=self._after))
+        await append_alert(self._bus, Alert(STALE, text, message.recipient))
+
+
+def _stale_text(connection: Connection, message: MessageRow, limit: float) -> str:
+    waiting = pending.count_untaken(connection, message.recipient)
+    sender = parties(connection, [message.sender])[message.sender]
+    return (
+        f"has not taken its messages for {limit:.0f} s: {waiting} wait,"
+        f" the first from @{sender.nick or sender.uid}"
+    )
+
+
+def _untaken(connection: Connection, now: float, limit: float) -> Due:
+    before = now - limit
+    waiting = pending.untaken(connection, before)
+    first = {message.recipient: message for message in reversed(waiting)}
+    following = pending.next_untaken(connection, before)
+    return Due(list(first.values()), None if following is None else following + limit)

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from postroom.errors import PostroomError, SandboxUnavailable
-from postroom.sandbox import binary, faults, kernel, policy, python_home, seccomp
+from postroom.sandbox import binary, bubblewrap_errors, kernel, policy, python_home, seccomp
 from postroom.sandbox.arguments import OWN_ETC, PATHS, SHOWN, Wall, options, system_links
 from postroom.sandbox.bubblewrap_handle import BubblewrapHandle
 from postroom.sandbox.cgroups import entering
 from postroom.sandbox.limits import limited
-from postroom.sandbox.memory import memory_file
+from postroom.sandbox.memfd import memory_file
 from postroom.sandbox.output import OutputLog
 from postroom.sandbox.port import Capability, Level, SandboxPaths, SandboxSpec
-from postroom.sandbox.trial import try_wall
+from postroom.sandbox.wall_test import try_wall
 
 NAME = "bubblewrap"
 START_DEADLINE = 10.0
@@ -57,7 +57,7 @@ class BubblewrapProvider:
             return self._none("bubblewrap runs on Linux only", "choose another provider")
         if not self._candidates:
             where = f" at {self._configured}" if self._configured else ""
-            return self._none(f"there is no bwrap program{where}", faults.INSTALL)
+            return self._none(f"there is no bwrap program{where}", bubblewrap_errors.INSTALL)
         refused: list[Capability] = []
         for candidate in self._candidates:
             self._binary = candidate
@@ -76,7 +76,7 @@ class BubblewrapProvider:
         """Start `spec` behind the wall (see `SandboxProvider.start`)."""
         policy.check(spec, self.paths(spec))
         if self._binary is None:
-            raise SandboxUnavailable("there is no bwrap program", remedy=faults.INSTALL)
+            raise SandboxUnavailable("there is no bwrap program", remedy=bubblewrap_errors.INSTALL)
         python = python_home.folders()
         policy.check_code(spec, python)
         as_root = os.geteuid() == 0
@@ -106,7 +106,7 @@ class BubblewrapProvider:
         except PostroomError as error:
             return self._none(f"{self._binary}: {error.message}", error.remedy)
         except OSError as error:
-            return self._none(f"{self._binary}: {error}", faults.INSTALL)
+            return self._none(f"{self._binary}: {error}", bubblewrap_errors.INSTALL)
 
     def _none(self, detail: str, remedy: str) -> Capability:
         return Capability(self.name, Level.NONE, detail, remedy)
@@ -117,7 +117,7 @@ class BubblewrapProvider:
 
     def _unavailable(self, output: str) -> SandboxUnavailable:
         """The error for a start that failed with `output`."""
-        return faults.unavailable(output)
+        return bubblewrap_errors.unavailable(output)
 
 
 def _pipe(reading: ExitStack, writing: ExitStack) -> tuple[BinaryIO, int]:

@@ -1,6 +1,6 @@
 """The host's side of the self-test: listeners that a sandboxed program must not be able to reach.
 
-`Roost` opens them, tells a sandbox what to try (`canaries`), and counts who came: a sandbox that
+`CanaryServer` opens them, tells a sandbox what to try (`canaries`), and counts who came: a sandbox that
 reached one and kept silent about it is found out all the same.
 """
 
@@ -63,18 +63,18 @@ def _bound(address: str, kind: socket.SocketKind) -> socket.socket:
 
 
 class _Echo(asyncio.DatagramProtocol):
-    def __init__(self, roost: Roost) -> None:
-        self._roost = roost
+    def __init__(self, server: CanaryServer) -> None:
+        self._server = server
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        self._roost.visits["udp"] += 1
+        self._server.visits["udp"] += 1
         self._transport.sendto(data, addr)
 
 
-class Roost:
+class CanaryServer:
     """An async context manager that keeps the canaries open.
 
     outward: also on this machine's outward address, for the moment of a probe; what stays open for

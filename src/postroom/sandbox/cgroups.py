@@ -25,7 +25,7 @@ PREFIX = "postroom-"
 CPU_PERIOD = 100_000
 """Microseconds over which a share of a processor is counted; the kernel's default."""
 OUTERMOST = 1
-"""Processes of a sandbox that are Postroom's own and not counted: bwrap's monitor, or the keeper."""
+"""Processes of a sandbox that are Postroom's own and not counted: bwrap's monitor, or the reaper."""
 TRIAL = Limits(memory=64 << 20, processes=10, cpu_percent=100)
 TRIAL_DEADLINE = 5.0
 REMOVAL_ROUNDS, REMOVAL_PAUSE = 100, 0.01

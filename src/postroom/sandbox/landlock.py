@@ -23,16 +23,16 @@ from pathlib import Path
 from postroom.errors import PostroomError, SandboxUnavailable
 from postroom.sandbox import confine, kernel, policy, python_home, seccomp
 from postroom.sandbox.arguments import SHOWN
-from postroom.sandbox.kept import (
-    KeptHandle,
-    kept_paths,
-    make_runtime,
-    runtime_folder,
-    start_kept,
-)
 from postroom.sandbox.limits import SCRIPT, limited
 from postroom.sandbox.port import Capability, Level, SandboxPaths, SandboxSpec
-from postroom.sandbox.trial import try_wall
+from postroom.sandbox.reaped import (
+    ReapedHandle,
+    local_paths,
+    make_runtime,
+    runtime_folder,
+    start_reaped,
+)
+from postroom.sandbox.wall_test import try_wall
 
 NAME = "landlock"
 OLDEST = 6
@@ -93,11 +93,11 @@ class LandlockProvider:
 
     def paths(self, spec: SandboxSpec) -> SandboxPaths:
         """The host's own paths, and ports that nobody listens on."""
-        return replace(kept_paths(spec), ports=free_ports(PORTS))
+        return replace(local_paths(spec), ports=free_ports(PORTS))
 
-    async def start(self, spec: SandboxSpec) -> KeptHandle:
+    async def start(self, spec: SandboxSpec) -> ReapedHandle:
         """Start `spec` behind Landlock (see `SandboxProvider.start`)."""
-        policy.check(spec, kept_paths(spec))
+        policy.check(spec, local_paths(spec))
         python = python_home.folders()
         policy.check_code(spec, python)
         code = seccomp.program(shared=True)
@@ -107,7 +107,7 @@ class LandlockProvider:
         rules["hidden"] = hidden
         script = (*SCRIPT, confine.__file__, json.dumps(rules), "--")
         command = (*script, *limited(spec, alone=False))
-        return await start_kept(spec, command, self._proven, memory=True)
+        return await start_reaped(spec, command, self._proven, memory=True)
 
     def _none(self, detail: str, remedy: str) -> Capability:
         return Capability(NAME, Level.NONE, detail, remedy)

@@ -5,7 +5,7 @@ per user namespace) and after the fork, where a threaded Python program must not
 It is run by its file name and imports the standard library only.
 
 These limits are the kernel's own stop, each for a single process or a single file. What a sandbox has
-altogether is seen to by its control group or by `postroom.sandbox.guard`.
+altogether is seen to by its control group or by `postroom.sandbox.limit_monitor`.
 """
 
 from __future__ import annotations

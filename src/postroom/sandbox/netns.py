@@ -1,7 +1,7 @@
 """The enforced wall of bubblewrap around a network with an address, for programs that ask for one.
 
 Some programs do not start where there is loopback only. This provider gives them an interface with an address
-and a default route, which lead nowhere (`postroom.sandbox.cable`). Everything else is bubblewrap's.
+and a default route, which lead nowhere (`postroom.sandbox.dummy_network`). Everything else is bubblewrap's.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import sys
 
 from postroom.errors import SandboxUnavailable
-from postroom.sandbox import cable
+from postroom.sandbox import dummy_network
 from postroom.sandbox.bubblewrap import BubblewrapProvider
 from postroom.sandbox.limits import SCRIPT
 from postroom.sandbox.port import Capability, Level
@@ -31,14 +31,14 @@ class NetnsProvider(BubblewrapProvider):
     async def probe(self) -> Capability:
         """Start a real sandbox around the wall self-test, with each bwrap until one holds."""
         if sys.platform == "linux" and os.geteuid() != 0:
-            return Capability(NAME, Level.NONE, "only root can lay a cable", REMEDY)
+            return Capability(NAME, Level.NONE, "only root can make a network for it", REMEDY)
         return await super().probe()
 
     def _command(self) -> list[str]:
-        return [*SCRIPT, cable.__file__, str(os.getpid()), "--", *super()._command()]
+        return [*SCRIPT, dummy_network.__file__, str(os.getpid()), "--", *super()._command()]
 
     def _unavailable(self, output: str) -> SandboxUnavailable:
-        lines = [line for line in output.splitlines() if line.startswith("cable: ")]
+        lines = [line for line in output.splitlines() if line.startswith("dummy network: ")]
         if lines:
             return SandboxUnavailable(f"the network could not be made: {lines[-1]}", remedy=REMEDY)
         return super()._unavailable(output)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from postroom.sandbox import policy
 from postroom.sandbox.arguments import SHOWN
-from postroom.sandbox.kept import KeptHandle, kept_paths, make_runtime, start_kept
 from postroom.sandbox.limits import limited
 from postroom.sandbox.port import Capability, Level, SandboxPaths, SandboxSpec
+from postroom.sandbox.reaped import ReapedHandle, local_paths, make_runtime, start_reaped
 from postroom.sandbox.selftest import KINDS
 
 NAME = "none"
@@ -30,10 +30,10 @@ class PlainProvider:
 
     def paths(self, spec: SandboxSpec) -> SandboxPaths:
         """The host's own paths."""
-        return kept_paths(spec)
+        return local_paths(spec)
 
-    async def start(self, spec: SandboxSpec) -> KeptHandle:
+    async def start(self, spec: SandboxSpec) -> ReapedHandle:
         """Start `spec` as it is (see `SandboxProvider.start`)."""
         policy.check(spec, self.paths(spec))
         make_runtime(spec)
-        return await start_kept(spec, limited(spec, alone=False), Level.NONE)
+        return await start_reaped(spec, limited(spec, alone=False), Level.NONE)

@@ -12,16 +12,16 @@ from pathlib import Path
 
 from postroom.errors import PostroomError
 from postroom.sandbox import policy, python_home
-from postroom.sandbox.kept import (
-    KeptHandle,
-    kept_paths,
-    make_runtime,
-    runtime_folder,
-    start_kept,
-)
 from postroom.sandbox.limits import limited
 from postroom.sandbox.port import Capability, Level, SandboxPaths, SandboxSpec
-from postroom.sandbox.trial import try_wall
+from postroom.sandbox.reaped import (
+    ReapedHandle,
+    local_paths,
+    make_runtime,
+    runtime_folder,
+    start_reaped,
+)
+from postroom.sandbox.wall_test import try_wall
 
 NAME = "seatbelt"
 PROGRAM = Path("/usr/bin/sandbox-exec")
@@ -63,16 +63,16 @@ class SeatbeltProvider:
 
     def paths(self, spec: SandboxSpec) -> SandboxPaths:
         """The host's own paths."""
-        return kept_paths(spec)
+        return local_paths(spec)
 
-    async def start(self, spec: SandboxSpec) -> KeptHandle:
+    async def start(self, spec: SandboxSpec) -> ReapedHandle:
         """Start `spec` under its profile (see `SandboxProvider.start`)."""
         policy.check(spec, self.paths(spec))
         python = python_home.folders()
         policy.check_code(spec, python)
         make_runtime(spec)
         command = (str(PROGRAM), "-p", profile(spec, python), *limited(spec, alone=False))
-        return await start_kept(spec, command, self._proven)
+        return await start_reaped(spec, command, self._proven)
 
     def _none(self, detail: str, remedy: str) -> Capability:
         return Capability(NAME, Level.NONE, f"{detail} ({UNTESTED})", remedy)

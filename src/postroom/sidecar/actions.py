@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from typing import Any
 
 from postroom.errors import InvalidInput, MessageTooLarge, PostroomError
@@ -31,8 +30,6 @@ from postroom.protocol.verbs import (
     SetStatus,
     TaskAction,
 )
-from postroom.sidecar.a2a.changes import Change, Page
-from postroom.sidecar.a2a.live import Live
 from postroom.sidecar.adapters import Malformed, Output, Said
 from postroom.sidecar.delegations import Delegated, Delegations
 from postroom.sidecar.directory import Directory
@@ -79,7 +76,6 @@ class Actions:
         program: ProgramExecutor,
         delegations: Delegations,
         ledger: Ledger,
-        live: Live,
     ) -> None:
         self._inbox = inbox
         self._outgoing = outgoing
@@ -89,7 +85,6 @@ class Actions:
         self._program = program
         self._delegations = delegations
         self._ledger = ledger
-        self._live = live
         self._refusals = 0
 
     async def perform(self, action: Action) -> dict[str, Any] | list[dict[str, Any]]:
@@ -258,32 +253,9 @@ class Actions:
             task_id = self._engine.execution().id
         return await self._delegations.view(task_id, wait=wait, timeout=timeout)
 
-    async def tasks(self, role: str, *, open_only: bool, other: str = "") -> list[dict[str, Any]]:
-        """Tasks of this worker (`worker`), that it asked for (`requester`), or both ("").
-
-        With `other` only those that have this agent on their other side.
-        """
-        return await self._ledger.views(role, open_only=open_only, other=other)
-
-    async def changes(self, task_id: str, after: int) -> Page:
-        """What is stored past sequence `after` of a task that this worker runs or asked for.
-
-        Raises:
-            NotFound: there is none.
-        """
-        return await self._ledger.changes(task_id, after)
-
-    def follow(self, task_id: str, after: int, worker: str) -> AsyncGenerator[Change, None]:
-        """What follows sequence `after` of a task that `worker` runs, each change once; ends with the task."""
-        return self._live.follow(self._ledger, task_id, after, worker)
-
-    async def snapshot(self, task_id: str) -> dict[str, Any]:
-        """A task that this worker runs or asked for, as A2A JSON.
-
-        Raises:
-            NotFound: there is none.
-        """
-        return await self._ledger.snapshot(task_id)
+    async def tasks(self, role: str, *, open_only: bool) -> list[dict[str, Any]]:
+        """Tasks of this worker (`worker`), that it asked for (`requester`), or both ("")."""
+        return await self._ledger.views(role, open_only=open_only)
 
     # ── host of the agent's runs ────────────────────────────────────────────────────────────────────
 

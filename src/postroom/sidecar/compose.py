@@ -165,10 +165,9 @@ def compose(
         program=program,
         delegations=delegations,
         ledger=ledger,
-        live=live,
     )
-    asking = JsonOperations(AskedTasks(actions, own, own))
-    a2a = A2ADoor(asking, dict(config.card), port, Peers(actions, directory, live, own))
+    asking = JsonOperations(AskedTasks(actions, ledger, live, own, own))
+    a2a = A2ADoor(asking, dict(config.card), port, Peers(actions, directory, ledger, live, own))
     return Sidecar(
         agent=agent,
         inbox=inbox,

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import NullPool
 
 from postroom.errors import EnvironmentFault
-from postroom.store.faults import typed_faults
+from postroom.store.database import typed_faults
 from postroom.store.schema import PROJECTION, REVISION
 
 NAME = "snapshot.db"

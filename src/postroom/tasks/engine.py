@@ -36,7 +36,7 @@ from postroom.tasks.log import (
 )
 from postroom.tasks.records import TaskRecord
 from postroom_a2a import tasks
-from postroom_a2a.messages import context_of
+from postroom_a2a.messages import context_fault, context_of
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Message
 
@@ -176,7 +176,7 @@ class TaskEngine:
         if ask.skill:
             task["metadata"] = {SKILL: ask.skill}
         record = TaskRecord(task, ask.request, ask.requester, runner=self._log.run)
-        refusal = self._refuse(ask)
+        refusal = context_fault(ask.message.get("contextId", "")) or self._refuse(ask)
         return self._refused(record, refusal) if refusal else record
 
     def _refused(self, record: TaskRecord, why: str) -> TaskRecord:

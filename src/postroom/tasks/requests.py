@@ -23,9 +23,6 @@ from postroom.tasks.records import TaskRecord
 from postroom_a2a.messages import ROLE_USER, context_of, text_message, text_of
 from postroom_a2a.tasks import new_task
 
-MAX_CONTEXT = 200
-"""Characters of the id of a context that a person names."""
-
 
 class Requests:
     """Stores requests.
@@ -93,8 +90,8 @@ class Requests:
                 f"@{worker.nick} is a person: people are given messages, not tasks",
                 remedy=f"postroom send @{worker.nick} TEXT",
             )
-        if len(request.skill) > MAX_SKILL or len(context) > MAX_CONTEXT:
-            raise InvalidInput("the name of the skill or the context is too long")
+        if len(request.skill) > MAX_SKILL:
+            raise InvalidInput(f"the name of a skill has at most {MAX_SKILL} characters")
         now = self._clock()
         secret = await self._secret(requester)
 

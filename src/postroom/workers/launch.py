@@ -16,9 +16,9 @@ from postroom.directory.cards import Card, build_card
 from postroom.errors import InvalidTemplate, StateUnwritable
 from postroom.identity.credential import Credential
 from postroom.protocol.template import MAX_FILES_BYTES, Template
-from postroom.sandbox.judging import AGENT_FOLDER, search_path
 from postroom.sandbox.port import Limits, Mount, SandboxPaths, SandboxProvider, SandboxSpec
 from postroom.sandbox.selftest import Canaries
+from postroom.sandbox.template_check import AGENT_FOLDER, search_path
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from postroom.errors import Conflict
-from postroom.gateway.credentials import judge_credentials
+from postroom.gateway.credentials import check_credentials
 from postroom.protocol.template import Template, declared, parse_template
-from postroom.sandbox.judging import judge_program
 from postroom.sandbox.port import FarProvider, Level
 from postroom.sandbox.select import Chosen, select, stated_level
+from postroom.sandbox.template_check import check_program
 from postroom.settings import DEFAULT_PROJECT
 from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord
@@ -76,7 +76,7 @@ class Preparing:
         """
         template = parse_template(text, values)
         decoded = decode_files(template, files)
-        judge_credentials(template, self._parts.credentials())
+        check_credentials(template, self._parts.credentials())
         demanded = demand(
             template,
             sandbox=sandbox,
@@ -89,7 +89,7 @@ class Preparing:
         chosen = await self._choose(demanded)
         provider = chosen.provider
         if not isinstance(provider, FarProvider):
-            judge_program(template, provider.shown, all_shown=provider.states is Level.NONE)
+            check_program(template, provider.shown, all_shown=provider.states is Level.NONE)
         return Prepared(template, decoded, chosen)
 
     async def again(self, record: WorkerRecord) -> Prepared:

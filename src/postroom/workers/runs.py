@@ -14,7 +14,7 @@ from postroom.errors import EnvironmentFault, PostroomError
 from postroom.observe import get_logger
 from postroom.protocol.alerts import Alert
 from postroom.protocol.presence import OUT_OF_MEMORY
-from postroom.sandbox.guard import Guarded, memory_exceeded
+from postroom.sandbox.limit_monitor import LimitedHandle, memory_exceeded
 from postroom.sandbox.port import ExitStatus, FarHandle, Limits, SandboxHandle
 from postroom.store import workers as worker_rows
 from postroom.store.agents import Agent
@@ -63,7 +63,7 @@ class Run:
     @property
     def far(self) -> FarHandle | None:
         """The way to it where it runs on another machine."""
-        return self.handle.far if isinstance(self.handle, Guarded) else None
+        return self.handle.far if isinstance(self.handle, LimitedHandle) else None
 
     @property
     def running(self) -> bool:

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from postroom.directory.cards import CARD_PATH, SERVER_SOCKET
+from postroom.directory.cards import CARD_PATH, MAX_CARD_BYTES, SERVER_SOCKET
 from postroom.errors import (
     BusDisconnected,
     Conflict,
@@ -36,8 +36,6 @@ from postroom.sandbox.port import Inward
 
 TIMEOUT = 5.0
 """Seconds for the whole exchange."""
-
-MAX_CARD_BYTES = 64 * 1024
 
 
 async def fetch_card(folder: Path, *, timeout: float = TIMEOUT) -> bytes:

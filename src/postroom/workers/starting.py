@@ -13,7 +13,7 @@ from postroom.identity.tokens import digest, new_token
 from postroom.observe import get_logger
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
 from postroom.protocol.template import Template
-from postroom.sandbox.guard import Guard
+from postroom.sandbox.limit_monitor import LimitMonitor
 from postroom.sandbox.port import Level
 from postroom.sandbox.select import Chosen
 from postroom.store import workers as worker_rows
@@ -31,7 +31,7 @@ class Starter:
 
     def __init__(self, parts: WorkerParts) -> None:
         self._parts = parts
-        self._guard = Guard()
+        self._limits = LimitMonitor()
 
     async def start(
         self,
@@ -77,7 +77,7 @@ class Starter:
             self._parts.settings.stop_grace,
         )
         try:
-            handle = await self._guard.start(provider, spec, elapsed=gone, grace=grace)
+            handle = await self._limits.start(provider, spec, elapsed=gone, grace=grace)
         except OSError as error:
             raise unwritable(error) from error
         if handle.unenforced:

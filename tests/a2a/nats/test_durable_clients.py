@@ -48,6 +48,7 @@ async def consumers(js: JetStream) -> int:
     return (await js.api(f"STREAM.INFO.{STREAM}"))["state"]["consumer_count"]
 
 
+@pytest.mark.both_connections
 @pytest.mark.requirement("binding-durable-answer-own")
 @pytest.mark.parametrize("how", ["client", "close", "drain", "block"])
 async def test_clients_that_end_make_room_for_as_many_others(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import random
 from collections.abc import Awaitable, Callable
@@ -13,8 +12,7 @@ from dataclasses import dataclass, field
 from postroom_a2a.binding.outlet import too_large
 from postroom_a2a.durable.answers import END, Answers, StreamAnswer, Undeliverable
 from postroom_a2a.durable.claims import Claim, Claims
-from postroom_a2a.durable.jobs import Job, lost_error
-from postroom_a2a.durable.pulling import ACK, GIVE_BACK, Delivery
+from postroom_a2a.durable.jobs import Job, RequestDelivery, lost_error
 from postroom_a2a.durable.streams import dead_letter_subject
 from postroom_a2a.errors import (
     BusDisconnected,
@@ -25,6 +23,7 @@ from postroom_a2a.errors import (
     Refused,
     RequestTimeout,
 )
+from postroom_a2a.nats.acks import ACK, give_back, give_up
 from postroom_a2a.nats.jetstream import MSG_ID, JetStream
 from postroom_a2a.operations import Call, Operations
 from postroom_a2a.rpc import Code, RpcError
@@ -265,18 +264,15 @@ class Performer:
         self.claims.done(job.place)
         await self.acknowledge(job.delivery)
 
-    async def acknowledge(self, delivery: Delivery) -> None:
+    async def acknowledge(self, delivery: RequestDelivery) -> None:
         """The request is dealt with. A lost word of it is made good by the claim, so nobody waits for it."""
         await self._say(delivery, ACK, confirmed=self.drained)
 
-    async def give_back(self, delivery: Delivery, delay: float = 0.0) -> None:
+    async def give_back(self, delivery: RequestDelivery, delay: float = 0.0) -> None:
         """Have it delivered again, to us or another."""
-        word = GIVE_BACK
-        if delay:
-            word += b" " + json.dumps({"delay": int(delay * 1e9)}).encode()
-        await self._say(delivery, word, confirmed=self.drained)
+        await self._say(delivery, give_back(delay), confirmed=self.drained)
 
-    async def reject(self, delivery: Delivery, reason: str) -> None:
+    async def reject(self, delivery: RequestDelivery, reason: str) -> None:
         """Never deliver it again, nor answer it."""
         self.counts.rejected += 1
         if self.counts.rejected.bit_count() == 1:  # 1, 2, 4, 8, ...: a flood must not fill the log
@@ -289,9 +285,9 @@ class Performer:
             )
         await self._terminate(delivery, reason)
 
-    async def _terminate(self, delivery: Delivery, reason: str) -> None:
+    async def _terminate(self, delivery: RequestDelivery, reason: str) -> None:
         self.claims.done(delivery.place)
-        await self._say(delivery, b"+TERM " + one_line(reason, 300).encode())
+        await self._say(delivery, give_up(reason))
 
     async def _give_up(self, job: Job, reason: str) -> None:
         """Put it where dead letters are kept, if they are, and never deliver it again."""
@@ -312,7 +308,9 @@ class Performer:
             _log.error("gave up request %s: %s; it is kept on %s", name, reason, subject)
         await self._terminate(job.delivery, reason)
 
-    async def _say(self, delivery: Delivery, word: bytes, *, confirmed: bool = False) -> None:
+    async def _say(
+        self, delivery: RequestDelivery, word: bytes, *, confirmed: bool = False
+    ) -> None:
         mailbox = self.js.mailbox
         try:
             if confirmed:

@@ -18,7 +18,6 @@ from postroom_a2a.binding.frames import decode_response
 from postroom_a2a.binding.headers import LANE, sequence_of
 from postroom_a2a.binding.subjects import response_subject, token
 from postroom_a2a.durable.answered import Answered
-from postroom_a2a.durable.pulling import delivery_of
 from postroom_a2a.durable.sharing import shared
 from postroom_a2a.durable.streams import Streams
 from postroom_a2a.errors import (
@@ -28,6 +27,7 @@ from postroom_a2a.errors import (
     ProtocolViolation,
     Refused,
 )
+from postroom_a2a.nats.acks import parse_ack_subject
 from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.nats.port import (
@@ -201,18 +201,18 @@ class Responses:
 
     def _arrived(self, frame: Frame) -> None:
         self._heard = asyncio.get_running_loop().time()
-        delivery = delivery_of(frame)
-        if delivery is None:
+        ack = parse_ack_subject(frame.reply)
+        if ack is None:
             self._told(frame)
             return
-        if delivery.consumer != self._consumer:
+        if ack.consumer != self._consumer:
             return  # an earlier one; what it had is read by this one
-        if delivery.number != self._delivered + 1:
+        if ack.number != self._delivered + 1:
             self._broken.set()  # one was lost on the way
             return
-        self._delivered = delivery.number
-        if delivery.place.sequence > self._last:
-            self._last = delivery.place.sequence
+        self._delivered = ack.number
+        if ack.place.sequence > self._last:
+            self._last = ack.place.sequence
             self._read(frame)
 
     def _told(self, frame: Frame) -> None:

@@ -17,6 +17,7 @@ from postroom_a2a.durable.durables import Durable
 from postroom_a2a.durable.jobs import (
     Job,
     Rejected,
+    RequestDelivery,
     check_response_subject,
     lost_error,
     read_job,
@@ -37,7 +38,6 @@ from postroom_a2a.durable.options import (
     DurableStatistics,
 )
 from postroom_a2a.durable.performing import AtWork, Lost, Performer
-from postroom_a2a.durable.pulling import WORKING, Delivery, PullLoop
 from postroom_a2a.durable.streams import (
     Streams,
     durable_name,
@@ -48,9 +48,11 @@ from postroom_a2a.durable.streams import (
     subjects_of,
 )
 from postroom_a2a.errors import BusDisconnected, PostroomError
+from postroom_a2a.nats.acks import WORKING, AckSubject
 from postroom_a2a.nats.jetstream import JetStream, covers
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.nats.port import FAULTS, Connection, Frame
+from postroom_a2a.nats.pull import PullLoop
 from postroom_a2a.operations import Call, Operations
 from postroom_a2a.rpc import Code, RpcError
 
@@ -254,8 +256,8 @@ class DurableServer:
         if self._lane and any(covers(have, lane) for have in there):
             self._performer.answers.lane = lane
             self._add_loop(lane_durable_name(self.durable), lane)
-        for loop in self._loops:
-            await loop.ensure()
+        for place in self._places:
+            await self._ensure(place)
 
     def _add_loop(self, durable: str, subject: str) -> None:
         place = Durable(self._js, self.streams, durable, subject)
@@ -264,8 +266,11 @@ class DurableServer:
         async def ensure() -> None:
             await self._ensure(place)
 
-        def take(delivery: Delivery) -> None:
-            self._take(delivery, durable)
+        def take(frame: Frame, ack: AckSubject | None) -> bool:
+            if ack is None:
+                return False
+            self._take(RequestDelivery(frame, ack), durable)
+            return True
 
         def room() -> int:
             return self._room(durable)
@@ -320,13 +325,13 @@ class DurableServer:
         return bound - self._counted[durable]
 
     def _released(self, job: Job) -> None:
-        durable = job.delivery.consumer
+        durable = job.delivery.ack.consumer
         self._counted[durable] -= 1
         for loop in self._loops:
             if loop.durable == durable:
                 loop.changed()
 
-    def _take(self, delivery: Delivery, durable: str) -> None:
+    def _take(self, delivery: RequestDelivery, durable: str) -> None:
         place = delivery.place
         known = self._held.get(place.key)
         if known is not None:
@@ -340,7 +345,7 @@ class DurableServer:
         else:
             self._accept(delivery, durable)
 
-    def _accept(self, delivery: Delivery, durable: str) -> None:
+    def _accept(self, delivery: RequestDelivery, durable: str) -> None:
         caller = self._admit(delivery.frame)
         try:
             if caller is None:

@@ -87,6 +87,7 @@ class CoreCaller:
         connection: open; of nats-py, or anything like it.
         subject: that the agent serves.
         mailbox: for the answers, shared with other callers of the connection; None for one of its own.
+        within: a mailbox whose subscription covers that one's (`Mailbox`).
         sender: token of the caller that is appended to the subject (extension `urn:postroom:a2a:sender-token:1`); the
             subject's second token is then who answers, on `_I.<sender>.<answerer>`.
         flow: what the caller takes of a stream.
@@ -99,13 +100,14 @@ class CoreCaller:
         subject: str,
         *,
         mailbox: Mailbox | None = None,
+        within: Mailbox | None = None,
         sender: str = "",
         flow: Flow = FLOW,
         idle: float = 0.0,
     ) -> None:
         self.subject = f"{subject}.{sender}" if sender else subject
         prefix = reply_prefix(subject, sender)
-        self._mailbox = mailbox or Mailbox(connection, prefix=prefix)
+        self._mailbox = mailbox or Mailbox(connection, prefix=prefix, within=within)
         self._owned = mailbox is None
         self._flow = flow
         self._idle = idle

@@ -116,6 +116,7 @@ class CoreServer:
         stall: seconds that a client may leave the full window of a stream unacknowledged.
         inbox: prefix of the subjects on which a caller acknowledges streams, called with the caller, and with "*" for
             what the server subscribes; None for an inbox of the connection.
+        within: a mailbox whose subscription covers that (`Mailbox`).
     """
 
     def __init__(
@@ -134,6 +135,7 @@ class CoreServer:
         drain: float = DRAIN,
         stall: float = STALL,
         inbox: NewInbox | None = None,
+        within: Mailbox | None = None,
     ) -> None:
         self.subject = subject
         self.queue = queue_group(subject) if queue is None else queue
@@ -147,7 +149,7 @@ class CoreServer:
         )
         self._admit = admit
         self._drain = drain
-        self._mailbox = Mailbox(connection, prefix=inbox("*") if inbox else "")
+        self._mailbox = Mailbox(connection, prefix=inbox("*") if inbox else "", within=within)
         self._site = Site(subject, operations, self._mailbox, stall, inbox, self._standing)
         self._subscription: Subscription | None = None
         self._running: dict[asyncio.Task[None], ServedCall] = {}

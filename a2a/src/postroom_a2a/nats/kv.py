@@ -35,8 +35,8 @@ from postroom_a2a.nats.kv_format import (
     Settings,
     read_entry,
 )
-from postroom_a2a.nats.last_record import Record, last_record
 from postroom_a2a.nats.ordered import BEAT, OrderedConsumer
+from postroom_a2a.nats.records import Record, last_record
 
 _NAME = re.compile(r"[-A-Za-z0-9_]+")
 _KEY = re.compile(r"[-/_=A-Za-z0-9]+(\.[-/_=A-Za-z0-9]+)*")

@@ -125,11 +125,11 @@ def _check_credentials(template: Template, state: Path) -> None:
     """While no post room runs its file is asked."""
     if not template.credentials:
         return
-    from postroom.gateway.credentials import Credentials, judge_credentials
+    from postroom.gateway.credentials import Credentials, check_credentials
     from postroom.settings import DEFAULT_ORG, Settings
 
     known = Credentials(Settings(state=state).credentials_file)
-    judge_credentials(template, known.of(chosen_org() or DEFAULT_ORG))
+    check_credentials(template, known.of(chosen_org() or DEFAULT_ORG))
 
 
 def _print(worker: Worker) -> None:

@@ -12,8 +12,8 @@ from postroom.errors import PostroomError, SandboxUnavailable
 from postroom.observe import get_logger
 from postroom.protocol import execd
 from postroom.sandbox import policy
-from postroom.sandbox.canary import Roost
-from postroom.sandbox.opensandbox import cargo
+from postroom.sandbox.canary import CanaryServer
+from postroom.sandbox.opensandbox import upload
 from postroom.sandbox.opensandbox.egress import ENFORCING
 from postroom.sandbox.opensandbox.handle import OpenSandboxHandle
 from postroom.sandbox.opensandbox.remote import (
@@ -114,13 +114,13 @@ class OpenSandboxProvider:
         remote, paths = self._configured(), self.paths(spec)
         policy.check(spec, paths)
         await load()
-        goods = await asyncio.to_thread(cargo.entries, spec, paths)
+        goods = await asyncio.to_thread(upload.entries, spec, paths)
         sandbox = await create(remote, spec.limits)
         try:
             with told("starting a worker in a sandbox"):
                 await _fill(sandbox, goods, [paths.workspace])
                 token = await _token(sandbox)
-                await sandbox.files.write_files(cargo.secrets(spec, token))
+                await sandbox.files.write_files(upload.secrets(spec, token))
                 command = await _run(sandbox, spec)
             output = OutputLog(spec.stderr_log)
         except BaseException:
@@ -129,9 +129,9 @@ class OpenSandboxProvider:
         return OpenSandboxHandle(sandbox, command, output, self._proven, remote)
 
     async def _try(self, remote: Remote) -> Capability:
-        async with Roost() as roost:
-            report = await self._self_test(remote, roost.canaries(remote.gateway))
-            visits = frozenset(kind for kind, count in roost.visits.items() if count)
+        async with CanaryServer() as server:
+            report = await self._self_test(remote, server.canaries(remote.gateway))
+            visits = frozenset(kind for kind, count in server.visits.items() if count)
         found = (report.reached_kinds | visits) - WEAKER
         if found:
             ways = ", ".join(report.unexplained(WEAKER)) or "a canary, as the host saw"
@@ -155,7 +155,7 @@ class OpenSandboxProvider:
         sandbox = await create(remote, Limits())
         try:
             with told("the self-test in a sandbox"):
-                await _fill(sandbox, cargo.code_entries(), [])
+                await _fill(sandbox, upload.code_entries(), [])
                 words = [remote.python, "-P", "-m", "postroom.sandbox.selftest", canaries.to_json()]
                 options = _options({"PYTHONPATH": CODE}, TMP, TRIAL_DEADLINE)
                 async with asyncio.timeout(TRIAL_DEADLINE + remote.request):
@@ -184,8 +184,8 @@ async def _fill(sandbox: Sandbox, goods: list[WriteEntry], further: list[str]) -
     """Make the folders, then put the files there."""
     from opensandbox.models.filesystem import WriteEntry
 
-    wanted = [*cargo.FOLDERS, *further]
-    folders = [WriteEntry(path=path, mode=cargo.FOLDER_MODE) for path in wanted]
+    wanted = [*upload.FOLDERS, *further]
+    folders = [WriteEntry(path=path, mode=upload.FOLDER_MODE) for path in wanted]
     await sandbox.files.create_directories(folders)
     await sandbox.files.write_files(goods)
 

@@ -28,6 +28,9 @@ LOOK = 20.0
 """Seconds after which it is looked at what is stored, whatever the news: they may be lost or lies, what is stored is
 not."""
 
+SEQUENCE = "urn:postroom:a2a:sequence:1"
+"""Key in the metadata of what is streamed: the sequence of its record, and `after`, that of the one before."""
+
 _log = get_logger(__name__)
 
 
@@ -224,3 +227,10 @@ class Changes:
 def _status(task: Task) -> Event:
     update = {"taskId": task["id"], "contextId": task["contextId"], "status": task["status"]}
     return {"statusUpdate": update}
+
+
+def numbered(event: Event, after: int, sequence: int) -> Event:
+    """An event that says which record it is."""
+    ((kind, said),) = event.items()
+    number = {SEQUENCE: {"after": after, "sequence": sequence}}
+    return {kind: {**said, "metadata": {**said.get("metadata", {}), **number}}}

@@ -12,9 +12,11 @@ from contextlib import aclosing
 from postroom.directory.cards import Card
 from postroom.errors import InvalidInput, NotFound, PostroomError
 from postroom.protocol.ids import UID
-from postroom.sidecar.a2a.asking import AskedTasks, Tasks
+from postroom.sidecar.a2a.asking import AskedTasks
 from postroom.sidecar.a2a.live import Live
+from postroom.sidecar.actions import Actions
 from postroom.sidecar.directory import Directory
+from postroom.sidecar.ledger import Ledger
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.json_operations import (
     PUSH,
@@ -33,8 +35,8 @@ KNOWN = ("GetTask", "SubscribeToTask", "CancelTask")
 class PeerOperations(JsonOperations):
     """The operations of another agent."""
 
-    def __init__(self, tasks: Tasks, own: str, worker: str, live: Live) -> None:
-        super().__init__(AskedTasks(tasks, own, worker))
+    def __init__(self, tasks: AskedTasks, live: Live, worker: str) -> None:
+        super().__init__(tasks)
         self._peer = worker
         self._live = live
 
@@ -82,15 +84,19 @@ class Peers:
     """The agents that this worker can ask.
 
     Args:
-        tasks: of this worker.
-        directory: knows them.
-        live: the ephemeral path to them.
+        actions: ask for tasks.
+        directory: knows the agents.
+        ledger: what the control plane knows of tasks.
+        live: the ephemeral path to the agents.
         own: uid of the worker.
     """
 
-    def __init__(self, tasks: Tasks, directory: Directory, live: Live, own: str) -> None:
-        self._tasks = tasks
+    def __init__(
+        self, actions: Actions, directory: Directory, ledger: Ledger, live: Live, own: str
+    ) -> None:
+        self._actions = actions
         self._directory = directory
+        self._ledger = ledger
         self._live = live
         self._own = own
 
@@ -105,9 +111,10 @@ class Peers:
         found = await self._directory.describe(await self._directory.uid_of(_ref(name)))
         if found.kind == "human":
             raise InvalidInput(f"@{found.nick} is a person", remedy="send a message")
+        tasks = AskedTasks(self._actions, self._ledger, self._live, self._own, found.uid)
         if found.uid == self._own:
-            return JsonOperations(AskedTasks(self._tasks, self._own, self._own))
-        return PeerOperations(self._tasks, self._own, found.uid, self._live)
+            return JsonOperations(tasks)
+        return PeerOperations(tasks, self._live, found.uid)
 
     async def card(self, name: str) -> Card:
         """The agent's card.

@@ -15,8 +15,8 @@ from typing import Any, NoReturn, Protocol
 
 from postroom.errors import Conflict, NotFound
 from postroom.protocol import subjects
-from postroom.sidecar.a2a.asking import page_of
-from postroom.sidecar.a2a.changes import Change, Changes, Records
+from postroom.sidecar.a2a.changes import Change, Changes, Records, numbered
+from postroom.sidecar.a2a.pages import page_of
 from postroom.tasks.log import StoredTask
 from postroom_a2a.json_operations import JsonOperations
 from postroom_a2a.limits import ConcurrencyLimit
@@ -24,10 +24,7 @@ from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.service import TaskPage, TaskQuery, TaskVersion
 from postroom_a2a.task_state import TaskState
-from postroom_a2a.tasks import Event, Message, Task
-
-SEQUENCE = "urn:postroom:a2a:sequence:1"
-"""Key in the metadata of what is streamed: the sequence of its record, and `after`, that of the one before."""
+from postroom_a2a.tasks import Message, Task
 
 EACH = 8
 """Calls and streams of one caller that are worked on at a time: of what all callers share, half is for others."""
@@ -148,10 +145,3 @@ class ServingOperations(JsonOperations):
             async with aclosing(super().stream(call)) as events:
                 async for event in events:
                     yield event
-
-
-def numbered(event: Event, after: int, sequence: int) -> Event:
-    """An event that says which record it is."""
-    ((kind, said),) = event.items()
-    number = {SEQUENCE: {"after": after, "sequence": sequence}}
-    return {kind: {**said, "metadata": {**said.get("metadata", {}), **number}}}

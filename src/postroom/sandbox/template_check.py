@@ -1,4 +1,4 @@
-"""A template judged against this machine, before anything is made of it: its program and its files.
+"""A template checked against this machine, before anything is made of it: its program and its files.
 
 What cannot be known from here, such as a program in the workspace, is left to the start itself.
 """
@@ -31,7 +31,7 @@ def search_path(python: str) -> str:
     return os.pathsep.join(programs)
 
 
-def judge_program(template: Template, shown: Sequence[str], *, all_shown: bool = False) -> None:
+def check_program(template: Template, shown: Sequence[str], *, all_shown: bool = False) -> None:
     """Refuse a command that cannot be started, as far as that can be seen from here.
 
     Args:
@@ -43,11 +43,11 @@ def judge_program(template: Template, shown: Sequence[str], *, all_shown: bool =
         InvalidTemplate: with what to do.
     """
     program = template.command[0]
-    _judge_files(template)
+    _check_files(template)
     if "/" in program:
         folder = os.path.normpath(program)
         if program.startswith("/") and not any(_below(folder, inside) for inside in _INSIDE):
-            _judge_path(program, _View(template, shown, all_shown))
+            _check_path(program, _View(template, shown, all_shown))
         return
     search = template.env.get("PATH", search_path(sys.executable))
     folders = search.split(os.pathsep)
@@ -73,7 +73,7 @@ class _View:
         return self._all or any(path.is_relative_to(folder) for folder in self._folders)
 
 
-def _judge_files(template: Template) -> None:
+def _check_files(template: Template) -> None:
     for word in template.command:
         # Beside other text braces are left alone: they may be a program's own.
         if (place := PARAMETER.fullmatch(word)) is not None:
@@ -95,7 +95,7 @@ def _judge_files(template: Template) -> None:
         )
 
 
-def _judge_path(program: str, view: _View) -> None:
+def _check_path(program: str, view: _View) -> None:
     path = Path(program)
     if not view.shows(path):
         raise InvalidTemplate(

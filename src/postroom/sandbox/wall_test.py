@@ -15,8 +15,8 @@ from pathlib import Path
 
 from postroom.errors import SandboxUnavailable
 from postroom.sandbox import selftest
-from postroom.sandbox.canary import Roost
-from postroom.sandbox.faults import last_message
+from postroom.sandbox.bubblewrap_errors import last_message
+from postroom.sandbox.canary import CanaryServer
 from postroom.sandbox.limits import SCRIPT
 from postroom.sandbox.output import tail
 from postroom.sandbox.port import Capability, Level, SandboxProvider, SandboxSpec
@@ -42,11 +42,11 @@ async def try_wall(provider: SandboxProvider) -> Capability:
     Raises:
         SandboxUnavailable: the sandbox could not be started, or the self-test did not finish.
     """
-    async with Roost() as roost:
-        report = await self_test(provider, roost)
+    async with CanaryServer() as server:
+        report = await self_test(provider, server)
         gateway, visits = (
-            roost.gateway_visits,
-            {kind for kind, count in roost.visits.items() if count},
+            server.gateway_visits,
+            {kind for kind, count in server.visits.items() if count},
         )
     unexplained = report.unexplained(provider.holes)
     if unexplained or visits - provider.holes:
@@ -61,13 +61,13 @@ async def try_wall(provider: SandboxProvider) -> Capability:
     return Capability(provider.name, provider.states, detail)
 
 
-async def self_test(provider: SandboxProvider, roost: Roost) -> WallReport:
-    """The report of the wall self-test, run in a sandbox of `provider` against `roost`."""
-    workspace, log = roost.folder / "workspace", roost.folder / "log"
+async def self_test(provider: SandboxProvider, server: CanaryServer) -> WallReport:
+    """The report of the wall self-test, run in a sandbox of `provider` against `server`."""
+    workspace, log = server.folder / "workspace", server.folder / "log"
     workspace.mkdir()
-    draft = SandboxSpec((), {}, "/", workspace, roost.gateway, log)
+    draft = SandboxSpec((), {}, "/", workspace, server.gateway, log)
     paths = provider.paths(draft)
-    argv = (*SCRIPT, selftest.__file__, roost.canaries(paths.gateway_socket).to_json())
+    argv = (*SCRIPT, selftest.__file__, server.canaries(paths.gateway_socket).to_json())
     handle = await provider.start(replace(draft, argv=argv, workdir=paths.workspace))
     try:
         async with asyncio.timeout(DEADLINE):

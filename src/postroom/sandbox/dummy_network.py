@@ -1,7 +1,7 @@
-"""Makes a network whose only cable ends in itself, then becomes the program in it: `cable.py PARENT -- argv`.
+"""Makes a network whose only link ends in itself, then becomes the program in it: `dummy_network.py PARENT -- argv`.
 
 The program gets a network namespace of its own with loopback, an interface that has an address that could be
-routed, and a default route. Both ends of the cable (a veth pair) lie in that namespace, and no address is
+routed, and a default route. Both ends of the link (a veth pair) lie in that namespace, and no address is
 behind the far one: what is sent arrives nowhere. So there is nothing on the host to filter, to flush or to
 clean up: the kernel takes the interfaces away with the last process of the namespace (network_namespaces(7)).
 
@@ -57,8 +57,8 @@ def _raise(wire: socket.socket, name: str) -> None:
     _ask(wire, NEW_LINK, 0, _link(socket.if_nametoindex(name), UP))
 
 
-def lay() -> None:
-    """Move this process into a network of its own and lay the cable.
+def make_network() -> None:
+    """Move this process into a network of its own with a link in it.
 
     Raises:
         OSError: it may not, or the kernel has no veth.
@@ -68,12 +68,12 @@ def lay() -> None:
         raise OSError(number, f"network namespace: {os.strerror(number)}")
     far = _link() + _attribute(IFLA_NAME, FAR.encode() + b"\0")
     data = _attribute(INFO_DATA, _attribute(VETH_PEER, far))
-    cable = _attribute(IFLA_NAME, NEAR.encode() + b"\0")
-    cable += _attribute(IFLA_LINKINFO, _attribute(INFO_KIND, b"veth\0") + data)
+    pair = _attribute(IFLA_NAME, NEAR.encode() + b"\0")
+    pair += _attribute(IFLA_LINKINFO, _attribute(INFO_KIND, b"veth\0") + data)
     local, gateway = (socket.inet_aton(text) for text in (ADDRESS, GATEWAY))
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as wire:
         wire.bind((0, 0))
-        _ask(wire, NEW_LINK, CREATE, _link() + cable)
+        _ask(wire, NEW_LINK, CREATE, _link() + pair)
         for name in ("lo", NEAR, FAR):
             _raise(wire, name)
         near = socket.if_nametoindex(NEAR)
@@ -87,17 +87,17 @@ def lay() -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Lay the cable and run the program in this process's place."""
+    """Make the network and run the program in this process's place."""
     parent, separator, *command = argv
     if separator != "--" or not command:
-        raise SystemExit("usage: cable.py PARENT -- program [argument...]")
+        raise SystemExit("usage: dummy_network.py PARENT -- program [argument...]")
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != int(parent):
         raise SystemExit(1)  # it ended before its death could be signalled
     try:
-        lay()
+        make_network()
     except OSError as error:
-        sys.stderr.write(f"cable: {error.strerror}\n")
+        sys.stderr.write(f"dummy network: {error.strerror}\n")
         raise SystemExit(COULD_NOT_WIRE) from error
     os.execv(command[0], command)  # noqa: S606 (no shell is wanted)
 

@@ -1,4 +1,4 @@
-"""Runs a program without a wall and leaves none of its processes behind: `keeper.py PARENT -- argv`.
+"""Runs a program without a wall and leaves none of its processes behind: `reaper.py PARENT -- argv`.
 
 With no process namespace somebody has to be what a namespace's process 1 is: the one to whom orphans
 fall, and who ends them all when the program ends or when Postroom (PARENT) does. That is this script.
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
     """Run the program to its end; returns its exit status, 128 + N for signal N."""
     parent, separator, *command = argv
     if separator != "--" or not command:
-        raise SystemExit("usage: keeper.py PARENT -- program [argument...]")
+        raise SystemExit("usage: reaper.py PARENT -- program [argument...]")
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
     _tie_to_parent()
     if os.getppid() != int(parent):

@@ -1,6 +1,6 @@
-"""Programs under a keeper: what the providers without a process namespace have in common.
+"""Programs under a reaper: what the providers without a process namespace have in common.
 
-The keeper (`postroom.sandbox.keeper`) ends all that the program leaves behind. Home, temporary files and
+The reaper (`postroom.sandbox.reaper`) ends all that the program leaves behind. Home, temporary files and
 secrets lie in a private folder of the host beside the log, which is gone after the end.
 """
 
@@ -12,10 +12,10 @@ import shutil
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from postroom.sandbox import keeper
+from postroom.sandbox import reaper
 from postroom.sandbox.cgroups import entering
 from postroom.sandbox.limits import SCRIPT
-from postroom.sandbox.memory import memory_file
+from postroom.sandbox.memfd import memory_file
 from postroom.sandbox.output import OutputLog, drain
 from postroom.sandbox.port import ExitStatus, Level, SandboxPaths, SandboxSpec
 
@@ -23,7 +23,7 @@ KILL_DEADLINE = 10.0
 SIGNALLED = 128
 
 
-def kept_paths(spec: SandboxSpec) -> SandboxPaths:
+def local_paths(spec: SandboxSpec) -> SandboxPaths:
     """The host's own paths; secrets, home and temporary files lie in the private folder."""
     runtime = runtime_folder(spec)
     return SandboxPaths(
@@ -50,14 +50,14 @@ def make_runtime(spec: SandboxSpec) -> None:
         folder.mkdir(mode=0o700)
 
 
-async def start_kept(
+async def start_reaped(
     spec: SandboxSpec, command: tuple[str, ...], level: Level, *, memory: bool = False
-) -> KeptHandle:
-    """Run `command` in the place of the program of `spec`, under a keeper; `make_runtime` came before.
+) -> ReapedHandle:
+    """Run `command` in the place of the program of `spec`, under a reaper; `make_runtime` came before.
 
     Args:
         spec: for everything but argv.
-        command: what the keeper starts.
+        command: what the reaper starts.
         level: what was proven.
         memory: keep secrets in memory, behind descriptors that the program inherits (Linux).
     """
@@ -66,7 +66,7 @@ async def start_kept(
         with ExitStack() as lent:
             descriptors = _put_secrets(spec, lent, memory)
             log = OutputLog(spec.stderr_log)
-            script = [*SCRIPT, keeper.__file__, str(os.getpid()), "--", *command]
+            script = [*SCRIPT, reaper.__file__, str(os.getpid()), "--", *command]
             process = await asyncio.create_subprocess_exec(
                 *entering(spec.group, script),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -80,7 +80,7 @@ async def start_kept(
     except BaseException:
         shutil.rmtree(runtime, ignore_errors=True)
         raise
-    return KeptHandle(process, log, runtime, level)
+    return ReapedHandle(process, log, runtime, level)
 
 
 def _put_secrets(spec: SandboxSpec, lent: ExitStack, memory: bool) -> list[int]:
@@ -95,8 +95,8 @@ def _put_secrets(spec: SandboxSpec, lent: ExitStack, memory: bool) -> list[int]:
     return descriptors
 
 
-class KeptHandle:
-    """See `SandboxHandle`. The outermost process is the keeper (`postroom.sandbox.keeper`)."""
+class ReapedHandle:
+    """See `SandboxHandle`. The outermost process is the reaper (`postroom.sandbox.reaper`)."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, log: OutputLog, runtime: Path, level: Level
@@ -109,7 +109,7 @@ class KeptHandle:
 
     @property
     def pid(self) -> int:
-        """Process id of the keeper."""
+        """Process id of the reaper."""
         return self._process.pid
 
     async def wait(self) -> ExitStatus:
@@ -129,9 +129,9 @@ class KeptHandle:
             return await self.wait()
 
     def kill(self) -> None:
-        """SIGKILL to all but the keeper, which then ends by itself and takes late-comers along."""
+        """SIGKILL to all but the reaper, which then ends by itself and takes late-comers along."""
         if self._process.returncode is None:
-            keeper.kill_descendants(self._process.pid)
+            reaper.kill_descendants(self._process.pid)
 
     async def _run_to_end(self) -> ExitStatus:
         try:

@@ -14,7 +14,6 @@ from dataclasses import replace
 from postroom.errors import EnvironmentFault, leaves
 from postroom.sandbox import cgroups, usage
 from postroom.sandbox.cgroups import Group, Groups
-from postroom.sandbox.kept import runtime_folder
 from postroom.sandbox.port import (
     ExitStatus,
     FarHandle,
@@ -25,6 +24,7 @@ from postroom.sandbox.port import (
     SandboxProvider,
     SandboxSpec,
 )
+from postroom.sandbox.reaped import runtime_folder
 
 PERIOD = 1.0
 """Seconds between two looks."""
@@ -33,7 +33,7 @@ LOAD = 20
 MIB = 1024 * 1024
 
 
-class Guard:
+class LimitMonitor:
     """Starts sandboxes and watches over their limits; one for many of them, which share its looks.
 
     Args:
@@ -60,7 +60,7 @@ class Guard:
         *,
         elapsed: float = 0.0,
         grace: float = 0.0,
-    ) -> Guarded:
+    ) -> LimitedHandle:
         """Start `spec` by `provider`.
 
         Args:
@@ -76,7 +76,7 @@ class Guard:
         if isinstance(provider, FarProvider):
             # Its processes are none of this machine's: whoever runs them keeps their limits.
             handle = await provider.start(spec)
-            return Guarded(
+            return LimitedHandle(
                 self, handle, spec, None, provider.unenforced(limits), elapsed, grace, far=True
             )
         group = await self._group(limits)
@@ -88,7 +88,9 @@ class Guard:
             if group is not None:
                 await group.remove()
             raise
-        return Guarded(self, handle, spec, group, self._unenforced(limits, group), elapsed, grace)
+        return LimitedHandle(
+            self, handle, spec, group, self._unenforced(limits, group), elapsed, grace
+        )
 
     async def _group(self, limits: Limits) -> Group | None:
         if limits.memory is None and limits.processes is None and limits.cpu_percent is None:
@@ -123,7 +125,7 @@ class Guard:
         await asyncio.sleep(max(self._period, LOAD * max(took, self._took)))
 
 
-class Guarded:
+class LimitedHandle:
     """A running sandbox with limits; see `SandboxHandle`. Its end names the limit that it was ended for.
 
     unenforced: the limits, as the template calls them, that nothing here can keep.
@@ -131,7 +133,7 @@ class Guarded:
 
     def __init__(
         self,
-        guard: Guard,
+        monitor: LimitMonitor,
         handle: SandboxHandle,
         spec: SandboxSpec,
         group: Group | None,
@@ -143,7 +145,7 @@ class Guarded:
     ) -> None:
         self.unenforced = unenforced
         self._far = far
-        self._guard = guard
+        self._monitor = monitor
         self._handle = handle
         self._limits = spec.limits
         self._group = group
@@ -232,17 +234,17 @@ class Guarded:
             if used > limit:
                 why = "" if used < math.inf else ": its folders cannot be counted"
                 return self._end_for(f"disk limit of {_mib(limit)} exceeded{why}")
-            await self._guard.pause(loop.time() - begun)
+            await self._monitor.pause(loop.time() - begun)
 
     async def _look_at_group(self, group: Group) -> None:
         while not group.out_of_processes:
-            await self._guard.pause()
+            await self._monitor.pause()
         self._end_for(_processes_exceeded(self._limits.processes))
 
     async def _look_at_processes(self) -> None:
         limits = self._limits
         while True:
-            found = usage.below(await self._guard.processes(), self.pid)
+            found = usage.below(await self._monitor.processes(), self.pid)
             threads = sum(count for _, count in found)
             if limits.processes is not None and threads > limits.processes:
                 return self._end_for(_processes_exceeded(limits.processes))
@@ -250,7 +252,7 @@ class Guarded:
                 pids = [pid for pid, _ in found]
                 if await asyncio.to_thread(usage.memory, pids, limits.memory) > limits.memory:
                     return self._end_for(memory_exceeded(limits.memory))
-            await self._guard.pause()
+            await self._monitor.pause()
 
     def _end_for(self, why: str) -> None:
         self._exceeded = self._exceeded or why

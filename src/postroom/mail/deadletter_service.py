@@ -28,7 +28,7 @@ NUMBER_DIGITS = 19
 """Fewer digits than this can be a sequence of the log."""
 
 
-class DeadMail:
+class DeadLetterService:
     """The dead letters, for the operator.
 
     Args:
