@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import resource
 import time
@@ -22,15 +23,17 @@ from postroom.audit.copying import AuditCopy
 from postroom.audit.cursor import Cursor
 from postroom.audit.outsiders import Outsiders
 from postroom.audit.reading import Position, all_lines
+from postroom.audit.retrying import retry_until_done
 from postroom.audit.stored import StoredRecords
 from postroom.bus.nats.bus import NatsBus
 from postroom.directory.agents import Directory
-from postroom.errors import Forbidden, NoResponders, StateUnwritable, Unauthorized
+from postroom.errors import BusDisconnected, Forbidden, NoResponders, StateUnwritable, Unauthorized
 from postroom.protocol import subjects
 from postroom.protocol.audit import DENIED, AuditRecord
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
+from postroom_a2a.retry import RetryPolicy
 from postroom_a2a.times import format_time
 from tests.control.taskroom import TaskRoom, task_room
 from tests.rig import Rig, new_uid, running_bus
@@ -484,3 +487,24 @@ def test_a_damaged_cursor_is_none(tmp_path: Path, content: bytes):
     Cursor(path).save({"file": 3})
     assert Cursor(path).load() == {"file": 3}
     assert Position(file=3) == Position(3)
+
+
+async def test_an_outage_is_logged_once_with_its_organisation_and_so_is_its_end(
+    caplog: pytest.LogCaptureFixture,
+):
+    caplog.set_level(logging.INFO)
+    tries = 0
+
+    async def step() -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 5:
+            raise BusDisconnected("there is no connection to the bus")
+
+    await retry_until_done(step, "the audit copy", "research", RetryPolicy(base=0.0))
+
+    assert tries == 5
+    assert [record.getMessage() for record in caplog.records] == [
+        "the audit copy of org research waits: there is no connection to the bus",
+        "the audit copy of org research goes on",
+    ]
