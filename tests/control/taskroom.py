@@ -385,6 +385,20 @@ def _document(answer: httpx2.Response) -> dict[str, Any]:
 
 
 @asynccontextmanager
+async def emptied(room: TaskRoom) -> AsyncGenerator[TaskRoom]:
+    """A room that a module shares, with nobody but its owner in it; the workers of this test leave at the end."""
+    room.later = 0.0
+    room.blocked.clear()
+    room.written.clear()
+    try:
+        yield room
+    finally:
+        for agent, _ in await room.parts.workers.records():
+            await room.parts.workers.remove(agent.uid)
+        await room.parts.sweep()
+
+
+@asynccontextmanager
 async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
     """An organisation with a server of its own."""
     async with running_server(folder) as rig, room_on(folder, rig) as room:
