@@ -53,7 +53,7 @@ MESSAGE = (
         "envelope, id",
         "The API checks Host, Origin and key. The post office finds the recipient and makes the envelope; its id "
         "follows from sender, recipient and key.",
-        ("control/front.py", "control/routes/messages.py", "mail/office.py"),
+        ("control/org_router.py", "control/routes/messages.py", "mail/office.py"),
     ),
     Step(
         CONTROL,
@@ -199,7 +199,7 @@ TASK = (
         COMMAND,
         "events",
         "The command follows the task's stream of events, and prints progress as it is stored.",
-        ("control/streaming.py", "client/stream.py", "cli/tasks/following.py"),
+        ("control/sse.py", "client/stream.py", "cli/tasks/following.py"),
     ),
     Step(
         COMMAND,

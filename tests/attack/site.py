@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.bus.address import BusAddress
-from postroom.control.listen import WorkerDialer
+from postroom.control.http_listener import WorkerDialer
 from postroom.gateway.credentials import Credentials
 from postroom.gateway.http.control import ControlProxy
 from postroom.gateway.http.egress import EgressProxy
@@ -136,7 +136,7 @@ async def _admit(
     """A door for an agent that the control plane knows."""
     token = new_token()
     await room.parts.database.write(lambda c: worker_rows.set_token(c, hand.uid, digest(token)))
-    room.site.front.admit(hand.uid, "default")
+    room.site.router.admit(hand.uid, "default")
     socket = await house.gateway.open_door(
         DoorSpec(hand.uid, "default", digest(token), (LOBBY,), egress, (), rates)
     )
@@ -175,7 +175,7 @@ async def open_target(
         )
         proxies = {
             "nats": NatsProxy(lambda: BusAddress((rig.url,)), rig.trust.proxy_key.sign, deadlines),
-            "http": StreamProxy(ControlProxy(WorkerDialer(room.site.front).dial)),
+            "http": StreamProxy(ControlProxy(WorkerDialer(room.site.router).dial)),
             "egress": StreamProxy(outward),
         }
         gateway = Gateway(

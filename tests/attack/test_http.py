@@ -74,7 +74,7 @@ def lines(target: Target, protocols: tuple[str, ...] = ("http",)) -> list[Any]:
 
 def routes(target: Target) -> Iterator[tuple[str, str]]:
     """Method and path of each route of the API."""
-    app: Any = target.room.site.front._apis[DEFAULT_ORG]
+    app: Any = target.room.site.router._apis[DEFAULT_ORG]
     for path, methods in app.openapi()["paths"].items():
         yield from ((method.upper(), path) for method in methods)
 

@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
-from postroom.control.front import App, Front, Receive, Scope, Send
-from postroom.control.listen import HttpListener, bind
+from postroom.control.http_listener import HttpListener, bind
+from postroom.control.org_router import App, OrgRouter, Receive, Scope, Send
 
 DEADLINE = 10.0
 
@@ -58,9 +58,9 @@ class Site:
         self.socket = bind("127.0.0.1", 0, usual=0)
         self.port: int = self.socket.getsockname()[1]
         self.host = f"127.0.0.1:{self.port}"
-        self.front = Front(frozenset({self.host, f"localhost:{self.port}"}))
+        self.router = OrgRouter(frozenset({self.host, f"localhost:{self.port}"}))
         self.api = Echo()
-        self.listener = HttpListener(self.front, self.socket)
+        self.listener = HttpListener(self.router, self.socket)
 
     async def get(self, path: str, *headers: str) -> Answer:
         """GET with the right Host unless `headers` has one."""
@@ -76,7 +76,7 @@ async def serving(app: App | None = None) -> AsyncGenerator[Site]:
     """A site that serves; `app` is what its front hands on to, none for a post room that is starting."""
     site = Site()
     if app is not None:
-        site.front.open(app)
+        site.router.open(app)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(site.listener.serve())
         site.socket.listen()

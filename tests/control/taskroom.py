@@ -271,7 +271,7 @@ class TaskRoom:
     """An organisation, and its API as the operator has it.
 
     Attributes:
-        hindered: what keeps workers from their tasks, by uid, beside what they say themselves.
+        blocked: what keeps workers from their tasks, by uid, beside what they say themselves.
         written: what came into the registry: (uid, card or None for a deletion), in order.
         later: seconds that the clock of the registry is ahead.
     """
@@ -280,14 +280,14 @@ class TaskRoom:
     parts: Parts
     api: httpx2.AsyncClient
     site: Site
-    hindered: dict[str, str] = field(default_factory=dict)
+    blocked: dict[str, str] = field(default_factory=dict)
     written: list[tuple[str, dict[str, Any] | None]] = field(default_factory=list)
     later: float = 0.0
     _arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def __post_init__(self) -> None:
         known = self.parts.tasks._kept_by
-        self.parts.tasks._kept_by = lambda uid: self.hindered.get(uid, "") or known(uid)
+        self.parts.tasks._kept_by = lambda uid: self.blocked.get(uid, "") or known(uid)
         self.parts.states._now = self.parts.registry._now = lambda: time.time() + self.later
 
     @property
@@ -391,6 +391,20 @@ def _document(answer: httpx2.Response) -> dict[str, Any]:
 
 
 @asynccontextmanager
+async def emptied(room: TaskRoom) -> AsyncGenerator[TaskRoom]:
+    """A room that a module shares, with nobody but its owner in it; the workers of this test leave at the end."""
+    room.later = 0.0
+    room.blocked.clear()
+    room.written.clear()
+    try:
+        yield room
+    finally:
+        for agent, _ in await room.parts.workers.records():
+            await room.parts.workers.remove(agent.uid)
+        await room.parts.sweep()
+
+
+@asynccontextmanager
 async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
     """An organisation with a server of its own."""
     async with running_server(folder) as rig, room_on(folder, rig) as room:
@@ -411,7 +425,7 @@ async def room_on(folder: Path, rig: Rig) -> AsyncGenerator[TaskRoom]:
             installation = await open_installation(
                 settings,
                 RigHost(rig),
-                site.front,
+                site.router,
                 rig.trust,
                 lambda: None,
                 stack,

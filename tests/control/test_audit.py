@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import resource
 import time
@@ -15,21 +16,24 @@ from typing import Any
 
 import pytest
 
-from postroom.audit import AuditLog, Trouble, alarm, copying, tap
+from postroom.audit import AuditLog, Trouble, copying, unwritable
+from postroom.audit import stored as stored_module
 from postroom.audit.connections import Connections
 from postroom.audit.copying import AuditCopy
 from postroom.audit.cursor import Cursor
 from postroom.audit.outsiders import Outsiders
 from postroom.audit.reading import Position, all_lines
-from postroom.audit.tap import StoredTap
+from postroom.audit.retrying import retry_until_done
+from postroom.audit.stored import StoredRecords
 from postroom.bus.nats.bus import NatsBus
 from postroom.directory.agents import Directory
-from postroom.errors import Forbidden, NoResponders, StateUnwritable, Unauthorized
+from postroom.errors import BusDisconnected, Forbidden, NoResponders, StateUnwritable, Unauthorized
 from postroom.protocol import subjects
 from postroom.protocol.audit import DENIED, AuditRecord
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
+from postroom_a2a.retry import RetryPolicy
 from postroom_a2a.times import format_time
 from tests.control.taskroom import TaskRoom, task_room
 from tests.rig import Rig, new_uid, running_bus
@@ -279,7 +283,7 @@ async def test_a_log_that_cannot_be_written_raises_one_alert_until_it_can(rig: R
     async def over(_why: str, kind: str) -> None:
         ends.put_nowait(kind)
 
-    async with running(alarm.watch(log, rig.core, ORG, lambda: None, over)):
+    async with running(unwritable.watch(log, rig.core, ORG, lambda: None, over)):
         resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard[1]))
         try:
             for _ in range(5):
@@ -336,8 +340,8 @@ async def watch(
     rig: Rig, log: AuditLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[Watch]:
     """The log of a room that listens to its server, and reads its streams."""
-    monkeypatch.setattr(tap, "INTERVAL", 0.02)
-    monkeypatch.setattr(tap, "IDLE", 0.02)
+    monkeypatch.setattr(stored_module, "INTERVAL", 0.02)
+    monkeypatch.setattr(stored_module, "IDLE", 0.02)
     database = Database(None)
     await migrate(database)
     directory = Directory(database)
@@ -346,7 +350,7 @@ async def watch(
     connections = Connections(system, log, rig.trust, outsiders)
     await connections.open()
     await system._link.settle(asyncio.get_running_loop().time() + SECONDS)
-    stored = StoredTap(rig.admin, log, ORG, outsiders, Cursor(tmp_path / "streams"))
+    stored = StoredRecords(rig.admin, log, ORG, outsiders, Cursor(tmp_path / "streams"))
     async with running(stored.run()):
         await until((tmp_path / "streams").exists)
         yield Watch(rig, log, directory)
@@ -459,13 +463,13 @@ async def test_what_was_stored_while_the_control_plane_was_away_is_listed_afterw
     outsiders = Outsiders(directory)
     await outsiders.load()
     cursor = Cursor(tmp_path / "streams")
-    first = StoredTap(rig.admin, log, ORG, outsiders, cursor)
+    first = StoredRecords(rig.admin, log, ORG, outsiders, cursor)
     await first._begin()
     await bridge.publish(subjects.outbox(bridge.uid), b"1", id="1")
     await first.look()
     await bridge.publish(subjects.outbox(bridge.uid), b"2", id="2")
 
-    second = StoredTap(rig.admin, log, ORG, outsiders, cursor)
+    second = StoredRecords(rig.admin, log, ORG, outsiders, cursor)
     await second._begin()
     await second.look()
     await second.look()
@@ -483,3 +487,24 @@ def test_a_damaged_cursor_is_none(tmp_path: Path, content: bytes):
     Cursor(path).save({"file": 3})
     assert Cursor(path).load() == {"file": 3}
     assert Position(file=3) == Position(3)
+
+
+async def test_an_outage_is_logged_once_with_its_organisation_and_so_is_its_end(
+    caplog: pytest.LogCaptureFixture,
+):
+    caplog.set_level(logging.INFO)
+    tries = 0
+
+    async def step() -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 5:
+            raise BusDisconnected("there is no connection to the bus")
+
+    await retry_until_done(step, "the audit copy", "research", RetryPolicy(base=0.0))
+
+    assert tries == 5
+    assert [record.getMessage() for record in caplog.records] == [
+        "the audit copy of org research waits: there is no connection to the bus",
+        "the audit copy of org research goes on",
+    ]

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from postroom.control import listen
+from postroom.control import http_listener
 from postroom.control.certificate import CertificateKeeper, certificate_files, open_certificate
 from postroom.control.endpoints import plan
-from postroom.control.front import Front
-from postroom.control.listen import HttpListener, bind
+from postroom.control.http_listener import HttpListener, bind
+from postroom.control.org_router import OrgRouter
 from postroom.errors import InvalidInput
 from postroom.identity.certfolder import CertificateFolder
 from postroom.identity.certificates import DAY
@@ -235,7 +235,7 @@ async def test_a_new_certificate_is_shown_to_new_connections_and_open_ones_stay(
     kept.open()
     listener = bind("127.0.0.1", 0, usual=0)
     port = listener.getsockname()[1]
-    http = HttpListener(Front(frozenset({f"{HOST}:{port}"})), listener, kept.context)
+    http = HttpListener(OrgRouter(frozenset({f"{HOST}:{port}"})), listener, kept.context)
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
         tasks.create_task(http.serve())
         held = await asyncio.open_connection(
@@ -303,7 +303,7 @@ async def test_a_client_without_tls_or_with_another_authority_is_told_nothing(
     other.init([HOST], days=90, now=time.time())
     listener = bind("127.0.0.1", 0, usual=0)
     port = listener.getsockname()[1]
-    http = HttpListener(Front(frozenset({f"{HOST}:{port}"})), listener, kept.context)
+    http = HttpListener(OrgRouter(frozenset({f"{HOST}:{port}"})), listener, kept.context)
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
         tasks.create_task(http.serve())
         with pytest.raises(ssl.SSLCertVerificationError):
@@ -325,11 +325,11 @@ async def test_a_client_without_tls_or_with_another_authority_is_told_nothing(
 async def test_a_connection_whose_handshake_does_not_come_is_cut(
     settings: Settings, folder: CertificateFolder, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(listen, "HANDSHAKE_TIMEOUT", 0.05)
+    monkeypatch.setattr(http_listener, "HANDSHAKE_TIMEOUT", 0.05)
     kept = keeper(settings, Clock())
     kept.open()
     listener = bind("127.0.0.1", 0, usual=0)
-    http = HttpListener(Front(frozenset()), listener, kept.context)
+    http = HttpListener(OrgRouter(frozenset()), listener, kept.context)
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
         tasks.create_task(http.serve())
         reader, writer = await asyncio.open_connection(*listener.getsockname())

@@ -12,8 +12,8 @@ from typing import Any, cast
 import pytest
 
 from postroom.control import orgs as module
-from postroom.control.front import Front
 from postroom.control.org import Organisation
+from postroom.control.org_router import OrgRouter
 from postroom.control.orgs import Orgs
 from postroom.control.statefile import Announcement
 from postroom.errors import Conflict, InvalidName, NotFound, PostroomError, Refused, StateUnwritable
@@ -108,7 +108,7 @@ async def street(folder: Path, *names: str, **faults: list[Exception]) -> AsyncG
     orgs = Orgs(
         settings,
         trust,
-        Front(frozenset()),
+        OrgRouter(frozenset()),
         cast("Organisation", default),
         cast("Any", open_house),
         delete,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -19,9 +19,15 @@ from postroom.tasks.records import TaskRecord
 from postroom.tasks.views import TaskEvent
 from postroom_a2a.messages import text_of
 from postroom_a2a.task_state import TaskState
-from tests.control.taskroom import SECONDS, Hand, TaskRoom, task_room
+from tests.control.taskroom import SECONDS, Hand, TaskRoom, emptied, task_room
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[TaskRoom]:
+    async with task_room(tmp_path_factory.mktemp("room")) as room:
+        yield room
 
 
 async def taken(room: TaskRoom, nick: str = "alice") -> tuple[Hand, str]:
@@ -38,8 +44,8 @@ async def taken(room: TaskRoom, nick: str = "alice") -> tuple[Hand, str]:
 
 
 @pytest.mark.requirement("client-task-followed")
-async def test_a_wait_ends_when_the_task_does_and_shows_what_was_made(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_a_wait_ends_when_the_task_does_and_shows_what_was_made(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice, task = await taken(room)
 
         async with asyncio.TaskGroup() as group:
@@ -58,8 +64,8 @@ async def test_a_wait_ends_when_the_task_does_and_shows_what_was_made(tmp_path: 
         assert "timed_out" not in done
 
 
-async def test_a_wait_in_vain_shows_the_task_as_it_is(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_a_wait_in_vain_shows_the_task_as_it_is(shared: TaskRoom):
+    async with emptied(shared) as room:
         await room.worker("alice")
         task = (await room.delegate("@alice"))["id"]
 
@@ -71,8 +77,8 @@ async def test_a_wait_in_vain_shows_the_task_as_it_is(tmp_path: Path):
 # ── changes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_changes_are_shown_by_kind_and_page(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_changes_are_shown_by_kind_and_page(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice, task = await taken(room)
         await alice.make(task, "piece")
         await alice.say(task, TaskState.COMPLETED, "done")
@@ -93,8 +99,8 @@ async def test_changes_are_shown_by_kind_and_page(tmp_path: Path):
         assert page == events[1:3]
 
 
-async def test_a_task_that_ends_with_its_first_record_says_why_in_its_only_change(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_a_task_that_ends_with_its_first_record_says_why_in_its_only_change(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice = await room.worker("alice")
         task = (await room.delegate("@alice"))["id"]
         await alice.refuse(task, "not mine")
@@ -125,8 +131,8 @@ async def stream(room: TaskRoom, task: str, after: int = 0) -> list[dict[str, An
 
 
 @pytest.mark.requirement("client-task-followed")
-async def test_a_stream_tells_each_change_and_ends_after_the_last(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_a_stream_tells_each_change_and_ends_after_the_last(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice, task = await taken(room)
 
         async with asyncio.TaskGroup() as group:
@@ -145,9 +151,9 @@ async def test_a_stream_tells_each_change_and_ends_after_the_last(tmp_path: Path
 @pytest.mark.requirement("client-task-followed")
 @pytest.mark.parametrize("when", ["before", "behind"])
 async def test_a_task_that_ends_around_a_read_of_its_stream_ends_the_stream(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+    shared: TaskRoom, monkeypatch: pytest.MonkeyPatch, when: str
 ):
-    async with task_room(tmp_path) as room:
+    async with emptied(shared) as room:
         alice, task = await taken(room)
         read, said = TaskOffice.events, asyncio.Event()
 
@@ -170,9 +176,9 @@ async def test_a_task_that_ends_around_a_read_of_its_stream_ends_the_stream(
 @pytest.mark.requirement("task-cancel-interrupts")
 @pytest.mark.parametrize("was_taken", [False, True])
 async def test_a_task_of_a_worker_that_is_offline_is_canceled_at_once(
-    tmp_path: Path, was_taken: bool
+    shared: TaskRoom, was_taken: bool
 ):
-    async with task_room(tmp_path) as room:
+    async with emptied(shared) as room:
         alice = await room.worker("alice", start=was_taken)
         task = (await room.delegate("@alice"))["id"]
         if was_taken:
@@ -195,8 +201,8 @@ async def test_a_task_of_a_worker_that_is_offline_is_canceled_at_once(
 
 
 @pytest.mark.requirement("task-cancel-interrupts")
-async def test_a_worker_that_works_on_a_task_is_told_and_ends_it_itself(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_a_worker_that_works_on_a_task_is_told_and_ends_it_itself(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice, task = await taken(room)
 
         async with asyncio.TaskGroup() as group:
@@ -209,9 +215,9 @@ async def test_a_worker_that_works_on_a_task_is_told_and_ends_it_itself(tmp_path
 
 
 async def test_a_cancel_that_the_worker_does_not_heed_in_time_shows_the_task_as_it_is(
-    tmp_path: Path,
+    shared: TaskRoom,
 ):
-    async with task_room(tmp_path) as room:
+    async with emptied(shared) as room:
         _, task = await taken(room)
 
         view = await room.post(f"/{task}/cancel", timeout=0.05)
@@ -219,8 +225,8 @@ async def test_a_cancel_that_the_worker_does_not_heed_in_time_shows_the_task_as_
         assert (view["state"], view["timed_out"]) == ("working", True)
 
 
-async def test_a_task_that_its_running_worker_has_not_taken_never_begins(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_a_task_that_its_running_worker_has_not_taken_never_begins(shared: TaskRoom):
+    async with emptied(shared) as room:
         await room.worker("alice")
         task = (await room.delegate("@alice"))["id"]
 
@@ -245,8 +251,8 @@ class Overtaken(Chain):
 
 
 @pytest.mark.requirement("task-cancel-interrupts")
-async def test_a_worker_that_takes_a_task_in_the_moment_of_its_cancel_is_told(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_a_worker_that_takes_a_task_in_the_moment_of_its_cancel_is_told(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice = await room.worker("alice")
         await alice.listen()
         task = (await room.delegate("@alice"))["id"]
@@ -265,8 +271,8 @@ async def test_a_worker_that_takes_a_task_in_the_moment_of_its_cancel_is_told(tm
 
 
 @pytest.mark.requirement("task-answer-resumes")
-async def test_an_answer_reaches_the_worker_that_asked(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_an_answer_reaches_the_worker_that_asked(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice, task = await taken(room)
         await alice.say(task, TaskState.INPUT_REQUIRED, "A or B?")
         attention = (await room.api.get("/v1/status")).json()["attention"]
@@ -286,8 +292,8 @@ async def test_an_answer_reaches_the_worker_that_asked(tmp_path: Path):
 
 
 @pytest.mark.requirement("task-answer-resumes")
-async def test_of_two_answers_the_one_that_was_not_taken_is_refused(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_of_two_answers_the_one_that_was_not_taken_is_refused(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice, task = await taken(room)
         await alice.say(task, TaskState.INPUT_REQUIRED, "A or B?")
 
@@ -307,8 +313,8 @@ async def test_of_two_answers_the_one_that_was_not_taken_is_refused(tmp_path: Pa
 
 
 @pytest.mark.requirement("task-answer-resumes")
-async def test_an_answer_to_a_worker_that_is_offline_waits_for_its_next_start(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_an_answer_to_a_worker_that_is_offline_waits_for_its_next_start(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice, task = await taken(room)
         await alice.say(task, TaskState.INPUT_REQUIRED, "A or B?")
         alice.end()
@@ -320,8 +326,8 @@ async def test_an_answer_to_a_worker_that_is_offline_waits_for_its_next_start(tm
 
 
 @pytest.mark.requirement("task-refused-when-not-offered")
-async def test_an_answer_that_nobody_waits_for_is_refused(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_an_answer_that_nobody_waits_for_is_refused(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice, task = await taken(room)
 
         working = await room.post(f"/{task}/answer", text="B")

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -15,8 +14,8 @@ import pytest
 from postroom.identity.tokens import digest
 from postroom.store import workers as worker_rows
 from postroom_a2a.task_state import TaskState
-from tests.control.taskroom import Hand, TaskRoom, card, task_room
-from tests.control.test_inward import listening, whole
+from tests.control.taskroom import Hand, TaskRoom, card, emptied, task_room
+from tests.control.test_served_card import listening, whole
 
 pytestmark = pytest.mark.anyio
 
@@ -24,8 +23,14 @@ SHOWN = ("id", "state", "text", "attempt", "status_text")
 """Of the task that a worker is at, beside the times."""
 
 
-async def test_a_worker_is_shown_with_what_it_is_at(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+@pytest.fixture(scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[TaskRoom]:
+    async with task_room(tmp_path_factory.mktemp("room")) as room:
+        yield room
+
+
+async def test_a_worker_is_shown_with_what_it_is_at(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice = await room.worker("alice")
         await room.worker("bob")
         one, two = [(await room.delegate("@alice", text))["id"] for text in ("one\nx", "two")]
@@ -62,8 +67,8 @@ async def test_a_worker_is_shown_with_what_it_is_at(tmp_path: Path):
 # ── its own card ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_card_that_a_worker_serves_itself_is_shown(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_the_card_that_a_worker_serves_itself_is_shown(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice = await room.worker("alice", "write")
         own = card(alice.uid, "alice", "write") | {"version": "its own"}
 
@@ -87,7 +92,7 @@ async def test_the_card_that_a_worker_serves_itself_is_shown(tmp_path: Path):
 
 @pytest.mark.requirement("inward-socket-itself")
 async def test_while_a_worker_keeps_the_post_room_waiting_for_its_card_others_are_served(
-    tmp_path: Path,
+    shared: TaskRoom,
 ):
     asked = asyncio.Event()
 
@@ -95,7 +100,7 @@ async def test_while_a_worker_keeps_the_post_room_waiting_for_its_card_others_ar
         asked.set()
         await asyncio.Event().wait()
 
-    async with task_room(tmp_path) as room:
+    async with emptied(shared) as room:
         alice = await room.worker("alice")
         await room.worker("bob")
         async with listening(room.parts.workers.state_folder(alice.uid), silent):
@@ -121,10 +126,10 @@ async def test_while_a_worker_keeps_the_post_room_waiting_for_its_card_others_ar
 async def door_of(room: TaskRoom, worker: Hand) -> AsyncGenerator[httpx2.AsyncClient]:
     """What the worker reaches through its door, with its token."""
 
-    room.site.front.admit(worker.uid, "default")
+    room.site.router.admit(worker.uid, "default")
 
     async def as_worker(scope: Any, receive: Any, send: Any) -> None:
-        await room.site.front({**scope, "postroom.worker": worker.uid}, receive, send)
+        await room.site.router({**scope, "postroom.worker": worker.uid}, receive, send)
 
     token = f"token of {worker.agent.nick}"
     await room.parts.database.write(lambda c: worker_rows.set_token(c, worker.uid, digest(token)))
@@ -136,8 +141,8 @@ async def door_of(room: TaskRoom, worker: Hand) -> AsyncGenerator[httpx2.AsyncCl
         yield client
 
 
-async def test_only_a_worker_whose_template_has_a_sidecar_table_reports_events(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_only_a_worker_whose_template_has_a_sidecar_table_reports_events(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice, bob = await room.worker("alice"), await room.worker("bob")
         runs = room.parts.workers._runs._last
         runs[bob.uid].interactive = False

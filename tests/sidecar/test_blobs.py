@@ -81,10 +81,10 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     async with task_room(tmp_path) as room, AsyncExitStack() as stack:
         worker = await room.worker("alice")
 
-        room.site.front.admit(worker.uid, "default")
+        room.site.router.admit(worker.uid, "default")
 
         async def as_worker(scope: Any, receive: Any, send: Any) -> None:
-            await room.site.front({**scope, "postroom.worker": worker.uid}, receive, send)
+            await room.site.router({**scope, "postroom.worker": worker.uid}, receive, send)
 
         await room.parts.database.write(lambda c: worker_rows.set_token(c, worker.uid, digest("t")))
         door = await stack.enter_async_context(serving(as_worker))

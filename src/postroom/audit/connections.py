@@ -8,7 +8,7 @@ from typing import Any
 
 from postroom.audit import AuditLog
 from postroom.audit.outsiders import Outsiders
-from postroom.audit.tap import write_through
+from postroom.audit.stored import write_through
 from postroom.bus.port import Message, MessageBusProvider, Subscription
 from postroom.errors import PostroomError
 from postroom.identity import jwt

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 
 from postroom.audit import AuditLog
 from postroom.audit.cursor import Cursor
-from postroom.audit.patience import insist
 from postroom.audit.query import org_of
 from postroom.audit.reading import Position, read_lines
+from postroom.audit.retrying import retry_until_done
 from postroom.bus.port import MessageBusProvider
 from postroom.protocol import subjects
 from postroom.protocol.ids import is_uid
@@ -75,7 +75,7 @@ class AuditCopy:
             if org_of(line) in ("", self._org):
                 batches.setdefault(_worker_of(line), []).append(line)
         for worker, batch in batches.items():
-            await insist(
+            await retry_until_done(
                 lambda w=worker, b=batch: self._publish(w, b, reached), "the audit copy", self._org
             )
         at = {"file": reached.file, "offset": reached.offset}
@@ -83,7 +83,7 @@ class AuditCopy:
         async def save() -> None:
             self._cursor.save(at)
 
-        await insist(save, "the audit copy", self._org)
+        await retry_until_done(save, "the audit copy", self._org)
 
     async def _publish(self, worker: str, batch: Sequence[bytes], reached: Position) -> None:
         self._space()

@@ -8,9 +8,9 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 from postroom.audit import AuditLog
-from postroom.audit.alarm import trouble_of
 from postroom.audit.query import Found, Query
 from postroom.audit.reading import Position, newest, read_lines
+from postroom.audit.unwritable import trouble_of
 from postroom_a2a.times import parse_time
 
 OMITTED = "omitted"

@@ -163,7 +163,8 @@ def _launch(state: Path, options: Sequence[str]) -> None:
     finally:
         os.close(reading)
     if not ready:
-        raise _failure(_end(process), log, begin)
+        # It ends by itself, and its exit status says what kind of failure it was; a busy machine takes a while.
+        raise _failure(_end(process, after=GRACE), log, begin)
     process.returncode = 0  # it is to outlive us: Popen need not warn that it still runs
 
 
@@ -185,10 +186,10 @@ def _await_ready(reading: int, log: Path) -> bool:
     return said.startswith(b"ready")
 
 
-def _end(process: subprocess.Popen[bytes]) -> int:
-    """Wait for a child that failed or is not wanted; returns its exit status."""
+def _end(process: subprocess.Popen[bytes], *, after: float = 1.0) -> int:
+    """Wait for a child that failed or is not wanted, and end it `after` so many seconds; returns its exit status."""
     with suppress(subprocess.TimeoutExpired):
-        return process.wait(timeout=1.0)
+        return process.wait(timeout=after)
     process.terminate()
     try:
         return process.wait(timeout=GRACE)

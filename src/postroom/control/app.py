@@ -23,8 +23,8 @@ from postroom.audit import AuditLog
 from postroom.bus.host import BusHost
 from postroom.control.certificate import CertificateKeeper
 from postroom.control.endpoints import Endpoints
-from postroom.control.front import Front
-from postroom.control.listen import WorkerDialer
+from postroom.control.http_listener import WorkerDialer
+from postroom.control.org_router import OrgRouter
 from postroom.errors import InvalidInput
 from postroom.gateway.credentials import Credentials
 from postroom.gateway.http.control import ControlProxy
@@ -81,7 +81,7 @@ class Installation:
 
     Attributes:
         settings: of the installation; organisations derive theirs from them.
-        front: where HTTP requests arrive.
+        router: where HTTP requests arrive.
         credentials: secrets that the gateway adds to workers' requests.
         alerts: how an alert is raised in each organisation that is open, by its name.
         canaries: what each sandbox is tried against.
@@ -91,7 +91,7 @@ class Installation:
 
     settings: Settings
     host: BusHost
-    front: Front
+    router: OrgRouter
     gateway: GatewayProvider
     credentials: Credentials
     alerts: dict[str, RaiseAlert]
@@ -104,7 +104,7 @@ class Installation:
 async def open_installation(
     settings: Settings,
     host: BusHost,
-    front: Front,
+    router: OrgRouter,
     trust: Trust,
     shut_down: Callable[[], None],
     stack: AsyncExitStack,
@@ -144,7 +144,7 @@ async def open_installation(
     )
     proxies: dict[str, Passage] = {
         "nats": NatsProxy(lambda: host.address, trust.sign_as_proxy),
-        "http": StreamProxy(ControlProxy(WorkerDialer(front).dial)),
+        "http": StreamProxy(ControlProxy(WorkerDialer(router).dial)),
         "egress": egress,
     }
     gateway = Gateway(
@@ -166,7 +166,7 @@ async def open_installation(
     canary_server = await stack.enter_async_context(CanaryServer(outward=listener is not None))
     canaries = canary_server.canaries("")
     return Installation(
-        settings, host, front, gateway, credentials, alerts, audit, canaries, remote, shut_down
+        settings, host, router, gateway, credentials, alerts, audit, canaries, remote, shut_down
     )
 
 
@@ -188,23 +188,23 @@ def open_egress(settings: Settings, credentials: Credentials) -> EgressProxy:
 class OrgGateway:
     """The gateway as one organisation uses it: requests through its workers' doors reach its own API."""
 
-    def __init__(self, gateway: GatewayProvider, front: Front, org: str) -> None:
+    def __init__(self, gateway: GatewayProvider, router: OrgRouter, org: str) -> None:
         self._gateway = gateway
-        self._front = front
+        self._router = router
         self._org = org
         self._doors: set[str] = set()
 
     async def open_door(self, spec: DoorSpec) -> Path:
         """See `GatewayProvider.open_door`."""
         # Before the door is there: the worker may call as soon as it is.
-        self._front.admit(spec.uid, self._org)
+        self._router.admit(spec.uid, self._org)
         self._doors.add(spec.uid)
         return await self._gateway.open_door(spec)
 
     async def close_door(self, uid: str) -> None:
         """See `GatewayProvider.close_door`."""
         await self._gateway.close_door(uid)
-        self._front.dismiss(uid)
+        self._router.dismiss(uid)
         self._doors.discard(uid)
 
     async def close(self) -> None:

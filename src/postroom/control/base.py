@@ -14,7 +14,7 @@ from postroom.bus.host import BusHost
 from postroom.bus.nats.admin import NatsAdmin, ensure_all
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.space import check_space
-from postroom.control import belonging
+from postroom.control import nats_server
 from postroom.control.app import BackgroundTasks, Installation, background_tasks
 from postroom.directory.agents import Directory
 from postroom.identity.account_publisher import system_connection
@@ -210,9 +210,9 @@ async def open_bus(
     credential = trust.core_credential()
     bus = await connect(host, lambda: credential, "postroom", stack)
     admin = NatsAdmin(bus, memory=settings.memory, replicas=host.replicas)
-    await belonging.check_log(settings, admin)
+    await nats_server.check_log(settings, admin)
     await ensure_all(admin)
-    await belonging.remember(settings, admin)
+    await nats_server.remember(settings, admin)
     return bus, admin
 
 

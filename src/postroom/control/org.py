@@ -15,28 +15,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from postroom.audit import alarm
+from postroom.audit import unwritable
 from postroom.audit.connections import Connections
 from postroom.audit.copying import AuditCopy
 from postroom.audit.cursor import Cursor
 from postroom.audit.outsiders import Outsiders
-from postroom.audit.tap import StoredTap
+from postroom.audit.stored import StoredRecords
 from postroom.audit.view import AuditView
 from postroom.blobs.folder import BlobFolder
 from postroom.blobs.office import BlobOffice
 from postroom.bus.host import BusHost
 from postroom.bus.nats.bus import NatsBus
+from postroom.control.agent_requests import AgentRequests
+from postroom.control.agent_task_requests import AgentTaskRequests
 from postroom.control.api import build_api
 from postroom.control.app import Installation, OrgGateway
 from postroom.control.base import Base, connect, open_base
 from postroom.control.orgs import Orgs
-from postroom.control.outages import watch_bus
 from postroom.control.parts import Parts
 from postroom.control.principals import Gate
 from postroom.control.rotation import Rotation
-from postroom.control.services import AgentServices
 from postroom.control.statefile import Announcement
-from postroom.control.taskverbs import TaskVerbs
+from postroom.control.task_trouble import watch_bus
 from postroom.directory.announcements import Announcements
 from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import Registry
@@ -110,7 +110,7 @@ class Organisation:
             announcement: what `server.json` says now.
             orgs: all organisations, for the default one to manage.
         """
-        self.parts.installation.front.open(
+        self.parts.installation.router.open(
             build_api(self.parts, announcement, orgs), self.owner.org
         )
         await self.parts.workers.restore()
@@ -163,7 +163,7 @@ async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
         base.chain,
         requests,
         running=workers.running,
-        hindrance=states.hindrance,
+        blocker=states.blocker,
     )
     workers.tell_limits(partial(_fail_at_work, base, tasks))
     parts = Parts(
@@ -182,7 +182,7 @@ async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
         audit=await _open_audit(base, stack),
         gate=Gate(digest(key), base.database),
     )
-    services = AgentServices(parts, TaskVerbs(parts))
+    services = AgentRequests(parts, AgentTaskRequests(parts))
     await services.open()
     stack.push_async_callback(services.close)
     return parts
@@ -203,7 +203,7 @@ def _open_workers(
             directory=base.directory,
             admin=base.admin,
             issuer=issuer,
-            gateway=OrgGateway(shared.gateway, shared.front, base.settings.org),
+            gateway=OrgGateway(shared.gateway, shared.router, base.settings.org),
             alerts=base.alerts,
             owner=base.owner.uid,
             credentials=partial(shared.credentials.of, base.directory.org),
@@ -269,11 +269,11 @@ async def _open_audit(base: Base, stack: AsyncExitStack) -> AuditView:
     audit, org, start = base.installation.audit, base.trust.org, base.background.start
     copied = Cursor(base.settings.home / "audit-copy.json")
     start(AuditCopy(audit, base.bus, org, copied, base.space).run(), "audit-copy")
-    start(alarm.watch(audit, base.bus, org, base.space, base.alerts.end), "audit-alarm")
+    start(unwritable.watch(audit, base.bus, org, base.space, base.alerts.end), "audit-alarm")
     outsiders = Outsiders(base.directory)
     await outsiders.load()
     read = Cursor(base.settings.home / "audit-streams.json")
-    start(StoredTap(base.admin, audit, org, outsiders, read).run(), "audit-streams")
+    start(StoredRecords(base.admin, audit, org, outsiders, read).run(), "audit-streams")
     connections = Connections(await _open_system(base, stack), audit, base.trust, outsiders)
     await connections.open()
     stack.push_async_callback(connections.close)
@@ -307,8 +307,8 @@ def open_orgs(
         finally:
             await system.close()
 
-    settings, front = installation.settings, installation.front
-    return Orgs(settings, trust, front, default, open_org, delete, announcement)
+    settings, router = installation.settings, installation.router
+    return Orgs(settings, trust, router, default, open_org, delete, announcement)
 
 
 async def _delete_log(host: BusHost, core: Credential) -> None:

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from postroom.control.front import Front
+from postroom.control.org_router import OrgRouter
 from postroom.control.statefile import Announcement
 from postroom.errors import (
     Conflict,
@@ -98,7 +98,7 @@ class Orgs:
     Args:
         settings: of the post room.
         trust: keys, seen from the default organisation.
-        front: where their APIs are.
+        router: where their APIs are.
         default: the default organisation, open.
         open_org: opens another one.
         delete_accounts: see `Deleter`.
@@ -109,7 +109,7 @@ class Orgs:
         self,
         settings: Settings,
         trust: Trust,
-        front: Front,
+        router: OrgRouter,
         default: Organisation,
         open_org: Opener,
         delete_accounts: Deleter,
@@ -117,7 +117,7 @@ class Orgs:
     ) -> None:
         self._settings = settings
         self._trust = trust
-        self._front = front
+        self._router = router
         self._open_org = open_org
         self._delete_accounts = delete_accounts
         self._announcement = announcement
@@ -260,7 +260,7 @@ class Orgs:
             async with self._opening:
                 await asyncio.to_thread(_make_folders, settings)
                 org = await self._open_org(settings, self._trust.of(entry.name), stack)
-                stack.callback(self._front.close, entry.name)
+                stack.callback(self._router.close, entry.name)
                 me = {"uid": org.owner.uid, "nick": org.owner.nick}
                 await org.go(lambda: replace(self._announcement(), me=me))
             entry.org, entry.fault = org, ""

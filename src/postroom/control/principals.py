@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
-from postroom.control.front import WORKER
+from postroom.control.org_router import WORKER
 from postroom.errors import Forbidden, Unauthorized
 from postroom.identity.tokens import digest, matches
 from postroom.store import workers as worker_rows

@@ -8,13 +8,11 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from postroom.bus.supervisor import Supervisor
-from postroom.control import belonging
+from postroom.control import nats_server
 from postroom.control.base import RULES, open_bus
 from postroom.control.certificate import open_certificate
 from postroom.control.endpoints import plan
-from postroom.control.external import external_bus
 from postroom.control.statefile import StateLock, prepare
-from postroom.control.up import server_config
 from postroom.errors import NotFound
 from postroom.identity.trust import Trust
 from postroom.projection.rebuild import rebuild
@@ -39,7 +37,7 @@ def run_rebuild(settings: Settings) -> None:
     prepare(settings)
     lock = StateLock.acquire(settings)
     try:
-        belonging.check_named(settings)
+        nats_server.check_named(settings)
         asyncio.run(_rebuild(replace(settings, nats_port=0, memory=False, listen=())))
     finally:
         lock.release()
@@ -48,11 +46,11 @@ def run_rebuild(settings: Settings) -> None:
 async def _rebuild(settings: Settings) -> None:
     trust = Trust.load_or_create(settings.keys, DEFAULT_ORG).of(settings.org)
     if settings.nats_urls:
-        host = external_bus(settings, trust)
+        host = nats_server.external_bus(settings, trust)
     else:
         endpoints = plan(settings)
         certificate = open_certificate(settings, endpoints)
-        host = Supervisor(server_config(settings, trust, endpoints, certificate))
+        host = Supervisor(nats_server.server_config(settings, trust, endpoints, certificate))
     async with AsyncExitStack() as stack:
         await host.start()
         stack.push_async_callback(host.stop)

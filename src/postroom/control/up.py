@@ -22,17 +22,17 @@ from dataclasses import replace
 
 from postroom import __version__
 from postroom.bus.disk import DiskWatch
-from postroom.bus.embedded import STOP_GRACE, EmbeddedServer
+from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.host import BusHost
 from postroom.bus.server_config import ServerConfig
 from postroom.bus.space import check_room
 from postroom.bus.supervisor import Supervisor
-from postroom.control import belonging
+from postroom.control import nats_server
 from postroom.control.banner import banner, notes, own_addresses, say
-from postroom.control.certificate import CertificateKeeper, open_certificate
-from postroom.control.endpoints import Endpoints, bracketed, plan
-from postroom.control.front import Front
-from postroom.control.listen import HttpListener, bind
+from postroom.control.certificate import open_certificate
+from postroom.control.endpoints import bracketed, plan
+from postroom.control.http_listener import HttpListener, bind
+from postroom.control.org_router import OrgRouter
 from postroom.control.statefile import Announcement, StateLock, announce, prepare, withdraw
 from postroom.errors import PortTaken, PostroomError, StateUnwritable, leaves
 from postroom.identity.trust import Trust
@@ -41,7 +41,6 @@ from postroom.protocol.alerts import RaiseAlert
 from postroom.settings import (
     DEFAULT_HTTP_PORT,
     DEFAULT_HTTPS_PORT,
-    DEFAULT_NATS_PORT,
     DEFAULT_ORG,
     Settings,
 )
@@ -69,7 +68,7 @@ def run(settings: Settings) -> int:
     try:
         if not settings.memory:
             check_room(settings.state)
-        belonging.check_named(settings)
+        nats_server.check_named(settings)
         _run(settings, umask)
     finally:
         withdraw(settings)
@@ -122,13 +121,13 @@ class _PostRoom:
         host = await self._start_bus(trust)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._ending.set)
-        front = Front(self._hosts(listener, outward))
+        router = OrgRouter(self._hosts(listener, outward))
         context = self._certificate.context if self._certificate else None
         listeners = [
-            HttpListener(front, listener, context if self._endpoints.loopback_tls else None)
+            HttpListener(router, listener, context if self._endpoints.loopback_tls else None)
         ]
         if outward is not None:
-            listeners.append(HttpListener(front, outward, context))
+            listeners.append(HttpListener(router, outward, context))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(host.run(), name="bus")
             for http in listeners:
@@ -139,7 +138,7 @@ class _PostRoom:
                 watching = tasks.create_task(disk.run(), name="disk")
             try:
                 urls = self._urls(listener, outward, host)
-                await self._open(front, urls, trust, host)
+                await self._open(router, urls, trust, host)
             finally:
                 if watching is not None:
                     watching.cancel()
@@ -151,10 +150,7 @@ class _PostRoom:
         """Our own server, or somebody else's, examined."""
         if not self._settings.nats_urls:
             return await self._start_server(trust)
-        module = importlib.import_module(
-            "postroom.control.external"
-        )  # only who needs it waits for it
-        external = module.external_bus(self._settings, trust)
+        external = nats_server.external_bus(self._settings, trust)
         await external.start()
         return external
 
@@ -185,7 +181,7 @@ class _PostRoom:
         return own, *https, *(f"tls://{name}:{host.server.port}" for name in names)
 
     def _server_config(self, trust: Trust) -> ServerConfig:
-        return server_config(self._settings, trust, self._endpoints, self._certificate)
+        return nats_server.server_config(self._settings, trust, self._endpoints, self._certificate)
 
     async def _start_server(self, trust: Trust) -> Supervisor:
         config = self._server_config(trust)
@@ -209,7 +205,9 @@ class _PostRoom:
             # The server's process id is old there, and nobody needs it to reach the post room.
             log.warning("%s", error)
 
-    async def _open(self, front: Front, urls: tuple[str, ...], trust: Trust, host: BusHost) -> None:
+    async def _open(
+        self, router: OrgRouter, urls: tuple[str, ...], trust: Trust, host: BusHost
+    ) -> None:
         certificate = self._certificate
         for line in banner(self._settings, urls, host, certificate):
             say(line)
@@ -221,7 +219,7 @@ class _PostRoom:
             installation = await shared.open_installation(
                 self._settings,
                 host,
-                front,
+                router,
                 trust,
                 self._ending.set,
                 stack,
@@ -258,7 +256,7 @@ class _PostRoom:
             say(f"  ready after {time.monotonic() - self._started:.1f} s; Ctrl-C ends it")
             await self._until_the_end(host, org.alert)
             say("  ending")
-            front.shut()
+            router.shut()
 
     def _notes(self, host: BusHost) -> Iterator[str]:
         """What a person should know; it is printed and logged, too."""
@@ -284,29 +282,6 @@ class _PostRoom:
             compiling.cancel()
             if keeping is not None:
                 keeping.cancel()
-
-
-def server_config(
-    settings: Settings,
-    trust: Trust,
-    endpoints: Endpoints,
-    certificate: CertificateKeeper | None,
-) -> ServerConfig:
-    """The embedded server of a post room whose state folder is locked by this process."""
-    return ServerConfig(
-        folder=settings.nats,
-        host=endpoints.nats_host,
-        port=DEFAULT_NATS_PORT if settings.nats_port is None else settings.nats_port,
-        operator_jwt=trust.operator_jwt,
-        system_account=trust.system_account,
-        preload=trust.account_jwts(),
-        proxies=trust.proxies,
-        tls=certificate.server_tls if certificate and endpoints.encrypted else None,
-        memory=settings.memory,
-        program=settings.nats_server,
-        # No post room runs here, so who has the store is the server of a killed one, and about to end.
-        lock_patience=STOP_GRACE,
-    )
 
 
 def _nothing() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
 from postroom.bus.address import BusAddress
 from postroom.bus.host import BusHost
@@ -14,15 +13,15 @@ from postroom.identity.trust import Trust
 from postroom.observe import get_logger
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom_a2a.nats import WireConnection
+from postroom_a2a.retry import RetryPolicy
 
 log = get_logger(__name__)
 
 SYSTEM_TIMEOUT = 5.0
 """Seconds in which a server must have let the system account in."""
 
-FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 30.0
-"""Seconds between attempts to tell servers that were away, before jitter."""
+RETRY = RetryPolicy(base=0.5, cap=30.0)
+"""When servers that were away are told again."""
 
 BEHIND = "accounts-behind"
 """Kind of the alerts."""
@@ -85,17 +84,16 @@ class Accounts:
         """Tell servers that were away, for ever."""
         while True:
             await self._behind.wait()
-            attempt = 0
+            failures = 1
             while self._behind.is_set():
-                pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(attempt, 10))
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (jitter)
-                attempt += 1
+                await asyncio.sleep(RETRY.delay(failures))
                 try:
                     await self.publish()
                 except PostroomError as error:
                     log.warning("accounts: %s", error)
-                    if attempt == 1:
+                    if failures == 1:
                         await self._alert(Alert(BEHIND, str(error)))
+                    failures += 1
                 else:
                     await self._alert(Alert(BEHIND, ""))
 

@@ -87,7 +87,7 @@ class TaskAssigner:
         worker, _ = min(
             having,
             key=lambda found: (
-                bool(self._office.hindrance(found[0].uid)),
+                bool(self._office.blocker(found[0].uid)),
                 not found[1],
                 counts.get(found[0].uid, 0),
                 found[0].nick,

@@ -37,7 +37,7 @@ from postroom.tasks import views
 from postroom.tasks.chain import Chain, ended
 from postroom.tasks.records import TaskRecord
 from postroom.tasks.requests import Requests
-from postroom.tasks.views import Hindrance, TaskEvent, TaskView
+from postroom.tasks.views import Blocker, TaskEvent, TaskView
 from postroom_a2a.messages import ROLE_USER, text_message
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Message, answer_in, status_update
@@ -61,7 +61,7 @@ class TaskOffice:
         chain: ends tasks.
         requests: stores what is asked for.
         running: whether a worker runs.
-        hindrance: why a worker that runs does nothing for its tasks, "" if nothing is known to keep it.
+        blocker: why a worker that runs does nothing for its tasks, "" if nothing is known to keep it.
         clock: seconds since the epoch.
         new_id: makes ids of messages.
     """
@@ -75,7 +75,7 @@ class TaskOffice:
         requests: Requests,
         *,
         running: Callable[[str], bool],
-        hindrance: Hindrance = lambda _: "",
+        blocker: Blocker = lambda _: "",
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
@@ -85,7 +85,7 @@ class TaskOffice:
         self._chain = chain
         self._requests = requests
         self._running = running
-        self._kept_by = hindrance
+        self._kept_by = blocker
         self._clock = clock
         self._new_id = new_id
 
@@ -182,14 +182,14 @@ class TaskOffice:
                 limit=limit,
                 before=before,
             )
-            return views.listed(connection, heads, self.hindrance)
+            return views.listed(connection, heads, self.blocker)
 
         return await self._database.read(find)
 
     async def attention(self) -> list[TaskView]:
         """The tasks that wait for somebody to say something, the oldest request first."""
         return await self._database.read(
-            lambda c: views.listed(c, store.interrupted(c), self.hindrance)
+            lambda c: views.listed(c, store.interrupted(c), self.blocker)
         )
 
     async def events(self, ref: str, *, after: int = 0, limit: int = PAGE) -> list[TaskEvent]:
@@ -212,7 +212,7 @@ class TaskOffice:
 
         def find(connection: Connection) -> list[TaskView]:
             heads = list(store.current(connection).values())
-            return views.listed(connection, heads, self.hindrance)
+            return views.listed(connection, heads, self.blocker)
 
         return {view.worker.uid: view for view in await self._database.read(find)}
 
@@ -360,8 +360,8 @@ class TaskOffice:
         return await self._database.read(lambda c: store.task_by_id(c, task))
 
     async def _show(self, row: TaskRow) -> TaskView:
-        return await self._database.read(lambda c: views.whole(c, row, self.hindrance))
+        return await self._database.read(lambda c: views.whole(c, row, self.blocker))
 
-    def hindrance(self, worker: str) -> str:
+    def blocker(self, worker: str) -> str:
         """Why a worker does nothing for its tasks now, "" if nothing is known to keep it."""
         return self._kept_by(worker) if self._running(worker) else "is offline"

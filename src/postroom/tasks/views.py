@@ -24,7 +24,7 @@ from postroom_a2a.text import one_line
 MAX_DETAIL = 300
 """Characters of the line that says how a task stands."""
 
-Hindrance = Callable[[str], str]
+Blocker = Callable[[str], str]
 """Why a worker does nothing for its tasks now, such as `is offline`; "" if nothing is known to keep it."""
 
 
@@ -145,9 +145,7 @@ class TaskEvent:
         }
 
 
-def listed(
-    connection: Connection, heads: Sequence[TaskHead], hindrance: Hindrance
-) -> list[TaskView]:
+def listed(connection: Connection, heads: Sequence[TaskHead], blocker: Blocker) -> list[TaskView]:
     """The tasks as lists show them, in their order, without artifacts."""
     known = parties(connection, (uid for head in heads for uid in (head.worker, head.requester)))
     ahead, begun = (
@@ -155,15 +153,15 @@ def listed(
         progress.begun(connection, [head.id for head in heads]),
     )
     return [
-        _view(head, known, _detail(head, known, ahead, hindrance), begun.get(head.id))
+        _view(head, known, _detail(head, known, ahead, blocker), begun.get(head.id))
         for head in heads
     ]
 
 
-def whole(connection: Connection, row: TaskRow, hindrance: Hindrance) -> TaskView:
+def whole(connection: Connection, row: TaskRow, blocker: Blocker) -> TaskView:
     """One task with all that its worker has said and made."""
     known = parties(connection, (row.worker, row.requester))
-    detail = _detail(row, known, _ahead(connection, [row]), hindrance)
+    detail = _detail(row, known, _ahead(connection, [row]), blocker)
     task = json.loads(row.snapshot)
     view = _view(row, known, detail, progress.begun(connection, [row.id]).get(row.id))
     artifacts = artifacts_of(task)
@@ -239,14 +237,14 @@ def _ahead(connection: Connection, heads: Sequence[TaskHead]) -> dict[str, int]:
 
 
 def _detail(
-    head: TaskHead, known: dict[str, Party], ahead: dict[str, int], hindrance: Hindrance
+    head: TaskHead, known: dict[str, Party], ahead: dict[str, int], blocker: Blocker
 ) -> str:
     state = TaskState(head.state)
     if head.final or state.interrupted:
         return one_line(head.said.partition("\n")[0] if head.final else head.said, MAX_DETAIL)
     nick = known[head.worker].nick or head.worker
-    if why := hindrance(head.worker):
-        return hindered(nick, why)
+    if why := blocker(head.worker):
+        return blocked(nick, why)
     if not head.seq:
         return f"queued for @{nick}"
     if state is TaskState.WORKING:
@@ -255,7 +253,7 @@ def _detail(
     return f"waits behind {others} other{'s' if others > 1 else ''}" if others else "next"
 
 
-def hindered(nick: str, why: str) -> str:
+def blocked(nick: str, why: str) -> str:
     """That a task waits for a worker that does nothing for it now."""
     return one_line(f"@{nick} {why}: it waits", MAX_DETAIL)
 

@@ -79,9 +79,9 @@ class WorkerStates:
         """The card of each worker that was started in this process, None while it is not online."""
         return {uid: run.card if self.online(uid) else None for uid, run in self._workers.runs()}
 
-    def hindrance(self, uid: str) -> str:
+    def blocker(self, uid: str) -> str:
         """Why worker `uid` does nothing for its tasks, "" if it does or that is not known."""
-        return hindrance(*self.of(uid))
+        return blocker(*self.of(uid))
 
     def begun(self, uid: str) -> bool | None:
         """Whether the agent of worker `uid` has started, None if that is not known yet."""
@@ -275,7 +275,7 @@ def state_of(
     return said.state, said.detail
 
 
-def hindrance(state: WorkerState, detail: str) -> str:
+def blocker(state: WorkerState, detail: str) -> str:
     """Why a worker in that state does nothing for its tasks, "" if it does or that is not known."""
     why = {
         WorkerState.FAILED: "has failed",

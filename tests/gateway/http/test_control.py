@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from postroom.control.front import WORKER, Receive, Scope, Send
-from postroom.control.listen import WorkerDialer
+from postroom.control.http_listener import WorkerDialer
+from postroom.control.org_router import WORKER, Receive, Scope, Send
 from postroom.gateway.http.control import ControlProxy
 from tests.gateway.http.rig import UID, Near, Way
 

@@ -33,7 +33,7 @@ def config(folder: str, as_json: bool) -> None:
     Start the post room with POSTROOM_NATS_URL=tls://HOST:PORT, several with commas between them.
     """
     from postroom.bus.block import written
-    from postroom.control.natsblock import nats_block
+    from postroom.control.nats_server import nats_block
     from postroom.settings import Settings
 
     block = nats_block(Settings(state=state_folder()), folder.rstrip("/"))

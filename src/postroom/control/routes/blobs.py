@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
 from postroom.blobs.office import pieces
-from postroom.control.front import Receive, Scope, Send
+from postroom.control.org_router import Receive, Scope, Send
 from postroom.control.parts import Parts
 from postroom.errors import PeerError
 from postroom.protocol.blobs import (

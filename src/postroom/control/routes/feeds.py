@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
-from postroom.control import news, streaming
+from postroom.control import event_stream, sse
 from postroom.control.bodies import PostBody
 from postroom.control.parts import Parts
 from postroom.errors import InvalidInput, PostroomError
@@ -54,7 +54,7 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.get("/events")
     async def events(after: str = "") -> StreamingResponse:
-        found = news.everything(parts, news.Cursor.parse(after) if after else None)
+        found = event_stream.everything(parts, event_stream.Cursor.parse(after) if after else None)
         headers = {"Cache-Control": "no-store"}
         return StreamingResponse(found, media_type="text/event-stream", headers=headers)
 
@@ -64,10 +64,10 @@ def router(parts: Parts) -> APIRouter:
 def _project_events(parts: Parts, project: str, after: int) -> AsyncIterator[str]:
     async def read(past: int) -> list[Any]:
         if past == 0:
-            return await parts.office.posts(project, limit=streaming.PAGE)
-        return await parts.office.posts(project, limit=streaming.PAGE, after=past)
+            return await parts.office.posts(project, limit=sse.PAGE)
+        return await parts.office.posts(project, limit=sse.PAGE, after=past)
 
-    return streaming.follow(parts.changes, [of_project(project)], "post", after, read)
+    return sse.follow(parts.changes, [of_project(project)], "post", after, read)
 
 
 def _chat_events(parts: Parts, other: str, after: int) -> AsyncIterator[str]:
@@ -75,8 +75,8 @@ def _chat_events(parts: Parts, other: str, after: int) -> AsyncIterator[str]:
 
     async def read(past: int) -> list[Any]:
         if past == 0:
-            return await parts.office.chat(me, other, limit=streaming.PAGE)
-        return await parts.office.chat(me, other, limit=streaming.PAGE, after=past)
+            return await parts.office.chat(me, other, limit=sse.PAGE)
+        return await parts.office.chat(me, other, limit=sse.PAGE, after=past)
 
     async def show(change: Change) -> tuple[str, Mail] | None:
         try:
@@ -84,4 +84,4 @@ def _chat_events(parts: Parts, other: str, after: int) -> AsyncIterator[str]:
         except PostroomError:
             return None  # deleted since: there is nothing to show any more
 
-    return streaming.follow(parts.changes, [of_chat(me, other)], "mail", after, read, show)
+    return sse.follow(parts.changes, [of_chat(me, other)], "mail", after, read, show)

@@ -9,9 +9,9 @@ from typing import Any
 from fastapi import APIRouter
 
 from postroom import __version__
-from postroom.control.outages import BUS_AWAY
 from postroom.control.parts import Parts
 from postroom.control.statefile import Announcement
+from postroom.control.task_trouble import BUS_AWAY
 from postroom.errors import StateUnwritable
 
 ALERTS_SHOWN = 10

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
-from postroom.control import streaming
+from postroom.control import sse
 from postroom.control.bodies import AnswerBody, CancelBody, TaskBody
-from postroom.control.outages import troubles
 from postroom.control.parts import Parts
+from postroom.control.task_trouble import troubles
 from postroom.projection.changes import BUS, WORKERS, of_task
 from postroom.tasks.views import TaskEvent
 from postroom_a2a.task_state import TaskState
@@ -89,7 +89,7 @@ def router(parts: Parts) -> APIRouter:
 
 def _updates(parts: Parts, task: str, after: int) -> AsyncIterator[str]:
     async def read(past: int) -> list[TaskEvent]:
-        return await parts.tasks.events(task, after=past, limit=streaming.PAGE)
+        return await parts.tasks.events(task, after=past, limit=sse.PAGE)
 
     async def ended(past: int) -> bool:
         row = await parts.tasks.find(task)
@@ -97,4 +97,4 @@ def _updates(parts: Parts, task: str, after: int) -> AsyncIterator[str]:
 
     topics = (of_task(task), WORKERS, BUS)
     show = troubles(parts.tasks, parts.bus, task)
-    return streaming.follow(parts.changes, topics, "update", after, read, show, ended)
+    return sse.follow(parts.changes, topics, "update", after, read, show, ended)

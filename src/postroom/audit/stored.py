@@ -12,7 +12,7 @@ import asyncio
 from postroom.audit import AuditLog
 from postroom.audit.cursor import Cursor
 from postroom.audit.outsiders import Outsiders
-from postroom.audit.patience import insist
+from postroom.audit.retrying import retry_until_done
 from postroom.bus.port import BusAdmin, Message
 from postroom.errors import InvalidInput
 from postroom.protocol import subjects
@@ -36,7 +36,7 @@ _SENT = {
 """Streams that an agent's credential may write to, and what it writes there. Not its beats (PRESENCE)."""
 
 
-class StoredTap:
+class StoredRecords:
     """Writes a record for each message that an outsider has stored.
 
     Args:
@@ -59,10 +59,10 @@ class StoredTap:
 
     async def run(self) -> None:
         """Read until cancelled."""
-        await insist(self._begin, "the audit of the streams", self._org)
+        await retry_until_done(self._begin, "the audit of the streams", self._org)
         while True:
             if self._outsiders.uids:
-                await insist(self.look, "the audit of the streams", self._org)
+                await retry_until_done(self.look, "the audit of the streams", self._org)
             await asyncio.sleep(INTERVAL if self._outsiders.uids else IDLE)
 
     async def _begin(self) -> None:

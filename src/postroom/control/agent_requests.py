@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.bus.port import Message, Subscription
+from postroom.control.agent_task_requests import AgentTaskRequests, TaskVerb
 from postroom.control.parts import Parts
-from postroom.control.taskverbs import TaskVerb, TaskVerbs
 from postroom.directory.search import bounded
 from postroom.errors import (
     Forbidden,
@@ -53,13 +53,13 @@ MAX_HISTORY = 200
 """Posts in one answer: they must fit a message."""
 
 
-class AgentServices:
+class AgentRequests:
     """The verbs, served to every agent of the org.
 
     The requests arrive on the connection to core.
     """
 
-    def __init__(self, parts: Parts, tasks: TaskVerbs) -> None:
+    def __init__(self, parts: Parts, tasks: AgentTaskRequests) -> None:
         self._bus = parts.bus
         self._directory = parts.directory
         self._office = parts.office

@@ -6,12 +6,12 @@ import asyncio
 import json
 import secrets
 import time
-from pathlib import Path
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
-from postroom.control import taskverbs
+from postroom.control import agent_task_requests
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.priority import Cancel, Input
@@ -20,9 +20,15 @@ from postroom.tasks.records import TaskRecord
 from postroom_a2a.messages import ROLE_USER, text_message
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import new_task
-from tests.control.taskroom import SECONDS, Hand, TaskRoom, task_room
+from tests.control.taskroom import SECONDS, Hand, TaskRoom, emptied, task_room
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[TaskRoom]:
+    async with task_room(tmp_path_factory.mktemp("room")) as room:
+        yield room
 
 
 async def asked_of(room: TaskRoom, asker: Hand, worker: Hand, text: str = "do it") -> str:
@@ -40,8 +46,8 @@ async def asked_of(room: TaskRoom, asker: Hand, worker: Hand, text: str = "do it
 
 
 @pytest.mark.requirement("task-one-runner")
-async def test_a_worker_is_told_which_of_its_tasks_it_may_take_over(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_a_worker_is_told_which_of_its_tasks_it_may_take_over(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice, bob = await room.worker("alice"), await room.worker("bob")
         tasks = [(await room.delegate("@alice", str(n)))["id"] for n in range(5)]
         others = (await room.delegate("@bob"))["id"]
@@ -86,9 +92,9 @@ async def test_a_worker_is_told_which_of_its_tasks_it_may_take_over(tmp_path: Pa
         }
 
 
-async def test_open_tasks_come_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(taskverbs, "OPEN_PAGE", 2)
-    async with task_room(tmp_path) as room:
+async def test_open_tasks_come_in_pages(shared: TaskRoom, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(agent_task_requests, "OPEN_PAGE", 2)
+    async with emptied(shared) as room:
         alice = await room.worker("alice")
         tasks = [(await room.delegate("@alice", str(n)))["id"] for n in range(3)]
         for task in tasks:
@@ -101,8 +107,8 @@ async def test_open_tasks_come_in_pages(tmp_path: Path, monkeypatch: pytest.Monk
         assert (first["more"], rest["more"]) == (True, False)
 
 
-async def test_open_tasks_and_a_fresh_one_are_those_of_the_log(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_open_tasks_and_a_fresh_one_are_those_of_the_log(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice = await room.worker("alice")
         row = await room.row((await room.delegate("@alice"))["id"])
         first = TaskRecord(json.loads(row.snapshot), row.request, row.requester)
@@ -120,8 +126,8 @@ async def test_open_tasks_and_a_fresh_one_are_those_of_the_log(tmp_path: Path):
 
 
 @pytest.mark.requirement("task-seen-by-parties")
-async def test_a_task_is_known_to_its_worker_and_its_requester_and_to_nobody_else(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_a_task_is_known_to_its_worker_and_its_requester_and_to_nobody_else(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice, bob = await room.worker("alice"), await room.worker("bob")
         eve = await room.worker("eve")
         task = await asked_of(room, alice, bob)
@@ -144,8 +150,8 @@ async def test_a_task_is_known_to_its_worker_and_its_requester_and_to_nobody_els
         assert unknown["error"]["detail"] == (await eve.ask("get", task=task))["error"]["detail"]
 
 
-async def test_a_worker_lists_what_it_runs_and_what_it_asked_for(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_a_worker_lists_what_it_runs_and_what_it_asked_for(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice, bob = await room.worker("alice"), await room.worker("bob")
         own = await asked_of(room, bob, alice, "one")
         asked = await asked_of(room, alice, bob, "two")
@@ -167,10 +173,10 @@ async def test_a_worker_lists_what_it_runs_and_what_it_asked_for(tmp_path: Path)
 
 @pytest.mark.requirement("task-kill-requester-told")
 async def test_the_parties_of_a_task_are_told_what_is_stored_of_it_change_by_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared: TaskRoom, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(taskverbs, "CHANGES_PAGE", 2)
-    async with task_room(tmp_path) as room:
+    monkeypatch.setattr(agent_task_requests, "CHANGES_PAGE", 2)
+    async with emptied(shared) as room:
         alice, bob = await room.worker("alice"), await room.worker("bob")
         eve = await room.worker("eve")
         task = await asked_of(room, alice, bob)
@@ -198,8 +204,8 @@ async def test_the_parties_of_a_task_are_told_what_is_stored_of_it_change_by_cha
         assert refused["error"]["code"] == "not-found"
 
 
-async def test_a_first_record_that_ends_its_task_is_a_change_of_its_status(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_a_first_record_that_ends_its_task_is_a_change_of_its_status(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice, bob = await room.worker("alice"), await room.worker("bob")
         task = await asked_of(room, alice, bob)
         await bob.refuse(task, "no")
@@ -209,8 +215,8 @@ async def test_a_first_record_that_ends_its_task_is_a_change_of_its_status(tmp_p
         assert status["message"]["parts"] == [{"text": "no"}]
 
 
-async def test_a_list_of_long_tasks_fits_a_message(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_a_list_of_long_tasks_fits_a_message(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice = await room.worker("alice")
         for _ in range(4):
             await asked_of(room, alice, alice, "x" * 380_000)
@@ -220,15 +226,15 @@ async def test_a_list_of_long_tasks_fits_a_message(tmp_path: Path):
         assert [len(task["text"]) for task in tasks] == [2000] * 4
 
 
-async def test_an_agent_that_asks_without_end_leaves_room_for_others(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_an_agent_that_asks_without_end_leaves_room_for_others(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice, eve = await room.worker("alice"), await room.worker("eve")
         task = await asked_of(room, eve, eve)
         await eve.take(task)
         asked = [asyncio.create_task(eve.ask("cancel", task=task)) for _ in range(40)]
         _, waiting = await asyncio.wait(asked, timeout=0.5, return_when="FIRST_COMPLETED")
         assert waiting
-        async with asyncio.timeout(taskverbs.CANCEL_WAIT / 2):
+        async with asyncio.timeout(agent_task_requests.CANCEL_WAIT / 2):
             assert await alice.ask("list") == {"tasks": []}
 
         answers = await asyncio.gather(*asked)
@@ -237,8 +243,8 @@ async def test_an_agent_that_asks_without_end_leaves_room_for_others(tmp_path: P
         assert len(answers) - len(refused) == 8
 
 
-async def test_a_request_under_an_id_that_was_used_before_is_a_task_that_is_seen(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_a_request_under_an_id_that_was_used_before_is_a_task_that_is_seen(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice, eve = await room.worker("alice"), await room.worker("eve")
         made = secrets.token_hex(16)
         for to in (eve, alice):
@@ -264,8 +270,8 @@ async def test_a_request_under_an_id_that_was_used_before_is_a_task_that_is_seen
         assert [view["id"] for view in listed["tasks"]] == [task]
 
 
-async def test_a_question_that_python_cannot_read_is_answered(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_a_question_that_python_cannot_read_is_answered(shared: TaskRoom):
+    async with emptied(shared) as room:
         eve = await room.worker("eve")
         deep = b'{"task":' + b"[" * 5000 + b"]" * 5000 + b"}"
         subject = subjects.ctl(eve.uid, "tasks", "get")
@@ -274,8 +280,8 @@ async def test_a_question_that_python_cannot_read_is_answered(tmp_path: Path):
         assert json.loads(answer.payload)["error"]["code"] == "invalid-input"
 
 
-async def test_a_task_whose_request_is_as_long_as_can_be_is_still_told(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_a_task_whose_request_is_as_long_as_can_be_is_still_told(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice = await room.worker("alice")
         task = await asked_of(room, alice, alice, "x" * 520_000)
 
@@ -286,8 +292,8 @@ async def test_a_task_whose_request_is_as_long_as_can_be_is_still_told(tmp_path:
 
 
 @pytest.mark.requirement("task-seen-by-parties")
-async def test_the_requester_cancels_and_answers_and_the_worker_does_not(tmp_path: Path):
-    async with task_room(tmp_path) as room:
+async def test_the_requester_cancels_and_answers_and_the_worker_does_not(shared: TaskRoom):
+    async with emptied(shared) as room:
         alice, bob = await room.worker("alice"), await room.worker("bob")
         await bob.listen()
         task = await asked_of(room, alice, bob)
@@ -309,9 +315,9 @@ async def test_the_requester_cancels_and_answers_and_the_worker_does_not(tmp_pat
         assert canceled["view"]["status_text"] == "canceled by @alice: no need"
 
 
-async def test_a_cancel_of_a_worker_is_told_in_its_name(tmp_path: Path, monkeypatch: Any):
-    monkeypatch.setattr(taskverbs, "CANCEL_WAIT", 0.05)
-    async with task_room(tmp_path) as room:
+async def test_a_cancel_of_a_worker_is_told_in_its_name(shared: TaskRoom, monkeypatch: Any):
+    monkeypatch.setattr(agent_task_requests, "CANCEL_WAIT", 0.05)
+    async with emptied(shared) as room:
         alice, bob = await room.worker("alice"), await room.worker("bob")
         await bob.listen()
         task = await asked_of(room, alice, bob)
@@ -337,16 +343,16 @@ async def test_a_cancel_of_a_worker_is_told_in_its_name(tmp_path: Path, monkeypa
     ],
 )
 async def test_a_question_that_cannot_be_met_is_answered_with_a_problem(
-    tmp_path: Path, verb: str, question: dict[str, Any], code: str
+    shared: TaskRoom, verb: str, question: dict[str, Any], code: str
 ):
-    async with task_room(tmp_path) as room:
+    async with emptied(shared) as room:
         alice = await room.worker("alice")
 
         assert (await alice.ask(verb, **question))["error"]["code"] == code
 
 
-async def test_a_fold_that_lags_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    async with task_room(tmp_path) as room:
+async def test_a_fold_that_lags_is_no_answer(shared: TaskRoom, monkeypatch: pytest.MonkeyPatch):
+    async with emptied(shared) as room:
         alice = await room.worker("alice")
 
         async def late(*_: object) -> None:

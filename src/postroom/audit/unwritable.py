@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from postroom.audit import AuditLog
-from postroom.audit.patience import insist
+from postroom.audit.retrying import retry_until_done
 from postroom.bus.port import MessageBusProvider
 from postroom.projection.submit import append_alert
 from postroom.protocol.alerts import Alert
@@ -51,7 +51,7 @@ async def watch(
             space()
             await append_alert(bus, Alert(KIND, said))
 
-        await insist(tell, "an alert", org)
+        await retry_until_done(tell, "an alert", org)
         while log.trouble is not None:
             await asyncio.wait({log.turn()})
         await over("the audit log can be written again", KIND)

@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from postroom.control.front import WORKER
-from postroom.control.listen import WorkerDialer
+from postroom.control.http_listener import WorkerDialer
+from postroom.control.org_router import WORKER
 from tests.control.serving import Answer, Echo, Site, exchange, serving
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ async def starting() -> AsyncGenerator[Site]:
 @pytest.fixture
 async def ready() -> AsyncGenerator[Site]:
     async with serving() as site:
-        site.front.open(site.api)
+        site.router.open(site.api)
         yield site
 
 
@@ -37,9 +37,9 @@ async def test_livez_answers_before_the_api_is_open(starting: Site):
 @pytest.mark.requirement("http-readyz-truthful")
 async def test_readyz_says_no_until_the_api_is_open_and_after_it_is_shut(starting: Site):
     before = await starting.get("/readyz")
-    starting.front.open(starting.api)
+    starting.router.open(starting.api)
     opened = await starting.get("/readyz")
-    starting.front.shut()
+    starting.router.shut()
     after = await starting.get("/readyz")
 
     assert [a.status for a in (before, opened, after)] == [503, 200, 503]
@@ -129,9 +129,9 @@ async def test_no_header_makes_a_request_on_the_port_one_of_a_worker(ready: Site
 async def two() -> AsyncGenerator[tuple[Site, Echo]]:
     """A site with the default organisation and one more, `acme`, whose API is the second of the pair."""
     async with serving() as site:
-        site.front.open(site.api)
+        site.router.open(site.api)
         acme = Echo()
-        site.front.open(acme, "acme")
+        site.router.open(acme, "acme")
         yield site, acme
 
 
@@ -165,7 +165,7 @@ async def test_every_other_path_reaches_the_default_organisation_alone(
 
 async def test_an_organisation_that_has_closed_is_not_reached(two: tuple[Site, Echo]):
     site, acme = two
-    site.front.close("acme")
+    site.router.close("acme")
 
     await site.get("/orgs/acme/v1/status")
 
@@ -173,15 +173,15 @@ async def test_an_organisation_that_has_closed_is_not_reached(two: tuple[Site, E
 
 
 async def _through_a_door(site: Site, worker: str, path: str) -> Answer:
-    pair = await WorkerDialer(site.front).dial(worker)
+    pair = await WorkerDialer(site.router).dial(worker)
     return await exchange(*pair, path, "Host: postroom")
 
 
 @pytest.mark.requirement("org-unseen")
 async def test_a_workers_door_leads_to_the_api_of_its_own_organisation(two: tuple[Site, Echo]):
     site, acme = two
-    site.front.admit("a" * 32, "default")
-    site.front.admit("b" * 32, "acme")
+    site.router.admit("a" * 32, "default")
+    site.router.admit("b" * 32, "acme")
 
     for worker in ("a" * 32, "b" * 32):
         assert (await _through_a_door(site, worker, "/v1/blobs/x")).status == 200
@@ -199,7 +199,7 @@ async def test_a_worker_that_names_an_organisation_is_refused_whether_there_is_o
     two: tuple[Site, Echo], path: str
 ):
     site, acme = two
-    site.front.admit("b" * 32, "acme")
+    site.router.admit("b" * 32, "acme")
 
     answer = await _through_a_door(site, "b" * 32, path)
 
@@ -210,8 +210,8 @@ async def test_a_worker_that_names_an_organisation_is_refused_whether_there_is_o
 @pytest.mark.requirement("org-unseen")
 async def test_a_worker_whose_door_is_closed_reaches_no_api(two: tuple[Site, Echo]):
     site, acme = two
-    site.front.admit("b" * 32, "acme")
-    site.front.dismiss("b" * 32)
+    site.router.admit("b" * 32, "acme")
+    site.router.dismiss("b" * 32)
 
     assert (await _through_a_door(site, "b" * 32, "/v1/keys")).status == 403
     assert site.api.scopes == acme.scopes == []
@@ -221,8 +221,8 @@ async def test_a_worker_of_an_organisation_that_is_not_open_is_told_to_come_agai
     two: tuple[Site, Echo],
 ):
     site, acme = two
-    site.front.admit("b" * 32, "acme")
-    site.front.close("acme")
+    site.router.admit("b" * 32, "acme")
+    site.router.close("acme")
 
     assert (await _through_a_door(site, "b" * 32, "/v1/keys")).status == 503
     assert site.api.scopes == acme.scopes == []

@@ -49,7 +49,7 @@ TaskVerb = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 """Takes the asker's uid and what it asked; returns the answer."""
 
 
-class TaskVerbs:
+class AgentTaskRequests:
     """The verbs; `verbs` has them by name.
 
     The lease of a task lasts as long as the start of the worker that has taken it.

@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 
 from postroom.errors import PostroomError
 from postroom.observe import get_logger
+from postroom_a2a.retry import RetryPolicy
 
-FIRST, LONGEST = 0.5, 30.0
-"""Seconds between two attempts, before jitter."""
+RETRY = RetryPolicy(base=0.5, cap=30.0)
 
 log = get_logger(__name__)
 
 
-async def insist(step: Callable[[], Awaitable[None]], what: str, org: str) -> None:
+async def retry_until_done(
+    step: Callable[[], Awaitable[None]], what: str, org: str, policy: RetryPolicy = RETRY
+) -> None:
     """Take `step` until it succeeds; the log has one line when it begins to wait, and one when it goes on.
 
     Args:
-        step: to take.
-        what: it is, for the log.
+        step: what to do.
+        what: its name in the log.
         org: the organisation that it is done for.
+        policy: the pauses; there is no last attempt.
     """
-    pause = FIRST
-    waits = False
+    failures = 0
     while True:
         try:
             await step()
         except PostroomError as error:
-            if not waits:
+            if not failures:
                 log.warning("%s of org %s waits: %s", what, org, error)
-            waits = True
+            failures += 1
         else:
-            if waits:
+            if failures:
                 log.info("%s of org %s goes on", what, org)
             return
-        await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (jitter)
-        pause = min(pause * 2, LONGEST)
+        await asyncio.sleep(policy.delay(failures))

@@ -40,7 +40,7 @@ WORKER = "postroom.worker"
 """Scope key: uid of the worker whose door a request came through; absent for all others."""
 
 
-class Front:
+class OrgRouter:
     """ASGI application that is there before the API is.
 
     Args:

@@ -8,9 +8,8 @@ import socket
 
 import pytest
 
-from postroom.control.front import WORKER, Front, Receive, Scope, Send
-from postroom.control.listen import WorkerDialer, bind
-from postroom.control.patience import ImpatientProtocol
+from postroom.control.http_listener import DeadlineProtocol, WorkerDialer, bind
+from postroom.control.org_router import WORKER, OrgRouter, Receive, Scope, Send
 from postroom.errors import InvalidInput, PortTaken
 from tests.control.serving import DEADLINE, Echo, exchange, serving
 
@@ -95,7 +94,7 @@ async def test_a_header_does_not_make_a_worker_another_one(name: str):
 
 @pytest.mark.requirement("http-worker-unforgeable")
 async def test_a_worker_passes_the_front_with_the_host_name_of_its_door():
-    front, api = Front(frozenset({"127.0.0.1:4280"})), Echo()
+    front, api = OrgRouter(frozenset({"127.0.0.1:4280"})), Echo()
     front.open(api)
     front.admit(UID, "default")
 
@@ -130,7 +129,7 @@ async def test_several_requests_pass_on_one_dialled_connection():
 async def test_a_connection_whose_request_does_not_end_is_cut(
     begun: bytes, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(ImpatientProtocol, "deadline", 0.05)
+    monkeypatch.setattr(DeadlineProtocol, "deadline", 0.05)
 
     async def read_it_all(_scope: Scope, receive: Receive, _send: Send) -> None:
         while (await receive()).get("more_body"):
@@ -147,15 +146,15 @@ async def test_a_connection_whose_request_does_not_end_is_cut(
 
 @pytest.mark.requirement("attack-flood-slowed")
 async def test_an_answer_may_take_longer_than_a_request(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ImpatientProtocol, "deadline", 0.01)
+    monkeypatch.setattr(DeadlineProtocol, "deadline", 0.01)
     looks = asyncio.Semaphore(0)
-    look = ImpatientProtocol._look
+    look = DeadlineProtocol._look
 
-    def counted(protocol: ImpatientProtocol) -> None:
+    def counted(protocol: DeadlineProtocol) -> None:
         look(protocol)
         looks.release()
 
-    monkeypatch.setattr(ImpatientProtocol, "_look", counted)
+    monkeypatch.setattr(DeadlineProtocol, "_look", counted)
 
     async def slow(_scope: Scope, _receive: Receive, send: Send) -> None:
         for _ in range(5):
@@ -170,7 +169,7 @@ async def test_an_answer_may_take_longer_than_a_request(monkeypatch: pytest.Monk
 async def test_a_connection_too_many_is_cut_and_the_others_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(ImpatientProtocol, "most", 2)
+    monkeypatch.setattr(DeadlineProtocol, "most", 2)
     async with serving(Echo()) as site:
         held = [await asyncio.open_connection("127.0.0.1", site.port) for _ in range(2)]
         for _, writer in held:  # known to the listener when they are answered

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from postroom.bus.port import BusStatistics
-from postroom.control.streaming import Numbered, Show
+from postroom.control.sse import Numbered, Show
 from postroom.projection.changes import Change, Changes
 from postroom.tasks.office import TaskOffice
-from postroom.tasks.views import hindered
+from postroom.tasks.views import blocked
 from postroom_a2a.task_state import TaskState
 
 LOOK = 1.0
@@ -71,11 +71,11 @@ def troubles(tasks: TaskOffice, bus: Connected, task: str) -> Show:
         if change.kind not in ("open", "worker", "bus"):
             return None
         view = await tasks.get(task)
-        text, why = "", tasks.hindrance(view.worker.uid)
+        text, why = "", tasks.blocker(view.worker.uid)
         if not bus.statistics().connected:
             text = f"{BUS_AWAY}: it goes on when the bus is back"
         elif why and not (view.final or TaskState(view.state).interrupted):
-            text = hindered(view.worker.nick or view.worker.uid, why)
+            text = blocked(view.worker.nick or view.worker.uid, why)
         if text == said:
             return None
         said = text

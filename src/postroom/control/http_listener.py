@@ -1,4 +1,8 @@
-"""HTTP listeners: the ports for people, and a connection at a time for each worker's door."""
+"""HTTP listeners: the ports for people, and a connection at a time for each worker's door.
+
+Any process of this machine can connect without a key. Uvicorn waits for ever for a request that does not come or
+does not end, so `DeadlineProtocol` bounds how long and how many connections may keep the control plane waiting.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,18 @@ import asyncio
 import contextlib
 import errno
 import ipaddress
+import resource
 import socket
 import ssl
 from collections.abc import Generator
+from typing import ClassVar
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from postroom.control.front import WORKER, App, Receive, Scope, Send
-from postroom.control.patience import ImpatientProtocol
+from postroom.control.org_router import WORKER, App, Receive, Scope, Send
 from postroom.errors import InvalidInput, PortTaken
 
 SHUTDOWN_GRACE = 2
@@ -64,6 +71,68 @@ def bind(host: str, port: int | None, *, usual: int, tls: bool = False) -> socke
     return listener
 
 
+UNFINISHED = (h11.IDLE, h11.SEND_BODY)
+"""States of a peer whose request has not come, or not to its end."""
+
+
+def _half_of_descriptors() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft // 2 if soft > 0 else 10_000
+
+
+class DeadlineProtocol(H11Protocol):
+    """Cuts a connection whose request takes too long, and one too many.
+
+    Attributes:
+        deadline: seconds for a whole request; at the latest after twice as long the connection is cut.
+        least: bytes in that time by which a request that takes longer is known to go on: a large upload.
+        most: open connections of one listener; the other half of the descriptors is for the post room's work.
+    """
+
+    deadline: ClassVar[float] = 15.0
+    least: ClassVar[int] = 64 * 1024
+    most: ClassVar[int] = _half_of_descriptors()
+    _timer: asyncio.TimerHandle | None = None
+    _taken: int = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Begin to count, or cut it at once."""
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            transport.abort()
+        else:
+            self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop counting."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Count what comes."""
+        self._taken += len(data)
+        super().data_received(data)
+
+    def _watch(self) -> None:
+        self._seen = self.cycle, self.conn.their_state
+        self._taken = 0
+        self._timer = self.loop.call_later(self.deadline, self._look)
+
+    def _look(self) -> None:
+        # The same request, or the same wait for one, as a whole deadline ago.
+        now = self.cycle, self.conn.their_state
+        if self.conn.their_state in UNFINISHED and now == self._seen and not self._goes_on():
+            self.transport.abort()
+        else:
+            self._watch()
+
+    def _goes_on(self) -> bool:
+        """Whether somebody takes the request's body, and it comes."""
+        taken = self.cycle is not None and not self.cycle.response_complete
+        return taken and self._taken >= self.least
+
+
 class _Server(uvicorn.Server):
     """uvicorn inside our own TaskGroup: signals are ours."""
 
@@ -77,7 +146,7 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         self.servers = [
             await loop.create_server(
-                lambda: ImpatientProtocol(
+                lambda: DeadlineProtocol(
                     config=self.config, server_state=self.server_state, app_state={}
                 ),
                 sock=listener,
@@ -94,7 +163,7 @@ def _config(app: App, context: ssl.SSLContext | None = None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         ssl_context_factory=(lambda _config, _default: context) if context else None,
-        http=ImpatientProtocol,
+        http=DeadlineProtocol,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -152,6 +221,6 @@ class WorkerDialer:
         near, far = socket.socketpair()
         loop = asyncio.get_running_loop()
         await loop.connect_accepted_socket(
-            lambda: ImpatientProtocol(config=config, server_state=self._state, app_state={}), far
+            lambda: DeadlineProtocol(config=config, server_state=self._state, app_state={}), far
         )
         return await asyncio.open_connection(sock=near)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from postroom.control.outages import watch_bus
+from postroom.control.task_trouble import watch_bus
 from postroom.projection.changes import Change
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import SECONDS, TaskRoom, task_room
@@ -51,7 +51,7 @@ async def listening(room: TaskRoom, path: str) -> AsyncGenerator[Told]:
 
 
 def hinder(room: TaskRoom, uid: str, why: str) -> None:
-    room.hindered[uid] = why
+    room.blocked[uid] = why
     room.parts.changes.publish([Change("worker", 0)])
 
 
@@ -82,7 +82,7 @@ async def test_what_keeps_a_task_already_is_told_first(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice = await room.worker("alice")
         task = (await room.delegate("@alice"))["id"]
-        room.hindered[alice.uid] = "is stalled"
+        room.blocked[alice.uid] = "is stalled"
         async with listening(room, f"/v1/tasks/{task}/stream") as told:
             assert (await told.next())["record"]["text"] == "@alice is stalled: it waits"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from postroom.control.parts import Parts
-from postroom.control.streaming import HEARTBEAT, PAGE
+from postroom.control.sse import HEARTBEAT, PAGE
 from postroom.errors import InvalidInput
 from postroom.mail import views as mail_views
 from postroom.projection.changes import ALERTS, MAIL, POSTS, TASKS, WORKERS, Signal
@@ -100,7 +100,7 @@ async def _past(parts: Parts, cursor: Cursor) -> list[News]:
     me = parts.owner.uid
 
     def find(connection: Connection) -> list[News]:
-        return list(_of_log(connection, cursor, me, parts.tasks.hindrance))
+        return list(_of_log(connection, cursor, me, parts.tasks.blocker))
 
     found = await parts.database.read(find)
     behind = found[-1].cursor if found else cursor
@@ -108,11 +108,11 @@ async def _past(parts: Parts, cursor: Cursor) -> list[News]:
 
 
 def _of_log(
-    connection: Connection, cursor: Cursor, me: str, hindrance: Callable[[str], str]
+    connection: Connection, cursor: Cursor, me: str, blocker: Callable[[str], str]
 ) -> Iterator[News]:
     heads = progress.requested_past(connection, cursor.inbox, PAGE)
     mails = messages.to_past(connection, me, cursor.inbox, PAGE)
-    asked = [("task", view) for view in task_views.listed(connection, heads, hindrance)]
+    asked = [("task", view) for view in task_views.listed(connection, heads, blocker)]
     came = [("mail", mail) for mail in mail_views.mails(connection, mails)]
     # Both are of INBOX: behind the end of a page that is full, the other has more to come.
     ends = [rows[-1] for rows in (_seqs(heads), _seqs(mails)) if len(rows) >= PAGE]
