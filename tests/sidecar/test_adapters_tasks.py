@@ -33,6 +33,7 @@ from postroom.sidecar.adapters import (
     Sender,
 )
 from postroom.sidecar.adapters.text import MAX_ANSWER
+from postroom_a2a.messages import MAX_CONTEXT
 
 ALICE = Sender("a" * 32, "alice", "worker")
 ID = "0123456789abcdef" * 2
@@ -92,7 +93,7 @@ def test_a_line_about_a_task_is_the_action_it_says(line: dict[str, Any], action:
         {"type": "delegate", "to": "@bob", "text": " \n"},
         {"type": "input_required", "text": ""},
         {"type": "delegate", "to": "@bob", "text": "x", "key": "k" * 257},
-        {"type": "delegate", "to": "@bob", "text": "x", "context": "c" * 201},
+        {"type": "delegate", "to": "@bob", "text": "x", "context": "c" * (MAX_CONTEXT + 1)},
         {"type": "cancel_task"},
         {"type": "cancel_task", "task": ""},
         {"type": "cancel_task", "task": ID, "reason": "r" * 501},

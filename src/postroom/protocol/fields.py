@@ -17,7 +17,7 @@ MAX_REF = 1024
 """Characters of a reference as JSON: it is kept until the agent reads its receipt."""
 
 MAX_NAME = 200
-"""Characters of a skill, of an artifact's id or name, of a context."""
+"""Characters of a skill, of an artifact's id or name."""
 
 MAX_SECONDS = 10**9
 
