@@ -28,7 +28,8 @@ from tests.a2a.translation.agents import Scripted
 
 pytestmark = pytest.mark.anyio
 
-LARGE = bytes(range(256)) * 20_000  # five times what one message may have
+LARGE = bytes(range(256)) * 80_000  # 20 MB
+ENOUGH = LARGE[:5_000_000]  # five times what one message may have
 SUBJECT = "a2a.agent.large.rpc"
 
 
@@ -99,7 +100,7 @@ async def test_a_caller_that_did_not_ask_gets_content_or_a_clear_error(tmp_path:
             caller = CoreCaller(connection, SUBJECT)
             found = await get_task(caller, V10, asked=False)
             assert len(found.artifacts[0].parts[0].raw) == 500_000
-            handler.answer = task(types.Part(raw=LARGE))
+            handler.answer = task(types.Part(raw=ENOUGH))
             error = await get_task(caller, V10, asked=False)
             assert "limit" in error.message
 
@@ -132,9 +133,9 @@ async def test_events_of_a_stream_have_references_too(tmp_path: Path):
 @pytest.mark.requirement("content-large-arrives")
 @pytest.mark.parametrize("binding", ["NATS", "urn:postroom:a2a:nats:1"])
 async def test_a_client_of_the_sdk_gets_what_the_agent_made(tmp_path: Path, binding: str):
-    made = task(types.Part(raw=LARGE, media_type="application/pdf"))
+    made = task(types.Part(raw=ENOUGH, media_type="application/pdf"))
     streamed = types.TaskArtifactUpdateEvent(
-        task_id="t-1", artifact=types.Artifact(artifact_id="a", parts=[types.Part(raw=LARGE)])
+        task_id="t-1", artifact=types.Artifact(artifact_id="a", parts=[types.Part(raw=ENOUGH)])
     )
     async with jetstream(tmp_path) as (js, connection):
         content = await LargeContent.open(js)

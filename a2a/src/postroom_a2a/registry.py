@@ -50,7 +50,7 @@ class Codec(Generic[Card]):
 
     Attributes:
         write: a card as JSON.
-        read: a card from JSON; raises ProtocolViolation for one that is none.
+        read: a card from JSON; raises ProtocolViolation for JSON that is not a card.
     """
 
     write: Callable[[Card], Record]

@@ -124,7 +124,7 @@ def read_json(body: bytes) -> Any:
 
 
 def id_of(record: Any) -> Id:
-    """The id of a call, None where there is none that an answer can repeat."""
+    """The id of a call; None if an answer cannot repeat it."""
     call_id = record.get("id") if isinstance(record, dict) else None
     return call_id if isinstance(call_id, str | int) and not isinstance(call_id, bool) else None
 

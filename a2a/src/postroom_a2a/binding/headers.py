@@ -29,7 +29,7 @@ CONTENT = "urn:postroom:a2a:large-content:1"
 
 
 MAX_INSTANT = 2**53
-"""Milliseconds since the epoch; a later deadline is none."""
+"""Milliseconds since the epoch; a later deadline counts as no deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Flow:
 
     @classmethod
     def read(cls, value: str) -> Flow:
-        """What a header says; what cannot be read is taken as not said."""
+        """The flow that a header states; a part that cannot be read counts as absent."""
         said = dict(part.strip().partition("=")[::2] for part in value.split(";"))
         return cls(int(_number(said.get("window", ""))), _number(said.get("beat", "")))
 
@@ -61,7 +61,7 @@ def deadline_of(headers: Mapping[str, str] | None) -> float:
 
 
 def milliseconds(deadline: float) -> int:
-    """A deadline (seconds since the epoch) as a request states it; 0, for none, where it is none that could be."""
+    """A deadline (seconds since the epoch) as a request states it; 0 for no deadline, also for an impossible one."""
     return int(deadline * 1000) if 0 < deadline < MAX_INSTANT / 1000 else 0
 
 

@@ -32,7 +32,7 @@ _TASKS = uuid.UUID("3f0d8f0a-4a0e-5c6b-9a53-5d2c1f6f2a11")
 
 
 class Rejected(PostroomError):
-    """A request that nobody may be answered for; the text is the reason that the log is told."""
+    """A request that is not answered at all; the text is the reason, for the log."""
 
     code = "rejected"
 

@@ -59,7 +59,7 @@ class RetryingCaller:
         await self._caller.close()
 
     async def _pause(self, failures: int, until: float) -> bool:
-        """Wait before the next attempt; False where there is none."""
+        """Wait before the next attempt; False if the call has no attempt or no time left."""
         pause = self._policy.delay(failures)
         left = until - asyncio.get_running_loop().time()
         if failures >= self._policy.attempts or pause >= left:

@@ -196,7 +196,7 @@ class TaskRun(RecordedTask):
         try:
             await self._host.executor.cancel(shown, TaskQueue(self, wait=False))
         except asyncio.CancelledError:
-            # Who asked is gone. The executor's work ends below, so that the task must not seem to go on.
+            # The caller is gone. The executor's work ends below, so the task must not seem to go on.
             await self._conclude(TaskState.TASK_STATE_CANCELED)
             raise
         except Exception:

@@ -26,10 +26,10 @@ from postroom_a2a.sdk.translation.values import (
 )
 
 DEFAULT_TRANSPORT = "JSONRPC"
-"""Of a card that names none."""
+"""Taken for a card that names no other."""
 
 DEFAULT_VERSION = "0.3.0"
-"""Of a card that names none."""
+"""Taken for a card that names no other."""
 
 _VERSION = "0.3"
 

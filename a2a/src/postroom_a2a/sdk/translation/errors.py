@@ -40,7 +40,7 @@ def rpc_error(error: A2AError, dialect: Dialect) -> RpcError:
 
 
 def _json(data: Any) -> Any:
-    """An agent's own data as JSON; what is none is told as text, so that it cannot spoil the answer."""
+    """An agent's own data as JSON; what JSON cannot hold becomes text, so that it cannot spoil the answer."""
     try:
         return json.loads(json.dumps(data, default=str, skipkeys=True))
     except (ValueError, RecursionError):

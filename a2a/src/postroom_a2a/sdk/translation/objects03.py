@@ -202,7 +202,7 @@ def write_status(status: types.TaskStatus) -> Record:
 
 
 def read_status(said: Record) -> types.TaskStatus:
-    """A status; a state that 0.3 does not have is none."""
+    """A status; a state that 0.3 does not have is left out."""
     status = types.TaskStatus(
         state=_NUMBERS.get(text(said, "state"), _State.TASK_STATE_UNSPECIFIED),
         message=within(said, "message", read_message),

@@ -68,7 +68,7 @@ def record(value: Any, name: str = "") -> Record:
 
 
 def text(holder: Record, name: str) -> str:
-    """A text member; "" where there is none."""
+    """A text member; "" if it is absent."""
     value = holder.get(name)
     if value is None:
         return ""
@@ -95,7 +95,7 @@ def needed(holder: Record, name: str) -> str:
 
 
 def flag(holder: Record, name: str) -> bool | None:
-    """A member that is true or false; None where there is none."""
+    """A member that is true or false; None if it is absent."""
     value = holder.get(name)
     if value is not None and not isinstance(value, bool):
         raise Malformed(name, "has to be true or false")
@@ -103,7 +103,7 @@ def flag(holder: Record, name: str) -> bool | None:
 
 
 def count(holder: Record, name: str) -> int | None:
-    """A whole number of 32 bits; None where there is none."""
+    """A whole number of 32 bits; None if it is absent."""
     value = holder.get(name)
     if value is None:
         return None
@@ -115,7 +115,7 @@ def count(holder: Record, name: str) -> int | None:
 
 
 def listed(holder: Record, name: str, read: Callable[[Any], _T]) -> list[_T]:
-    """What `read` makes of each value of a list; empty where there is none."""
+    """What `read` makes of each value of a list; empty if it is absent."""
     values = holder.get(name)
     if values is None:
         return []
@@ -143,7 +143,7 @@ def _text(value: Any) -> str:
 
 
 def within(holder: Record, name: str, read: Callable[[Record], _T]) -> _T | None:
-    """What `read` makes of a member that is an object; None where there is none."""
+    """What `read` makes of a member that is an object; None if it is absent."""
     value = holder.get(name)
     if value is None:
         return None
@@ -166,7 +166,7 @@ def mapping(holder: Record, name: str, read: Callable[[Any], _T]) -> dict[str, _
 
 
 def struct(holder: Record, name: str, into: Any, *, keep_empty: bool = False) -> None:
-    """Put a free object into `into`; nothing where there is none, or an empty one unless `keep_empty`."""
+    """Put a free object into `into`; nothing if it is absent, or empty unless `keep_empty`."""
     value = holder.get(name)
     if value is None:
         return
