@@ -47,6 +47,7 @@ from postroom.store.workers import RUNNING, STOPPED, WorkerRecord
 from postroom.tasks.records import TaskRecord
 from postroom.workers.runs import Run
 from postroom_a2a.nats.connection import WireConnection
+from postroom_a2a.nats.kv import Bucket
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import (
     Message,
@@ -124,11 +125,6 @@ class RigHost:
 
     async def stop(self) -> None:
         """Nothing: the rig ends it."""
-
-
-def card_subject(uid: str) -> str:
-    """Where the bucket keeps a worker's card."""
-    return f"$KV.{CARDS_BUCKET}.{card_key(DEFAULT_ORG, uid)}"
 
 
 @dataclass
@@ -348,10 +344,10 @@ class TaskRoom:
 
     async def bucket(self, uid: str) -> dict[str, Any] | None:
         """What the bucket holds for a worker, its signature checked and taken off."""
-        record = await self.parts.admin.last(f"KV_{CARDS_BUCKET}", card_subject(uid))
-        if record is None or not record.payload:
+        entry = await Bucket(self.rig.admin.jetstream, CARDS_BUCKET).get(card_key(DEFAULT_ORG, uid))
+        if entry is None:
             return None
-        return verify_card(json.loads(record.payload), [self.rig.trust.card_key.jwk])
+        return verify_card(json.loads(entry.value), [self.rig.trust.card_key.jwk])
 
     async def alerts(self) -> list[tuple[str, str]]:
         """Nick and text of every alert that stands, once all of them are folded."""
@@ -424,6 +420,6 @@ async def room_on(folder: Path, rig: Rig) -> AsyncGenerator[TaskRoom]:
         url = f"http://{site.host}"
         async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=SECONDS) as api:
             room = TaskRoom(rig, org.parts, api, site)
-            tap = await rig.core.subscribe(card_subject("*"), room.note)
+            tap = await rig.core.subscribe(f"$KV.{CARDS_BUCKET}.{DEFAULT_ORG}.agents.*", room.note)
             yield room
             await tap.close()
