@@ -64,6 +64,14 @@ async def echoed(connection: WireConnection) -> None:
     assert (frame.data, frame.reply, frame.headers) == (b"hello", "back", {"Name": "value"})
 
 
+async def echoed_again(connection: WireConnection) -> None:
+    inbox = Inbox()
+    await connection.subscribe_now("echo.again", inbox)
+    await connection.publish("echo.again", b"hello")
+    await connection.flush()
+    assert [frame.data for frame in inbox.frames] == [b"hello"]
+
+
 async def until(true: Any) -> None:
     async with asyncio.timeout(20):
         while not true():  # noqa: ASYNC110 (a connection gives no other sign)
@@ -400,3 +408,154 @@ async def test_another_server_of_the_list_takes_over(tmp_path: Path):
         await first.stop(kill=True)
         await until(lambda: connection.reconnects)
         await echoed(connection)
+
+
+# ── who keeps trying, and how ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("connection-outage-survived")
+async def test_a_server_that_refuses_in_an_outage_is_asked_for_ever_by_who_insists(tmp_path: Path):
+    """A server that has just started may not know its accounts yet."""
+    errors: list[Exception] = []
+    async with (
+        ConfiguredServer(tmp_path, USER) as server,
+        await a2a.connect(
+            f"ann:s3cret@{server.place}", insist=True, on_error=errors.append
+        ) as connection,
+    ):
+        back = connection.changed
+        await server.stop(kill=True)
+        (tmp_path / "nats.conf").write_text("")
+        stranger = ConfiguredServer(tmp_path, "authorization { user: bob, password: x }")
+        stranger._port = server._port
+        async with stranger:
+            await until(lambda: connection._pool._entries[0].refusals > 3)
+            assert not connection.is_closed
+        await server.restart()
+        await asyncio.wait_for(back, 20)
+        await echoed(connection)
+    assert len([error for error in errors if isinstance(error, Unauthorized)]) == 1
+
+
+async def test_the_first_connect_waits_for_a_server_that_is_late_and_no_longer(tmp_path: Path):
+    async with ConfiguredServer(tmp_path) as server:
+        await server.stop(kill=True)
+        with pytest.raises(BusDisconnected):
+            await a2a.connect(server.place, wait=0.05)
+        connecting = asyncio.create_task(a2a.connect(server.place, wait=20))
+        await server.restart()
+        async with await connecting as connection:
+            await echoed(connection)
+
+
+@pytest.mark.requirement("connection-tls-kept")
+async def test_a_certificate_is_checked_against_the_name_that_was_asked_for(tmp_path: Path):
+    authority = trustme.CA()
+    issued = authority.issue_cert("bus.test")
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    issued.private_key_pem.write_to_path(key)
+    issued.cert_chain_pems[0].write_to_path(cert)
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    for first in (False, True):
+        config = f'tls {{ cert_file: "{cert}", key_file: "{key}", handshake_first: {str(first).lower()} }}'
+        async with ConfiguredServer(tmp_path, config) as server:
+            options: Any = {"tls": trusting, "tls_first": first}
+            async with await a2a.connect(
+                server.place, tls_name="bus.test", **options
+            ) as connection:
+                await echoed(connection)
+            for name in ("", "another.test"):
+                with pytest.raises(BusDisconnected):
+                    await a2a.connect(server.place, tls_name=name, **options)
+
+
+async def test_a_stream_of_ones_own_begins_with_what_must_be_said_first(tmp_path: Path):
+    """As the way out of a sandbox is: a Unix socket, and a line that says whose connection it is."""
+    heard: list[bytes] = []
+    async with ConfiguredServer(tmp_path) as server:
+        host, _, port = server.place.partition(":")
+
+        async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heard.append(await reader.readline())
+            far, back = await asyncio.open_connection(host, int(port))
+
+            async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+                while data := await source.read(65_536):
+                    target.write(data)
+                target.close()
+
+            await asyncio.gather(pump(reader, back), pump(far, writer))
+
+        path = str(tmp_path / "way.sock")
+
+        async def dial(factory: Any, _: object) -> Any:
+            loop = asyncio.get_running_loop()
+            transport, session = await loop.create_unix_connection(factory, path)
+            transport.write(b"who: me\n")
+            return transport, session
+
+        async with (
+            await asyncio.start_unix_server(relay, path),
+            await a2a.connect("gateway.test", dial=dial) as connection,
+        ):
+            await echoed(connection)
+            connection.reconnect()
+            await until(lambda: connection.reconnects)
+            await echoed_again(connection)
+        with pytest.raises(InvalidInput, match="tls_first"):
+            await a2a.connect("gateway.test", dial=dial, tls_first=True)
+    assert heard == [b"who: me\n"] * 2
+
+
+@pytest.mark.requirement("connection-order-kept")
+async def test_a_renewed_connection_loses_nothing_and_repeats_nothing(tmp_path: Path):
+    async with (
+        ConfiguredServer(tmp_path) as server,
+        await a2a.connect(server.place) as connection,
+        await a2a.connect(server.place) as other,
+    ):
+        plain, shared, sent = Inbox(), Inbox(), Inbox()
+        await connection.subscribe_now("n", plain)
+        await connection.subscribe_now("n", shared, queue="q")
+        await other.subscribe_now("back", sent)
+        await connection.flush()
+        await other.flush()
+        stop, count = asyncio.Event(), 0
+
+        async def load() -> None:
+            nonlocal count
+            while not stop.is_set():
+                for _ in range(20):
+                    await other.publish("n", b"%d" % count)
+                    await connection.publish("back", b"%d" % count)
+                    count += 1
+                await other.flush()
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(load())
+            for _ in range(10):
+                await connection.renew()
+            stop.set()
+        numbers = [b"%d" % number for number in range(count)]
+        assert [frame.data for frame in await plain.have(count)] == numbers
+        assert sorted(int(frame.data) for frame in await shared.have(count)) == list(range(count))
+        assert [frame.data for frame in await sent.have(count)] == numbers
+        assert connection.reconnects == 0
+
+
+async def test_a_renewal_that_fails_leaves_the_connection_as_it_is(tmp_path: Path):
+    async with ConfiguredServer(tmp_path, USER) as server:
+        proxy = Proxy(server.place)
+        async with (
+            proxy as url,
+            await a2a.connect(url, user="ann", password="s3cret") as connection,
+        ):
+            object.__setattr__(connection._options, "password", "wrong")
+            with pytest.raises(Unauthorized):
+                await connection.renew()
+            await echoed(connection)
+            object.__setattr__(connection._options, "password", "s3cret")
+            await connection.renew()
+            await echoed_again(connection)
+            assert connection.reconnects == 0

@@ -140,7 +140,7 @@ class NatsBus:
     async def wait_lost(self) -> PostroomError:
         """Wait until the connection is gone for good, and say why."""
         while self._link.lost is None:
-            await asyncio.wait({self._link.turn})
+            await asyncio.wait({self.connection.changed})
         return self._link.lost
 
     async def renew(self, *, timeout: float = CONNECT_TIMEOUT) -> None:
@@ -295,4 +295,6 @@ class NatsBus:
             reconnects=self.connection.reconnects,
             ignored=self._link.counters.ignored + self.mailbox.late,
         )
-        return counters.frozen(open_deliveries=open_deliveries, connected=self._link.up)
+        return counters.frozen(
+            open_deliveries=open_deliveries, connected=self.connection.is_connected
+        )

@@ -12,7 +12,6 @@ from postroom.errors import (
     Forbidden,
     MessageTooLarge,
     PostroomError,
-    RequestTimeout,
 )
 from postroom.observe import get_logger
 from postroom_a2a.nats import Credentials, WireConnection
@@ -25,9 +24,6 @@ OnFrame = Callable[[Frame], Awaitable[None]]
 
 LISTEN_TIMEOUT = 5.0
 """Seconds that the server has to confirm a subscription."""
-
-RECOVERY = 10.0
-"""Seconds after a reconnect in which a server may still be loading its streams."""
 
 
 class Link:
@@ -51,7 +47,6 @@ class Link:
         name: str,
         credentials: Credentials | None,
         timeout: float,
-        inbox_prefix: str = "_INBOX",
     ) -> None:
         """Connect.
 
@@ -63,7 +58,6 @@ class Link:
             name=name,
             credentials=credentials,
             wait=timeout,
-            inbox_prefix=inbox_prefix,
             on_error=self._failed,
         )
 
@@ -85,30 +79,9 @@ class Link:
     # State.
 
     @property
-    def up(self) -> bool:
-        """Whether frames can be sent now."""
-        return self.connection.is_connected
-
-    @property
     def lost(self) -> PostroomError | None:
         """Why it is gone for good, None while it is not."""
         return self.connection.lost
-
-    @property
-    def turn(self) -> asyncio.Future[None]:
-        """Done when what was under way may be lost; then another takes its place."""
-        return self.connection.changed
-
-    @property
-    def generation(self) -> int:
-        """Rises with each `turn`."""
-        return self.connection.reconnects
-
-    @property
-    def recovering(self) -> bool:
-        """Whether the connection came back so lately that the server may still be loading its streams."""
-        now = asyncio.get_running_loop().time()
-        return now - self.connection.reconnected_at < RECOVERY
 
     async def ready(self, deadline: float | None) -> None:
         """Wait until frames can be sent, until `deadline` of the loop's clock or for ever.
@@ -173,19 +146,6 @@ class Link:
             await subscription.unsubscribe()
             raise
         return subscription
-
-    async def drain(self, subscription: WireSubscription, timeout: float = 2.0) -> None:
-        """End a subscription, but hand on what the server has sent until then.
-
-        Raises:
-            RequestTimeout, BusDisconnected: the server did not answer within `timeout` seconds; it has ended all
-                the same.
-        """
-        try:
-            async with asyncio.timeout(timeout):
-                await subscription.drain()
-        except TimeoutError as error:
-            raise RequestTimeout("the bus does not answer") from error
 
     async def close(self) -> None:
         """End the connection for good."""
