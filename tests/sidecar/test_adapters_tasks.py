@@ -92,7 +92,7 @@ def test_a_line_about_a_task_is_the_action_it_says(line: dict[str, Any], action:
         {"type": "delegate", "to": "@bob", "text": " \n"},
         {"type": "input_required", "text": ""},
         {"type": "delegate", "to": "@bob", "text": "x", "key": "k" * 257},
-        {"type": "delegate", "to": "@bob", "text": "x", "context": "c" * 201},
+        {"type": "delegate", "to": "@bob", "text": "x", "context": "c" * 257},
         {"type": "cancel_task"},
         {"type": "cancel_task", "task": ""},
         {"type": "cancel_task", "task": ID, "reason": "r" * 501},

@@ -33,6 +33,7 @@ from postroom.protocol.fields import (
     Words,
 )
 from postroom.protocol.priority import MAX_REASON
+from postroom_a2a.messages import MAX_CONTEXT
 
 CURRENT = "current"
 """In the path of a route, the task that the agent works on."""
@@ -382,7 +383,7 @@ class Delegate(
     key: Annotated[str, Field("the same key is the same task", option="--key", limit=MAX_KEY)] = ""
     stream: Annotated[bool, Flag("hear of every change")] = False
     context: Annotated[
-        str, Field("A2A context that it belongs to", option="--context", limit=MAX_NAME)
+        str, Field("A2A context that it belongs to", option="--context", limit=MAX_CONTEXT)
     ] = ""
     ref: _Ref = None
     quiet: bool = False
