@@ -43,9 +43,8 @@ from postroom.sidecar.door import (
     streams,
     with_preface,
 )
-from postroom.sidecar.hardening import harden
 from postroom.sidecar.renewal import Renewal
-from postroom.sidecar.wall import BREACHED, Wall, examine
+from postroom.sidecar.wall import BREACHED, Wall, examine, harden
 from postroom.sidecar.window import WINDOW
 from postroom.sidecar.wire import BACKOFF
 from postroom_a2a.nats.port import Frame

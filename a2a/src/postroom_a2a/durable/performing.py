@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from postroom_a2a.binding.outlet import too_large
-from postroom_a2a.durable.answers import END, Answers, StreamAnswer, Undeliverable
+from postroom_a2a.durable.answer_writer import END, AnswerWriter, StreamAnswer, Undeliverable
 from postroom_a2a.durable.claims import Claim, Claims
 from postroom_a2a.durable.jobs import Job, RequestDelivery, lost_error
 from postroom_a2a.durable.streams import dead_letter_subject
@@ -26,6 +25,7 @@ from postroom_a2a.errors import (
 from postroom_a2a.nats.acks import ACK, give_back, give_up
 from postroom_a2a.nats.jetstream import MSG_ID, JetStream
 from postroom_a2a.operations import Call, Operations
+from postroom_a2a.retry import Backoff
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.text import one_line
 
@@ -57,8 +57,6 @@ class Performer:
 
     Attributes:
         js: JetStream.
-        operations: of the agent.
-        claims: of the server.
         answers: way of its answers.
         lost: what a lost call is answered with.
         at_work: what an answered call still waits for, so that it is known to be lost if the process ends before.
@@ -76,7 +74,7 @@ class Performer:
     js: JetStream
     operations: Operations
     claims: Claims
-    answers: Answers
+    answers: AnswerWriter
     lost: Lost
     at_work: AtWork
     answerable: Callable[[str], Awaitable[bool]]
@@ -134,7 +132,7 @@ class Performer:
 
     async def _claim(self, job: Job) -> Claim:
         """Claim it, however long the log cannot be reached."""
-        pause = 0.1
+        backoff = Backoff(0.2, 10.0)
         job.begun = True  # from now on somebody may find the claim
         while True:
             try:
@@ -148,8 +146,7 @@ class Performer:
             else:
                 job.begun = claim is Claim.OURS
                 return claim
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-            pause = min(pause * 2, 5.0)
+            await asyncio.sleep(backoff.next())
 
     async def _expire(self, job: Job) -> None:
         """Too late to begin it; if a process that is gone has begun it, that is to be told."""
