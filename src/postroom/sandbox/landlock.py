@@ -2,9 +2,9 @@
 
 The program sees the host's paths and processes, but may read only system folders and what it is given, and
 write only its workspace, its state and a private folder. It may connect to nothing by TCP but the ports that
-the spec names, for the sidecar's own doors on loopback; what else answers on such a port, on any host, can be
-reached, too. It may listen on a port that the kernel picks (listen(2) without bind(2)), and whoever can reach this
-machine can connect to that. Unix sockets that have a path are open where file permissions are: Landlock cannot
+the spec names, for the sidecar's local API and the agent's way out; what else answers on such a port, on any host,
+can be reached, too. It may listen on a port that the kernel picks (listen(2) without bind(2)), and whoever can reach
+this machine can connect to that. Unix sockets that have a path are open where file permissions are: Landlock cannot
 close them.
 
 The real root loses its capabilities, but it stays the owner of root's files: only Landlock stands before them. Files of
