@@ -413,7 +413,7 @@ async def test_another_server_of_the_list_takes_over(tmp_path: Path):
 # ── who keeps trying, and how ────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("connection-outage-survived")
+@pytest.mark.requirement("connection-order-kept")
 async def test_a_server_that_refuses_in_an_outage_is_asked_for_ever_by_who_insists(tmp_path: Path):
     """A server that has just started may not know its accounts yet."""
     errors: list[Exception] = []
@@ -448,7 +448,7 @@ async def test_the_first_connect_waits_for_a_server_that_is_late_and_no_longer(t
             await echoed(connection)
 
 
-@pytest.mark.requirement("connection-tls-kept")
+@pytest.mark.requirement("connection-identity-proved")
 async def test_a_certificate_is_checked_against_the_name_that_was_asked_for(tmp_path: Path):
     authority = trustme.CA()
     issued = authority.issue_cert("bus.test")
