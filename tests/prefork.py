@@ -1,8 +1,7 @@
 """Commands of Postroom without the cost of their imports: one process imports all of it, and forks for each command.
 
-    commands = Prefork()
-    done = commands.run(["--state", state, "status"], env)
-    pid = commands.start(["--state", state, "up"], env, log, ready)
+    done = prefork().run(["--state", state, "status"], env, None, 20.0)
+    pid = prefork().start(["--state", state, "up"], env, log, ready)
 
 A command that a test starts so is `postroom` in a process of its own, from its arguments to its exit status; only
 `python -m postroom` before it is missing, which the tests of the README, of the pages and of the command line prove.
@@ -10,6 +9,7 @@ A command that a test starts so is `postroom` in a process of its own, from its 
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -24,6 +24,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,6 +33,14 @@ from postroom.cli.detach import READY_FD
 PRELOADED = ("postroom.control.house", "postroom.client.http", "pydantic.v1")
 LARGEST = 128 * 1024
 """Bytes of the arguments and the environment of one command, as JSON."""
+
+
+@cache
+def prefork() -> Prefork:
+    """The one for all tests of this process."""
+    found = Prefork()
+    atexit.register(found.close)
+    return found
 
 
 class Prefork:
