@@ -31,6 +31,8 @@ from typing import IO, Any
 from postroom.cli.detach import READY_FD
 
 PRELOADED = ("postroom.control.house", "postroom.client.http", "pydantic.v1")
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = os.pathsep.join(str(ROOT / folder) for folder in ("src", "a2a/src"))
 LARGEST = 128 * 1024
 """Bytes of the arguments and the environment of one command, as JSON."""
 
@@ -51,7 +53,9 @@ class Prefork:
         with far:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.prefork", str(far.fileno())],
-                cwd=Path(__file__).resolve().parents[1],
+                cwd=ROOT,
+                # Not that of the test which happens to be the first: some put another control plane in the way.
+                env=os.environ | {"PYTHONPATH": SOURCE},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(far.fileno(),),
@@ -130,7 +134,8 @@ def serve(control: socket.socket) -> list[str]:
                     break
                 for file in files:
                     os.close(file)
-                answers.send(b"%d" % pid)
+                with suppress(OSError):  # who asked has been interrupted meanwhile
+                    answers.send(b"%d" % pid)
                 watched = os.pidfd_open(pid)
                 running[watched] = pid, answers
                 selector.register(watched, selectors.EVENT_READ)

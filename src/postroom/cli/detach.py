@@ -163,7 +163,8 @@ def _launch(state: Path, options: Sequence[str]) -> None:
     finally:
         os.close(reading)
     if not ready:
-        raise _failure(_end(process), log, begin)
+        # It ends by itself, and its exit status says why: a busy machine needs more than a moment.
+        raise _failure(_end(process, GRACE), log, begin)
     process.returncode = 0  # it is to outlive us: Popen need not warn that it still runs
 
 
@@ -185,10 +186,10 @@ def _await_ready(reading: int, log: Path) -> bool:
     return said.startswith(b"ready")
 
 
-def _end(process: subprocess.Popen[bytes]) -> int:
+def _end(process: subprocess.Popen[bytes], wait: float = 1.0) -> int:
     """Wait for a child that failed or is not wanted; returns its exit status."""
     with suppress(subprocess.TimeoutExpired):
-        return process.wait(timeout=1.0)
+        return process.wait(timeout=wait)
     process.terminate()
     try:
         return process.wait(timeout=GRACE)
