@@ -30,7 +30,7 @@ from typing import IO, Any
 
 from postroom.cli.detach import READY_FD
 
-PRELOADED = ("postroom.control.house", "postroom.client.http", "pydantic.v1")
+PRELOADED = ("postroom.control.org", "postroom.client.http", "pydantic.v1")
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = os.pathsep.join(str(ROOT / folder) for folder in ("src", "a2a/src"))
 LARGEST = 128 * 1024

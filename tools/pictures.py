@@ -91,7 +91,7 @@ MESSAGE = (
         "message",
         "The adapter writes it as a line on the agent's standard input. When the line was read off the pipe, the "
         "sidecar reports **delivered**.",
-        ("sidecar/adapters/jsonl.py", "sidecar/session.py", "sidecar/stdin.py"),
+        ("sidecar/adapters/jsonl.py", "sidecar/session.py", "sidecar/process.py"),
     ),
     Step(
         AGENT,
@@ -132,7 +132,7 @@ TASK = (
         CONTROL,
         "POST /v1/tasks",
         "The command asks the API for a task, by nick or by skill.",
-        ("cli/commands/delegate.py", "control/routes/tasks.py", "control/dispatch.py"),
+        ("cli/commands/delegate.py", "control/routes/tasks.py", "tasks/assignment.py"),
     ),
     Step(
         CONTROL,

@@ -8,14 +8,16 @@ import sys
 import pytest
 
 import postroom_a2a
+from postroom_a2a import nats
 
 PLAIN = ["Call", "Caller", "CoreCaller", "CoreServer", "Operations", "RpcError", "subject_of"]
 
 
 def test_a_public_name_is_there():
-    for name in postroom_a2a.__all__:
-        assert getattr(postroom_a2a, name) is not None
-        assert name in dir(postroom_a2a)
+    for package in (postroom_a2a, nats):
+        for name in package.__all__:
+            assert getattr(package, name) is not None
+            assert name in dir(package)
 
 
 def test_the_table_of_modules_names_what_is_public():

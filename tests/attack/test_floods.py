@@ -69,7 +69,7 @@ async def test_a_flood_of_records_is_held_back_while_what_others_store_is_folded
             "alerts": subjects.alerts(own),
             "tasks": f"worker.{own}.tasks.{'1' * 32}.working",
         }[kind]
-        fold, stream = target.room.fold, stream_of(subject)
+        fold, stream = target.room.parts.fold, stream_of(subject)
         raw = await target.house.enter(target.me)
         before = await target.room.rig.admin.last_sequence(stream)
         await raw.send(pub(subject, body=b"{}") * sent)

@@ -105,7 +105,9 @@ async def test_no_path_and_no_header_makes_a_worker_somebody_else(target: Target
     named = {"v": target.victim.uid, "o": target.me.uid, "t": target.task}
     named |= {"theirs": target.theirs.token, "mine": target.me.token}
     before, failed = await target.state(), []
-    target.room.cards.workers.all[target.victim.uid].interactive = True
+    run = target.room.parts.workers.run_of(target.victim.uid)
+    assert run is not None
+    run.interactive = True
     events = f"/v1/workers/{target.victim.uid}/sdk-events"
     body = json.dumps({"events": [{"type": MARK.decode()}]}).encode()
 

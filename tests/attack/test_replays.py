@@ -194,7 +194,12 @@ async def test_no_captured_or_changed_connect_opens_the_bus_at_its_own_door(targ
 async def test_no_workers_credential_opens_the_server_itself(target: Target, forger: Forger):
     failed = {}
     system = await target.room.rig.connect(target.room.rig.trust.system_credential(), CONTROL_PLANE)
-    watch = Connections(system, target.room.audit, forger.trust, Outsiders(target.room.directory))
+    watch = Connections(
+        system,
+        target.room.parts.installation.audit,
+        forger.trust,
+        Outsiders(target.room.parts.directory),
+    )
     await watch.open()
     await system._link.settle(time.monotonic() + 10)
     makers = {"its own": lambda f: f.target.me.credential, **CREDENTIALS}
@@ -207,7 +212,7 @@ async def test_no_workers_credential_opens_the_server_itself(target: Target, for
     assert failed == {}
     assert await target.heard() == []
     # What the server says of its own accord: whose credential it was that came without the gateway.
-    log = target.room.audit.files.path
+    log = target.room.parts.installation.audit.files.path
     expected = {(uid, "Proxy Required") for uid in (target.me.uid, target.victim.uid)}
     await target.house.until(lambda: expected <= _tried(log))
     await watch.close()

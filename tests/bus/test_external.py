@@ -367,7 +367,7 @@ async def test_a_stream_of_one_copy_gets_three_on_a_cluster(trust: Trust, tmp_pa
 
         await NatsAdmin(bus, replicas=3).ensure_stream(BY_NAME["INBOX"])
 
-        info = await NatsAdmin(bus)._api.do("STREAM.INFO.INBOX")
+        info = await NatsAdmin(bus).jetstream.api("STREAM.INFO.INBOX")
         assert info["config"]["num_replicas"] == 3
         await bus.close()
 

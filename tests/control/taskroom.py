@@ -1,67 +1,53 @@
-"""The control plane's tasks over a real server: the HTTP API, the verbs, and workers that a test drives by hand."""
+"""The control plane of one organisation, opened by its own root, with workers that a test drives by hand.
+
+Everything is real but the sandboxes: a worker here is a record and a start whose process a test only pretends.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx2
+import pytest
 
-from postroom.audit import AuditLog
-from postroom.audit.view import AuditView
-from postroom.blobs.folder import BlobFolder
-from postroom.blobs.office import BlobOffice
+from postroom.bus.address import BusAddress
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.port import Delivery
-from postroom.control.api import build_api
-from postroom.control.context import Context
-from postroom.control.crew import Crew
-from postroom.control.dispatch import Dispatch
-from postroom.control.mailroom import RULES, Mailroom
-from postroom.control.principals import Gate
-from postroom.control.rotation import Rotation
-from postroom.control.services import AgentServices
+from postroom.bus.port import Message as Stored
+from postroom.control.app import open_installation
+from postroom.control.endpoints import plan
+from postroom.control.org import Organisation
+from postroom.control.parts import Parts
 from postroom.control.statefile import Announcement
-from postroom.control.taskverbs import TaskVerbs
-from postroom.directory.agents import Directory
-from postroom.directory.search import AgentSearch
-from postroom.gateway.credentials import Credentials
-from postroom.identity.account_publisher import Accounts
-from postroom.identity.tokens import digest
-from postroom.mail.alerts import AlertOffice
-from postroom.mail.clerk import Clerk
-from postroom.mail.deadletter_service import DeadLetterService
-from postroom.mail.office import PostOffice
-from postroom.projection.changes import Changes
-from postroom.projection.fold import Fold, all_after
+from postroom.directory.card_signatures import verify_card
+from postroom.directory.cards import build_card
+from postroom.identity.tokens import digest, new_token
 from postroom.protocol import priority, subjects
-from postroom.protocol.alerts import Alert
-from postroom.protocol.presence import WorkerState
+from postroom.protocol.ids import CONTROL_PLANE
+from postroom.protocol.presence import Presence, WorkerState
 from postroom.protocol.priority import PriorityRecord
+from postroom.protocol.streams import CARDS_BUCKET, card_key
 from postroom.protocol.tasks import chain_headers
-from postroom.settings import Settings
+from postroom.protocol.template import Template
+from postroom.sandbox.port import ExitStatus, Level
+from postroom.settings import DEFAULT_ORG, Settings
 from postroom.store import tasks as store
+from postroom.store import workers as worker_rows
 from postroom.store.agents import Agent
-from postroom.store.database import Database
-from postroom.store.migrate import migrate
+from postroom.store.database import Connection
 from postroom.store.tasks import TaskRow
-from postroom.store.workers import RUNNING, WorkerRecord
-from postroom.tasks import rules
-from postroom.tasks.chain import Chain
-from postroom.tasks.clerk import TaskClerk
-from postroom.tasks.office import TaskOffice
+from postroom.store.workers import RUNNING, STOPPED, WorkerRecord
 from postroom.tasks.records import TaskRecord
-from postroom.tasks.requests import Requests
-from postroom.workers.changed import Changed
-from postroom.workers.issuer import Issuer
-from postroom.workers.run import Run
-from postroom.workers.status import Roster
+from postroom.workers.runs import Run
+from postroom_a2a.nats.connection import WireConnection
+from postroom_a2a.nats.kv import Bucket
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import (
     Message,
@@ -72,17 +58,73 @@ from postroom_a2a.tasks import (
     status_update,
     text_artifact,
 )
-from tests.control.cardroom import CardRoom, card_room
 from tests.control.serving import Site, serving
-from tests.mail.desk import running
-from tests.rig import Rig, running_bus
+from tests.rig import Rig, new_uid, running_server
 
 KEY = "operator-key"
 LARGEST_BLOB = 1024 * 1024
 ALL_BLOBS = 4 * LARGEST_BLOB
 SECONDS = 10.0
-LIFETIME = 600.0
-"""Seconds that a credential is valid."""
+
+
+def card(uid: str, nick: str, *skills: str) -> dict[str, Any]:
+    template = Template(name="x", command=("true",), description=f"I am {nick}.", skills=skills)
+    return build_card(uid, nick, template, version="1")
+
+
+class PretendedSandbox:
+    """A `SandboxHandle` without a process."""
+
+    def __init__(self) -> None:
+        self.pid = 4711
+        self.level: Level = Level.NONE
+        self.unenforced: tuple[str, ...] = ()
+        self._ended = asyncio.Event()
+
+    async def wait(self) -> ExitStatus:
+        await self._ended.wait()
+        return ExitStatus(0)
+
+    async def stop(self, grace: float) -> ExitStatus:
+        self._ended.set()
+        return ExitStatus(0)
+
+    def kill(self) -> None:
+        self._ended.set()
+
+
+class RigHost:
+    """`BusHost` of a server that a test runs."""
+
+    version, replicas, doubts = "2", 1, ()
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+
+    @property
+    def address(self) -> BusAddress:
+        return BusAddress((self._rig.url,))
+
+    @property
+    def pid(self) -> int:
+        return self._rig.server.pid
+
+    async def check(self, system: WireConnection) -> None:
+        """Nothing: what is asked is proved by the tests of the bus."""
+
+    async def trust_proxies(self, proxies: Sequence[str]) -> bool:
+        raise NotImplementedError
+
+    async def trust_operator(
+        self, operator_jwt: str, signers: Sequence[str], accounts: Mapping[str, str]
+    ) -> bool:
+        raise NotImplementedError
+
+    async def run(self) -> None:
+        """Nothing: the rig keeps it up."""
+
+    async def stop(self) -> None:
+        """Nothing: the rig ends it."""
 
 
 @dataclass
@@ -101,12 +143,34 @@ class Hand:
 
     async def start(self, *skills: str) -> Run:
         """Run, and hear what overtakes work."""
-        run = self.room.cards.workers.start(self.uid, self.agent.nick, *skills)
+        handle, shown = PretendedSandbox(), card(self.uid, self.agent.nick, *skills)
+        run = Run(handle, "none", time.time() - 1, self.agent.nick, shown, new_uid(), True)
+        self.room.parts.workers._runs.begin(self.agent, run)
         self.run = run.id
         return run
 
     def end(self) -> None:
-        self.room.cards.end(self.uid)
+        run = self.room.parts.workers.run_of(self.uid)
+        assert run is not None
+        run.stopping, run.ended = True, ExitStatus(0)
+        run.handle.kill()
+        self.room.parts.workers._changed()
+
+    async def be(self, state: WorkerState) -> None:
+        """Say how it is."""
+        said = Presence(state, at=time.time(), started_at=time.time())
+        await self.bus.publish(subjects.status(self.uid), said.encode())
+
+    async def online(self) -> None:
+        """Say that it is there; its card is in the registry on return."""
+        await self.be(WorkerState.IDLE)
+        await self.room.until(lambda: self.uid in [u for u, found in self.room.written if found])
+        async with asyncio.timeout(SECONDS):
+            while await self.room.bucket(self.uid) is None:  # noqa: ASYNC110 (heard on its way there)
+                await asyncio.sleep(0.01)
+
+    async def announce(self, value: Any) -> None:
+        await self.bus.publish(subjects.discovery(self.uid), json.dumps(value).encode())
 
     async def listen(self) -> None:
         async def take(delivery: Delivery) -> None:
@@ -187,7 +251,7 @@ class Hand:
             metadata=chain_headers(self.uid, task, row.seq),
         )
         assert stored is not None
-        await self.room.fold.reached("TASKS", stored.sequence, SECONDS)
+        await self.room.parts.fold.reached("TASKS", stored.sequence, SECONDS)
         return after
 
     async def ask(self, verb: str, **question: Any) -> dict[str, Any]:
@@ -199,45 +263,105 @@ class Hand:
 
 @dataclass
 class TaskRoom:
-    """The parts of a control plane that has tasks; `hindered` is what keeps workers from theirs, by uid."""
+    """An organisation, and its API as the operator has it.
+
+    Attributes:
+        hindered: what keeps workers from their tasks, by uid, beside what they say themselves.
+        written: what came into the registry: (uid, card or None for a deletion), in order.
+        later: seconds that the clock of the registry is ahead.
+    """
 
     rig: Rig
-    database: Database
-    cards: CardRoom
-    owner: Agent
-    directory: Directory
-    mailroom: Mailroom
-    office: TaskOffice
+    parts: Parts
     api: httpx2.AsyncClient
     site: Site
-    hindered: dict[str, str]
-    blobs: BlobOffice
-    audit: AuditLog
+    hindered: dict[str, str] = field(default_factory=dict)
+    written: list[tuple[str, dict[str, Any] | None]] = field(default_factory=list)
+    later: float = 0.0
+    _arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    def __post_init__(self) -> None:
+        known = self.parts.tasks._kept_by
+        self.parts.tasks._kept_by = lambda uid: self.hindered.get(uid, "") or known(uid)
+        self.parts.states._now = self.parts.registry._now = lambda: time.time() + self.later
 
     @property
-    def fold(self) -> Fold:
-        return self.mailroom.fold
+    def owner(self) -> Agent:
+        return self.parts.owner
 
-    async def worker(self, nick: str, *skills: str, start: bool = True) -> Hand:
+    @property
+    def blob_folder(self) -> Path:
+        return self.parts.blobs._folder._folder
+
+    async def worker(
+        self,
+        nick: str,
+        *skills: str,
+        start: bool = True,
+        projects: tuple[str, ...] = (),
+        template: str = "",
+        **values: str,
+    ) -> Hand:
         """A worker with that card; if it does not run, it has that of its template."""
-        agent = await self.directory.register(nick, "worker")
-        hand = Hand(self, agent, await self.rig.agent(agent.uid))
         words = json.dumps(list(skills))
-        template = f'[worker]\nname="x"\n[workstation]\ncommand=["true"]\nskills={words}\n'
-        self.cards.workers.stopped.append((agent, _record(agent, template)))
+        template = (
+            template or f'[worker]\nname="x"\n[workstation]\ncommand=["true"]\nskills={words}\n'
+        )
+        desired = RUNNING if start else STOPPED
+
+        def add(connection: Connection, agent: Agent) -> None:
+            record = WorkerRecord(
+                agent.uid,
+                "main",
+                template,
+                "none",
+                "",
+                desired,
+                digest(new_token()),
+                time.time(),
+                overrides=values,
+            )
+            worker_rows.add_worker(connection, record)
+
+        agent = await self.parts.directory.register(nick, "worker", projects=projects, also=add)
+        hand = Hand(self, agent, await self.rig.agent(agent.uid, projects))
         if start:
             await hand.start(*skills)
         return hand
 
-    async def online(self, hand: Hand) -> None:
-        """Let the worker say that it is there."""
-        await self.cards.say(hand.bus, WorkerState.IDLE)
-        await self.cards.until(
-            lambda: hand.uid in [uid for uid, card in self.cards.written if card]
-        )
+    async def note(self, message: Stored) -> None:
+        async with self._arrived:
+            value = json.loads(message.payload) if message.payload else None
+            self.written.append((message.subject.rpartition(".")[2], value))
+            self._arrived.notify_all()
+
+    async def until(self, happened: Callable[[], Any]) -> Any:
+        """Wait until what comes into the registry makes `happened` true."""
+        async with asyncio.timeout(SECONDS), self._arrived:
+            while not (found := happened()):
+                await self._arrived.wait()
+            return found
+
+    async def bucket(self, uid: str) -> dict[str, Any] | None:
+        """What the bucket holds for a worker, its signature checked and taken off."""
+        entry = await Bucket(self.rig.admin.jetstream, CARDS_BUCKET).get(card_key(DEFAULT_ORG, uid))
+        if entry is None:
+            return None
+        return verify_card(json.loads(entry.value), [self.rig.trust.card_key.jwk])
+
+    async def alerts(self) -> list[tuple[str, str]]:
+        """Nick and text of every alert that stands, once all of them are folded."""
+        await self.folded("ALERTS")
+        return [
+            (a.who.nick if a.who else "", a.row.text) for a in await self.parts.alerts.standing()
+        ]
+
+    async def folded(self, stream: str) -> None:
+        last = await self.parts.admin.last_sequence(stream)
+        await self.parts.fold.reached(stream, last, SECONDS)
 
     async def row(self, task: str) -> TaskRow:
-        row = await self.database.read(lambda c: store.task_by_id(c, task))
+        row = await self.parts.database.read(lambda c: store.task_by_id(c, task))
         assert row is not None
         return row
 
@@ -261,142 +385,41 @@ def _document(answer: httpx2.Response) -> dict[str, Any]:
     return document
 
 
-def _record(agent: Agent, template: str) -> WorkerRecord:
-    return WorkerRecord(
-        uid=agent.uid,
-        project="main",
-        template=template,
-        sandbox="none",
-        level="",
-        desired=RUNNING,
-        token_sha256="",
-        created_at=time.time(),
-    )
-
-
-async def _no_alert(_: Alert) -> None:
-    return
+@asynccontextmanager
+async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
+    """An organisation with a server of its own."""
+    async with running_server(folder) as rig, room_on(folder, rig) as room:
+        yield room
 
 
 @asynccontextmanager
-async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
-    """A control plane without sandboxes; everything else is real."""
-    async with (
-        running_bus(folder) as rig,
-        Database(None) as database,
-        card_room(folder, rig) as cards,
-    ):
-        await migrate(database)
-        room = await _mailroom(rig, database)
-        requests = Requests(rig.core, rig.admin, database)
-        hindered: dict[str, str] = {}
-        office = TaskOffice(
-            rig.core,
-            database,
-            room.changes,
-            room.chain,
-            requests,
-            running=cards.as_workers.running,
-            hindrance=lambda uid: hindered.get(uid, ""),
-        )
-        pages = cards.search(room.directory)
-        dispatch = Dispatch(office, requests, room.directory, pages)
-        verbs = TaskVerbs(office, database, cards.as_workers, room.tasks_folded, dispatch.choose)
-        issuer = Issuer(database, rig.trust, cast("Accounts", None), LIFETIME)
-        services = AgentServices(room, issuer, pages, verbs)
-        store = BlobFolder(folder / "blobs", largest=LARGEST_BLOB, most=ALL_BLOBS)
-        blobs = BlobOffice(database, store, room.tasks_folded)
-        await blobs.open()
-        credentials = Credentials(folder / "credentials.json")
-        audit = AuditLog(Settings(state=folder).audit_file)
-        view = AuditView(audit, rig.trust.org)
-        context = _context(rig, room, cards, office, dispatch, pages, blobs, credentials, view)
-        headers = {"Authorization": f"Bearer {KEY}"}
-        await services.open()
-        async with running(room.fold.run()), serving(build_api(context)) as site:
-            await room.fold.ready(SECONDS)
-            url = f"http://{site.host}"
-            async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=SECONDS) as api:
-                yield TaskRoom(
-                    rig,
-                    database,
-                    cards,
-                    room.owner,
-                    room.directory,
-                    room,
-                    office,
-                    api,
-                    site,
-                    hindered,
-                    blobs,
-                    audit,
-                )
-            view.close()
-            audit.close()
-            room.changes.close()
-        await services.close()
-
-
-async def _mailroom(rig: Rig, database: Database) -> Mailroom:
-    changes, directory = Changes(), Directory(database)
-    clerk, chain = Clerk(rig.core, database), Chain(rig.core, rig.admin, database)
-    task_clerk = TaskClerk(rig.core, database, chain, alert=_no_alert)
-    after = all_after(clerk.after, task_clerk.after)
-    return Mailroom(
-        database=database,
-        bus=rig.core,
-        admin=rig.admin,
-        directory=directory,
-        owner=await directory.register("maria", "human"),
-        changes=changes,
-        office=PostOffice(rig.core, rig.admin, database, changes),
-        deadletters=DeadLetterService(rig.core, database, changes),
-        alerts=AlertOffice(rig.core, rig.admin, database, changes),
-        fold=Fold(rig.core, rig.admin, database, changes, RULES, after, rules.ORDER),
-        clerk=clerk,
-        chain=chain,
-        task_clerk=task_clerk,
-        space=lambda: None,
-        crew=cast("Crew", None),
-    )
-
-
-def _context(
-    rig: Rig,
-    room: Mailroom,
-    cards: CardRoom,
-    office: TaskOffice,
-    dispatch: Dispatch,
-    pages: AgentSearch,
-    blobs: BlobOffice,
-    credentials: Credentials,
-    audit: AuditView,
-) -> Context:
+async def room_on(folder: Path, rig: Rig) -> AsyncGenerator[TaskRoom]:
+    """An organisation on the server of `rig`."""
+    settings = Settings(state=folder, memory=True, blob_limit=LARGEST_BLOB, blobs_limit=ALL_BLOBS)
     announcement = Announcement(
         url="", pid=1, token="", nats_url="", nats_pid=1, started_at=0.0, version="", state=""
     )
-    return Context(
-        room=room,
-        tasks=office,
-        dispatch=dispatch,
-        gate=Gate(digest(KEY), room.database),
-        workers=cards.as_workers,
-        roster=Roster(
-            cards.as_workers,
-            cards.states,
-            cards.presence,
-            rig.admin,
-            office,
-            room.alerts,
-            Changed(),
-        ),
-        pages=pages,
-        rotation=cast("Rotation", None),
-        keys=rig.trust.key_list,
-        blobs=blobs,
-        credentials=credentials,
-        audit=audit,
-        card_key=rig.trust.card_key.jwk,
-        announcement=lambda: announcement,
-        shut_down=lambda: None,
-    )
+    headers = {"Authorization": f"Bearer {KEY}"}
+    async with serving() as site, AsyncExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LOGNAME", "maria")
+            installation = await open_installation(
+                settings,
+                RigHost(rig),
+                site.front,
+                rig.trust,
+                lambda: None,
+                stack,
+                endpoints=plan(settings),
+                certificate=None,
+            )
+            org = await Organisation.open(installation, settings, rig.trust, stack, key=KEY)
+        rig.core, rig.admin = org.parts.bus, org.parts.admin
+        rig.edge = await rig.connect(rig.trust.edge_credential(), CONTROL_PLANE)
+        await org.go(lambda: announcement)
+        url = f"http://{site.host}"
+        async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=SECONDS) as api:
+            room = TaskRoom(rig, org.parts, api, site)
+            tap = await rig.core.subscribe(f"$KV.{CARDS_BUCKET}.{DEFAULT_ORG}.agents.*", room.note)
+            yield room
+            await tap.close()

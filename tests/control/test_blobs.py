@@ -40,9 +40,9 @@ NAME = named(CONTENT)
 PATH = f"/v1/blobs/{NAME}"
 
 
-def files(tmp_path: Path) -> list[Path]:
+def files(room: TaskRoom) -> list[Path]:
     """Every file of the blobs."""
-    return [path for path in (tmp_path / "blobs").rglob("*") if path.is_file()]
+    return [path for path in room.blob_folder.rglob("*") if path.is_file()]
 
 
 async def send(hand: Hand, to: Hand, sha256: str) -> None:
@@ -100,9 +100,9 @@ async def test_what_is_uploaded_is_given_back_and_kept_under_its_hash_alone(tmp_
         assert (head.status_code, head.content) == (200, b"")
         assert head.headers["content-length"] == str(len(CONTENT))
         assert (known.status_code, known.content) == (304, b"")
-    (path,) = files(tmp_path)
-    assert path == tmp_path / "blobs" / NAME[:2] / NAME
-    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+        (path,) = files(room)
+        assert path == room.blob_folder / NAME[:2] / NAME
+        assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
 
 async def test_a_blob_is_never_served_as_a_page(tmp_path: Path):
@@ -121,7 +121,7 @@ async def test_a_content_with_another_hash_is_refused_and_leaves_nothing(tmp_pat
         assert NAME in wrong.json()["detail"]
         assert malformed.status_code == 422
         assert (await room.api.get(PATH)).status_code == 404
-        assert files(tmp_path) == []
+        assert files(room) == []
 
 
 async def test_a_content_whose_hash_is_not_known_before_is_named_by_its_answer(tmp_path: Path):
@@ -141,8 +141,8 @@ async def test_the_same_content_at_once_is_one_blob(tmp_path: Path):
     async with task_room(tmp_path) as room:
         done = await asyncio.gather(*(room.api.put(PATH, content=CONTENT) for _ in range(8)))
         assert {answer.status_code for answer in done} <= {200, 201}
-        assert len(files(tmp_path)) == 1
-        assert room.blobs._folder.used == -(-len(CONTENT) // 4096) * 4096
+        assert len(files(room)) == 1
+        assert room.parts.blobs._folder.used == -(-len(CONTENT) // 4096) * 4096
 
 
 @pytest.mark.requirement("blob-kept-by-hash")
@@ -163,12 +163,12 @@ async def test_what_is_over_a_bound_is_refused_and_leaves_nothing(tmp_path: Path
             assert (answer.status_code, answer.json()["code"]) == (413, "blob-too-large")
         assert (full.status_code, full.json()["code"]) == (507, "blobs-full")
         assert full.headers["retry-after"]
-        assert len(files(tmp_path)) == 4
+        assert len(files(room)) == 4
 
         (largest, *_) = (await room.api.get("/v1/blobs")).json()["blobs"]
         assert (await room.api.delete(f"/v1/blobs/{largest['sha256']}")).status_code == 204
         assert (await room.api.post("/v1/blobs", content=b"one more")).status_code == 201
-        assert len(files(tmp_path)) == 4
+        assert len(files(room)) == 4
 
 
 @pytest.mark.requirement("blob-kept-by-hash")
@@ -188,7 +188,7 @@ async def test_a_full_disk_is_told_and_leaves_nothing(
 
         for answer in (refused, reserved):
             assert (answer.status_code, answer.json()["code"]) == (503, "state-unwritable")
-        assert (files(tmp_path), room.blobs._folder.used) == ([], 0)
+        assert (files(room), room.parts.blobs._folder.used) == ([], 0)
         assert (await room.api.put(PATH, content=CONTENT)).status_code == 201
 
 
@@ -203,13 +203,13 @@ async def test_an_upload_that_breaks_off_leaves_nothing(tmp_path: Path):
         writer.write(head.encode() + CONTENT[:-1])
         await writer.drain()
         async with asyncio.timeout(10):
-            while not files(tmp_path):  # noqa: ASYNC110 (a file that another task makes)
+            while not files(room):  # noqa: ASYNC110 (a file that another task makes)
                 await asyncio.sleep(0.01)
             writer.close()
             await reader.read()
-            while files(tmp_path):  # noqa: ASYNC110
+            while files(room):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        assert room.blobs._folder.used == 0
+        assert room.parts.blobs._folder.used == 0
         assert (await room.api.get(PATH)).status_code == 404
 
 
@@ -217,15 +217,15 @@ async def test_an_upload_that_breaks_off_leaves_nothing(tmp_path: Path):
 async def test_a_start_removes_what_was_never_answered_for_and_keeps_the_rest(tmp_path: Path):
     async with task_room(tmp_path) as room:
         await room.api.put(PATH, content=CONTENT)
-        place = tmp_path / "blobs"
+        place = room.blob_folder
         (place / "new" / "partial").write_bytes(CONTENT[:100])
         orphan = place / "ab" / ("ab" + "0" * 62)
         orphan.parent.mkdir(exist_ok=True)
         orphan.write_bytes(b"its row was never written")
 
-        await room.blobs.open()
+        await room.parts.blobs.open()
 
-        assert [path.name for path in files(tmp_path)] == [NAME]
+        assert [path.name for path in files(room)] == [NAME]
         assert (await room.api.get(PATH)).content == CONTENT
 
 
@@ -240,7 +240,7 @@ async def test_uploads_at_once_are_bounded_for_each_agent(tmp_path: Path):
         alice = await room.worker("alice")
         async with asyncio.TaskGroup() as tasks:
             for _ in range(office_module.UPLOADS_EACH):
-                tasks.create_task(room.blobs.take(slow(), alice.uid, "text/plain"))
+                tasks.create_task(room.parts.blobs.take(slow(), alice.uid, "text/plain"))
             await asyncio.sleep(0)
             async with doors(room, alice) as (door,):
                 refused = await door.put(PATH, content=CONTENT)
@@ -352,9 +352,9 @@ async def test_no_answer_about_ones_own_blob_or_task_tells_that_another_has_the_
             ]
             assert first.headers["content-type"] == second.headers["content-type"]
             # As much work on the disk for the one as for the other.
-            assert [name == "blobs" for name in synced] == [False, True] * 3
+            assert [name == room.blob_folder.name for name in synced] == [False, True] * 3
             assert len(before) == 2
-            assert room.blobs._folder.used == 4096 + -(-len(CONTENT) // 4096) * 4096
+            assert room.parts.blobs._folder.used == 4096 + -(-len(CONTENT) // 4096) * 4096
 
 
 async def test_an_upload_that_takes_too_long_gives_its_place_back(
@@ -367,9 +367,9 @@ async def test_an_upload_that_takes_too_long_gives_its_place_back(
     monkeypatch.setattr(office_module, "LONGEST", 0.05)
     async with task_room(tmp_path) as room:
         with pytest.raises(RequestTimeout):
-            await room.blobs.take(endless(), "a" * 32, "text/plain")
-        assert (files(tmp_path), room.blobs._folder.used) == ([], 0)
-        assert not room.blobs._uploads
+            await room.parts.blobs.take(endless(), "a" * 32, "text/plain")
+        assert (files(room), room.parts.blobs._folder.used) == ([], 0)
+        assert not room.parts.blobs._uploads
 
 
 async def test_what_the_operator_uploads_every_agent_may_read_that_knows_its_hash(tmp_path: Path):
@@ -408,14 +408,14 @@ async def test_a_week_after_its_upload_what_nothing_names_is_removed(tmp_path: P
                 await door.put(f"/v1/blobs/{named(content)}", content=content)
             await send(alice, bob, named(kept))
             assert (await other.get(f"/v1/blobs/{named(kept)}")).status_code == 200
-            assert await room.blobs.sweep() == 0
+            assert await room.parts.blobs.sweep() == 0
 
-            room.blobs._clock = lambda: time.time() + office_module.KEEP + 1
+            room.parts.blobs._clock = lambda: time.time() + office_module.KEEP + 1
             await door.put(f"/v1/blobs/{named(fresh)}", content=fresh)
-            assert await room.blobs.sweep() == 1
+            assert await room.parts.blobs.sweep() == 1
 
             assert (await door.get(PATH)).status_code == 404
-        assert sorted(path.name for path in files(tmp_path)) == sorted(map(named, (kept, fresh)))
+        assert sorted(path.name for path in files(room)) == sorted(map(named, (kept, fresh)))
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path):

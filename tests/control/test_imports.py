@@ -11,7 +11,7 @@ import pytest
 @pytest.mark.requirement("core-sdk-unneeded")
 def test_the_start_of_a_post_room_loads_nothing_of_the_a2a_sdk():
     code = (
-        "import sys, postroom.control.up, postroom.control.house\n"
+        "import sys, postroom.control.up, postroom.control.org\n"
         "print(sorted({'a2a', 'google.protobuf'} & set(sys.modules)))"
     )
     done = subprocess.run(

@@ -11,8 +11,8 @@ from postroom.identity.trust import Trust
 from postroom.protocol.template import parse_template
 from postroom.sandbox.port import SandboxPaths
 from postroom.sandbox.selftest import Canaries
-from postroom.workers.launch import AGENT_FOLDER, Passport, sidecar_config
-from tests.control.cardroom import card
+from postroom.workers.launch import AGENT_FOLDER, WorkerIdentity, sidecar_config
+from tests.control.taskroom import card
 from tests.rig import new_uid
 
 TEMPLATE = '[worker]\nname="x"\n[workstation]\ncommand=["true"]\n'
@@ -23,7 +23,7 @@ def test_a_sidecar_is_told_its_run_and_whether_it_reports_events(
     tmp_path: Path, table: str, interactive: bool
 ):
     uid, trust = new_uid(), Trust.load_or_create(tmp_path)
-    passport = Passport(
+    passport = WorkerIdentity(
         uid=uid,
         nick="alice",
         org="default",

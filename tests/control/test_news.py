@@ -52,7 +52,7 @@ async def listening(room: TaskRoom, path: str) -> AsyncGenerator[Told]:
 
 def hinder(room: TaskRoom, uid: str, why: str) -> None:
     room.hindered[uid] = why
-    room.mailroom.changes.publish([Change("worker", 0)])
+    room.parts.changes.publish([Change("worker", 0)])
 
 
 # ── who waits for a task ─────────────────────────────────────────────────────────────────────────
@@ -104,7 +104,7 @@ async def test_who_follows_a_task_is_told_that_the_bus_is_away_and_that_it_is_ba
     async with task_room(tmp_path) as room:
         await room.worker("alice")
         task = (await room.delegate("@alice"))["id"]
-        watching = asyncio.create_task(watch_bus(room.mailroom.bus, room.mailroom.changes))
+        watching = asyncio.create_task(watch_bus(room.parts.bus, room.parts.changes))
         async with listening(room, f"/v1/tasks/{task}/stream") as told:
             await room.rig.stop(kill=True)
             away = (await told.next("trouble"))["record"]["text"]
@@ -123,7 +123,7 @@ async def test_who_follows_a_task_is_told_that_the_bus_is_away_and_that_it_is_ba
 async def test_everything_that_happens_is_told_as_it_happens(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice = await room.worker("alice")
-        office = room.mailroom.office
+        office = room.parts.office
         async with listening(room, "/v1/events") as told:
             await told.next("open")
             await office.send(alice.uid, "@maria", "for you")
@@ -136,8 +136,8 @@ async def test_everything_that_happens_is_told_as_it_happens(tmp_path: Path):
             update = (await told.next("update"))["record"]
             await office.post(alice.uid, "main", "to all")
             post = (await told.next("post"))["record"]
-            await room.online(alice)
-            room.mailroom.changes.publish([Change("worker", 0)])
+            await alice.online()
+            room.parts.changes.publish([Change("worker", 0)])
             worker = (await told.next("worker"))["record"]
         assert (mail["from"]["nick"], mail["text"]) == ("alice", "for you")
         assert (asked["id"], asked["text"], asked["worker"]["nick"]) == (
@@ -155,7 +155,7 @@ async def test_everything_that_happens_is_told_as_it_happens(tmp_path: Path):
 async def test_who_comes_back_is_told_what_happened_meanwhile_and_nothing_twice(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice = await room.worker("alice")
-        office = room.mailroom.office
+        office = room.parts.office
         await office.post(alice.uid, "main", "before")
         async with listening(room, "/v1/events") as told:
             await told.next("open")

@@ -7,11 +7,13 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from postroom.control import orgs as module
 from postroom.control.front import Front
+from postroom.control.org import Organisation
 from postroom.control.orgs import Orgs
 from postroom.control.statefile import Announcement
 from postroom.errors import Conflict, InvalidName, NotFound, PostroomError, Refused, StateUnwritable
@@ -103,7 +105,15 @@ async def street(folder: Path, *names: str, **faults: list[Exception]) -> AsyncG
     async def delete(_: Credential | None) -> None:
         trust.forgotten(trust.gone)
 
-    orgs = Orgs(settings, trust, Front(frozenset()), default, open_house, delete, lambda: SAID)
+    orgs = Orgs(
+        settings,
+        trust,
+        Front(frozenset()),
+        cast("Organisation", default),
+        cast("Any", open_house),
+        delete,
+        lambda: SAID,
+    )
     made = Street(orgs, trust, default, settings, faults)
     async with AsyncExitStack() as stack:
         await orgs.open(stack)

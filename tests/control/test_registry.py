@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,177 +15,223 @@ from postroom.directory.registry import SHORTEST_INTERVAL
 from postroom.errors import Forbidden
 from postroom.protocol import subjects
 from postroom.protocol.presence import WorkerState
-from postroom.protocol.streams import CARD_LIFETIME, CARD_REFRESH, card_key
-from tests.control.cardroom import ORG, card, card_room
+from postroom.protocol.streams import CARD_LIFETIME, CARD_REFRESH, CARDS_BUCKET, card_key
+from postroom.settings import DEFAULT_ORG
+from postroom_a2a.nats.kv import Bucket
+from tests.control.taskroom import Hand, TaskRoom, card, room_on, task_room
 from tests.rig import new_uid
 
 pytestmark = pytest.mark.anyio
 
+NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[TaskRoom]:
+    async with task_room(tmp_path_factory.mktemp("registry")) as room:
+        yield room
+
+
+@pytest.fixture
+def room(shared: TaskRoom) -> TaskRoom:
+    """The room of the module, with its clock set right and nothing written yet."""
+    shared.later = 0.0
+    shared.written.clear()
+    return shared
+
+
+async def join(room: TaskRoom, nick: str, *skills: str) -> Hand:
+    """A worker with a nick of its own, whose card is in the registry."""
+    hand = await room.worker(f"{nick}{next(NUMBERS)}", *skills)
+    await hand.online()
+    return hand
+
+
+def shown(hand: Hand, *skills: str, nick: str = "", uid: str = "") -> dict[str, Any]:
+    return card(uid or hand.uid, nick or hand.agent.nick, *skills)
+
+
+async def written(room: TaskRoom, hand: Hand, times: int) -> None:
+    """Wait until the card of a worker was written so many times."""
+    await room.until(lambda: [uid for uid, found in room.written if found].count(hand.uid) == times)
+
+
+async def removed(room: TaskRoom, hand: Hand) -> None:
+    await room.until(lambda: (hand.uid, None) in room.written)
+
+
+async def refusals(room: TaskRoom, *hands: Hand) -> dict[str, str]:
+    """The alerts that stand about these workers."""
+    nicks = {hand.agent.nick for hand in hands}
+    return {nick: text for nick, text in await room.alerts() if nick in nicks}
+
 
 @pytest.mark.requirement("cards-live-registered")
-async def test_a_live_workers_card_is_signed_in_the_bucket_until_it_stops(tmp_path: Path):
-    async with card_room(tmp_path) as room:
-        reader = await room.join("reader", "read-source")
+async def test_a_live_workers_card_is_signed_in_the_bucket_until_it_stops(room: TaskRoom):
+    reader = await join(room, "reader", "read-source")
 
-        assert await room.bucket(reader.uid) == card(reader.uid, "reader", "read-source")
-        assert room.states.online(reader.uid)
+    assert await room.bucket(reader.uid) == shown(reader, "read-source")
+    assert room.parts.states.online(reader.uid)
 
-        await room.say(reader, WorkerState.STOPPED)
-        await room.until(lambda: room.written[-1] == (reader.uid, None))
+    await reader.be(WorkerState.STOPPED)
+    await removed(room, reader)
 
-        assert await room.bucket(reader.uid) is None
-        assert not room.states.online(reader.uid)
-
-
-@pytest.mark.requirement("cards-live-registered")
-async def test_the_card_of_a_worker_that_was_killed_is_removed(tmp_path: Path):
-    async with card_room(tmp_path) as room:
-        reader = await room.join("reader")
-
-        room.end(reader.uid)
-        await room.until(lambda: room.written[-1] == (reader.uid, None))
-
-        assert await room.bucket(reader.uid) is None
+    assert await room.bucket(reader.uid) is None
+    assert not room.parts.states.online(reader.uid)
 
 
 @pytest.mark.requirement("cards-live-registered")
-async def test_the_card_of_a_silent_worker_is_removed(tmp_path: Path):
-    async with card_room(tmp_path) as room:
-        reader = await room.join("reader")
+async def test_the_card_of_a_worker_that_was_killed_is_removed(room: TaskRoom):
+    reader = await join(room, "reader")
 
-        room.later = 31.0
-        room.registry.wake()
-        await room.until(lambda: room.written[-1] == (reader.uid, None))
+    reader.end()
+    await removed(room, reader)
 
-        assert await room.bucket(reader.uid) is None
+    assert await room.bucket(reader.uid) is None
 
 
 @pytest.mark.requirement("cards-live-registered")
-async def test_the_server_forgets_a_card_that_is_not_written_anew(tmp_path: Path):
-    async with card_room(tmp_path) as room:
-        reader = await room.join("reader")
-        info = await room.rig.core.request("$JS.API.STREAM.INFO.KV_cards", b"")
-        assert json.loads(info.payload)["config"]["max_age"] == CARD_LIFETIME * 1e9
+async def test_the_card_of_a_silent_worker_is_removed(room: TaskRoom):
+    reader = await join(room, "reader")
 
-        room.later = CARD_REFRESH
-        await room.registry.sweep()
-        await room.until(lambda: len(room.written) == 2)
-        await room.registry.sweep()
+    room.later = 31.0
+    room.parts.registry.wake()
+    await removed(room, reader)
 
-        assert [uid for uid, found in room.written if found] == [reader.uid] * 2
+    assert await room.bucket(reader.uid) is None
+
+
+@pytest.mark.requirement("cards-live-registered")
+async def test_the_server_forgets_a_card_that_is_not_written_anew(room: TaskRoom):
+    reader = await join(room, "reader")
+    info = await room.rig.core.request("$JS.API.STREAM.INFO.KV_cards", b"")
+    assert json.loads(info.payload)["config"]["max_age"] == CARD_LIFETIME * 1e9
+
+    room.later = CARD_REFRESH
+    await room.parts.registry.sweep()
+    await written(room, reader, 2)
+    await room.parts.registry.sweep()
+
+    assert [uid for uid, found in room.written if found].count(reader.uid) == 2
 
 
 @pytest.mark.requirement("cards-live-registered")
 async def test_what_another_life_left_in_the_bucket_is_removed_at_the_start(tmp_path: Path):
-    async with card_room(tmp_path) as first:
+    async with task_room(tmp_path) as first:
         stale = new_uid()
-        await first.rig.core.publish(card_key(ORG, stale), b"{}")
-        async with card_room(tmp_path, first.rig) as second:
-            await second.join("reader")
+        bucket = Bucket(first.rig.admin.jetstream, CARDS_BUCKET)
+        await bucket.put(card_key(DEFAULT_ORG, stale), b"{}")
+        async with room_on(tmp_path / "second", first.rig) as second:
+            await join(second, "reader")
 
-            assert await first.rig.admin.last("KV_cards", card_key(ORG, stale)) is None
+            assert await bucket.get(card_key(DEFAULT_ORG, stale)) is None
 
 
 @pytest.mark.requirement("cards-claims-refused")
-async def test_a_workers_credential_reaches_no_key_of_the_bucket(tmp_path: Path):
-    async with card_room(tmp_path) as room:
-        reader = await room.join("reader")
-        own = card_key(ORG, reader.uid)
+async def test_a_workers_credential_reaches_no_key_of_the_bucket(room: TaskRoom):
+    reader = await join(room, "reader")
+    own = f"$KV.{CARDS_BUCKET}.{card_key(DEFAULT_ORG, reader.uid)}"
 
-        for metadata in ({}, {"KV-Operation": "DEL"}, {"Nats-Rollup": "all"}):
-            with pytest.raises(Forbidden):
-                await reader.publish(own, b"{}", metadata=metadata, timeout=5)
-        for subject in (
-            "$JS.API.STREAM.MSG.GET.KV_cards",
-            f"$JS.API.DIRECT.GET.KV_cards.{own}",
-            "$JS.API.STREAM.PURGE.KV_cards",
-            "$JS.API.STREAM.DELETE.KV_cards",
-        ):
-            with pytest.raises(Forbidden):
-                await reader.request(subject, b"{}", timeout=5)
+    for headers in ({}, {"KV-Operation": "DEL"}, {"Nats-Rollup": "all"}):
+        with pytest.raises(Forbidden):
+            await reader.bus.jetstream.publish(own, b"{}", headers=headers)
+    for subject in (
+        "$JS.API.STREAM.MSG.GET.KV_cards",
+        f"$JS.API.DIRECT.GET.KV_cards.{own}",
+        "$JS.API.STREAM.PURGE.KV_cards",
+        "$JS.API.STREAM.DELETE.KV_cards",
+    ):
+        with pytest.raises(Forbidden):
+            await reader.bus.request(subject, b"{}", timeout=5)
 
-        assert await room.bucket(reader.uid) == card(reader.uid, "reader")
+    assert await room.bucket(reader.uid) == shown(reader)
 
 
 @pytest.mark.requirement("cards-live-registered")
-async def test_an_announced_card_replaces_the_old_one(tmp_path: Path):
-    async with card_room(tmp_path) as room:
-        reader = await room.join("reader", "read")
+async def test_an_announced_card_replaces_the_old_one(room: TaskRoom):
+    reader = await join(room, "reader", "read")
 
-        room.later = SHORTEST_INTERVAL
-        await room.announce(reader, card(reader.uid, "reader", "read", "write"))
-        await room.until(lambda: len(room.written) == 2)
+    room.later = SHORTEST_INTERVAL
+    await reader.announce(shown(reader, "read", "write"))
+    await written(room, reader, 2)
 
-        assert await room.bucket(reader.uid) == card(reader.uid, "reader", "read", "write")
-        assert room.alerts == []
-
-
-@pytest.mark.requirement("cards-claims-refused")
-async def test_a_worker_that_changes_its_card_in_a_loop_is_written_once_a_second(tmp_path: Path):
-    async with card_room(tmp_path) as room:
-        reader, other = await room.join("reader"), await room.join("other")
-        room.later = SHORTEST_INTERVAL
-
-        for number in range(50):
-            await room.announce(reader, card(reader.uid, "reader", f"skill-{number}"))
-        await room.announce(reader, card(reader.uid, "reader", "last"))
-        await room.until(lambda: skills_of(room.workers.all[reader.uid].card) == ["last"])
-        room.later += SHORTEST_INTERVAL
-        await room.announce(other, card(other.uid, "other", "new"))
-        await room.until(lambda: [uid for uid, _ in room.written].count(other.uid) == 2)
-
-        assert [uid for uid, _ in room.written].count(reader.uid) == 3
-        assert await room.bucket(reader.uid) == card(reader.uid, "reader", "last")
+    assert await room.bucket(reader.uid) == shown(reader, "read", "write")
+    assert await refusals(room, reader) == {}
 
 
 @pytest.mark.requirement("cards-claims-refused")
-async def test_a_claim_of_anothers_name_or_url_is_refused_with_one_alert(tmp_path: Path):
-    async with card_room(tmp_path) as room:
-        lead, reader = await room.join("lead"), await room.join("reader")
+async def test_a_worker_that_changes_its_card_in_a_loop_is_written_once_a_second(room: TaskRoom):
+    reader, other = await join(room, "reader"), await join(room, "other")
+    room.later = SHORTEST_INTERVAL
 
-        await room.announce(reader, card(reader.uid, "lead"))
-        await room.announce(reader, card(lead.uid, "reader"))
-        await room.announce(lead, card(reader.uid, "lead"))
-        await room.until(lambda: len(room.alerts) == 2)
+    for number in range(50):
+        await reader.announce(shown(reader, f"skill-{number}"))
+    await reader.announce(shown(reader, "last"))
 
-        said = "announced a card that was refused: the card claims the"
-        assert room.alerts == [
-            (reader.uid, f"{said} name 'lead'"),
-            (lead.uid, f"{said} URL '{address(reader.uid)}'"),
-        ]
-        await room.announce(reader, card(reader.uid, "reader"))
-        await room.until(lambda: room.alerts[2:] == [(reader.uid, "")])
-        await room.registry.sweep()
-        assert await room.bucket(reader.uid) == card(reader.uid, "reader")
-        assert await room.bucket(lead.uid) == card(lead.uid, "lead")
+    def taken() -> bool:
+        run = room.parts.workers.run_of(reader.uid)
+        return run is not None and skills_of(run.card) == ["last"]
+
+    while not taken():
+        await other.announce(shown(other, "still"))
+        await room.rig.core.connection.flush()
+    room.later += SHORTEST_INTERVAL
+    await other.announce(shown(other, "new"))
+    await room.until(
+        lambda: ["new"] in [skills_of(f) for uid, f in room.written if f and uid == other.uid]
+    )
+    await room.parts.registry.sweep()
+
+    assert [uid for uid, _ in room.written].count(reader.uid) == 3
+    assert await room.bucket(reader.uid) == shown(reader, "last")
+
+
+@pytest.mark.requirement("cards-claims-refused")
+async def test_a_claim_of_anothers_name_or_url_is_refused_with_one_alert(room: TaskRoom):
+    lead, reader = await join(room, "lead"), await join(room, "reader")
+
+    await reader.announce(shown(reader, nick=lead.agent.nick))
+    await reader.announce(shown(reader, uid=lead.uid))
+    await lead.announce(shown(lead, uid=reader.uid))
+    while len(found := await refusals(room, lead, reader)) < 2:
+        await room.rig.core.connection.flush()
+
+    said = "announced a card that was refused: the card claims the"
+    assert found == {
+        reader.agent.nick: f"{said} name '{lead.agent.nick}'",
+        lead.agent.nick: f"{said} URL '{address(reader.uid)}'",
+    }
+    await reader.announce(shown(reader))
+    while reader.agent.nick in await refusals(room, reader):
+        await room.rig.core.connection.flush()
+    await room.parts.registry.sweep()
+    assert await room.bucket(reader.uid) == shown(reader)
+    assert await room.bucket(lead.uid) == shown(lead)
 
 
 @pytest.mark.requirement("identity-replies-not-forged")
-async def test_an_announcement_with_anothers_reply_subject_counts_for_nothing(tmp_path: Path):
-    async with card_room(tmp_path) as room:
-        reader = await room.join("reader")
-        forged = card(reader.uid, "reader", "forged")
-        payload = json.dumps(forged).encode()
+async def test_an_announcement_with_anothers_reply_subject_counts_for_nothing(room: TaskRoom):
+    reader = await join(room, "reader")
+    payload = json.dumps(shown(reader, "forged")).encode()
 
-        room.later = SHORTEST_INTERVAL
-        # Without the reply subject of its sender; then a good one, by which the first was judged.
-        await reader._link.send(subjects.discovery(reader.uid), payload, reply="", headers={})
-        await room.announce(reader, card(reader.uid, "reader", "good"))
-        await room.until(lambda: len(room.written) == 2)
+    room.later = SHORTEST_INTERVAL
+    # Without the reply subject of its sender; then a good one, by which the first was judged.
+    await reader.bus._link.send(subjects.discovery(reader.uid), payload, reply="", headers={})
+    await reader.announce(shown(reader, "good"))
+    await written(room, reader, 2)
 
-        assert await room.bucket(reader.uid) == card(reader.uid, "reader", "good")
+    assert await room.bucket(reader.uid) == shown(reader, "good")
 
 
-async def test_a_worker_that_does_not_run_announces_in_vain(tmp_path: Path):
-    async with card_room(tmp_path) as room:
-        gone, reader = await room.join("gone"), await room.join("reader")
-        room.end(gone.uid)
-        await room.until(lambda: room.written[-1] == (gone.uid, None))
+async def test_a_worker_that_does_not_run_announces_in_vain(room: TaskRoom):
+    gone, reader = await join(room, "gone"), await join(room, "reader")
+    gone.end()
+    await removed(room, gone)
 
-        room.later = SHORTEST_INTERVAL
-        await room.announce(gone, card(gone.uid, "gone", "late"))
-        await room.announce(reader, card(reader.uid, "reader", "later"))
-        await room.until(lambda: room.written[-1][0] == reader.uid)
+    room.later = SHORTEST_INTERVAL
+    await gone.announce(shown(gone, "late"))
+    await reader.announce(shown(reader, "later"))
+    await written(room, reader, 2)
 
-        assert await room.bucket(gone.uid) is None
-        assert room.alerts == []
+    assert await room.bucket(gone.uid) is None
+    assert await refusals(room, gone, reader) == {}

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +19,8 @@ from postroom.bus.places import parse_servers
 from postroom.bus.port import Delivery, Message
 from postroom.bus.supervisor import Supervisor
 from postroom.control.holders import Holder, holders
+from postroom.control.org import connect_edge
 from postroom.control.rotation import Rotation
-from postroom.control.seat import EdgeSeat
 from postroom.errors import Conflict, Unauthorized
 from postroom.identity import jwt
 from postroom.identity.account_publisher import Accounts
@@ -60,11 +60,10 @@ class Moving:
         self.renewal = Renewal(
             self.bus, self.uid, expires_at=time.time() + 3600, accept=self._accept
         )
-        prefix = subjects.reply(self.uid, CONTROL_PLANE, "*")
-        await self.bus.connection.subscribe(prefix, cb=self._asked)
+        self.bus.mailbox.route(f"_I.{self.uid}.{CONTROL_PLANE}", self._asked)
         await self.bus.consume("INBOX", self.uid, self._take)
 
-    async def _asked(self, _frame: Frame) -> None:
+    def _asked(self, _frame: Frame) -> None:
         self.renewal.ask()
 
     async def _accept(self, token: str, seconds: float) -> None:
@@ -98,13 +97,18 @@ class Desk:
     """Two workers that write to each other, and who rotates."""
 
     def __init__(
-        self, rig: Rig, host: Supervisor, seat: EdgeSeat, one: Moving, two: Moving
+        self,
+        rig: Rig,
+        host: Supervisor,
+        renew: Callable[[], Awaitable[None]],
+        one: Moving,
+        two: Moving,
     ) -> None:
         self.rig, self.host, self.one, self.two = rig, host, one, two
         self.house = one.house
         self.alerts: list[str] = []
         self.accounts = Accounts(rig.trust, host, self._alert)
-        self.rotation = Rotation(rig.trust, host, self.accounts, seat.renew, move_timeout=10)
+        self.rotation = Rotation(rig.trust, host, self.accounts, renew, move_timeout=10)
 
     async def _alert(self, alert: Alert) -> None:
         self.alerts.append(alert.kind)
@@ -147,7 +151,7 @@ async def desk(folder: Path) -> AsyncGenerator[Desk]:
         host = Supervisor(replace(rig.server.config, proxies=rig.trust.proxies))
         rig.server = await host.start()
         await rig.edge.close()
-        seat = await EdgeSeat.open(rig.trust, host, rig.stack)
+        _, renew_edge = await connect_edge(rig.trust, host, rig.stack)
         one, two = Moving(house), Moving(house)
 
         async def renew(message: Message) -> bytes:
@@ -163,7 +167,7 @@ async def desk(folder: Path) -> AsyncGenerator[Desk]:
             supervising = asyncio.create_task(host.run())
             try:
                 rig.errors.clear()
-                yield Desk(rig, host, seat, one, two)
+                yield Desk(rig, host, renew_edge, one, two)
             finally:
                 await host.stop()
                 await supervising

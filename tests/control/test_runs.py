@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from postroom.errors import EnvironmentFault, StateUnwritable
-from postroom.gateway.port import GatewayProvider
 from postroom.protocol.alerts import Alert
-from postroom.sandbox.port import ExitStatus, SandboxHandle
+from postroom.protocol.presence import OUT_OF_MEMORY, WorkerState
+from postroom.sandbox.port import ExitStatus, Limits, SandboxHandle
+from postroom.settings import Settings
+from postroom.sidecar import main as sidecar
+from postroom.sidecar.config import ENVIRONMENT
 from postroom.store.agents import Agent
 from postroom.store.database import Database
-from postroom.workers.run import Run
-from postroom.workers.runs import Runs
+from postroom.store.workers import RUNNING, STOPPED
+from postroom.workers.parts import WorkerParts
+from postroom.workers.runs import Run, Runs, exceeded
+from postroom.workers.status import state_of
 from tests.rig import new_uid
 
 pytestmark = pytest.mark.anyio
+
+MEMORY = Limits(memory=64 << 20)
 
 PATIENCE = 10.0
 
@@ -58,14 +67,15 @@ class Watch:
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self.alerts: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self.doors = Doors()
-        self.runs = Runs(
-            Database(None),
-            cast("GatewayProvider", self.doors),
-            self.alert,
-            tasks,
-            lambda: None,
-            1.0,
+        parts = SimpleNamespace(
+            settings=Settings(stop_grace=1.0),
+            database=Database(None),
+            gateway=self.doors,
+            alerts=SimpleNamespace(raise_alert=self.alert),
+            tasks=tasks,
+            changed=lambda: None,
         )
+        self.runs = Runs(cast("WorkerParts", parts))
 
     async def alert(self, alert: Alert) -> None:
         self.alerts.put_nowait((alert.kind, f"{alert.who}: {alert.text}"))
@@ -156,3 +166,44 @@ async def _never(_grace: float) -> ExitStatus:
 
 class SimpleFault(Exception):
     """Of no kind that anybody knows."""
+
+
+@pytest.mark.parametrize(
+    "ended, limits, said",
+    [
+        (
+            ExitStatus(137, exceeded="time limit of 1 s exceeded"),
+            MEMORY,
+            "time limit of 1 s exceeded",
+        ),
+        (ExitStatus(OUT_OF_MEMORY), MEMORY, "memory limit of 64 MiB exceeded"),
+        (ExitStatus(OUT_OF_MEMORY), Limits(), ""),
+        (ExitStatus(1), MEMORY, ""),
+    ],
+)
+def test_the_limit_is_told_by_the_guard_or_by_the_sidecar_itself(
+    ended: ExitStatus, limits: Limits, said: str
+):
+    assert exceeded(ended, limits) == said
+
+
+@pytest.mark.parametrize(
+    "failure", [MemoryError(), ExceptionGroup("", [ValueError(), MemoryError()])]
+)
+def test_a_sidecar_without_memory_says_so_by_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
+):
+    def load(_: object) -> None:
+        raise failure
+
+    monkeypatch.setenv(ENVIRONMENT, "/nowhere")
+    monkeypatch.setattr(sidecar, "load", load)
+
+    assert sidecar.main() == OUT_OF_MEMORY
+
+
+def test_a_worker_that_a_former_post_room_ended_for_a_limit_has_failed_until_somebody_acts():
+    why = "time limit of 1 s exceeded"
+
+    assert state_of(RUNNING, None, None, time.time(), why) == (WorkerState.FAILED, why)
+    assert state_of(STOPPED, None, None, time.time(), why) == (WorkerState.STOPPED, "")

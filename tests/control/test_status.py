@@ -18,7 +18,7 @@ async def test_status_says_that_the_bus_is_away_and_is_answered_all_the_same(tmp
         before = (await room.api.get("/v1/status")).json()["bus"]
         await room.rig.stop(kill=True)
         async with asyncio.timeout(20):
-            while room.mailroom.bus.statistics().connected:  # noqa: ASYNC110 (no event tells)
+            while room.parts.bus.statistics().connected:  # noqa: ASYNC110 (no event tells)
                 await asyncio.sleep(0.01)
 
         away = (await room.api.get("/v1/status")).json()["bus"]
@@ -33,11 +33,11 @@ async def test_a_rule_that_a_worker_broke_stands_in_its_detail_until_the_alert_i
 ):
     async with task_room(tmp_path) as room:
         alice = await room.worker("alice")
-        office = room.mailroom.alerts
+        office = room.parts.alerts
         text = "broke a rule at its door: Permissions Violation for Publish to worker.x.inbox.y"
         await office.raise_alert(Alert("worker-violation", text, alice.uid))
         last = await room.rig.admin.last_sequence("ALERTS")
-        await room.mailroom.fold.reached("ALERTS", last, 10)
+        await room.parts.fold.reached("ALERTS", last, 10)
 
         [shown] = (await room.api.get("/v1/alerts")).json()["alerts"]
         detail = (await room.api.get("/v1/workers/alice")).json()["detail"]

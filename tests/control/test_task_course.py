@@ -250,7 +250,7 @@ async def test_a_worker_that_takes_a_task_in_the_moment_of_its_cancel_is_told(tm
         alice = await room.worker("alice")
         await alice.listen()
         task = (await room.delegate("@alice"))["id"]
-        room.office._chain = Overtaken(room.mailroom.chain, alice)
+        room.parts.tasks._chain = Overtaken(room.parts.chain, alice)
 
         async with asyncio.TaskGroup() as group:
             canceled = group.create_task(room.post(f"/{task}/cancel"))

@@ -127,8 +127,8 @@ async def test_a_task_for_a_skill_goes_to_who_is_online_and_has_the_least_to_do(
         await room.worker("aaron", "write", start=False)
         zoe, bob = await room.worker("zoe", "write"), await room.worker("bob", "write")
         await room.worker("carl", "writer")
-        await room.online(zoe)
-        await room.online(bob)
+        await zoe.online()
+        await bob.online()
 
         chosen = [(await room.post("", skill="write", text="x"))["worker"]["nick"] for _ in "123"]
         zoe.end()
@@ -147,7 +147,7 @@ async def test_an_agent_is_given_another_that_has_the_skill_and_works_and_again_
         bob, zoe = await room.worker("bob", "write"), await room.worker("zoe", "write")
         yan = await room.worker("yan", "write")
         for worker in (bob, zoe, yan):
-            await room.online(worker)
+            await worker.online()
         room.hindered[zoe.uid] = "has failed"
 
         first = await bob.ask("choose", skill="write", key="k")
@@ -182,7 +182,7 @@ async def test_a_key_is_known_after_a_restart(tmp_path: Path):
         alice, bob = await room.worker("alice"), await room.worker("bob")
         view = await room.delegate("@bob", key="k")
 
-        requests = room.office._requests
+        requests = room.parts.tasks._requests
         key = request_key("k")
         found = await requests.given(room.owner.uid, key, [alice.uid, bob.uid])
         nobody = await requests.given(room.owner.uid, key, [alice.uid])
@@ -224,7 +224,7 @@ async def test_what_names_no_task_or_several_is_refused(tmp_path: Path):
         await room.worker("alice")
         row = await room.row((await room.delegate("@alice"))["id"])
         alike = [replace(row, id=f"abcdef{n}" + "0" * 25, requested_seq=1000 + n) for n in (1, 2)]
-        await room.database.write(lambda c: [store.insert_task(c, each) for each in alike])
+        await room.parts.database.write(lambda c: [store.insert_task(c, each) for each in alike])
 
         async def code(ref: str, path: str = "") -> str:
             return (await room.get(f"/{ref}{path}"))["code"]

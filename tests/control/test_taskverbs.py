@@ -35,7 +35,7 @@ async def asked_of(room: TaskRoom, asker: Hand, worker: Hand, text: str = "do it
     subject = subjects.inbox(worker.uid, asker.uid)
     stored = await asker.bus.publish(subject, envelope.encode(), id=made)
     assert stored is not None
-    await room.fold.reached("INBOX", stored.sequence, SECONDS)
+    await room.parts.fold.reached("INBOX", stored.sequence, SECONDS)
     return task_id(worker.uid, asker.uid, made)
 
 
@@ -252,7 +252,7 @@ async def test_a_request_under_an_id_that_was_used_before_is_a_task_that_is_seen
             )
             stored = await eve.bus.publish(subjects.inbox(to.uid, eve.uid), envelope.encode())
             assert stored is not None
-        await room.fold.reached("INBOX", stored.sequence, SECONDS)
+        await room.parts.fold.reached("INBOX", stored.sequence, SECONDS)
         task = task_id(alice.uid, eve.uid, made)
         first = TaskRecord(new_task(task, task, envelope.message, 0.0), made, eve.uid)
         headers = chain_headers(alice.uid, task, 0)
@@ -352,7 +352,7 @@ async def test_a_fold_that_lags_is_no_answer(tmp_path: Path, monkeypatch: pytest
         async def late(*_: object) -> None:
             raise TimeoutError
 
-        monkeypatch.setattr(room.fold, "reached", late)
+        monkeypatch.setattr(room.parts.fold, "reached", late)
 
         assert (await alice.ask("open", run=""))["error"]["code"] == "request-timeout"
         assert json.dumps(await alice.ask("list")) == '{"tasks": []}'

@@ -15,8 +15,7 @@ import pytest
 from postroom.identity.tokens import digest
 from postroom.store import workers as worker_rows
 from postroom_a2a.task_state import TaskState
-from tests.control.cardroom import card
-from tests.control.taskroom import Hand, TaskRoom, task_room
+from tests.control.taskroom import Hand, TaskRoom, card, task_room
 from tests.control.test_inward import listening, whole
 
 pytestmark = pytest.mark.anyio
@@ -71,7 +70,7 @@ async def test_the_card_that_a_worker_serves_itself_is_shown(tmp_path: Path):
         path = "/v1/workers/@alice/agent-card.json"
         early = await room.api.get(path)
         async with listening(
-            room.cards.workers.state_folder(alice.uid), whole(json.dumps(own).encode())
+            room.parts.workers.state_folder(alice.uid), whole(json.dumps(own).encode())
         ):
             there = await room.api.get(path)
         alice.end()
@@ -99,7 +98,7 @@ async def test_while_a_worker_keeps_the_post_room_waiting_for_its_card_others_ar
     async with task_room(tmp_path) as room:
         alice = await room.worker("alice")
         await room.worker("bob")
-        async with listening(room.cards.workers.state_folder(alice.uid), silent):
+        async with listening(room.parts.workers.state_folder(alice.uid), silent):
             waiting = [
                 asyncio.create_task(room.api.get("/v1/workers/@alice/agent-card.json"))
                 for _ in range(50)
@@ -127,10 +126,8 @@ async def door_of(room: TaskRoom, worker: Hand) -> AsyncGenerator[httpx2.AsyncCl
     async def as_worker(scope: Any, receive: Any, send: Any) -> None:
         await room.site.front({**scope, "postroom.worker": worker.uid}, receive, send)
 
-    record = next(r for a, r in room.cards.workers.stopped if a.uid == worker.uid)
     token = f"token of {worker.agent.nick}"
-    await room.database.write(lambda c: worker_rows.add_worker(c, record))
-    await room.database.write(lambda c: worker_rows.set_token(c, worker.uid, digest(token)))
+    await room.parts.database.write(lambda c: worker_rows.set_token(c, worker.uid, digest(token)))
     transport = httpx2.ASGITransport(as_worker)
     headers = {"Authorization": f"Bearer {token}"}
     async with httpx2.AsyncClient(
@@ -142,8 +139,10 @@ async def door_of(room: TaskRoom, worker: Hand) -> AsyncGenerator[httpx2.AsyncCl
 async def test_only_a_worker_whose_template_has_a_sidecar_table_reports_events(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice, bob = await room.worker("alice"), await room.worker("bob")
-        room.cards.workers.all[bob.uid].interactive = False
-        del room.cards.workers.all[alice.uid]  # its start is not noted yet
+        runs = room.parts.workers._runs._last
+        runs[bob.uid].interactive = False
+        alice.end()
+        del runs[alice.uid]  # its start is not noted yet
         body = {"events": [{"type": "x"}]}
 
         async with door_of(room, bob) as door:

@@ -29,7 +29,7 @@ from postroom.sidecar.control_client import direct
 from postroom.store import workers as worker_rows
 from tests.control.serving import serving
 from tests.control.taskroom import LARGEST_BLOB, TaskRoom, task_room
-from tests.sidecar.office import OWN, Office
+from tests.sidecar.task_stub import OWN, TaskStub
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,7 @@ class Desk:
     """A program's place inside a sandbox, and the control plane outside."""
 
     room: TaskRoom
-    tasks: Office
+    tasks: TaskStub
     http: httpx2.AsyncClient
     folder: Path
     url: str
@@ -63,13 +63,13 @@ class Desk:
 
     def stored(self) -> list[str]:
         """Names of all files of the control plane's blobs."""
-        return [path.name for path in (self.folder / "blobs").rglob("*") if path.is_file()]
+        return [path.name for path in self.room.blob_folder.rglob("*") if path.is_file()]
 
 
 @asynccontextmanager
-async def local_api(port: int, token: str) -> AsyncGenerator[tuple[Office, str]]:
+async def local_api(port: int, token: str) -> AsyncGenerator[tuple[TaskStub, str]]:
     """A local API whose control plane is on that port."""
-    tasks, server = Office(), HttpServer()
+    tasks, server = TaskStub(), HttpServer()
     relay = BlobRelay(direct(f"http://127.0.0.1:{port}", token))
     api = LocalApi(tasks, {}, server.port, None, relay)
     async with server.answer_with(api.handle):
@@ -86,9 +86,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
         async def as_worker(scope: Any, receive: Any, send: Any) -> None:
             await room.site.front({**scope, "postroom.worker": worker.uid}, receive, send)
 
-        record = next(r for a, r in room.cards.workers.stopped if a.uid == worker.uid)
-        await room.database.write(lambda c: worker_rows.add_worker(c, record))
-        await room.database.write(lambda c: worker_rows.set_token(c, worker.uid, digest("t")))
+        await room.parts.database.write(lambda c: worker_rows.set_token(c, worker.uid, digest("t")))
         door = await stack.enter_async_context(serving(as_worker))
         tasks, url = await stack.enter_async_context(local_api(door.port, "t"))
         http = await stack.enter_async_context(httpx2.AsyncClient(base_url=url))

@@ -1,4 +1,4 @@
-"""How often a call is made again, and after which pauses: capped exponential backoff with full jitter. Pure."""
+"""How often something is tried again, and after which pauses: capped exponential back-off with full jitter. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how long.
+    """How many attempts, and how long a pause before each.
 
     Attributes:
-        attempts: calls made in all.
+        attempts: the first one included.
         base, cap: seconds; the delay before attempt n+1 is uniform in [0, min(cap, base * 2**n)], which
             spreads the callers that one restart has cut off ("full jitter").
         uniform: source of the jitter.
@@ -27,3 +27,25 @@ class RetryPolicy:
         """Seconds to wait after so many failures in a row (1 or more)."""
         ceiling = min(self.cap, self.base * 2 ** min(failures - 1, 30))
         return self.uniform(0.0, ceiling)
+
+
+class Backoff:
+    """The pauses of one loop that tries again, as `RetryPolicy.delay` has them; for loops that do not give up.
+
+    Args:
+        base: seconds that the first pause has at most; twice as many for each further one.
+        cap: seconds that a pause has at most.
+    """
+
+    def __init__(self, base: float, cap: float) -> None:
+        self._policy = RetryPolicy(base=base, cap=cap)
+        self._failures = 0
+
+    def next(self) -> float:
+        """Seconds to wait now."""
+        self._failures += 1
+        return self._policy.delay(self._failures)
+
+    def reset(self) -> None:
+        """Begin with short pauses again: the last attempt went well."""
+        self._failures = 0

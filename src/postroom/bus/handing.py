@@ -57,6 +57,7 @@ class Handing:
         self._counters, self._supervisor, self._report = counters, supervisor, report
         self._beat, self._changed, self._sleep = beat, changed, sleep
         self._open: dict[int, OpenDelivery] = {}
+        self._aside: set[int] = set()
         self._queue: deque[OpenDelivery] = deque()
         self._filled = asyncio.Event()
         self._idle = asyncio.Event()
@@ -87,7 +88,7 @@ class Handing:
 
     @property
     def _counted(self) -> int:
-        return sum(not delivery.aside for delivery in self._open.values())
+        return len(self._open) - len(self._aside)
 
     @property
     def within(self) -> bool:
@@ -99,6 +100,7 @@ class Handing:
         sequence = delivery.message.sequence
         if (older := self._open.get(sequence)) is not None:
             older.open = False  # it comes again, so the older one's time is over
+            self._aside.discard(sequence)
         self._open[sequence] = delivery
         self._queue.append(delivery)
         self._filled.set()
@@ -106,8 +108,12 @@ class Handing:
     def answered(self, delivery: OpenDelivery) -> None:
         """A delivery is no longer open, or was set aside."""
         sequence = delivery.message.sequence
-        if not delivery.open and self._open.get(sequence) is delivery:
-            del self._open[sequence]
+        if self._open.get(sequence) is delivery:
+            if delivery.open:
+                self._aside.add(sequence)
+            else:
+                del self._open[sequence]
+                self._aside.discard(sequence)
         self._changed()
 
     async def _hand(self) -> None:

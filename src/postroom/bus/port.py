@@ -11,6 +11,20 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from postroom.protocol.streams import ConsumerSpec, StreamSpec
+from postroom_a2a.nats.jetstream import Stored
+
+__all__ = [
+    "BusAdmin",
+    "BusStatistics",
+    "Delivery",
+    "DeliveryHandler",
+    "Handler",
+    "Message",
+    "MessageBusProvider",
+    "Responder",
+    "Stored",
+    "Subscription",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +50,6 @@ class Message:
     timestamp: float = 0.0
     sequence: int = 0
     reply_to: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """The log's word that a record is on disk (PubAck)."""
-
-    stream: str
-    sequence: int
-    duplicate: bool = False
 
 
 @dataclass(frozen=True, slots=True)

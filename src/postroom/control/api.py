@@ -1,12 +1,18 @@
-"""The HTTP API `/v1` (docs/api.md): routes, who may call them, errors as problem documents."""
+"""The HTTP API `/v1` (docs/api.md): routes, who may call them, errors as problem documents (RFC 9457)."""
 
 from __future__ import annotations
 
-from fastapi import Depends, FastAPI
+import errno
+from collections.abc import Callable
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 
 from postroom import __version__
-from postroom.control import problems
-from postroom.control.context import Context
+from postroom.control.orgs import Orgs
+from postroom.control.parts import Parts
 from postroom.control.routes import (
     agents,
     alerts,
@@ -22,10 +28,32 @@ from postroom.control.routes import (
     trust,
     workers,
 )
+from postroom.control.statefile import Announcement
+from postroom.errors import (
+    PROBLEM_TYPE,
+    Conflict,
+    InvalidInput,
+    NotFound,
+    PostroomError,
+    StateUnwritable,
+    http_status,
+    problem,
+)
+from postroom.observe import get_logger
+
+log = get_logger(__name__)
 
 
-def build_api(context: Context) -> FastAPI:
-    """The application."""
+def build_api(
+    parts: Parts, announcement: Callable[[], Announcement], managed: Orgs | None = None
+) -> FastAPI:
+    """The application of one organisation.
+
+    Args:
+        parts: the open organisation.
+        announcement: what `server.json` says now.
+        managed: all organisations, for the API of the default one; None for the others'.
+    """
     app = FastAPI(
         title="Postroom",
         version=__version__,
@@ -33,13 +61,13 @@ def build_api(context: Context) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    problems.install(app)
-    only_operator = [Depends(context.gate.operator)]
+    _answer_problems(app)
+    only_operator = [Depends(parts.gate.operator)]
     # The workers' own route comes first: it has other callers than `/workers/{ref}`.
-    app.include_router(workers.events_router(context), prefix="/v1")
-    app.include_router(agents.keys_router(context), prefix="/v1")
-    app.include_router(blobs.router(context), prefix="/v1")
-    app.include_router(blobs.operator_router(context), prefix="/v1", dependencies=only_operator)
+    app.include_router(workers.events_router(parts), prefix="/v1")
+    app.include_router(agents.keys_router(parts), prefix="/v1")
+    app.include_router(blobs.router(parts), prefix="/v1")
+    app.include_router(blobs.operator_router(parts), prefix="/v1", dependencies=only_operator)
     routers = (
         workers,
         agents,
@@ -51,12 +79,56 @@ def build_api(context: Context) -> FastAPI:
         credentials,
         audit,
         trust,
-        room,
     )
     for part in routers:
-        app.include_router(part.router(context), prefix="/v1", dependencies=only_operator)
-    app.include_router(workers.leftovers_router(context), prefix="/v1", dependencies=only_operator)
-    if context.orgs is not None:
-        app.include_router(orgs.router(context.orgs), prefix="/v1", dependencies=only_operator)
-        app.include_router(orgs.absent_router(context.orgs), dependencies=only_operator)
+        app.include_router(part.router(parts), prefix="/v1", dependencies=only_operator)
+    app.include_router(workers.leftovers_router(parts), prefix="/v1", dependencies=only_operator)
+    status = room.router(parts, announcement)
+    app.include_router(status, prefix="/v1", dependencies=only_operator)
+    if managed is not None:
+        app.include_router(orgs.router(managed), prefix="/v1", dependencies=only_operator)
+        app.include_router(orgs.absent_router(managed), dependencies=only_operator)
     return app
+
+
+def _answer_problems(app: FastAPI) -> None:
+    """Make `app` answer every error as a problem document."""
+    app.add_exception_handler(PostroomError, _ours)  # ty: ignore[invalid-argument-type]
+    app.add_exception_handler(RequestValidationError, _invalid)  # ty: ignore[invalid-argument-type]
+    app.add_exception_handler(HTTPException, _http)  # ty: ignore[invalid-argument-type]
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def _document(error: PostroomError, status: int = 0) -> JSONResponse:
+    status = status or http_status(error)
+    body = problem(error) | {"status": status}
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    if status in (429, 503, 507):
+        headers["Retry-After"] = "1"
+    return JSONResponse(body, status, headers=headers, media_type=PROBLEM_TYPE)
+
+
+async def _ours(_: Request, error: PostroomError) -> JSONResponse:
+    return _document(error)
+
+
+async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+    first = error.errors()[0]
+    in_json = "json" in request.headers.get("content-type", "")
+    # The reader of JSON gives a position in the text for a place; it is in no field.
+    fields = [] if first["type"] == "json_invalid" else first["loc"]
+    where = ".".join(str(part) for part in fields if part != "body")
+    remedy = "" if where or in_json else "send it with the header Content-Type: application/json"
+    return _document(InvalidInput(f"{where or 'the body'}: {first['msg']}", remedy=remedy))
+
+
+async def _http(_: Request, error: HTTPException) -> JSONResponse:
+    known = {404: NotFound, 405: Conflict}.get(error.status_code, PostroomError)
+    return _document(known(str(error.detail)), error.status_code)
+
+
+async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return _document(StateUnwritable("the disk is full", remedy="free space, then do it again"))
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return _document(PostroomError("an internal error; the control plane's log has it"))

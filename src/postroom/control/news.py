@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from postroom.control.context import Context
+from postroom.control.parts import Parts
 from postroom.control.streaming import HEARTBEAT, PAGE
 from postroom.errors import InvalidInput
 from postroom.mail import views as mail_views
@@ -65,20 +65,19 @@ class News:
         return f"id: {self.cursor}\nevent: {self.kind}\ndata: {data}\n\n"
 
 
-async def everything(context: Context, after: Cursor | None) -> AsyncIterator[str]:
+async def everything(parts: Parts, after: Cursor | None) -> AsyncIterator[str]:
     """Events from now on, or past `after`, until the reader goes or the post room ends."""
-    room = context.room
     # One change waits at most: more than one says nothing that reading does not show.
-    with room.changes.listen(TASKS, MAIL, POSTS, ALERTS, WORKERS, limit=1) as listener:
-        cursor = after or await room.database.read(_present)
-        known = {} if after else await context.roster.states()
+    with parts.changes.listen(TASKS, MAIL, POSTS, ALERTS, WORKERS, limit=1) as listener:
+        cursor = after or await parts.database.read(_present)
+        known = {} if after else await parts.views.states()
         yield News("open", {}, cursor).event()
         while True:
-            while page := await _past(context, cursor):
+            while page := await _past(parts, cursor):
                 for news in page:
                     cursor = news.cursor
                     yield news.event()
-            present = await context.roster.states()
+            present = await parts.views.states()
             for worker in (worker for uid, worker in present.items() if known.get(uid) != worker):
                 yield News("worker", worker | {"at": time.time()}, cursor).event()
             known = present
@@ -96,16 +95,16 @@ def _present(connection: Connection) -> Cursor:
     )
 
 
-async def _past(context: Context, cursor: Cursor) -> list[News]:
+async def _past(parts: Parts, cursor: Cursor) -> list[News]:
     """What is past `cursor`, a page of each kind at most."""
-    me = context.room.owner.uid
+    me = parts.owner.uid
 
     def find(connection: Connection) -> list[News]:
-        return list(_of_log(connection, cursor, me, context.tasks.hindrance))
+        return list(_of_log(connection, cursor, me, parts.tasks.hindrance))
 
-    found = await context.room.database.read(find)
+    found = await parts.database.read(find)
     behind = found[-1].cursor if found else cursor
-    return found + await _alerts(context, behind)
+    return found + await _alerts(parts, behind)
 
 
 def _of_log(
@@ -132,8 +131,8 @@ def _of_log(
         yield News("post", post.as_json(), cursor)
 
 
-async def _alerts(context: Context, cursor: Cursor) -> list[News]:
-    newest = await context.room.alerts.standing(ALERTS_READ)
+async def _alerts(parts: Parts, cursor: Cursor) -> list[News]:
+    newest = await parts.alerts.standing(ALERTS_READ)
     found = []
     for alert in sorted(newest, key=lambda alert: alert.row.seq):
         if alert.row.seq > cursor.alerts:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from postroom.control.front import Front
 from postroom.control.statefile import Announcement
@@ -33,8 +33,10 @@ from postroom.observe import get_logger
 from postroom.protocol.alerts import Alert
 from postroom.protocol.ids import check_name
 from postroom.settings import DEFAULT_ORG, Settings
-from postroom.store.agents import Agent
 from postroom_a2a.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from postroom.control.org import Organisation  # it opens the API, whose routes manage these
 
 log = get_logger(__name__)
 
@@ -57,28 +59,7 @@ REMOVED = ".removed"
 """Folder for the folders of removed organisations; no organisation can have this name."""
 
 
-class OpenHouse(Protocol):
-    """What is needed of an open organisation."""
-
-    @property
-    def owner(self) -> Agent:
-        """The operator, as an agent there."""
-        ...
-
-    async def go(self, announcement: Callable[[], Announcement]) -> None:
-        """Open its API and start its workers."""
-        ...
-
-    async def alert(self, alert: Alert) -> None:
-        """Tell its people."""
-        ...
-
-    async def counts(self) -> dict[str, int]:
-        """How many of what it has."""
-        ...
-
-
-Opener = Callable[[Settings, Trust, AsyncExitStack], Awaitable[OpenHouse]]
+Opener = Callable[[Settings, Trust, AsyncExitStack], Awaitable["Organisation"]]
 """Opens an organisation; the stack closes it."""
 
 Deleter = Callable[[Credential | None], Awaitable[None]]
@@ -86,18 +67,18 @@ Deleter = Callable[[Credential | None], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class _Tenant:
+class _Entry:
     """An organisation that is kept open.
 
     Attributes:
-        house: None while it is not open.
+        org: None while it is not open.
         fault: why it is not, "" if it was not tried yet.
         tried: its first opening has ended, well or not.
         ending: it is to end.
     """
 
     name: str
-    house: OpenHouse | None = None
+    org: Organisation | None = None
     fault: str = ""
     tried: asyncio.Event = field(default_factory=asyncio.Event)
     ending: asyncio.Event = field(default_factory=asyncio.Event)
@@ -106,7 +87,7 @@ class _Tenant:
     @property
     def state(self) -> str:
         """`open`, `opening` or `failed`."""
-        if self.house is not None:
+        if self.org is not None:
             return "open"
         return "failed" if self.fault else "opening"
 
@@ -119,7 +100,7 @@ class Orgs:
         trust: keys, seen from the default organisation.
         front: where their APIs are.
         default: the default organisation, open.
-        open_house: opens another one.
+        open_org: opens another one.
         delete_accounts: see `Deleter`.
         announcement: what `server.json` says of the default one.
     """
@@ -129,19 +110,19 @@ class Orgs:
         settings: Settings,
         trust: Trust,
         front: Front,
-        default: OpenHouse,
-        open_house: Opener,
+        default: Organisation,
+        open_org: Opener,
         delete_accounts: Deleter,
         announcement: Callable[[], Announcement],
     ) -> None:
         self._settings = settings
         self._trust = trust
         self._front = front
-        self._open_house = open_house
+        self._open_org = open_org
         self._delete_accounts = delete_accounts
         self._announcement = announcement
         self._default = default
-        self._tenants: dict[str, _Tenant] = {}
+        self._entries: dict[str, _Entry] = {}
         self._group = asyncio.TaskGroup()
         self._opening = asyncio.Semaphore(AT_ONCE)
         self._changing = asyncio.Lock()
@@ -151,16 +132,16 @@ class Orgs:
         await stack.enter_async_context(self._group)
         stack.callback(self._end)
         await self._clean_up()
-        tenants = [self._begin(name) for name in self._trust.orgs if name != DEFAULT_ORG]
-        if tenants:
+        entries = [self._begin(name) for name in self._trust.orgs if name != DEFAULT_ORG]
+        if entries:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(OPEN_TIMEOUT):
-                    await asyncio.gather(*(tenant.tried.wait() for tenant in tenants))
+                    await asyncio.gather(*(entry.tried.wait() for entry in entries))
 
     async def listed(self) -> list[dict[str, Any]]:
         """Every organisation, the default one first; shape in docs/api.md, Org."""
-        default = _Tenant(DEFAULT_ORG, self._default)
-        return [await _described(tenant) for tenant in (default, *self._tenants.values())]
+        default = _Entry(DEFAULT_ORG, self._default)
+        return [await _described(entry) for entry in (default, *self._entries.values())]
 
     async def create(self, name: str) -> dict[str, Any]:
         """Make an organisation; returns its entry of `listed` when it is open, or failed to open at the first try.
@@ -183,12 +164,12 @@ class Orgs:
             # A folder without keys is what the end of an earlier one of this name has left.
             await asyncio.to_thread(_set_aside, self._settings.for_org(name))
             self._trust.add_org(name)
-            tenant = self._begin(name)
+            entry = self._begin(name)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(OPEN_TIMEOUT):
-                await tenant.tried.wait()
+                await entry.tried.wait()
         # Not an error: it is made, and to ask for it again would be one.
-        return await _described(tenant)
+        return await _described(entry)
 
     async def remove(self, name: str) -> str:
         """End an organisation for ever, with its workers, accounts and keys; returns where its folder is kept.
@@ -204,15 +185,15 @@ class Orgs:
                 "the default organisation is the post room itself", remedy="postroom down"
             )
         async with self._changing:
-            tenant = self._tenants.get(name)
-            if tenant is None or tenant.task is None:
+            entry = self._entries.get(name)
+            if entry is None or entry.task is None:
                 raise self.missing(name)
             await self._default.alert(Alert(FAILED, "", about=name))
-            tenant.ending.set()
-            _, running = await asyncio.wait([tenant.task], timeout=OPEN_TIMEOUT)
+            entry.ending.set()
+            _, running = await asyncio.wait([entry.task], timeout=OPEN_TIMEOUT)
             if running:
                 raise RequestTimeout(f"the organisation {name!r} does not come to an end")
-            del self._tenants[name]
+            del self._entries[name]
             try:
                 core = self._trust.of(name).core_credential()
                 self._trust.remove_org(name)
@@ -227,13 +208,13 @@ class Orgs:
 
     def missing(self, name: str) -> PostroomError:
         """Why the API of `name` does not answer."""
-        tenant = self._tenants.get(name)
-        if tenant is None:
+        entry = self._entries.get(name)
+        if entry is None:
             return NotFound(
                 f"there is no organisation {name!r}",
                 remedy="postroom org list, or: postroom org create NAME",
             )
-        why = f": {tenant.fault}" if tenant.fault else " yet"
+        why = f": {entry.fault}" if entry.fault else " yet"
         return EnvironmentFault(
             f"the organisation {name!r} is not open{why}", remedy="it is tried again by itself"
         )
@@ -248,64 +229,64 @@ class Orgs:
         except (PostroomError, OSError, TimeoutError) as error:
             log.error("accounts of removed organisations are left on the server: %s", error)
 
-    def _begin(self, name: str) -> _Tenant:
-        tenant = _Tenant(name)
-        self._tenants[name] = tenant
-        tenant.task = self._group.create_task(self._keep(tenant), name=f"org {name}")
-        return tenant
+    def _begin(self, name: str) -> _Entry:
+        entry = _Entry(name)
+        self._entries[name] = entry
+        entry.task = self._group.create_task(self._keep(entry), name=f"org {name}")
+        return entry
 
     def _end(self) -> None:
-        for tenant in self._tenants.values():
-            tenant.ending.set()
+        for entry in self._entries.values():
+            entry.ending.set()
 
-    async def _keep(self, tenant: _Tenant) -> None:
+    async def _keep(self, entry: _Entry) -> None:
         """Have it open until it is to end."""
         failures = 0
-        while not tenant.ending.is_set():
+        while not entry.ending.is_set():
             try:
-                await self._live(tenant)
+                await self._live(entry)
             except Exception as failure:  # noqa: BLE001 (whatever it is, it must not end the others)
-                failures = 1 if tenant.house is not None else failures + 1
-                tenant.house = None
-                await self._failed(tenant, failure)
-            tenant.tried.set()
-            if not tenant.ending.is_set():
+                failures = 1 if entry.org is not None else failures + 1
+                entry.org = None
+                await self._failed(entry, failure)
+            entry.tried.set()
+            if not entry.ending.is_set():
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(tenant.ending.wait(), RETRY.delay(failures))
+                    await asyncio.wait_for(entry.ending.wait(), RETRY.delay(failures))
 
-    async def _live(self, tenant: _Tenant) -> None:
-        settings = self._settings.for_org(tenant.name)
+    async def _live(self, entry: _Entry) -> None:
+        settings = self._settings.for_org(entry.name)
         async with AsyncExitStack() as stack:
             async with self._opening:
                 await asyncio.to_thread(_make_folders, settings)
-                house = await self._open_house(settings, self._trust.of(tenant.name), stack)
-                stack.callback(self._front.close, tenant.name)
-                me = {"uid": house.owner.uid, "nick": house.owner.nick}
-                await house.go(lambda: replace(self._announcement(), me=me))
-            tenant.house, tenant.fault = house, ""
-            tenant.tried.set()
-            await self._default.alert(Alert(FAILED, "", about=tenant.name))
-            log.info("the organisation %s is open", tenant.name)
-            await tenant.ending.wait()
-        tenant.house = None
+                org = await self._open_org(settings, self._trust.of(entry.name), stack)
+                stack.callback(self._front.close, entry.name)
+                me = {"uid": org.owner.uid, "nick": org.owner.nick}
+                await org.go(lambda: replace(self._announcement(), me=me))
+            entry.org, entry.fault = org, ""
+            entry.tried.set()
+            await self._default.alert(Alert(FAILED, "", about=entry.name))
+            log.info("the organisation %s is open", entry.name)
+            await entry.ending.wait()
+        entry.org = None
 
-    async def _failed(self, tenant: _Tenant, failure: Exception) -> None:
+    async def _failed(self, entry: _Entry, failure: Exception) -> None:
         fault = _fault(failure)
-        log.error("the organisation %s is not open", tenant.name, exc_info=failure)
-        if fault != tenant.fault:  # else it was said before
-            tenant.fault = fault
-            text = f"the organisation {tenant.name} is not open: {fault}"
-            await self._default.alert(Alert(FAILED, text, about=tenant.name))
+        log.error("the organisation %s is not open", entry.name, exc_info=failure)
+        if fault != entry.fault:  # else it was said before
+            entry.fault = fault
+            text = f"the organisation {entry.name} is not open: {fault}"
+            await self._default.alert(Alert(FAILED, text, about=entry.name))
 
 
-async def _described(tenant: _Tenant) -> dict[str, Any]:
-    house = tenant.house
+async def _described(entry: _Entry) -> dict[str, Any]:
+    org = entry.org
     return {
-        "name": tenant.name,
-        "state": tenant.state,
-        "detail": tenant.fault,
-        "me": {"uid": house.owner.uid, "nick": house.owner.nick} if house else None,
-        "counts": await house.counts() if house else {},
+        "name": entry.name,
+        "state": entry.state,
+        "detail": entry.fault,
+        "me": {"uid": org.owner.uid, "nick": org.owner.nick} if org else None,
+        "counts": await org.counts() if org else {},
     }
 
 

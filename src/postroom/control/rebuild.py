@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from postroom.bus.supervisor import Supervisor
 from postroom.control import belonging
+from postroom.control.base import RULES, open_bus
 from postroom.control.certificate import open_certificate
 from postroom.control.endpoints import plan
 from postroom.control.external import external_bus
-from postroom.control.mailroom import RULES, open_bus
 from postroom.control.statefile import StateLock, prepare
 from postroom.control.up import server_config
 from postroom.errors import NotFound

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.bus.port import Message, Subscription
-from postroom.control.mailroom import Mailroom
+from postroom.control.parts import Parts
 from postroom.control.taskverbs import TaskVerb, TaskVerbs
-from postroom.directory.search import AgentSearch, bounded
+from postroom.directory.search import bounded
 from postroom.errors import (
     Forbidden,
     InvalidInput,
@@ -26,7 +26,6 @@ from postroom.errors import (
 from postroom.identity import jwt
 from postroom.observe import get_logger
 from postroom.protocol import subjects
-from postroom.workers.issuer import Issuer
 from postroom_a2a.limits import ConcurrencyLimit
 
 log = get_logger(__name__)
@@ -57,25 +56,15 @@ MAX_HISTORY = 200
 class AgentServices:
     """The verbs, served to every agent of the org.
 
-    Args:
-        room: the post office; the requests arrive on its connection to core.
-        issuer: renews credentials.
-        pages: finds agents by their cards.
-        tasks: the verbs about tasks.
+    The requests arrive on the connection to core.
     """
 
-    def __init__(
-        self,
-        room: Mailroom,
-        issuer: Issuer,
-        pages: AgentSearch,
-        tasks: TaskVerbs,
-    ) -> None:
-        self._bus = room.bus
-        self._directory = room.directory
-        self._office = room.office
-        self._issuer = issuer
-        self._pages = pages
+    def __init__(self, parts: Parts, tasks: TaskVerbs) -> None:
+        self._bus = parts.bus
+        self._directory = parts.directory
+        self._office = parts.office
+        self._issuer = parts.issuer
+        self._search = parts.search
         self._subscription: Subscription | None = None
         # Of this type of error the sidecar asks again in a moment.
         self._limit = ConcurrencyLimit(
@@ -132,11 +121,11 @@ class AgentServices:
     async def _find(self, _asker: Asker, asked: dict[str, Any]) -> dict[str, Any]:
         skill, text = str(asked.get("skill") or ""), str(asked.get("text") or "")
         # Who looks for somebody looks for somebody with a card.
-        found = await self._pages.find(skill, text)
+        found = await self._search.find(skill, text)
         return bounded([entry for entry in found if entry["card"] is not None])
 
     async def _card(self, _asker: Asker, asked: dict[str, Any]) -> dict[str, Any]:
-        return await self._pages.get(str(asked.get("ref", "")))
+        return await self._search.get(str(asked.get("ref", "")))
 
     async def _history(self, asker: Asker, asked: dict[str, Any]) -> dict[str, Any]:
         project = str(asked.get("project", ""))

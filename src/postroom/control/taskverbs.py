@@ -8,16 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
+from postroom.control.parts import Parts
 from postroom.errors import Conflict, InvalidInput, NotFound, RequestTimeout
 from postroom.protocol.envelope import MAX_SKILL
 from postroom.protocol.priority import MAX_REASON
 from postroom.store import tasks as store
-from postroom.store.agents import Agent
-from postroom.store.database import Database
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
-from postroom.tasks.office import TaskOffice
 from postroom.tasks.views import TaskView
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import status_update
@@ -47,47 +45,22 @@ MAX_KEY = 1000
 MAX_TEXT = 2000
 """Characters of a text that an answer which would be too long still shows of it."""
 
-Caught = Callable[[], Awaitable[None]]
-"""Returns when all that is in INBOX and TASKS now is folded; raises `TimeoutError` if that takes too long."""
-
-Choose = Callable[[str, str, str], Awaitable[Agent]]
-"""`Dispatch.choose`."""
-
 TaskVerb = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 """Takes the asker's uid and what it asked; returns the answer."""
-
-
-class Lives(Protocol):
-    """What the lease of a task rests on: which starts of workers live."""
-
-    def lives(self, uid: str, run: str) -> bool:
-        """Whether `run` is the start of worker `uid` that has not ended."""
 
 
 class TaskVerbs:
     """The verbs; `verbs` has them by name.
 
-    Args:
-        office: the tasks.
-        database: the projection.
-        workers: which starts live.
-        caught_up: waits for the fold.
-        choose: says who is to do what a skill is wanted for.
+    The lease of a task lasts as long as the start of the worker that has taken it.
     """
 
-    def __init__(
-        self,
-        office: TaskOffice,
-        database: Database,
-        workers: Lives,
-        caught_up: Caught,
-        choose: Choose,
-    ) -> None:
-        self._office = office
-        self._database = database
-        self._workers = workers
-        self._caught_up = caught_up
-        self._choose = choose
+    def __init__(self, parts: Parts) -> None:
+        self._office = parts.tasks
+        self._database = parts.database
+        self._workers = parts.workers
+        self._caught_up = parts.tasks_folded
+        self._choose = parts.assigner.choose
         self.verbs: dict[str, TaskVerb] = {
             "open": self.open,
             "get": self.get,

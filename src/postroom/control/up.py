@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import partial
 
 from postroom import __version__
 from postroom.bus.disk import DiskWatch
@@ -140,7 +139,7 @@ class _PostRoom:
                 watching = tasks.create_task(disk.run(), name="disk")
             try:
                 urls = self._urls(listener, outward, host)
-                await self._open_house(front, urls, trust, host)
+                await self._open(front, urls, trust, host)
             finally:
                 if watching is not None:
                     watching.cancel()
@@ -210,17 +209,16 @@ class _PostRoom:
             # The server's process id is old there, and nobody needs it to reach the post room.
             log.warning("%s", error)
 
-    async def _open_house(
-        self, front: Front, urls: tuple[str, ...], trust: Trust, host: BusHost
-    ) -> None:
+    async def _open(self, front: Front, urls: tuple[str, ...], trust: Trust, host: BusHost) -> None:
         certificate = self._certificate
         for line in banner(self._settings, urls, host, certificate):
             say(line)
         # In a thread, so that /livez goes on answering.
-        module = await asyncio.to_thread(importlib.import_module, "postroom.control.house")
+        module = await asyncio.to_thread(importlib.import_module, "postroom.control.org")
         async with AsyncExitStack() as stack:
             stack.callback(withdraw, self._settings)
-            building = await module.open_building(
+            shared = importlib.import_module("postroom.control.app")
+            installation = await shared.open_installation(
                 self._settings,
                 host,
                 front,
@@ -230,7 +228,7 @@ class _PostRoom:
                 endpoints=self._endpoints,
                 certificate=certificate,
             )
-            house = await module.House.open(building, self._settings, trust, stack)
+            org = await module.Organisation.open(installation, self._settings, trust, stack)
             started_at = time.time()
             told = tuple(self._notes(host))
 
@@ -238,27 +236,27 @@ class _PostRoom:
                 return Announcement(
                     url=urls[0],
                     pid=os.getpid(),
-                    token=house.operator_key,
+                    token=org.key,
                     nats_url=",".join(host.address.servers),
                     nats_pid=host.pid,
                     started_at=started_at,
                     version=__version__,
                     state=str(self._settings.state),
-                    me={"uid": house.owner.uid, "nick": house.owner.nick},
+                    me={"uid": org.owner.uid, "nick": org.owner.nick},
                     ca=certificate.ca if certificate else "",
                     listen=urls[1:],
                     tls=certificate.shown() if certificate else None,
                     notes=told,
                 )
 
-            orgs = module.open_orgs(building, house, trust, announcement)
-            await house.go(announcement, orgs)
+            orgs = module.open_orgs(installation, org, trust, announcement)
+            await org.go(announcement, orgs)
             await orgs.open(stack)
             self._announce = lambda: announce(self._settings, announcement())
             self._announce()
             _close_ready(b"ready\n")
             say(f"  ready after {time.monotonic() - self._started:.1f} s; Ctrl-C ends it")
-            await self._until_the_end(host, partial(building.alerts.raise_alert, DEFAULT_ORG))
+            await self._until_the_end(host, org.alert)
             say("  ending")
             front.shut()
 

@@ -25,7 +25,6 @@ from postroom.http.server import HttpServer
 from postroom.identity.nkeys import KeyPair
 from postroom.observe import get_logger, to_stderr
 from postroom.protocol import subjects
-from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.preface import Preface
 from postroom.protocol.presence import OUT_OF_MEMORY, WorkerState
 from postroom.sidecar.a2a.rpc import rpc_caller, rpc_server
@@ -34,9 +33,8 @@ from postroom.sidecar.compose import Sidecar, compose
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig, load
 from postroom.sidecar.control_client import ControlClient, control_http, direct
 from postroom.sidecar.door import Door, by_tls, with_preface
-from postroom.sidecar.hardening import harden
 from postroom.sidecar.renewal import Renewal
-from postroom.sidecar.wall import BREACHED, Wall, examine
+from postroom.sidecar.wall import BREACHED, Wall, examine, harden
 from postroom.sidecar.window import WINDOW
 from postroom.sidecar.wire import backoff
 from postroom_a2a.nats.port import Frame
@@ -87,7 +85,7 @@ class Worker:
             bus = await self._connect(nats_url)
             stack.push_async_callback(bus.close)
             server = HttpServer(self._port())
-            caller = partial(rpc_caller, bus.connection, bus.uid)
+            caller = partial(rpc_caller, bus.mailbox, bus.uid)
             blobs = BlobRelay(address) if address else None
             sidecar = compose(self._config, bus, caller, server.port, blobs, outside)
             stack.callback(sidecar.journal.close)
@@ -100,7 +98,7 @@ class Worker:
                 server.also_on(self._config.a2a_port, sidecar.a2a.handle)
             await stack.enter_async_context(server)
             stack.push_async_callback(sidecar.live.close)
-            await stack.enter_async_context(rpc_server(bus.connection, bus.uid, sidecar.serving))
+            await stack.enter_async_context(rpc_server(bus.mailbox, bus.uid, sidecar.serving))
             await self._live(sidecar, bus, control)
         return 0
 
@@ -165,7 +163,7 @@ class Worker:
             bus, bus.uid, expires_at=self._config.jwt_expires_at, accept=self._renewer(bus)
         )
 
-        await _hear_renewal(bus, renewal)
+        _hear_renewal(bus, renewal)
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(work)
@@ -241,14 +239,14 @@ async def _recover(sidecar: Sidecar) -> None:
             return
 
 
-async def _hear_renewal(bus: NatsBus, renewal: Renewal) -> None:
+def _hear_renewal(bus: NatsBus, renewal: Renewal) -> None:
     notice = subjects.renewal_notice(bus.uid)
 
-    async def arrived(frame: Frame) -> None:
+    def arrived(frame: Frame) -> None:
         if frame.subject == notice:  # the rest are answers that came too late
             renewal.ask()
 
-    await bus.connection.subscribe(subjects.reply(bus.uid, CONTROL_PLANE, "*"), cb=arrived)
+    bus.mailbox.route(notice.rpartition(".")[0], arrived)
 
 
 async def _watch(bus: NatsBus) -> None:

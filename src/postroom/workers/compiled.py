@@ -20,7 +20,7 @@ from postroom.observe import get_logger
 DEADLINE = 60.0
 """Seconds for it all; it takes two."""
 
-MAINS = ("postroom.sidecar.main", "postroom.control.house")
+MAINS = ("postroom.sidecar.main", "postroom.control.org")
 """Importing them compiles everything that a sidecar needs, and a post room."""
 
 FORBIDDING = "PYTHONDONTWRITEBYTECODE"

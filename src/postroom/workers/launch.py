@@ -143,7 +143,7 @@ def decode_files(template: Template, files: Mapping[str, str]) -> dict[str, byte
 
 
 @dataclass(frozen=True, slots=True)
-class Passport:
+class WorkerIdentity:
     """Who a worker is, and what proves it; made anew at each start but for the message secret.
 
     Attributes:
@@ -174,7 +174,7 @@ def card_of(agent: Agent, record: WorkerRecord, template: Template) -> Card:
 def compose(
     provider: SandboxProvider,
     template: Template,
-    passport: Passport,
+    identity: WorkerIdentity,
     folders: WorkerFolders,
     gateway_socket: Path,
     canaries: Canaries,
@@ -209,7 +209,7 @@ def compose(
     secret = f"{paths.secrets}/{SECRET_FILE}"
     config = sidecar_config(
         template,
-        passport,
+        identity,
         paths,
         replace(canaries, gateway=paths.gateway_socket or paths.gateway_address),
         holes=provider.holes,
@@ -272,7 +272,7 @@ def _environment(paths: SandboxPaths) -> dict[str, str]:
 
 def sidecar_config(
     template: Template,
-    passport: Passport,
+    identity: WorkerIdentity,
     paths: SandboxPaths,
     canaries: Canaries,
     *,
@@ -282,16 +282,16 @@ def sidecar_config(
     inside = paths.mounts[AGENT_FOLDER]
     command = [_inside(word, inside) for word in template.command]
     return {
-        "uid": passport.uid,
-        "nick": passport.nick,
-        "org": passport.org,
-        "project": passport.projects[0] if passport.projects else "",
-        "projects": list(passport.projects),
-        "jwt": passport.credential.jwt,
-        "seed": passport.credential.seed,
-        "jwt_expires_at": passport.credential.expires_at,
-        "token": passport.token,
-        "message_secret": passport.message_secret.hex(),
+        "uid": identity.uid,
+        "nick": identity.nick,
+        "org": identity.org,
+        "project": identity.projects[0] if identity.projects else "",
+        "projects": list(identity.projects),
+        "jwt": identity.credential.jwt,
+        "seed": identity.credential.seed,
+        "jwt_expires_at": identity.credential.expires_at,
+        "token": identity.token,
+        "message_secret": identity.message_secret.hex(),
         "gateway_socket": paths.gateway_socket,
         "gateway_address": paths.gateway_address,
         "gateway_ca": paths.gateway_ca,
@@ -299,15 +299,15 @@ def sidecar_config(
         **_execd(paths),
         "state": paths.state,
         "workspace": paths.workspace,
-        "owner": passport.owner,
+        "owner": identity.owner,
         "canaries": json.loads(canaries.to_json()),
-        "sandbox_level": passport.level,
+        "sandbox_level": identity.level,
         "sandbox_holes": sorted(holes),
         "ports": list(paths.ports),
-        "run": passport.run,
+        "run": identity.run,
         "interactive": template.interactive,
         "egress": bool(template.egress),
-        "card": passport.card,
+        "card": identity.card,
         "agent": {
             "command": command,
             "env": dict(template.env),

@@ -6,87 +6,49 @@ import asyncio
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from sqlalchemy import Connection
 
-from postroom.bus.port import BusAdmin
-from postroom.directory.agents import Directory
 from postroom.directory.cards import Card, read_card
 from postroom.errors import AlreadyRunning, InvalidTemplate, NotFound
-from postroom.gateway.port import GatewayProvider
 from postroom.identity.tokens import digest, new_token
-from postroom.mail.alerts import AlertOffice
 from postroom.observe import get_logger
 from postroom.protocol.ids import check_name
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS
 from postroom.protocol.template import parse_template
-from postroom.settings import DEFAULT_PROJECT, Settings
+from postroom.settings import DEFAULT_PROJECT
 from postroom.store import workers as worker_rows
 from postroom.store.agents import Agent
-from postroom.store.database import Database
 from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord
-from postroom.workers.issuer import Issuer
 from postroom.workers.launch import SpawnRequest, WorkerFolders, card_of
 from postroom.workers.leftovers import Leftover, delete, folders, measured
+from postroom.workers.parts import WorkerParts
 from postroom.workers.preparing import Prepared, Preparing
-from postroom.workers.run import Run
-from postroom.workers.runs import Limited, Runs
+from postroom.workers.runs import Limited, Run, Runs
 from postroom.workers.starting import Starter
 
 log = get_logger(__name__)
 
 
 class Workers:
-    """The workers of this post room.
+    """The workers of an organisation."""
 
-    Args:
-        settings: folders, default sandbox, how long an end may take.
-        database: records of workers.
-        directory: agents and nicks.
-        admin: has their consumers.
-        issuer: revokes their credentials.
-        gateway: their doors.
-        preparing: checks what they are started from.
-        starter: starts them.
-        alerts: where unexpected ends are reported, and end when the worker runs again.
-        tasks: where the watchers live.
-        changed: told when a worker has started or ended.
-        space: raises `StateUnwritable` while the disk is full.
-    """
-
-    def __init__(
-        self,
-        *,
-        settings: Settings,
-        database: Database,
-        directory: Directory,
-        admin: BusAdmin,
-        issuer: Issuer,
-        gateway: GatewayProvider,
-        preparing: Preparing,
-        starter: Starter,
-        alerts: AlertOffice,
-        tasks: asyncio.TaskGroup,
-        changed: Callable[[], None],
-        space: Callable[[], None],
-    ) -> None:
-        self._settings = settings
-        self._database = database
-        self._directory = directory
-        self._admin = admin
-        self._issuer = issuer
-        self._gateway = gateway
-        self._preparing = preparing
-        self._starter = starter
-        self._alerts = alerts
-        self._changed = changed
-        self._space = space
-        self._runs = Runs(
-            database, gateway, alerts.raise_alert, tasks, changed, settings.stop_grace
-        )
+    def __init__(self, parts: WorkerParts) -> None:
+        self._settings = parts.settings
+        self._database = parts.database
+        self._directory = parts.directory
+        self._admin = parts.admin
+        self._issuer = parts.issuer
+        self._gateway = parts.gateway
+        self._alerts = parts.alerts
+        self._changed = parts.changed
+        self._space = parts.space
+        self._preparing = Preparing(parts)
+        self._starter = Starter(parts)
+        self._runs = Runs(parts)
 
     def tell_limits(self, limited: Limited) -> None:
         """From now on `limited` is told when a worker was ended for a limit: uid, the limit in words."""

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from postroom.errors import Conflict
-from postroom.gateway.credentials import BoundCredential, check_credentials
+from postroom.gateway.credentials import check_credentials
 from postroom.protocol.template import Template, declared, parse_template
 from postroom.sandbox.port import FarProvider, Level
-from postroom.sandbox.select import Chosen, stated_level
+from postroom.sandbox.select import Chosen, select, stated_level
 from postroom.sandbox.template_check import check_program
-from postroom.settings import DEFAULT_PROJECT, Settings
+from postroom.settings import DEFAULT_PROJECT
 from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord
 from postroom.workers.isolation import Demand, demand, level_of
 from postroom.workers.launch import decode_files
-from postroom.workers.starting import Starter
+from postroom.workers.parts import WorkerParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +43,11 @@ class Renewal:
 
 
 class Preparing:
-    """Checks templates.
+    """Checks templates."""
 
-    Args:
-        settings: which wall the post room demands.
-        starter: chooses the wall.
-        credentials: those of the organisation, as they are now.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        starter: Starter,
-        credentials: Callable[[], Sequence[BoundCredential]],
-    ) -> None:
-        self._settings = settings
-        self._starter = starter
-        self._credentials = credentials
+    def __init__(self, parts: WorkerParts) -> None:
+        self._parts = parts
+        self._settings = parts.settings
 
     async def prepare(
         self,
@@ -88,7 +76,7 @@ class Preparing:
         """
         template = parse_template(text, values)
         decoded = decode_files(template, files)
-        check_credentials(template, self._credentials())
+        check_credentials(template, self._parts.credentials())
         demanded = demand(
             template,
             sandbox=sandbox,
@@ -98,7 +86,7 @@ class Preparing:
         )
         if demanded.at_least.weaker_than(least):
             demanded = Demand(demanded.sandbox, least)
-        chosen = await self._starter.choose(demanded)
+        chosen = await self._choose(demanded)
         provider = chosen.provider
         if not isinstance(provider, FarProvider):
             check_program(template, provider.shown, all_shown=provider.states is Level.NONE)
@@ -112,8 +100,16 @@ class Preparing:
             SandboxUnavailable: its wall cannot be had here any more.
         """
         template = parse_template(record.template, record.overrides)
-        chosen = await self._starter.choose(Demand(record.sandbox, _least(record)))
+        chosen = await self._choose(Demand(record.sandbox, _least(record)))
         return Prepared(template, decode_files(template, record.files), chosen)
+
+    async def _choose(self, demanded: Demand) -> Chosen:
+        return await select(
+            demanded.sandbox,
+            binary=self._settings.bwrap,
+            at_least=demanded.at_least,
+            remote=self._parts.remote,
+        )
 
     async def renew(
         self, agent: Agent, record: WorkerRecord, text: str, files: Mapping[str, str]

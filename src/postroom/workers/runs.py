@@ -1,4 +1,4 @@
-"""The last start of each worker in this process: watched to its end, and ended when somebody asks.
+"""The last start of each worker in this process: watched to its end, and ended on request.
 
 What goes wrong with one of them is told, and concerns no other worker.
 """
@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, ItemsView
+from dataclasses import dataclass, field
 
+from postroom.directory.cards import Card
 from postroom.errors import EnvironmentFault, PostroomError
-from postroom.gateway.port import GatewayProvider
 from postroom.observe import get_logger
-from postroom.protocol.alerts import Alert, RaiseAlert
-from postroom.sandbox.port import ExitStatus
+from postroom.protocol.alerts import Alert
+from postroom.protocol.presence import OUT_OF_MEMORY
+from postroom.sandbox.limit_monitor import LimitedHandle, memory_exceeded
+from postroom.sandbox.port import ExitStatus, FarHandle, Limits, SandboxHandle
 from postroom.store import workers as worker_rows
 from postroom.store.agents import Agent
-from postroom.store.database import Database
-from postroom.workers.run import Run, exceeded, how
+from postroom.workers.parts import WorkerParts
 
 log = get_logger(__name__)
 
@@ -24,32 +26,75 @@ Limited = Callable[[str, str], Awaitable[None]]
 """Told that a worker was ended for a limit: uid, the limit in words."""
 
 
-class Runs:
-    """The starts of the workers of this post room.
+@dataclass(slots=True)
+class Run:
+    """One start of a worker in this process.
 
-    Args:
-        database: records of workers.
-        gateway: their doors.
-        tasks: where the watchers live.
-        changed: told when a worker has started or ended.
-        grace: seconds that a sandbox has to end by itself.
+    Attributes:
+        handle: its sandbox.
+        provider: name of the sandbox provider.
+        started_at: seconds since the epoch.
+        nick: of the worker.
+        card: its card, not signed: that of its template, or what it announced since.
+        id: of this start; what it wrote of a task carries it.
+        interactive: its template lets it report events.
+        limits: what it may use.
+        unenforced: those of them that nothing keeps on this machine.
+        stopping: somebody asked it to end.
+        ended: how it ended, None while it runs.
+        detail: why it ended, for people.
+        exceeded: the limit that it was ended for, "" for none.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        gateway: GatewayProvider,
-        alert: RaiseAlert,
-        tasks: asyncio.TaskGroup,
-        changed: Callable[[], None],
-        grace: float,
-    ) -> None:
-        self._database = database
-        self._gateway = gateway
-        self._alert = alert
-        self._tasks = tasks
-        self._changed = changed
-        self._grace = grace
+    handle: SandboxHandle
+    provider: str
+    started_at: float
+    nick: str
+    card: Card
+    id: str
+    interactive: bool
+    limits: Limits = field(default_factory=Limits)
+    unenforced: tuple[str, ...] = ()
+    stopping: bool = False
+    ended: ExitStatus | None = None
+    detail: str = ""
+    exceeded: str = ""
+
+    @property
+    def far(self) -> FarHandle | None:
+        """The way to it where it runs on another machine."""
+        return self.handle.far if isinstance(self.handle, LimitedHandle) else None
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended, as far as is known."""
+        return self.ended is None
+
+
+def exceeded(ended: ExitStatus, limits: Limits) -> str:
+    """The limit that a sandbox with these `limits` ended for, or ""."""
+    if not ended.exceeded and ended.code == OUT_OF_MEMORY and limits.memory is not None:
+        return memory_exceeded(limits.memory)
+    return ended.exceeded
+
+
+def how(ended: ExitStatus) -> str:
+    """How a sandbox ended, for people."""
+    if ended.signal is not None:
+        return f"sandbox ended by signal {ended.signal}"
+    return f"sandbox ended with exit code {ended.code}"
+
+
+class Runs:
+    """The starts of the workers of this post room."""
+
+    def __init__(self, parts: WorkerParts) -> None:
+        self._database = parts.database
+        self._gateway = parts.gateway
+        self._alert = parts.alerts.raise_alert
+        self._tasks = parts.tasks
+        self._changed = parts.changed
+        self._grace = parts.settings.stop_grace
         self.limited: Limited | None = None
         """Set by whoever has to act on it."""
         self._last: dict[str, Run] = {}

@@ -7,83 +7,31 @@ import secrets
 import time
 from collections.abc import Mapping
 
-from postroom.bus.port import BusAdmin
-from postroom.directory.agents import Directory
 from postroom.directory.cards import Card
-from postroom.gateway.port import DoorSpec, GatewayProvider
+from postroom.gateway.port import DoorSpec
 from postroom.identity.tokens import digest, new_token
 from postroom.observe import get_logger
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
 from postroom.protocol.template import Template
 from postroom.sandbox.limit_monitor import LimitMonitor
-from postroom.sandbox.opensandbox.remote import Remote
 from postroom.sandbox.port import Level
-from postroom.sandbox.select import Chosen, select
-from postroom.sandbox.selftest import Canaries
-from postroom.settings import Settings
+from postroom.sandbox.select import Chosen
 from postroom.store import workers as worker_rows
 from postroom.store.agents import Agent
-from postroom.store.database import Database
 from postroom.store.workers import WorkerRecord
-from postroom.workers.isolation import Demand
-from postroom.workers.issuer import Issuer
-from postroom.workers.launch import Passport, WorkerFolders, card_of, compose, unwritable
-from postroom.workers.run import Run
+from postroom.workers.launch import WorkerFolders, WorkerIdentity, card_of, compose, unwritable
+from postroom.workers.parts import WorkerParts
+from postroom.workers.runs import Run
 
 log = get_logger(__name__)
 
 
 class Starter:
-    """Starts workers.
+    """Starts workers."""
 
-    Args:
-        settings: folders, what `bwrap` is called, how long an end may take.
-        database: records of workers.
-        directory: the secrets of their messages.
-        admin: makes their consumers.
-        issuer: issues their credentials.
-        gateway: their doors.
-        canaries: what each wall is tried against.
-        remote: where sandboxes are that run on other machines.
-        owner: uid of the operator.
-    """
-
-    def __init__(
-        self,
-        *,
-        settings: Settings,
-        database: Database,
-        directory: Directory,
-        admin: BusAdmin,
-        issuer: Issuer,
-        gateway: GatewayProvider,
-        canaries: Canaries,
-        remote: Remote | None,
-        owner: str,
-    ) -> None:
-        self._settings = settings
-        self._database = database
-        self._directory = directory
-        self._admin = admin
-        self._issuer = issuer
-        self._gateway = gateway
-        self._canaries = canaries
-        self._remote = remote
-        self._owner = owner
-        self._guard = LimitMonitor()
-
-    async def choose(self, demanded: Demand) -> Chosen:
-        """The wall that fulfils a demand.
-
-        Raises:
-            SandboxUnavailable: no such wall can be had here.
-        """
-        return await select(
-            demanded.sandbox,
-            binary=self._settings.bwrap,
-            at_least=demanded.at_least,
-            remote=self._remote,
-        )
+    def __init__(self, parts: WorkerParts) -> None:
+        self._parts = parts
+        self._limits = LimitMonitor()
 
     async def start(
         self,
@@ -96,38 +44,40 @@ class Starter:
         """Start a worker that does not run, with a new credential and token; those before are void.
 
         Args:
-            agent: it.
-            record: what is kept of it.
-            template: of it.
-            chosen: its wall.
+            agent: the worker.
+            record: what the store keeps of it.
+            template: read from the record.
+            chosen: its sandbox.
             files: of its template, by name.
 
         Raises:
             PostroomError: a part could not be made, or the sandbox was not started.
         """
-        folders = WorkerFolders.of(self._settings, agent.uid)
+        folders = WorkerFolders.of(self._parts.settings, agent.uid)
         await asyncio.to_thread(folders.make, files)
         provider, level = chosen.provider, chosen.capability.level
         card = card_of(agent, record, template)
-        passport = await self._passport(agent, record, level, card)
+        identity = await self._identity(agent, record, level, card)
         for stream in AGENT_CONSUMER_STREAMS:
-            await self._admin.ensure_consumer(agent_consumer(stream, agent.uid, passport.projects))
+            await self._parts.admin.ensure_consumer(
+                agent_consumer(stream, agent.uid, identity.projects)
+            )
         door = DoorSpec(
             uid=agent.uid,
             org=agent.org,
-            token_sha256=digest(passport.token),
-            projects=passport.projects,
+            token_sha256=digest(identity.token),
+            projects=identity.projects,
             egress=template.egress,
             credentials=template.credentials,
         )
-        socket = await self._gateway.open_door(door)
-        spec = compose(provider, template, passport, folders, socket, self._canaries)
+        socket = await self._parts.gateway.open_door(door)
+        spec = compose(provider, template, identity, folders, socket, self._parts.canaries)
         gone, grace = (
             time.time() - (record.begun_at or record.created_at),
-            self._settings.stop_grace,
+            self._parts.settings.stop_grace,
         )
         try:
-            handle = await self._guard.start(provider, spec, elapsed=gone, grace=grace)
+            handle = await self._limits.start(provider, spec, elapsed=gone, grace=grace)
         except OSError as error:
             raise unwritable(error) from error
         if handle.unenforced:
@@ -138,22 +88,24 @@ class Starter:
             time.time(),
             agent.nick,
             card,
-            passport.run,
+            identity.run,
             template.interactive,
             spec.limits,
             handle.unenforced,
         )
 
-    async def _passport(
+    async def _identity(
         self, agent: Agent, record: WorkerRecord, level: Level, card: Card
-    ) -> Passport:
+    ) -> WorkerIdentity:
         token = new_token()
-        await self._database.write(lambda c: worker_rows.set_token(c, agent.uid, digest(token)))
-        secret = await self._directory.message_secret(agent.uid)
+        await self._parts.database.write(
+            lambda c: worker_rows.set_token(c, agent.uid, digest(token))
+        )
+        secret = await self._parts.directory.message_secret(agent.uid)
         projects = (record.project,)
-        await self._issuer.withdraw(agent.uid)
-        credential = await self._issuer.issue(agent.uid, projects)
-        return Passport(
+        await self._parts.issuer.withdraw(agent.uid)
+        credential = await self._parts.issuer.issue(agent.uid, projects)
+        return WorkerIdentity(
             agent.uid,
             agent.nick,
             agent.org,
@@ -161,7 +113,7 @@ class Starter:
             credential,
             token,
             secret,
-            self._owner,
+            self._parts.owner,
             level.value,
             card,
             secrets.token_hex(16),

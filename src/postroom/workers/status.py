@@ -20,9 +20,8 @@ from postroom.store.agents import Agent
 from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord
 from postroom.tasks.office import TaskOffice
 from postroom.tasks.views import TaskView
-from postroom.workers.changed import Changed
 from postroom.workers.lifecycle import Workers
-from postroom.workers.run import Run
+from postroom.workers.runs import Run
 from postroom_a2a.text import one_line
 
 START_UP = 20.0
@@ -33,6 +32,24 @@ COUNTING = 2.0
 
 MAX_TEXT = 200
 """Characters that are shown of what a worker was asked for, and of what it last said about it."""
+
+
+class WorkerChanges:
+    """Passes on that a worker has changed; there are workers before there is somebody to tell."""
+
+    def __init__(self) -> None:
+        self.tell: Callable[[], None] = lambda: None
+        self._next = asyncio.Event()
+
+    def __call__(self) -> None:
+        """Something has changed."""
+        self.tell()
+        self._next.set()
+        self._next = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Wait for the next change."""
+        await self._next.wait()
 
 
 class WorkerStates:
@@ -86,7 +103,7 @@ class Load:
     broken: Mapping[str, str]
 
 
-class Roster:
+class WorkerViews:
     """Views of workers.
 
     Args:
@@ -107,7 +124,7 @@ class Roster:
         admin: BusAdmin,
         tasks: TaskOffice,
         alerts: AlertOffice,
-        changed: Changed,
+        changed: WorkerChanges,
     ) -> None:
         self._workers = workers
         self._states = states

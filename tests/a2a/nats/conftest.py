@@ -1,4 +1,4 @@
-"""Runs the suites of what is built on a connection over both kinds of connection."""
+"""Runs the tests on the library's own connection, and those that say so on one of nats-py, too."""
 
 from __future__ import annotations
 
@@ -8,29 +8,21 @@ import pytest
 
 from tests.a2a.nats import connections
 
-_BOTH = {
-    "test_core",
-    "test_durable",
-    "test_durable_clients",
-    "test_durable_kills",
-    "test_durable_sdk",
-    "test_durable_wire",
-    "test_faults_core",
-    "test_faults_durable",
-    "test_kv",
-    "test_objects",
-    "test_taskstore",
-}
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "both_connections: runs on the library's own connection and on one of nats-py"
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if metafunc.definition.path.stem in _BOTH:
+    if metafunc.definition.get_closest_marker("both_connections"):
         metafunc.parametrize("own_connection", [False, True], ids=["nats-py", "own"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
 def own_connection(request: pytest.FixtureRequest) -> Generator[None]:
-    """Other suites know nothing of it and get nats-py's."""
-    connections.own = getattr(request, "param", False)
+    """The kind of connection that `open_connection` gives."""
+    connections.own = getattr(request, "param", True)
     yield
-    connections.own = False
+    connections.own = True

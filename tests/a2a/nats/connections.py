@@ -1,4 +1,4 @@
-"""The connections that the binding's suites run over: nats-py's, and the binding's own."""
+"""The connections that tests run on: the library's own, and one of nats-py."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from nats.aio.client import Client
 import postroom_a2a as a2a
 from postroom_a2a.nats import WireConnection
 
-own: bool = False
-"""Whether the test of the moment uses the binding's own connection."""
+own: bool = True
+"""Whether the test of the moment uses the library's own connection."""
 
 
 async def open_connection(url: str, **options: Any) -> Client | WireConnection:

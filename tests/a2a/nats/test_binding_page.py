@@ -1,12 +1,10 @@
-"""docs/binding.md as a newcomer takes it: its programs run as they stand, and what it names can be imported."""
+"""docs/binding.md as a reader takes it: its program runs as it stands, and what it names can be imported."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
 import re
-import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,40 +18,13 @@ from tests.rig import open_server
 pytestmark = pytest.mark.anyio
 
 PAGE = (Path(__file__).parents[3] / "docs" / "binding.md").read_text(encoding="utf-8")
-SERVER, CLIENT, FOLLOW = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-ADDRESS = "nats://127.0.0.1:4222"
+(FOLLOW,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 ROWS = re.findall(r"^\| `([\w.]+)` \| (`\w+.*?) \|", PAGE, re.MULTILINE)
 
 
 def errors_by_module() -> dict[str, list[str]]:
     """The table of what a program catches."""
     return {module: re.findall(r"`(\w+)`", names) for module, names in ROWS if "Error" in names}
-
-
-@pytest.mark.requirement("docs-commands-run")
-async def test_the_quick_start_runs_as_it_stands(tmp_path: Path):
-    async with open_server(tmp_path / "nats") as url, asyncio.timeout(60):
-        for name, program in (("server.py", SERVER), ("client.py", CLIENT)):
-            assert program.count(ADDRESS) == 1
-            (tmp_path / name).write_text(program.replace(ADDRESS, url), encoding="utf-8")
-        pipe = asyncio.subprocess.PIPE
-        server = await asyncio.create_subprocess_exec(
-            sys.executable, tmp_path / "server.py", stdout=pipe
-        )
-        try:
-            assert server.stdout is not None
-            assert await server.stdout.readline() == b"serving a2a.agent.echo.rpc\n"
-            client = await asyncio.create_subprocess_exec(
-                sys.executable, tmp_path / "client.py", stdout=pipe
-            )
-            said, _ = await client.communicate()
-            server.terminate()
-            assert await server.wait() == 0
-        finally:
-            with suppress(ProcessLookupError):
-                server.kill()
-            await server.wait()
-    assert (client.returncode, said) == (0, b"echo: hi\n")
 
 
 @pytest.mark.requirement("docs-commands-run")

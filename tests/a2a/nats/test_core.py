@@ -24,7 +24,7 @@ from postroom_a2a.rpc import Code
 from tests.a2a.nats.agent import SUBJECT, TIMEOUT, PlainAgent, connected, scene
 from tests.rig import open_server
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_connections]
 
 
 def code_of(payload: bytes) -> int:

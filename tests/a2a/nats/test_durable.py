@@ -28,6 +28,7 @@ from tests.a2a.nats.durableagent import (
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.both_connections
 async def test_a_call_is_answered_and_a_long_stream_is_whole_and_in_order(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         await desk.serve(Agent())
@@ -37,6 +38,7 @@ async def test_a_call_is_answered_and_a_long_stream_is_whole_and_in_order(tmp_pa
         assert [response.result for response in responses] == list(range(500))
 
 
+@pytest.mark.both_connections
 @pytest.mark.requirement("binding-durable-begun-once")
 @pytest.mark.parametrize("how", ["deleted", "gap"])
 async def test_a_client_that_loses_its_consumer_or_an_answer_reads_on_without_loss(

@@ -22,6 +22,7 @@ SAID = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
 SAID_03 = {"kind": "message", "messageId": "m", "role": "user", "parts": []}
 
 
+@pytest.mark.both_connections
 @pytest.mark.requirement("core-sdk-client")
 @pytest.mark.parametrize("interface", durable_interfaces(SUBJECT), ids=lambda i: i.protocol_version)
 async def test_the_sdks_client_calls_the_sdks_handler_over_jetstream(

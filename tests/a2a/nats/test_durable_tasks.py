@@ -61,72 +61,50 @@ async def begun_task(worker: Worker, count: int = 1) -> str:
 
 
 @pytest.mark.requirement("binding-durable-begun-once")
-async def test_a_task_whose_server_was_killed_has_failed_and_says_why(tmp_path: Path):
+async def test_every_task_of_a_server_that_was_killed_has_failed_and_says_why(tmp_path: Path):
+    """One whose caller waits, one that was answered at once, one that is late by now, one that was answered further."""
     async with open_desk(tmp_path / "nats") as desk:
         caller = await desk.caller(taskworker.SUBJECT)
         async with serving(desk, tmp_path / "journal") as worker:
-            call = asyncio.create_task(caller.call(send("a hold 0"), timeout=30))
-            await begun_task(worker)
-            await worker.kill()
-        async with serving(desk, tmp_path / "journal"):
-            answer = await call
-            status = answer.result["task"]["status"]
-            assert status["state"] == FAILED
-            assert "ended while" in status["message"]["parts"][0]["text"]
-
-
-@pytest.mark.requirement("binding-durable-begun-once")
-async def test_a_task_that_was_answered_at_once_fails_with_its_server(tmp_path: Path):
-    async with open_desk(tmp_path / "nats") as desk:
-        caller = await desk.caller(taskworker.SUBJECT)
-        async with serving(desk, tmp_path / "journal") as worker:
-            answer = await caller.call(send("a hold 0", at_once=True), timeout=20)
-            task_id = await begun_task(worker)
-            assert answer.result["task"]["id"] == task_id
-            await worker.kill()
-        async with serving(desk, tmp_path / "journal") as worker:
-            assert (await ended(caller, task_id))["status"]["state"] == FAILED
-            again = await caller.call(send("b hold 0", at_once=True), timeout=20)
-            assert await worker.end() == 0
-        async with serving(desk, tmp_path / "journal"):
-            task_id = again.result["task"]["id"]
-            assert (await ended(caller, task_id))["status"]["state"] == FAILED
-
-
-@pytest.mark.requirement("binding-durable-begun-once")
-async def test_a_task_whose_callers_deadline_has_passed_fails_with_its_server(tmp_path: Path):
-    async with open_desk(tmp_path / "nats") as desk:
-        caller = await desk.caller(taskworker.SUBJECT)
-        async with serving(desk, tmp_path / "journal") as worker:
-            request = send("a hold 0")
-            request.deadline = time.time() + 1.0
-            call = asyncio.create_task(caller.call(request, timeout=30))
-            task_id = await begun_task(worker)
-            await worker.kill()
-        async with asyncio.timeout(5):
-            while time.time() < request.deadline:  # noqa: ASYNC110 - the server's clock decides
-                await asyncio.sleep(0.05)
-        async with serving(desk, tmp_path / "journal"):
-            assert (await ended(caller, task_id))["status"]["state"] == FAILED
-            assert (await call).result["task"]["id"] == task_id
-
-
-@pytest.mark.requirement("binding-durable-begun-once")
-async def test_a_task_that_was_answered_further_fails_with_its_server(tmp_path: Path):
-    async with open_desk(tmp_path / "nats") as desk:
-        caller = await desk.caller(taskworker.SUBJECT)
-        async with serving(desk, tmp_path / "journal") as worker:
-            asked = await caller.call(send("a ask 0"), timeout=20)
-            task_id = asked.result["task"]["id"]
-            call = asyncio.create_task(caller.call(send("b hold 0", task_id=task_id), timeout=30))
-            assert await begun_task(worker, 3) == task_id
+            asked = await caller.call(send("d ask 0"), timeout=20)
+            further = asked.result["task"]["id"]
+            calls = [
+                asyncio.create_task(caller.call(request, timeout=30))
+                for request in (send("d hold 0", task_id=further), send("a hold 0"))
+            ]
+            at_once = await caller.call(send("b hold 0", at_once=True), timeout=20)
+            late = send("c hold 0")
+            late.deadline = time.time() + 1.0
+            calls.append(asyncio.create_task(caller.call(late, timeout=30)))
+            # The task that asked has a line for its end as well.
+            begun = {key: task for word, key, task, _ in map(str.split, await worker.begun(6))}
+            assert begun["d"] == further
+            assert begun["b"] == at_once.result["task"]["id"]
             async with asyncio.timeout(10):
-                while (await task_of(caller, task_id))["status"]["state"] != WORKING:  # noqa: ASYNC110
+                while (await task_of(caller, further))["status"]["state"] != WORKING:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
             await worker.kill()
+        async with asyncio.timeout(5):
+            while time.time() < late.deadline:  # noqa: ASYNC110 - the server's clock decides
+                await asyncio.sleep(0.05)
         async with serving(desk, tmp_path / "journal"):
-            assert (await call).result["task"]["id"] == task_id
-            assert (await task_of(caller, task_id))["status"]["state"] == FAILED
+            answers = [(await call).result["task"] for call in calls]
+            assert [answer["id"] for answer in answers] == [begun[key] for key in "dac"]
+            assert "ended while" in answers[1]["status"]["message"]["parts"][0]["text"]
+            for task_id in begun.values():
+                assert (await ended(caller, task_id))["status"]["state"] == FAILED
+
+
+@pytest.mark.requirement("binding-durable-begun-once")
+async def test_a_task_that_was_answered_at_once_fails_when_its_server_ends_in_order(tmp_path: Path):
+    async with open_desk(tmp_path / "nats") as desk:
+        caller = await desk.caller(taskworker.SUBJECT)
+        async with serving(desk, tmp_path / "journal") as worker:
+            answer = await caller.call(send("b hold 0", at_once=True), timeout=20)
+            assert await worker.end() == 0
+        async with serving(desk, tmp_path / "journal"):
+            task_id = answer.result["task"]["id"]
+            assert (await ended(caller, task_id))["status"]["state"] == FAILED
 
 
 @pytest.mark.requirement("core-busy-told")

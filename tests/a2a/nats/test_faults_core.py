@@ -168,6 +168,7 @@ def test_fault_16_a_lossy_token_and_an_illegal_subject_are_refused(name: str):
         subjects.subject_of("nats://a2a.agent.*.rpc")
 
 
+@pytest.mark.both_connections
 async def test_fault_17_a_message_over_max_payload_is_an_error_on_both_ends_that_names_it(
     tmp_path: Path,
 ):

@@ -230,6 +230,7 @@ async def test_fault_7_server_and_client_go_on_after_a_restart_of_nats_server(
         assert sorted(agent.begun) == ["after", "before", "hold"]
 
 
+@pytest.mark.both_connections
 @pytest.mark.requirement("binding-durable-begun-once")
 async def test_fault_7_a_deleted_consumer_is_made_again_where_it_was(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
@@ -362,6 +363,7 @@ async def test_fault_10_a_malformed_message_among_the_answers_harms_no_call(tmp_
         assert await ask(await desk.caller(client="peer"), "later") == {"echo": "later"}
 
 
+@pytest.mark.both_connections
 @pytest.mark.requirement("errors-rpc-lossless")
 async def test_fault_17_what_is_too_large_is_told_in_both_directions(tmp_path: Path):
     async with open_desk(tmp_path) as desk:

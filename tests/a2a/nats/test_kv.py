@@ -63,6 +63,7 @@ async def test_shares_a_bucket_with_nats_py(tmp_path: Path, direct: bool):
         assert await ours.keys() == []
 
 
+@pytest.mark.both_connections
 async def test_a_write_that_expects_another_revision_is_refused(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):
         bucket = await Bucket.open(js, "cas", MEMORY)
@@ -116,6 +117,7 @@ async def test_of_many_creators_one_succeeds(tmp_path: Path):
         assert len(lost) == len(buckets) - 1
 
 
+@pytest.mark.both_connections
 async def test_a_watch_gives_what_is_there_then_none_then_changes(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):
         bucket = await Bucket.open(js, "watched", MEMORY)
@@ -235,6 +237,7 @@ async def test_a_value_over_the_limit_of_the_server_is_refused_before_it_is_sent
             await bucket.put("k", bytes(connection.max_payload))
 
 
+@pytest.mark.both_connections
 async def test_a_watch_and_a_write_go_on_after_a_restart_of_nats_server(tmp_path: Path):
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(AsyncExitStack())

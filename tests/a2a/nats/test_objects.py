@@ -15,6 +15,7 @@ pytestmark = pytest.mark.anyio
 CONTENT = bytes(range(256)) * 6000
 
 
+@pytest.mark.both_connections
 async def test_an_object_comes_back_as_it_was_stored(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):
         bucket = await ObjectBucket.open(js, "objects", storage="memory")

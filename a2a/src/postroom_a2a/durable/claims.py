@@ -15,7 +15,6 @@ from collections.abc import Callable
 from enum import Enum
 
 from postroom_a2a.binding.subjects import may_be_told
-from postroom_a2a.durable.pulling import Place
 from postroom_a2a.errors import (
     BusDisconnected,
     InvalidInput,
@@ -25,6 +24,7 @@ from postroom_a2a.errors import (
     PostroomError,
     RequestTimeout,
 )
+from postroom_a2a.nats.acks import Place
 from postroom_a2a.nats.jetstream import LAST_SUBJECT_SEQUENCE, JetStream
 from postroom_a2a.nats.port import NO_RESPONDERS, Frame, status_of
 

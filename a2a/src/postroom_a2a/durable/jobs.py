@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
+from typing import NamedTuple
 
 from postroom_a2a.binding.frames import (
     BINARY,
@@ -19,10 +20,11 @@ from postroom_a2a.binding.frames import (
 )
 from postroom_a2a.binding.headers import deadline_of
 from postroom_a2a.binding.subjects import check_subject
-from postroom_a2a.durable.pulling import Delivery, Place
 from postroom_a2a.ecma_json import loads
 from postroom_a2a.errors import InvalidInput, PostroomError
+from postroom_a2a.nats.acks import AckSubject, Place
 from postroom_a2a.nats.jetstream import covers
+from postroom_a2a.nats.port import Frame
 from postroom_a2a.operations import Call, Operations
 from postroom_a2a.rpc import Code, RpcError
 
@@ -33,6 +35,28 @@ class Rejected(PostroomError):
     """A request that nobody may be answered for; the text is the reason that the log is told."""
 
     code = "rejected"
+
+
+class RequestDelivery(NamedTuple):
+    """A request as a durable handed it to us."""
+
+    frame: Frame
+    ack: AckSubject
+
+    @property
+    def reply(self) -> str:
+        """Where it is acknowledged."""
+        return self.frame.reply
+
+    @property
+    def place(self) -> Place:
+        """Where the request lies."""
+        return self.ack.place
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first delivery."""
+        return self.ack.attempt
 
 
 @dataclass(slots=True)
@@ -53,7 +77,7 @@ class Job:
         task: that works on it.
     """
 
-    delivery: Delivery
+    delivery: RequestDelivery
     call: Call
     response_subject: str
     streams: bool = False
@@ -88,7 +112,7 @@ class Job:
 
 
 def read_job(
-    delivery: Delivery,
+    delivery: RequestDelivery,
     operations: Operations,
     *,
     check: Callable[[str], None],
@@ -99,8 +123,6 @@ def read_job(
     """The job that a delivery is.
 
     Args:
-        delivery: of the request.
-        operations: of the agent.
         check: raises `Rejected` for a subject that answers may not go to.
         abandon_after: seconds after which a request without a deadline is taken as abandoned.
         caller: who sent it.
@@ -140,7 +162,7 @@ def task_id_of(place: Place) -> str:
 
 
 def check_response_subject(subject: str, patterns: Sequence[str]) -> None:
-    """Let nobody have an answer stored where it is none: in a bucket, in a stream of requests.
+    """Refuse a subject that is not one for answers, so that nobody has one stored in a bucket or as a request.
 
     Raises:
         Rejected: the subject is not one for answers.

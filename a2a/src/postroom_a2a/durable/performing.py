@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from postroom_a2a.binding.outlet import too_large
-from postroom_a2a.durable.answers import END, Answers, StreamAnswer, Undeliverable
+from postroom_a2a.durable.answer_writer import END, AnswerWriter, StreamAnswer, Undeliverable
 from postroom_a2a.durable.claims import Claim, Claims
-from postroom_a2a.durable.jobs import Job, lost_error
-from postroom_a2a.durable.pulling import ACK, GIVE_BACK, Delivery
+from postroom_a2a.durable.jobs import Job, RequestDelivery, lost_error
 from postroom_a2a.durable.streams import dead_letter_subject
 from postroom_a2a.errors import (
     BusDisconnected,
@@ -25,8 +22,10 @@ from postroom_a2a.errors import (
     Refused,
     RequestTimeout,
 )
+from postroom_a2a.nats.acks import ACK, give_back, give_up
 from postroom_a2a.nats.jetstream import MSG_ID, JetStream
 from postroom_a2a.operations import Call, Operations
+from postroom_a2a.retry import Backoff
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.text import one_line
 
@@ -58,8 +57,6 @@ class Performer:
 
     Attributes:
         js: JetStream.
-        operations: of the agent.
-        claims: of the server.
         answers: way of its answers.
         lost: what a lost call is answered with.
         at_work: what an answered call still waits for, so that it is known to be lost if the process ends before.
@@ -77,7 +74,7 @@ class Performer:
     js: JetStream
     operations: Operations
     claims: Claims
-    answers: Answers
+    answers: AnswerWriter
     lost: Lost
     at_work: AtWork
     answerable: Callable[[str], Awaitable[bool]]
@@ -135,7 +132,7 @@ class Performer:
 
     async def _claim(self, job: Job) -> Claim:
         """Claim it, however long the log cannot be reached."""
-        pause = 0.1
+        backoff = Backoff(0.2, 10.0)
         job.begun = True  # from now on somebody may find the claim
         while True:
             try:
@@ -149,8 +146,7 @@ class Performer:
             else:
                 job.begun = claim is Claim.OURS
                 return claim
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-            pause = min(pause * 2, 5.0)
+            await asyncio.sleep(backoff.next())
 
     async def _expire(self, job: Job) -> None:
         """Too late to begin it; if a process that is gone has begun it, that is to be told."""
@@ -265,18 +261,15 @@ class Performer:
         self.claims.done(job.place)
         await self.acknowledge(job.delivery)
 
-    async def acknowledge(self, delivery: Delivery) -> None:
+    async def acknowledge(self, delivery: RequestDelivery) -> None:
         """The request is dealt with. A lost word of it is made good by the claim, so nobody waits for it."""
         await self._say(delivery, ACK, confirmed=self.drained)
 
-    async def give_back(self, delivery: Delivery, delay: float = 0.0) -> None:
+    async def give_back(self, delivery: RequestDelivery, delay: float = 0.0) -> None:
         """Have it delivered again, to us or another."""
-        word = GIVE_BACK
-        if delay:
-            word += b" " + json.dumps({"delay": int(delay * 1e9)}).encode()
-        await self._say(delivery, word, confirmed=self.drained)
+        await self._say(delivery, give_back(delay), confirmed=self.drained)
 
-    async def reject(self, delivery: Delivery, reason: str) -> None:
+    async def reject(self, delivery: RequestDelivery, reason: str) -> None:
         """Never deliver it again, nor answer it."""
         self.counts.rejected += 1
         if self.counts.rejected.bit_count() == 1:  # 1, 2, 4, 8, ...: a flood must not fill the log
@@ -289,9 +282,9 @@ class Performer:
             )
         await self._terminate(delivery, reason)
 
-    async def _terminate(self, delivery: Delivery, reason: str) -> None:
+    async def _terminate(self, delivery: RequestDelivery, reason: str) -> None:
         self.claims.done(delivery.place)
-        await self._say(delivery, b"+TERM " + one_line(reason, 300).encode())
+        await self._say(delivery, give_up(reason))
 
     async def _give_up(self, job: Job, reason: str) -> None:
         """Put it where dead letters are kept, if they are, and never deliver it again."""
@@ -312,7 +305,9 @@ class Performer:
             _log.error("gave up request %s: %s; it is kept on %s", name, reason, subject)
         await self._terminate(job.delivery, reason)
 
-    async def _say(self, delivery: Delivery, word: bytes, *, confirmed: bool = False) -> None:
+    async def _say(
+        self, delivery: RequestDelivery, word: bytes, *, confirmed: bool = False
+    ) -> None:
         mailbox = self.js.mailbox
         try:
             if confirmed:

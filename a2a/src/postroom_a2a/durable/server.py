@@ -11,12 +11,12 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from postroom_a2a.durable import trimming
-from postroom_a2a.durable.answers import Answers
+from postroom_a2a.durable.answer_writer import AnswerWriter
 from postroom_a2a.durable.claims import Claims
-from postroom_a2a.durable.durables import Durable
 from postroom_a2a.durable.jobs import (
     Job,
     Rejected,
+    RequestDelivery,
     check_response_subject,
     lost_error,
     read_job,
@@ -37,8 +37,8 @@ from postroom_a2a.durable.options import (
     DurableStatistics,
 )
 from postroom_a2a.durable.performing import AtWork, Lost, Performer
-from postroom_a2a.durable.pulling import WORKING, Delivery, PullLoop
 from postroom_a2a.durable.streams import (
+    Durable,
     Streams,
     durable_name,
     lane_durable_name,
@@ -48,9 +48,11 @@ from postroom_a2a.durable.streams import (
     subjects_of,
 )
 from postroom_a2a.errors import BusDisconnected, PostroomError
+from postroom_a2a.nats.acks import WORKING, AckSubject
 from postroom_a2a.nats.jetstream import JetStream, covers
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.nats.port import FAULTS, Connection, Frame
+from postroom_a2a.nats.pull import PullLoop
 from postroom_a2a.operations import Call, Operations
 from postroom_a2a.rpc import Code, RpcError
 
@@ -61,9 +63,8 @@ class DurableServer:
     """The server of one agent's stored requests: `async with DurableServer(...)` works until the block ends.
 
     Args:
-        connection: open; of nats-py, or anything like it.
+        connection: an open one, ours or of nats-py.
         subject: of the requests, as `a2a.agent.echo.requests`.
-        operations: of the agent.
         durable: name of the consumer that the replicas share; "" for the subject's own.
         streams: names and settings of the streams.
         response_subjects: patterns of the subjects that answers may go to; default: of the clients of the namespace.
@@ -135,7 +136,7 @@ class DurableServer:
             js=self._js,
             operations=operations,
             claims=Claims(self._js, self.streams.claims, self._held.__contains__, grace=grace),
-            answers=Answers(self._js, "", max_deliver, self._repair),
+            answers=AnswerWriter(self._js, "", max_deliver, self._repair),
             lost=lost or _lost,
             at_work=at_work,
             answerable=self._answerable,
@@ -254,8 +255,8 @@ class DurableServer:
         if self._lane and any(covers(have, lane) for have in there):
             self._performer.answers.lane = lane
             self._add_loop(lane_durable_name(self.durable), lane)
-        for loop in self._loops:
-            await loop.ensure()
+        for place in self._places:
+            await self._ensure(place)
 
     def _add_loop(self, durable: str, subject: str) -> None:
         place = Durable(self._js, self.streams, durable, subject)
@@ -264,8 +265,11 @@ class DurableServer:
         async def ensure() -> None:
             await self._ensure(place)
 
-        def take(delivery: Delivery) -> None:
-            self._take(delivery, durable)
+        def take(frame: Frame, ack: AckSubject | None) -> bool:
+            if ack is None:
+                return False
+            self._take(RequestDelivery(frame, ack), durable)
+            return True
 
         def room() -> int:
             return self._room(durable)
@@ -320,13 +324,13 @@ class DurableServer:
         return bound - self._counted[durable]
 
     def _released(self, job: Job) -> None:
-        durable = job.delivery.consumer
+        durable = job.delivery.ack.consumer
         self._counted[durable] -= 1
         for loop in self._loops:
             if loop.durable == durable:
                 loop.changed()
 
-    def _take(self, delivery: Delivery, durable: str) -> None:
+    def _take(self, delivery: RequestDelivery, durable: str) -> None:
         place = delivery.place
         known = self._held.get(place.key)
         if known is not None:
@@ -340,7 +344,7 @@ class DurableServer:
         else:
             self._accept(delivery, durable)
 
-    def _accept(self, delivery: Delivery, durable: str) -> None:
+    def _accept(self, delivery: RequestDelivery, durable: str) -> None:
         caller = self._admit(delivery.frame)
         try:
             if caller is None:

@@ -65,7 +65,6 @@ class ServerStatistics:
     """Counts of one server since its start.
 
     Attributes:
-        running: calls at this moment.
         answered: calls that were answered, be it with an error.
         refused: calls that were answered with SERVER_BUSY.
         ignored: messages that nobody could be answered for.
@@ -102,9 +101,8 @@ class CoreServer:
     """The server of one agent's subject: `async with CoreServer(...)` takes calls until the block ends.
 
     Args:
-        connection: open; of nats-py, or anything like it.
+        connection: an open one, ours or of nats-py.
         subject: to serve; it may have wildcards.
-        operations: of the agent.
         queue: queue group, so that of several replicas one gets each call; None for the subject's own, "" for none.
         concurrency: calls that run at a time, streams that stand still left out.
         spare: calls beyond these that neither begin work nor stream.
@@ -116,6 +114,7 @@ class CoreServer:
         stall: seconds that a client may leave the full window of a stream unacknowledged.
         inbox: prefix of the subjects on which a caller acknowledges streams, called with the caller, and with "*" for
             what the server subscribes; None for an inbox of the connection.
+        within: a mailbox whose subscription covers that (`Mailbox`).
     """
 
     def __init__(
@@ -134,6 +133,7 @@ class CoreServer:
         drain: float = DRAIN,
         stall: float = STALL,
         inbox: NewInbox | None = None,
+        within: Mailbox | None = None,
     ) -> None:
         self.subject = subject
         self.queue = queue_group(subject) if queue is None else queue
@@ -147,7 +147,7 @@ class CoreServer:
         )
         self._admit = admit
         self._drain = drain
-        self._mailbox = Mailbox(connection, prefix=inbox("*") if inbox else "")
+        self._mailbox = Mailbox(connection, prefix=inbox("*") if inbox else "", within=within)
         self._site = Site(subject, operations, self._mailbox, stall, inbox, self._standing)
         self._subscription: Subscription | None = None
         self._running: dict[asyncio.Task[None], ServedCall] = {}

@@ -1,16 +1,38 @@
-"""A NATS client connection of our own, for programs whose time goes into messages (docs/binding.md, Connections)."""
+"""A NATS client of our own: a connection, and JetStream, KV and object buckets on it (docs/binding.md, Connections)."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
-from typing import Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from postroom_a2a.errors import InvalidInput
 from postroom_a2a.nats.connection import WireConnection
 from postroom_a2a.nats.options import ConnectOptions, Credentials, Options, read_servers
+from postroom_a2a.nats.port import Connection, Frame
 from postroom_a2a.nats.servers import Pool
 
-__all__ = ["Credentials", "Options", "WireConnection", "connect"]
+if TYPE_CHECKING:
+    from postroom_a2a.nats.jetstream import JetStream, Stored
+    from postroom_a2a.nats.kv import Bucket
+    from postroom_a2a.nats.mailbox import Mailbox
+    from postroom_a2a.nats.objects import ObjectBucket
+    from postroom_a2a.nats.pull import PullLoop
+
+__all__ = [
+    "Bucket",
+    "Connection",
+    "Credentials",
+    "Frame",
+    "JetStream",
+    "Mailbox",
+    "ObjectBucket",
+    "Options",
+    "PullLoop",
+    "Stored",
+    "WireConnection",
+    "connect",
+]
 
 
 async def connect(
@@ -35,3 +57,25 @@ async def connect(
     connection = WireConnection(Pool(read_servers(servers), insist=chosen.insist), chosen)
     await connection.open()
     return connection
+
+
+# Loaded when they are first used, so that a program pays only for the parts that it has.
+_MODULES = {
+    "Bucket": "kv",
+    "JetStream": "jetstream",
+    "Mailbox": "mailbox",
+    "ObjectBucket": "objects",
+    "PullLoop": "pull",
+    "Stored": "jetstream",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,6 +1,7 @@
-"""JetStream over the binding's connection: its API, acknowledged publishing, streams and consumers that fit.
+"""JetStream over one connection: its API, publishes that a stream has stored, streams and consumers that fit.
 
-Names and documents are those of the NATS server (ADR-1); only what the binding needs is here.
+Names and documents are those of the NATS server (ADR-1); only what we need is here. Whatever may be asked twice is
+asked again when the connection came back, since an answer may be lost with the connection before.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from typing import Any, NamedTuple
 from postroom_a2a.errors import (
     BusDisconnected,
     Conflict,
+    LostUpdate,
+    MessageTooLarge,
     NoResponders,
     NotFound,
+    PostroomError,
     ProtocolViolation,
+    Refused,
     RequestTimeout,
+    StreamFull,
 )
-from postroom_a2a.nats.jetstream_errors import TEMPORARY, refusal
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.nats.port import NO_RESPONDERS, Frame, status_of
 
@@ -32,17 +37,26 @@ LAST_SUBJECT_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
 TTL = "Nats-TTL"
 
 _PUB_ACK = re.compile(rb'\{"stream":"([^"\\]+)", ?"seq":([0-9]+)\}')
-_ABSENT = frozenset({10014, 10037, 10059})  # no consumer, no message, no stream
+# JetStream's error codes (NATS server, errors.json).
+_TEMPORARY = frozenset({10008, 10009, 10026, 10039})
+"""The server is starting, has no leader, or has as many consumers as it may have."""
+
+_KINDS: dict[int, type[PostroomError]] = {
+    10054: MessageTooLarge,
+    10071: LostUpdate,
+    10077: StreamFull,
+    10164: LostUpdate,
+}
+_ABSENT = frozenset({10014, 10037, 10043, 10059})  # no consumer, no message, no sequence, no stream
 _IN_USE = frozenset({10013, 10058, 10148})  # a consumer or stream of that name is there already
 
 
 class Stored(NamedTuple):
-    """A PubAck.
+    """The log's word that a record is on disk (PubAck).
 
     Attributes:
-        stream: that stored the message.
-        sequence: in it.
-        duplicate: a message of the same `Nats-Msg-Id` was there already, at `sequence`.
+        duplicate: a message of the same `Nats-Msg-Id` was there already, at `sequence`, and it was not our own first
+            attempt.
     """
 
     stream: str
@@ -54,7 +68,7 @@ class JetStream:
     """JetStream as one connection sees it.
 
     Args:
-        mailbox: that receives the answers.
+        mailbox: receives the answers.
         prefix: of the API's subjects (another for a domain).
     """
 
@@ -75,7 +89,7 @@ class JetStream:
             RequestTimeout, BusDisconnected: no answer; it may have been done.
         """
         payload = json.dumps(body).encode() if body is not None else b""
-        document = await self._ask(f"{self.prefix}.{verb}", payload, timeout)
+        document, _ = await self._answer(f"{self.prefix}.{verb}", payload, timeout)
         if isinstance(document, Stored):
             raise ProtocolViolation("JetStream answered a call of its API with a PubAck")
         error = document.get("error")
@@ -87,7 +101,7 @@ class JetStream:
             raise NotFound(f"{what}: {error.get('description', '')}")
         if code in _IN_USE:
             raise Conflict(f"{what}: {error.get('description', '')}")
-        raise refusal(error, what)
+        raise _refusal(error, what)
 
     async def publish(
         self,
@@ -103,24 +117,71 @@ class JetStream:
 
         Raises:
             NoResponders: no stream stores the subject, or JetStream is off.
-            LostUpdate: an expected sequence in the headers was not the last one.
+            LostUpdate: an expected sequence in the headers was not the last one. What was sent again may be refused
+                so for its own first copy.
             StreamFull, MessageTooLarge, Refused: not stored.
+            Forbidden: this identity may not publish there.
             RequestTimeout, BusDisconnected: no answer; it may be stored.
         """
         repeat = headers is not None and MSG_ID in headers
-        document = await self._ask(subject, payload, timeout, headers, repeat=repeat)
+        document, first = await self._answer(subject, payload, timeout, headers, repeat=repeat)
         if isinstance(document, Stored):
             return document
         if error := document.get("error"):
-            raise refusal(error, f"{subject!r} was not stored")
+            raise _refusal(error, f"{subject!r} was not stored")
         try:
-            return Stored(
-                str(document["stream"]), int(document["seq"]), document.get("duplicate") is True
-            )
+            duplicate = document.get("duplicate") is True and first
+            return Stored(str(document["stream"]), int(document["seq"]), duplicate)
         except (KeyError, TypeError, ValueError) as error:
             raise ProtocolViolation("the log's answer is no PubAck") from error
 
-    async def _ask(
+    async def ask(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        timeout: float = API_TIMEOUT,
+        headers: dict[str, str] | None = None,
+        repeat: bool = True,
+    ) -> tuple[Frame, bool]:
+        """Publish, and wait for one answer, over lost connections too.
+
+        Args:
+            subject: to publish to.
+            payload: bytes.
+            timeout: seconds.
+            headers: NATS headers.
+            repeat: ask again where the answer was lost; for what may be done twice.
+
+        Returns:
+            The answer, and whether it was asked for once only.
+
+        Raises:
+            As `Mailbox.ask`; `BusDisconnected` if there was no connection all the time, so that nothing was sent.
+        """
+        loop = asyncio.get_running_loop()
+        mailbox, deadline, first = self.mailbox, loop.time() + timeout, True
+        pause = 0.02
+        while True:
+            if not mailbox.connection.is_connected:
+                await mailbox.connected(deadline)
+            share = max(0.001, deadline - loop.time())
+            if repeat and not mailbox.hears_changes:
+                share = min(share, 2.0)
+            try:
+                frame = await mailbox.ask(
+                    subject, payload, timeout=share, headers=headers, until_change=repeat
+                )
+            except (RequestTimeout, BusDisconnected):
+                if not repeat or loop.time() >= deadline or mailbox.connection.is_closed:
+                    raise
+            else:
+                return frame, first
+            first = False
+            await asyncio.sleep(min(pause, deadline - loop.time()) * random.uniform(0.5, 1.0))  # noqa: S311
+            pause = min(pause * 2, 0.5)
+
+    async def _answer(
         self,
         subject: str,
         payload: bytes,
@@ -128,40 +189,31 @@ class JetStream:
         headers: dict[str, str] | None = None,
         *,
         repeat: bool = True,
-    ) -> dict[str, Any] | Stored:
-        """The answer; a plain PubAck, which is the most frequent one, is read without a JSON reader."""
+    ) -> tuple[dict[str, Any] | Stored, bool]:
+        """The answer and whether it was asked for once; a plain PubAck, the most frequent one, needs no JSON reader."""
         loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + timeout, 0.02
+        deadline, pause, first = loop.time() + timeout, 0.02, True
         while True:
             share = max(0.001, deadline - loop.time())
-            try:
-                frame = await self.mailbox.ask(
-                    subject,
-                    payload,
-                    timeout=min(share, 2.0) if repeat else share,
-                    headers=headers,
+            frame, once = await self.ask(
+                subject, payload, timeout=share, headers=headers, repeat=repeat
+            )
+            first = first and once
+            if found := _PUB_ACK.fullmatch(frame.data):
+                return Stored(found[1].decode(), int(found[2])), first
+            document = _document(frame)
+            if document is not None and not _is_temporary(document):
+                return document, first
+            late = loop.time() + pause >= deadline
+            if document is None and (late or not self.mailbox.recovering):
+                raise NoResponders(
+                    f"nothing of JetStream answers on {subject!r}",
+                    remedy="start nats-server with --jetstream, and switch it on for this account",
                 )
-            except (RequestTimeout, BusDisconnected):
-                if not repeat or loop.time() >= deadline:
-                    raise
-                frame = None
-            if frame is not None:
-                if found := _PUB_ACK.fullmatch(frame.data):
-                    return Stored(found[1].decode(), int(found[2]))
-                document = _document(frame)
-                if document is not None and not _temporary(document):
-                    return document
-                if document is None and not self._recovering():
-                    raise _unanswered(subject)
-                if loop.time() + pause >= deadline:
-                    if document is None:
-                        raise _unanswered(subject)
-                    return document
+            if document is not None and late:
+                return document, first
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
             pause = min(pause * 2, 0.5)
-
-    def _recovering(self) -> bool:
-        return not self.mailbox.connection.is_connected
 
     # ── streams and consumers ────────────────────────────────────────────────────────────────────────
 
@@ -232,13 +284,6 @@ class JetStream:
         return (await self.api(target, {"stream_name": stream, "config": dict(config)}))["config"]
 
 
-def _unanswered(subject: str) -> NoResponders:
-    return NoResponders(
-        f"nothing of JetStream answers on {subject!r}",
-        remedy="start nats-server with --jetstream, and switch it on for this account",
-    )
-
-
 def covers(pattern: str, subject: str) -> bool:
     """Whether everything that `subject` (which may have wildcards) matches is matched by `pattern`."""
     wanted, given = pattern.split("."), subject.split(".")
@@ -252,9 +297,15 @@ def covers(pattern: str, subject: str) -> bool:
     return len(wanted) == len(given)
 
 
-def _temporary(document: Mapping[str, Any]) -> bool:
+def _refusal(error: Mapping[str, Any], what: str) -> PostroomError:
+    """The error that JetStream's `error` object reports."""
+    kind = _KINDS.get(int(error.get("err_code", 0)), Refused)
+    return kind(f"{what}: {error.get('description', 'refused without a reason')}")
+
+
+def _is_temporary(document: Mapping[str, Any]) -> bool:
     error = document.get("error") or {}
-    return error.get("err_code") in TEMPORARY
+    return error.get("err_code") in _TEMPORARY
 
 
 def _document(frame: Frame) -> dict[str, Any] | None:

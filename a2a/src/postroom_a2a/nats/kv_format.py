@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom_a2a.nats.jetstream import TTL
-from postroom_a2a.nats.last_record import Record
+from postroom_a2a.nats.records import Record
 
 OPERATION = "KV-Operation"
 MARKER = "Nats-Marker-Reason"

@@ -30,6 +30,7 @@ from postroom_a2a.nats.port import (
     Connection,
     Frame,
     Subscription,
+    change_of,
     is_own,
     receive,
     size_of,
@@ -42,6 +43,9 @@ MAX_WAITING = 16_384
 MAX_UNREAD = 1024
 """Frames of one stream that may lie unread; a peer that sends more than it was allowed ends the stream."""
 
+RECOVERY = 10.0
+"""Seconds after a reconnect in which a server may still be loading its streams."""
+
 NewInbox = Callable[[str], str]
 """Prefix of the subjects on which answers of a peer are received; the argument is the subject that the peer serves."""
 
@@ -52,19 +56,28 @@ class Mailbox:
     Args:
         connection: that receives them.
         prefix: of the reply subjects, without the last token; "" for a new inbox of the connection.
+        within: another mailbox of the connection, whose subscription covers that prefix: a second subscription would
+            have the server send each answer twice.
     """
 
-    def __init__(self, connection: Connection, *, prefix: str = "") -> None:
+    def __init__(
+        self, connection: Connection, *, prefix: str = "", within: Mailbox | None = None
+    ) -> None:
         if isinstance(connection, Client):
             harden(connection)
         self.connection = connection
         self.prefix = prefix or connection.new_inbox()
+        self._has_own_prefix = bool(prefix)
         self.late = 0
         self._loop = asyncio.get_running_loop()
         self.deadlines = Deadlines()
-        self._asked: dict[str, tuple[asyncio.Future[Frame], str]] = {}
+        self.hears_changes = hasattr(connection, "changed")
+        self._changed_at = float("-inf")
+        self._asked: dict[str, tuple[asyncio.Future[Frame], str, bool]] = {}
         self._waiting: dict[str, Callable[[Frame], None]] = {}
         self._publish = connection.publish if is_own(connection) else self._publish_checked
+        self._within = within
+        self._routes: dict[str, list[Callable[[Frame], None]]] = {}
         self._subscription: Subscription | None = None
         self._opening: asyncio.Lock = asyncio.Lock()
 
@@ -78,14 +91,28 @@ class Mailbox:
             async with self._opening:
                 if self._subscription is None:
                     try:
-                        self._subscription = await receive(
-                            self.connection, f"{self.prefix}.*", self._arrived
-                        )
+                        self._subscription = await self._subscribe()
                     except FAULTS as error:
                         raise BusDisconnected(
                             f"the NATS connection takes nothing: {error}"
                         ) from error
                     watch_denials(self.connection, self._denied)
+                    self._await_change()
+
+    async def _subscribe(self) -> Subscription:
+        if self._within is None:
+            return await receive(self.connection, f"{self.prefix}.*", self._arrived)
+        await self._within.open()
+        return self._within.route(self.prefix, self._arrived)
+
+    def route(self, prefix: str, arrived: Callable[[Frame], None]) -> Route:
+        """Have `arrived` called with what comes under `prefix` and is no answer to this mailbox itself.
+
+        Args:
+            prefix: all but the last token of the subjects; that of the mailbox itself for all of them.
+            arrived: takes the frames.
+        """
+        return Route(self._routes, prefix, arrived)
 
     async def close(self) -> None:
         """End the subscription; what still waits runs into its deadline."""
@@ -93,6 +120,61 @@ class Mailbox:
         if subscription is not None and not self.connection.is_closed:
             with suppress(*FAULTS):  # the connection is on its way out
                 await subscription.unsubscribe()
+
+    def new_inbox(self) -> str:
+        """A subject for frames that are not answers, beside those of the mailbox."""
+        if self._has_own_prefix:
+            return f"{self.prefix}.p.{secrets.token_hex(12)}"
+        return self.connection.new_inbox()
+
+    @property
+    def recovering(self) -> bool:
+        """Whether the connection came back so lately that the server may still be loading its streams."""
+        return not self.connection.is_connected or self._loop.time() - self._changed_at < RECOVERY
+
+    def _await_change(self) -> None:
+        change = change_of(self.connection)
+        if change is not None:
+            change.add_done_callback(self._changed)
+
+    def _changed(self, _: asyncio.Future[None]) -> None:
+        """The connection came back, or is over: answers to what was asked before may be lost."""
+        if self._subscription is None:
+            return
+        self._changed_at = self._loop.time()
+        over = self.connection.is_closed
+        for answer, _subject, until_change in self._asked.values():
+            if (over or until_change) and not answer.done():
+                answer.set_exception(self._broken())
+        if not over:
+            self._await_change()
+
+    def _broken(self) -> PostroomError:
+        lost: PostroomError | None = getattr(self.connection, "lost", None)
+        if lost is not None:
+            return type(lost)(lost.message)
+        return RequestTimeout("the connection broke before the answer came")
+
+    async def connected(self, deadline: float) -> None:
+        """Wait until there is a connection; of one that does not tell, nothing is waited for.
+
+        Args:
+            deadline: of the loop's clock.
+
+        Raises:
+            BusDisconnected: there was none until then.
+        """
+        connection = self.connection
+        while not connection.is_connected and not connection.is_closed:
+            change = change_of(connection)
+            if change is None:
+                return
+            await asyncio.wait({change}, timeout=max(0.0, deadline - self._loop.time()))
+            if not connection.is_connected and self._loop.time() >= deadline:
+                raise BusDisconnected(
+                    "there is no connection to a NATS server",
+                    remedy="wait until nats-server is back, then do it again",
+                )
 
     def token(self, arrived: Callable[[Frame], None], *, prefix: str = "") -> str:
         """A new reply subject; `arrived` is called with each frame that comes for it, until `forget`.
@@ -125,14 +207,24 @@ class Mailbox:
                 answer.set_result(frame)
             return
         arrived = self._waiting.get(subject)
-        if arrived is None:
-            self.late += 1
-        else:
+        if arrived is not None:
             arrived(frame)
+        elif self._routes:
+            self._pass_on(frame)
+        else:
+            self.late += 1
+
+    def _pass_on(self, frame: Frame) -> None:
+        narrow = self._routes.get(frame.subject.rpartition(".")[0], ())
+        takers = (*narrow, *self._routes.get(self.prefix, ()))
+        if not takers:
+            self.late += 1
+        for take in takers:
+            take(frame)
 
     def _denied(self, error: PostroomError, subject: str) -> bool:
         """The server lets nobody of this identity publish to `subject`; whether a call waits for it."""
-        waiting = [answer for answer, asked in self._asked.values() if asked == subject]
+        waiting = [answer for answer, asked, _ in self._asked.values() if asked == subject]
         for answer in waiting:
             if not answer.done():
                 answer.set_exception(error)
@@ -145,6 +237,8 @@ class Mailbox:
         *,
         timeout: float,
         headers: dict[str, str] | None = None,
+        prefix: str = "",
+        until_change: bool = False,
     ) -> Frame:
         """Publish, and wait for one answer; a status of the server ("503") is an answer as well.
 
@@ -153,6 +247,8 @@ class Mailbox:
             payload: bytes.
             timeout: seconds.
             headers: NATS headers.
+            prefix: of the reply subject, where the mailbox's own has a wildcard.
+            until_change: do not wait any longer when the connection came back in between.
 
         Raises:
             RequestTimeout: no answer in time; it may have been acted on.
@@ -164,8 +260,8 @@ class Mailbox:
         answer: asyncio.Future[Frame] = self._loop.create_future()
         if len(self._asked) >= MAX_WAITING:
             raise Refused("too many calls wait for answers on this connection")
-        reply = f"{self.prefix}.{secrets.token_hex(10)}"
-        self._asked[reply] = answer, subject
+        reply = f"{prefix or self.prefix}.{secrets.token_hex(10)}"
+        self._asked[reply] = answer, subject, until_change
         self.deadlines.watch(answer, timeout, _late)
         try:
             await self._publish(subject, payload, reply, headers)
@@ -212,6 +308,31 @@ class Mailbox:
             raise InvalidInput(f"{subject!r} cannot be published: {error}") from error
         except (nats_errors.Error, OSError) as error:
             raise BusDisconnected(f"the NATS connection takes nothing: {error}") from error
+
+
+class Route:
+    """A part of what comes for a mailbox; it keeps the port `Subscription`."""
+
+    def __init__(
+        self,
+        routes: dict[str, list[Callable[[Frame], None]]],
+        prefix: str,
+        arrived: Callable[[Frame], None],
+    ) -> None:
+        self._routes, self._prefix, self._arrived = routes, prefix, arrived
+        routes.setdefault(prefix, []).append(arrived)
+
+    async def unsubscribe(self) -> None:
+        """End it at once."""
+        takers = self._routes.get(self._prefix, [])
+        if self._arrived in takers:
+            takers.remove(self._arrived)
+            if not takers:
+                del self._routes[self._prefix]
+
+    async def drain(self) -> None:
+        """End it; nothing is under way, since frames are handed on as they are read."""
+        await self.unsubscribe()
 
 
 def _late(_: float) -> RequestTimeout:

@@ -30,8 +30,8 @@ from postroom_a2a.errors import (
 )
 from postroom_a2a.nats.jetstream import MSG_ID, JetStream
 from postroom_a2a.nats.kv_format import ROLLUP
-from postroom_a2a.nats.last_record import last_record
 from postroom_a2a.nats.ordered import OrderedConsumer
+from postroom_a2a.nats.records import last_record
 
 MAX_CHUNK = 512 * 1024
 """Bytes of a chunk; half of the server's limit for a message where that is less."""

@@ -1,28 +1,39 @@
 """Records of a stream in order and without gaps, pushed by a consumer that lives as long as its reader (ADR-17).
 
 One `OrderedConsumer` is one such life: a gap or a silence ends it with `StreamBroken`, and its owner decides from
-where to begin the next.
+where to begin the next. `read_stream` goes on where it was and ends with the stream.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from postroom_a2a.errors import BusDisconnected, ProtocolViolation, StreamBroken
+from postroom_a2a.errors import (
+    BusDisconnected,
+    NoResponders,
+    NotFound,
+    ProtocolViolation,
+    RequestTimeout,
+    StreamBroken,
+)
+from postroom_a2a.nats.acks import parse_ack_subject
 from postroom_a2a.nats.jetstream import JetStream
-from postroom_a2a.nats.last_record import Record
 from postroom_a2a.nats.port import FAULTS, Frame, Subscription
+from postroom_a2a.nats.records import Record
 
 BEAT = 5.0
 """Seconds after which the server says that there is nothing new."""
 
 _UNREAD = 256
 _INACTIVE = 30.0
-_ACK = "$JS.ACK."
+
+_ATTEMPTS = 5
+"""Times in a row that `read_stream` begins again without a record in between."""
 
 
 class OrderedConsumer:
@@ -31,7 +42,7 @@ class OrderedConsumer:
     Args:
         js: JetStream.
         stream: to read.
-        subject: filter, may have wildcards.
+        subjects: filter, one or several, may have wildcards; () for every record.
         beat: seconds of silence after which the server sends a sign of life; after three there is none.
         config: further members of the consumer's configuration, as `deliver_policy` or `headers_only`.
 
@@ -40,12 +51,18 @@ class OrderedConsumer:
     """
 
     def __init__(
-        self, js: JetStream, stream: str, subject: str, *, beat: float = BEAT, **config: Any
+        self,
+        js: JetStream,
+        stream: str,
+        subjects: str | Sequence[str],
+        *,
+        beat: float = BEAT,
+        **config: Any,
     ) -> None:
         self.pending = 0
         self._js = js
         self._stream = stream
-        self._subject = subject
+        self._subjects = (subjects,) if isinstance(subjects, str) else tuple(subjects)
         self._beat = beat
         self._config = config
         self._name = secrets.token_hex(8)
@@ -60,7 +77,7 @@ class OrderedConsumer:
             As `JetStream.api`.
         """
         connection = self._js.mailbox.connection
-        inbox = connection.new_inbox()
+        inbox = self._js.mailbox.new_inbox()
         try:
             # A pushed record keeps its own subject, so the mailbox's subscription cannot tell whose it is.
             self._subscription = await connection.subscribe(inbox, cb=self._frames.put)
@@ -92,15 +109,31 @@ class OrderedConsumer:
             StreamBroken: a record was lost, or the consumer is gone.
         """
         while True:
-            try:
-                async with asyncio.timeout(3 * self._beat):
-                    frame = await self._frames.get()
-            except TimeoutError:
-                raise StreamBroken(f"the consumer of {self._subject!r} fell silent") from None
-            if frame.reply.startswith(_ACK):
+            frame = await self._next_frame() if self._frames.empty() else self._frames.get_nowait()
+            if frame.reply.startswith("$JS.ACK."):
                 return self._record(frame)
             if await self._idle(frame):
                 return None
+
+    async def _next_frame(self) -> Frame:
+        try:
+            async with asyncio.timeout(3 * self._beat):
+                return await self._frames.get()
+        except TimeoutError:
+            raise StreamBroken(f"the consumer of {self._stream} fell silent") from None
+
+    async def left(self) -> int:
+        """Records that are still to come, as the server knows them now.
+
+        Raises:
+            StreamBroken: the consumer is gone.
+            As `JetStream.api`.
+        """
+        try:
+            info = await self._js.api(f"CONSUMER.INFO.{self._stream}.{self._name}")
+        except NotFound:
+            raise StreamBroken(f"the consumer of {self._stream} ended") from None
+        return info.get("num_pending", 0) + info["delivered"]["consumer_seq"] - self._seen
 
     async def _create(self, inbox: str) -> None:
         config = {
@@ -114,10 +147,14 @@ class OrderedConsumer:
             "flow_control": True,
             "idle_heartbeat": int(self._beat * 1e9),
             "inactive_threshold": int(_INACTIVE * 1e9),
-            "filter_subject": self._subject,
             **self._config,
         }
-        target = f"CONSUMER.CREATE.{self._stream}.{self._name}.{self._subject}"
+        target = f"CONSUMER.CREATE.{self._stream}.{self._name}"
+        if len(self._subjects) == 1:
+            config["filter_subject"] = self._subjects[0]
+            target = f"{target}.{self._subjects[0]}"
+        elif self._subjects:
+            config["filter_subjects"] = list(self._subjects)
         document = {"stream_name": self._stream, "config": config, "action": "create"}
         info = await self._js.api(target, document)
         delivered = (info.get("delivered") or {}).get("consumer_seq", 0)
@@ -132,29 +169,63 @@ class OrderedConsumer:
             self._frames.get_nowait()
 
     def _record(self, frame: Frame) -> Record:
-        sequence, count, pending = _position(frame.reply)
-        if count != self._seen + 1:
-            raise StreamBroken(f"records of {self._subject!r} were lost on the way")
-        self._seen = count
-        return Record(frame.subject, frame.data, frame.headers or {}, sequence, pending)
+        ack = parse_ack_subject(frame.reply)
+        if ack is None:
+            raise ProtocolViolation("a record's reply subject is no acknowledgement")
+        if ack.number != self._seen + 1:
+            raise StreamBroken(f"records of {self._stream} were lost on the way")
+        self._seen = ack.number
+        place = ack.place
+        return Record(
+            frame.subject,
+            frame.data,
+            frame.headers or {},
+            place.sequence,
+            place.stamp / 1e9,
+            ack.pending,
+        )
 
     async def _idle(self, frame: Frame) -> bool:
         """Read a sign of life (which says what was sent so far), or answer whether we keep up."""
         headers = frame.headers or {}
         if headers.get("Status") != "100":
-            raise StreamBroken(f"the consumer of {self._subject!r} ended")
+            raise StreamBroken(f"the consumer of {self._stream} ended")
         if int(headers.get("Nats-Last-Consumer", "0")) > self._seen:
-            raise StreamBroken(f"records of {self._subject!r} were lost on the way")
+            raise StreamBroken(f"records of {self._stream} were lost on the way")
         if answer := frame.reply or headers.get("Nats-Consumer-Stalled", ""):
             await self._js.mailbox.send(answer, b"")
         return not answer
 
 
-def _position(reply: str) -> tuple[int, int, int]:
-    """Sequence in the stream, count of the consumer and number pending, from the subject of an acknowledgement."""
-    tokens = reply.split(".")
-    first = 5 if len(tokens) == 9 else 7  # the longer form names domain and account as well
-    try:
-        return int(tokens[first]), int(tokens[first + 1]), int(tokens[first + 3])
-    except (IndexError, ValueError) as error:
-        raise ProtocolViolation("a record's reply subject is no acknowledgement") from error
+async def read_stream(
+    js: JetStream, stream: str, *, after: int = 0, subjects: Sequence[str] = ()
+) -> AsyncGenerator[Record, None]:
+    """Records after sequence `after`, in order, up to the last one that is there at the beginning.
+
+    Raises:
+        StreamBroken: it broke again and again.
+        As `JetStream.api`.
+    """
+    end = int((await js.api(f"STREAM.INFO.{stream}"))["state"]["last_seq"])
+    failures = 0
+    while after < end:
+        start: dict[str, Any] = {"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1}
+        try:
+            async with OrderedConsumer(js, stream, subjects, **start) as consumer:
+                pending = consumer.pending
+                while pending:
+                    record = await consumer.next()
+                    if record is None:  # what was there may have been deleted since
+                        pending = await consumer.left()
+                        continue
+                    if record.sequence > end:
+                        return
+                    yield record
+                    after, failures, pending = record.sequence, 0, record.pending
+                    if after == end:
+                        return
+                return
+        except (StreamBroken, RequestTimeout, NoResponders, BusDisconnected):
+            failures += 1
+            if failures == _ATTEMPTS or js.mailbox.connection.is_closed:
+                raise

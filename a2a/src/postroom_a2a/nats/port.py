@@ -5,6 +5,7 @@ A connected `nats.aio.client.Client` is a `Connection` as it is. A faster client
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
@@ -109,11 +110,19 @@ def is_own(connection: Connection) -> bool:
 def watch_denials(connection: Connection, denied: Callable[[PostroomError, str], bool]) -> None:
     """Have `denied` called with each subject to which a publish was denied, where the connection tells.
 
-    Only as long as the function's object lives.
+    Only as long as the function's object lives. It answers whether somebody waited for that.
     """
     watch = getattr(connection, "watch_denials", None)
     if watch is not None:
         watch(denied)
+
+
+def change_of(connection: Connection) -> asyncio.Future[None] | None:
+    """A future that is done when the connection next comes back or ends for good; None where it does not tell.
+
+    When it is done the connection has another one.
+    """
+    return getattr(connection, "changed", None)
 
 
 async def receive(
@@ -171,6 +180,12 @@ def status_of(frame: Frame) -> str:
     if frame.data or not frame.headers or frame.reply:
         return ""
     return frame.headers.get("Status", "")
+
+
+def description_of(frame: Frame) -> str:
+    """What the server says about its status, one line; "" where it says nothing."""
+    # Where a status has no description, nats-py takes the header after it for one.
+    return (frame.headers or {}).get("Description", "").partition("\n")[0].strip()
 
 
 def size_of(payload: bytes, headers: Mapping[str, str] | None) -> int:

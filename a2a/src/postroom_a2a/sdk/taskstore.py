@@ -10,7 +10,6 @@ import asyncio
 import base64
 import hashlib
 import logging
-import random
 import re
 from bisect import insort
 from collections import OrderedDict
@@ -39,6 +38,7 @@ from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.kv import Bucket, Entry, Settings
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.nats.port import Connection
+from postroom_a2a.retry import Backoff
 
 if TYPE_CHECKING:
     from a2a.server.context import ServerCallContext
@@ -95,7 +95,6 @@ class KvTaskStore(TaskStore):
     read last; so of two replicas that work on one task, one is refused (`LostUpdate`).
 
     Args:
-        bucket: that keeps the tasks.
         owner: whose task it is, for a call; nobody sees the tasks of another owner.
         keep: seconds that an ended task is kept, where the bucket can do so; 0 for as long as the bucket keeps all.
         retry_for: seconds for which a save is tried again while the log cannot be reached.
@@ -131,10 +130,6 @@ class KvTaskStore(TaskStore):
         Args:
             connection: to NATS, or JetStream as one sees it.
             bucket: name of it; agents that must not see each other's tasks need one each.
-            settings: of a new one.
-            owner: as of the class.
-            keep: as of the class.
-            retry_for: as of the class.
 
         Raises:
             As `Bucket.open`.
@@ -178,7 +173,7 @@ class KvTaskStore(TaskStore):
     async def _persist(self, key: str, payload: bytes, known: _Known | None, ttl: float) -> int:
         """Write, again and again while the log cannot be reached, for a time."""
         loop = asyncio.get_running_loop()
-        give_up, pause = loop.time() + self._retry_for, 0.05
+        give_up, backoff = loop.time() + self._retry_for, Backoff(0.1, 4.0)
         while True:
             try:
                 return await self._write(key, payload, known, ttl)
@@ -186,10 +181,10 @@ class KvTaskStore(TaskStore):
                 before, doubt = (known.revision, known.doubt) if known else (0, frozenset())
                 known = _Known(before, final=False, writing=True, doubt=doubt | {payload})
                 self._remember(key, known)
+                pause = backoff.next()
                 if loop.time() + pause >= give_up:
                     raise
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-            pause = min(pause * 2, 2.0)
+            await asyncio.sleep(pause)
 
     async def _write(self, key: str, payload: bytes, known: _Known | None, ttl: float) -> int:
         if known is None:
@@ -206,7 +201,7 @@ class KvTaskStore(TaskStore):
         """The task; None where the caller's owner has none of that id.
 
         Raises:
-            ProtocolViolation: what is kept is no task.
+            ProtocolViolation: what is kept is not a task.
             As `Bucket.get`.
         """
         key = self._key(task_id, context)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar
 
 from postroom.bus.acceptance import accepts_pulled, answerer_of, headers_of, stored_in
 from postroom.bus.address import BusAddress
 from postroom.bus.background import Supervisor
 from postroom.bus.counters import Counters
-from postroom.bus.nats.connection import BusConnection
+from postroom.bus.nats.delivery import Consumption
 from postroom.bus.nats.frames import live_message
 from postroom.bus.nats.link import Link, remaining
 from postroom.bus.nats.listening import CONCURRENT_REQUESTS, Listener, accepts_live, serving
-from postroom.bus.nats.publishing import publish_stored
-from postroom.bus.nats.pulling import PullLoop
-from postroom.bus.nats.replies import Replies, new_token
 from postroom.bus.port import (
     BusStatistics,
     DeliveryHandler,
@@ -30,7 +29,13 @@ from postroom.errors import Forbidden, InvalidInput, NoResponders, PostroomError
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE, is_uid
 from postroom.protocol.streams import BEAT_INTERVAL
+from postroom.protocol.subjects import JETSTREAM
 from postroom_a2a.nats import Credentials
+from postroom_a2a.nats.jetstream import JetStream
+from postroom_a2a.nats.mailbox import Mailbox
+from postroom_a2a.nats.port import NO_RESPONDERS, status_of
+
+T = TypeVar("T")
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for the first connection."""
@@ -48,16 +53,23 @@ class NatsBus:
 
     Attributes:
         projects: whose feeds a delivery to this identity may come from; set it when membership changes.
+        connection: the library's.
+        mailbox: receives the answers to this identity, `_I.<uid>.<answerer>.<token>`: so even an answer names its
+            sender. Four tokens exactly: the inboxes of pulls have more, and their frames do not arrive twice.
+        jetstream: over this connection.
     """
 
     def __init__(self, uid: str, link: Link, *, projects: tuple[str, ...], beat: float) -> None:
         self._uid = uid
         self._link = link
-        self._replies = Replies(link, uid)
-        self._connection = BusConnection(link, self._replies, uid)
+        self.connection = link.connection
+        self.mailbox = Mailbox(self.connection, prefix=f"_I.{uid}.*")
+        self.jetstream = JetStream(
+            Mailbox(self.connection, prefix=f"_I.{uid}.{JETSTREAM}", within=self.mailbox)
+        )
         self._supervisor = Supervisor(link.report)
         self._listeners: set[Listener] = set()
-        self._loops: set[PullLoop] = set()
+        self._consumptions: set[Consumption] = set()
         self._beat = beat
         self._closing: asyncio.Task[None] | None = None
         self.projects = projects
@@ -108,7 +120,8 @@ class NatsBus:
         )
         bus = cls(uid, link, projects=tuple(projects), beat=beat)
         try:
-            await bus._replies.open()
+            await bus.jetstream.mailbox.open()
+            await link.connection.settle(connect_timeout)
         except BaseException:
             await link.close()
             raise
@@ -124,11 +137,6 @@ class NatsBus:
         """Why the connection is gone for good (closed, credential expired or revoked), None while it is not."""
         return self._link.lost
 
-    @property
-    def connection(self) -> BusConnection:
-        """This connection as `postroom_a2a` uses one."""
-        return self._connection
-
     async def wait_lost(self) -> PostroomError:
         """Wait until the connection is gone for good, and say why."""
         while self._link.lost is None:
@@ -137,7 +145,7 @@ class NatsBus:
 
     async def renew(self, *, timeout: float = CONNECT_TIMEOUT) -> None:
         """As `MessageBusProvider.renew`: with what `jwt` and `sign` now return."""
-        await self._link.connection.renew(timeout)
+        await self.connection.renew(timeout)
 
     async def publish(
         self,
@@ -151,34 +159,32 @@ class NatsBus:
         """As `MessageBusProvider.publish`."""
         stream, headers = stored_in(subject), headers_of(metadata, id)
         self._link.check_size(payload, headers)
-        deadline = asyncio.get_running_loop().time() + timeout
-        try:
-            if stream:
-                stored = await publish_stored(
-                    self._link, self._replies, subject, payload, headers, deadline
-                )
-            else:
-                stored = None
-                await self._publish_live(subject, payload, headers, deadline)
-        except Refused:
-            self._link.counters.refused += 1
-            raise
+        stored = None
+        if stream:
+            publishing = self.jetstream.publish(subject, payload, headers=headers, timeout=timeout)
+            stored = await self._counted(publishing)
+        else:
+            await self._counted(self._publish_live(subject, payload, headers, timeout))
         self._link.counters.published += 1
         return stored
 
     async def _publish_live(
-        self, subject: str, payload: bytes, headers: dict[str, str], deadline: float
+        self, subject: str, payload: bytes, headers: dict[str, str], timeout: float
     ) -> None:
+        deadline = asyncio.get_running_loop().time() + timeout
         reply = ""
         if subjects.parse(subject).kind == "discovery":
             # Only with this reply subject does an announcement count (docs/architecture.md, The bus).
-            reply = subjects.reply(self._uid, "all", new_token())
+            reply = subjects.reply(self._uid, "all", secrets.token_hex(12))
         await self._link.ready(deadline)
+        await self.connection.deliver(
+            subject, payload, reply, headers, timeout=remaining(deadline) or 0.0
+        )
+
+    async def _counted(self, call: Awaitable[T]) -> T:
         try:
-            await self._link.connection.deliver(
-                subject, payload, reply, headers, timeout=remaining(deadline) or 0.0
-            )
-        except Forbidden:
+            return await call
+        except (Refused, Forbidden):
             self._link.counters.refused += 1
             raise
 
@@ -223,13 +229,20 @@ class NatsBus:
         """As `MessageBusProvider.request`; `$`-subjects of the server may be asked too, where permitted."""
         answerer, headers = answerer_of(subject), headers_of(metadata, "")
         deadline = asyncio.get_running_loop().time() + timeout
-        answer = await self._replies.ask(
-            subject, payload, answerer=answerer, deadline=deadline, headers=headers
+        await self._link.ready(deadline)
+        answer = await self._counted(
+            self.mailbox.ask(
+                subject,
+                payload,
+                timeout=remaining(deadline) or 0.0,
+                headers=headers,
+                prefix=f"_I.{self._uid}.{answerer}",
+            )
         )
-        if answer.no_responders:
+        if status_of(answer) == NO_RESPONDERS:
             raise NoResponders(f"nobody listens on {subject!r}")
         self._link.counters.published += 1
-        return live_message(answer.frame)
+        return live_message(answer)
 
     async def consume(
         self, stream: str, durable: str, handler: DeliveryHandler, *, batch: int = 16
@@ -243,22 +256,21 @@ class NatsBus:
         def accepts(subject: str, reply: str) -> bool:
             return accepts_pulled(self._uid, stream, durable, self.projects, subject, reply)
 
-        pulling = PullLoop(
-            self._link,
-            self._replies,
+        consumption = Consumption(
+            self.jetstream,
+            self._link.counters,
             self._supervisor,
-            self._uid,
             stream,
             durable,
             handler,
             batch=batch,
             accepts=accepts,
             beat=self._beat,
-            on_closed=self._loops.discard,
+            report=self._link.report,
+            on_closed=self._consumptions.discard,
         )
-        pulling.start()
-        self._loops.add(pulling)
-        return pulling
+        self._consumptions.add(consumption)
+        return consumption
 
     async def close(self) -> None:
         """As `MessageBusProvider.close`."""
@@ -267,7 +279,7 @@ class NatsBus:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        parts: list[_Closable] = [*self._loops, *self._listeners]
+        parts: list[_Closable] = [*self._consumptions, *self._listeners]
         closing = {asyncio.create_task(part.close()) for part in parts}
         if closing:
             await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
@@ -276,7 +288,11 @@ class NatsBus:
 
     def statistics(self) -> BusStatistics:
         """As `MessageBusProvider.statistics`."""
-        open_deliveries = sum(loop.open_deliveries for loop in self._loops)
-        counters, connection = self._link.counters, self._link.connection
-        counters.dropped, counters.reconnects = connection.dropped, connection.reconnects
+        open_deliveries = sum(each.open_deliveries for each in self._consumptions)
+        counters = replace(
+            self._link.counters,
+            dropped=self.connection.dropped,
+            reconnects=self.connection.reconnects,
+            ignored=self._link.counters.ignored + self.mailbox.late,
+        )
         return counters.frozen(open_deliveries=open_deliveries, connected=self._link.up)

@@ -1,24 +1,33 @@
-"""One delivery by a JetStream consumer, and how it is answered."""
+"""Deliveries of a durable consumer: pulled, handed over in order, answered."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 
-from postroom.bus.nats.frames import AckSubject, stored_message
-from postroom.bus.nats.link import Link
-from postroom.bus.nats.replies import Replies
-from postroom.bus.port import Message
-from postroom.protocol.subjects import JETSTREAM
+from postroom.bus.background import Supervisor
+from postroom.bus.counters import Counters
+from postroom.bus.handing import Handing
+from postroom.bus.nats.frames import stored_message
+from postroom.bus.port import DeliveryHandler, Message
+from postroom.errors import NotFound
+from postroom_a2a.nats.acks import ACK, WORKING, AckSubject, give_back, give_up
+from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.port import Frame
+from postroom_a2a.nats.pull import PullLoop
+
+PULL_EXPIRES = 30.0
+"""Seconds that a pull waits at the server for messages."""
+
+HEARTBEAT = 5.0
+"""Seconds between the server's signs of life during a pull."""
 
 CONFIRM_TIMEOUT = 5.0
 """Seconds to wait for the server's word on an acknowledgement."""
 
 
 class NatsDelivery:
-    """A `Delivery`; the words of the answers are JetStream's acknowledgement protocol (NATS ADR-15).
+    """A `Delivery`.
 
     Args:
         frame: what the consumer delivered.
@@ -28,17 +37,19 @@ class NatsDelivery:
 
     def __init__(
         self,
-        link: Link,
-        replies: Replies,
+        js: JetStream,
+        counters: Counters,
         frame: Frame,
         ack: AckSubject,
         on_change: Callable[[NatsDelivery], None],
     ) -> None:
-        self._link = link
-        self._replies = replies
+        self._js = js
+        self._counters = counters
         self._reply = frame.reply
         self._ack = ack
-        self._message = stored_message(frame, ack)
+        self._message = stored_message(
+            frame.subject, frame.data, frame.headers, ack.place.sequence, ack.place.stamp / 1e9
+        )
         self._on_change = on_change
         self.open = True
         self.aside = False
@@ -69,25 +80,21 @@ class NatsDelivery:
         """As `Delivery.ack`."""
         if not self._close():
             return
-        self._link.counters.acked += 1
-        if not confirm:
-            await self._link.send(self._reply, b"+ACK")
-            return
-        deadline = asyncio.get_running_loop().time() + CONFIRM_TIMEOUT
-        await self._replies.ask(
-            self._reply, b"+ACK", answerer=JETSTREAM, deadline=deadline, repeat=True
-        )
+        self._counters.acked += 1
+        if confirm:
+            await self._js.ask(self._reply, ACK, timeout=CONFIRM_TIMEOUT)
+        else:
+            await self._js.mailbox.send(self._reply, ACK)
 
     async def nak(self, delay: float = 0.0) -> None:
         """As `Delivery.nak`."""
         if self._close():
-            body = b" " + json.dumps({"delay": int(delay * 1e9)}).encode() if delay > 0 else b""
-            await self._link.send(self._reply, b"-NAK" + body)
+            await self._js.mailbox.send(self._reply, give_back(delay))
 
     async def in_progress(self) -> None:
         """As `Delivery.in_progress`."""
-        if self.open and self._link.up:
-            await self._link.send(self._reply, b"+WPI")
+        if self.open and self._js.mailbox.connection.is_connected:
+            await self._js.mailbox.send(self._reply, WORKING)
 
     def set_aside(self) -> None:
         """As `Delivery.set_aside`."""
@@ -96,7 +103,93 @@ class NatsDelivery:
             self._on_change(self)
 
     async def term(self, reason: str) -> None:
-        """As `Delivery.term`; the reason is cut to one short line, since it travels in an advisory."""
+        """As `Delivery.term`."""
         if self._close():
-            line = " ".join(reason.split())[:200]
-            await self._link.send(self._reply, f"+TERM {line}".rstrip().encode(errors="replace"))
+            await self._js.mailbox.send(self._reply, give_up(reason))
+
+
+class Consumption:
+    """A `Subscription` to a durable consumer.
+
+    Args:
+        js, counters, supervisor: of the bus.
+        stream, durable: the consumer.
+        handler: awaited for one delivery at a time.
+        batch: most open deliveries.
+        accepts: whether a frame with this subject and reply subject is a delivery to us.
+        beat: seconds between in-progress beats.
+        report: told about errors that no call waits for.
+        on_closed: told when it has ended.
+    """
+
+    def __init__(
+        self,
+        js: JetStream,
+        counters: Counters,
+        supervisor: Supervisor,
+        stream: str,
+        durable: str,
+        handler: DeliveryHandler,
+        *,
+        batch: int,
+        accepts: Callable[[str, str], bool],
+        beat: float,
+        report: Callable[[Exception], None],
+        on_closed: Callable[[Consumption], None],
+    ) -> None:
+        self._js, self._counters, self._supervisor = js, counters, supervisor
+        self._accepts, self._on_closed = accepts, on_closed
+        self._loop = PullLoop(
+            js,
+            stream,
+            durable,
+            self._take,
+            self._room,
+            report=lambda trouble: report(NotFound(trouble)),
+            expires=PULL_EXPIRES,
+            heartbeat=HEARTBEAT,
+        )
+        self._handing = Handing(
+            handler,
+            batch,
+            counters=counters,
+            supervisor=supervisor,
+            report=report,
+            beat=beat,
+            changed=self._loop.changed,
+        )
+        self._closing: asyncio.Task[None] | None = None
+        title = f"{stream}/{durable}"
+        self._handing.start(title)
+        self._pulling = supervisor.spawn(self._loop.run(), f"pull {title}")
+
+    @property
+    def open_deliveries(self) -> int:
+        """Deliveries that are neither acked nor given back."""
+        return self._handing.open
+
+    def _room(self) -> int:
+        return self._handing.room if self._handing.hungry else 0
+
+    def _take(self, frame: Frame, ack: AckSubject | None) -> bool:
+        if ack is None or not self._accepts(frame.subject, frame.reply):
+            self._counters.ignored += 1
+            return False
+        delivery = NatsDelivery(self._js, self._counters, frame, ack, self._handing.answered)
+        self._handing.take(delivery)
+        return True
+
+    async def close(self) -> None:
+        """Stop receiving; what was fetched and not handed over is given back at once. Idempotent."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        if not self._handing.within:  # a handler that closes its own consumption ends first
+            await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        self._handing.halt()
+        self._loop.stop()
+        await self._supervisor.stop(self._pulling, timeout=1)
+        await self._loop.close(drain=True)
+        await self._handing.stop()
+        self._on_closed(self)

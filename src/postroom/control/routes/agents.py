@@ -6,32 +6,32 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from postroom.control.context import Context
+from postroom.control.parts import Parts
 
 Words = Annotated[str, Query(max_length=200)]
 
 
-def router(context: Context) -> APIRouter:
+def router(parts: Parts) -> APIRouter:
     """The routes of the operator."""
     routes = APIRouter(prefix="/agents")
 
     @routes.get("")
     async def agents(skill: Words = "", text: Words = "") -> dict[str, Any]:
-        return {"agents": await context.pages.find(skill, text)}
+        return {"agents": await parts.search.find(skill, text)}
 
     @routes.get("/{ref}/card")
     async def card(ref: str) -> dict[str, Any]:
-        return (await context.pages.get(ref))["card"]
+        return (await parts.search.get(ref))["card"]
 
     return routes
 
 
-def keys_router(context: Context) -> APIRouter:
+def keys_router(parts: Parts) -> APIRouter:
     """The route of everybody: a public key is no secret, and who checks a card has no API key."""
     routes = APIRouter()
 
     @routes.get("/keys")
     async def keys() -> dict[str, Any]:
-        return {"keys": [context.card_key]}
+        return {"keys": [parts.trust.card_key.jwk]}
 
     return routes

@@ -6,14 +6,14 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from postroom.control.context import Context
+from postroom.control.parts import Parts
 from postroom.errors import NotFound
 
 
-def router(context: Context) -> APIRouter:
+def router(parts: Parts) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/alerts")
-    office = context.room.alerts
+    office = parts.alerts
 
     @routes.get("")
     async def alerts(*, all: bool = False) -> dict[str, Any]:  # noqa: A002 (the query's name)

@@ -9,8 +9,7 @@ from fastapi.responses import StreamingResponse
 
 from postroom.audit.query import Query as Wanted
 from postroom.audit.query import parse_since
-from postroom.control.context import Context
-from postroom.control.routes.refs import uid_of
+from postroom.control.parts import Parts
 from postroom.errors import NotFound
 from postroom.protocol.ids import UID
 
@@ -18,10 +17,10 @@ Limit = Annotated[int, Query(ge=0, le=10_000)]
 Ref = Annotated[str, Query(max_length=200)]
 
 
-def router(context: Context) -> APIRouter:
+def router(parts: Parts) -> APIRouter:
     """The route of the operator."""
     routes = APIRouter(prefix="/audit")
-    view = context.audit
+    view = parts.audit
 
     @routes.get("")
     async def audit(
@@ -36,8 +35,8 @@ def router(context: Context) -> APIRouter:
     ) -> StreamingResponse:
         wanted = Wanted(
             org=view.org,
-            worker=await uid_of(context, worker),
-            task=await _task(context, task),
+            worker=await parts.uid_of(worker),
+            task=await _task(parts, task),
             since=parse_since(since, view.clock()) if since else "",
             denied=denied,
             plumbing=plumbing,
@@ -49,12 +48,12 @@ def router(context: Context) -> APIRouter:
     return routes
 
 
-async def _task(context: Context, ref: str) -> str:
+async def _task(parts: Parts, ref: str) -> str:
     """The id that `ref` means; a whole one may be of a task that the log alone remembers."""
     if not ref:
         return ""
     try:
-        return (await context.tasks.find(ref)).id
+        return (await parts.tasks.find(ref)).id
     except NotFound:
         if not UID.fullmatch(ref):
             raise

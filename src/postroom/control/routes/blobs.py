@@ -12,8 +12,8 @@ from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
 from postroom.blobs.office import pieces
-from postroom.control.context import Context
 from postroom.control.front import Receive, Scope, Send
+from postroom.control.parts import Parts
 from postroom.errors import PeerError
 from postroom.protocol.blobs import (
     DEFAULT_MEDIA_TYPE,
@@ -29,10 +29,10 @@ READ_TIMEOUT = 30.0
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
-def router(context: Context) -> APIRouter:
+def router(parts: Parts) -> APIRouter:
     """The routes of the operator and of workers."""
     routes = APIRouter(prefix="/blobs")
-    blobs, caller = context.blobs, Depends(context.gate.caller)
+    blobs, caller = parts.blobs, Depends(parts.gate.caller)
 
     @routes.put("/{sha256}")
     async def put(sha256: str, request: Request, uid: str = caller) -> Response:
@@ -67,17 +67,17 @@ def router(context: Context) -> APIRouter:
     return routes
 
 
-def operator_router(context: Context) -> APIRouter:
+def operator_router(parts: Parts) -> APIRouter:
     """The routes of the operator alone."""
     routes = APIRouter(prefix="/blobs")
 
     @routes.get("")
     async def listing(limit: Limit = 100) -> dict[str, Any]:
-        return {"blobs": [_shown(row) for row in await context.blobs.largest(limit)]}
+        return {"blobs": [_shown(row) for row in await parts.blobs.largest(limit)]}
 
     @routes.delete("/{sha256}", status_code=204)
     async def remove(sha256: str) -> None:
-        await context.blobs.remove(check_sha256(sha256))
+        await parts.blobs.remove(check_sha256(sha256))
 
     return routes
 

@@ -7,18 +7,18 @@ from typing import Any
 from fastapi import APIRouter
 
 from postroom.control.bodies import CredentialBody
-from postroom.control.context import Context
+from postroom.control.parts import Parts
 from postroom.gateway.credentials import DEFAULT_HEADER, BoundCredential
 
 
-def router(context: Context) -> APIRouter:
+def router(parts: Parts) -> APIRouter:
     """The routes of the operator."""
     routes = APIRouter(prefix="/credentials")
-    credentials, org = context.credentials, context.room.directory.org
+    credentials, org = parts.installation.credentials, parts.directory.org
 
     @routes.post("", status_code=201)
     async def add(body: CredentialBody) -> dict[str, Any]:
-        workers = [(await context.workers.record(ref))[0].uid for ref in body.workers]
+        workers = [(await parts.workers.record(ref))[0].uid for ref in body.workers]
         credential = BoundCredential.bind(
             body.name,
             org,
@@ -40,7 +40,7 @@ def router(context: Context) -> APIRouter:
         credentials.remove(org, name)
 
     async def shown(credential: BoundCredential) -> dict[str, Any]:
-        nicks = {agent.uid: agent.nick for agent in await context.room.directory.all()}
+        nicks = {agent.uid: agent.nick for agent in await parts.directory.all()}
         workers = [{"uid": uid, "nick": nicks.get(uid, "")} for uid in credential.workers]
         return credential.shown() | {"workers": workers}
 

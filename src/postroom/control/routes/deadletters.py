@@ -6,13 +6,13 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from postroom.control.context import Context
+from postroom.control.parts import Parts
 
 
-def router(context: Context) -> APIRouter:
+def router(parts: Parts) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/deadletters")
-    letters = context.room.deadletters
+    letters = parts.deadletters
 
     @routes.get("")
     async def deadletters() -> dict[str, Any]:

@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 
 from postroom.control import news, streaming
 from postroom.control.bodies import PostBody
-from postroom.control.context import Context
+from postroom.control.parts import Parts
 from postroom.errors import InvalidInput, PostroomError
 from postroom.mail.views import Mail
 from postroom.projection.changes import Change, of_chat, of_project
@@ -20,10 +20,10 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 Sequence = Annotated[int, Query(ge=0)]
 
 
-def router(context: Context) -> APIRouter:
+def router(parts: Parts) -> APIRouter:
     """The routes."""
     routes = APIRouter()
-    office, me = context.room.office, context.room.owner.uid
+    office, me = parts.office, parts.owner.uid
 
     @routes.get("/projects")
     async def projects() -> dict[str, Any]:
@@ -46,42 +46,42 @@ def router(context: Context) -> APIRouter:
                 "a stream is of one project or one chat", remedy="?project=ID or ?chat=@NICK"
             )
         if project:
-            events = _project_events(context, check_name(project, "project"), after)
+            events = _project_events(parts, check_name(project, "project"), after)
         else:
-            events = _chat_events(context, (await context.room.directory.resolve(chat)).uid, after)
+            events = _chat_events(parts, (await parts.directory.resolve(chat)).uid, after)
         headers = {"Cache-Control": "no-store"}
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
     @routes.get("/events")
     async def events(after: str = "") -> StreamingResponse:
-        found = news.everything(context, news.Cursor.parse(after) if after else None)
+        found = news.everything(parts, news.Cursor.parse(after) if after else None)
         headers = {"Cache-Control": "no-store"}
         return StreamingResponse(found, media_type="text/event-stream", headers=headers)
 
     return routes
 
 
-def _project_events(context: Context, project: str, after: int) -> AsyncIterator[str]:
+def _project_events(parts: Parts, project: str, after: int) -> AsyncIterator[str]:
     async def read(past: int) -> list[Any]:
         if past == 0:
-            return await context.room.office.posts(project, limit=streaming.PAGE)
-        return await context.room.office.posts(project, limit=streaming.PAGE, after=past)
+            return await parts.office.posts(project, limit=streaming.PAGE)
+        return await parts.office.posts(project, limit=streaming.PAGE, after=past)
 
-    return streaming.follow(context.room.changes, [of_project(project)], "post", after, read)
+    return streaming.follow(parts.changes, [of_project(project)], "post", after, read)
 
 
-def _chat_events(context: Context, other: str, after: int) -> AsyncIterator[str]:
-    me = context.room.owner.uid
+def _chat_events(parts: Parts, other: str, after: int) -> AsyncIterator[str]:
+    me = parts.owner.uid
 
     async def read(past: int) -> list[Any]:
         if past == 0:
-            return await context.room.office.chat(me, other, limit=streaming.PAGE)
-        return await context.room.office.chat(me, other, limit=streaming.PAGE, after=past)
+            return await parts.office.chat(me, other, limit=streaming.PAGE)
+        return await parts.office.chat(me, other, limit=streaming.PAGE, after=past)
 
     async def show(change: Change) -> tuple[str, Mail] | None:
         try:
-            return "receipt", await context.room.office.get(change.id)
+            return "receipt", await parts.office.get(change.id)
         except PostroomError:
             return None  # deleted since: there is nothing to show any more
 
-    return streaming.follow(context.room.changes, [of_chat(me, other)], "mail", after, read, show)
+    return streaming.follow(parts.changes, [of_chat(me, other)], "mail", after, read, show)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 
 from postroom.control.bodies import MessageBody
-from postroom.control.context import Context
+from postroom.control.parts import Parts
 from postroom.protocol.receipts import State
 
 Limit = Annotated[int, Query(ge=1, le=1000)]
@@ -15,10 +15,10 @@ Sequence = Annotated[int, Query(ge=0)]
 Seconds = Annotated[float, Query(ge=0, le=60)]
 
 
-def router(context: Context) -> APIRouter:
+def router(parts: Parts) -> APIRouter:
     """The routes."""
     routes = APIRouter()
-    office, me = context.room.office, context.room.owner.uid
+    office, me = parts.office, parts.owner.uid
 
     @routes.post("/messages", status_code=201)
     async def send(body: MessageBody) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def router(context: Context) -> APIRouter:
 
     @routes.get("/chats/{ref}/messages")
     async def chat(ref: str, limit: Limit = 50, before: Sequence = 0) -> dict[str, Any]:
-        other = await context.room.directory.resolve(ref)
+        other = await parts.directory.resolve(ref)
         found = await office.chat(me, other.uid, limit=limit, before=before)
         return {"messages": [mail.as_json() for mail in found]}
 

@@ -2,59 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter
 
 from postroom import __version__
-from postroom.control.context import Context
-from postroom.control.mailroom import Mailroom
 from postroom.control.outages import BUS_AWAY
+from postroom.control.parts import Parts
+from postroom.control.statefile import Announcement
 from postroom.errors import StateUnwritable
 
 ALERTS_SHOWN = 10
 
 
-def router(context: Context) -> APIRouter:
-    """The routes of the operator."""
+def router(parts: Parts, announcement: Callable[[], Announcement]) -> APIRouter:
+    """The routes of the operator; `announcement` is what `server.json` says now."""
     routes = APIRouter()
 
     @routes.get("/status")
     async def status() -> dict[str, Any]:
-        said = asdict(context.announcement())
+        said = asdict(announcement())
         del said["token"]
         return {
             "version": __version__,
             "server": {key: said[key] for key in said if key not in ("me", "version")},
-            "org": context.room.owner.org,
+            "org": parts.owner.org,
             "me": said["me"],
-            "workers": await context.roster.all(),
-            "deadletters": await context.room.deadletters.count(),
-            "inbox": (await context.room.office.unread([context.room.owner.uid])).get(
-                context.room.owner.uid, 0
-            ),
-            "attention": [task.as_json() for task in await context.tasks.attention()],
-            "audit": context.audit.trouble,
-            "bus": _bus(context.room),
-            "alerts": [
-                alert.as_json() for alert in await context.room.alerts.standing(ALERTS_SHOWN)
-            ],
+            "workers": await parts.views.all(),
+            "deadletters": await parts.deadletters.count(),
+            "inbox": (await parts.office.unread([parts.owner.uid])).get(parts.owner.uid, 0),
+            "attention": [task.as_json() for task in await parts.tasks.attention()],
+            "audit": parts.audit.trouble,
+            "bus": _bus(parts),
+            "alerts": [alert.as_json() for alert in await parts.alerts.standing(ALERTS_SHOWN)],
         }
 
     @routes.post("/shutdown", status_code=202)
     async def shutdown() -> dict[str, Any]:
-        context.shut_down()
+        parts.installation.shut_down()
         return {"ending": True}
 
     return routes
 
 
-def _bus(room: Mailroom) -> str:
-    if room.bus.statistics().connected:
+def _bus(parts: Parts) -> str:
+    if parts.bus.statistics().connected:
         return ""
     try:
-        room.space()
+        parts.space()
     except StateUnwritable:
         return f"{BUS_AWAY}: the disk is full"
     return BUS_AWAY

@@ -10,9 +10,8 @@ from fastapi.responses import StreamingResponse
 
 from postroom.control import streaming
 from postroom.control.bodies import AnswerBody, CancelBody, TaskBody
-from postroom.control.context import Context
 from postroom.control.outages import troubles
-from postroom.control.routes.refs import uid_of
+from postroom.control.parts import Parts
 from postroom.projection.changes import BUS, WORKERS, of_task
 from postroom.tasks.views import TaskEvent
 from postroom_a2a.task_state import TaskState
@@ -23,14 +22,14 @@ Seconds = Annotated[float, Query(ge=0, le=60)]
 Open = Annotated[bool | None, Query(alias="open")]
 
 
-def router(context: Context) -> APIRouter:
+def router(parts: Parts) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/tasks")
-    tasks, me = context.tasks, context.room.owner.uid
+    tasks, me = parts.tasks, parts.owner.uid
 
     @routes.post("", status_code=201)
     async def delegate(body: TaskBody) -> dict[str, Any]:
-        view = await context.dispatch.delegate(
+        view = await parts.assigner.delegate(
             me, to=body.to, skill=body.skill, text=body.text, key=body.key, context=body.context
         )
         return view.as_json()
@@ -46,8 +45,8 @@ def router(context: Context) -> APIRouter:
         open_only: Open = None,
     ) -> dict[str, Any]:
         found = await tasks.listed(
-            worker=await uid_of(context, worker),
-            requester=await uid_of(context, requester),
+            worker=await parts.uid_of(worker),
+            requester=await parts.uid_of(requester),
             states=() if state is None else (state,),
             open_only=open_only,
             limit=limit,
@@ -72,7 +71,7 @@ def router(context: Context) -> APIRouter:
     async def stream(task: str, after: Sequence = 0) -> StreamingResponse:
         named = (await tasks.find(task)).id
         headers = {"Cache-Control": "no-store"}
-        updates = _updates(context, named, after)
+        updates = _updates(parts, named, after)
         return StreamingResponse(updates, media_type="text/event-stream", headers=headers)
 
     @routes.post("/{task}/cancel")
@@ -88,14 +87,14 @@ def router(context: Context) -> APIRouter:
     return routes
 
 
-def _updates(context: Context, task: str, after: int) -> AsyncIterator[str]:
+def _updates(parts: Parts, task: str, after: int) -> AsyncIterator[str]:
     async def read(past: int) -> list[TaskEvent]:
-        return await context.tasks.events(task, after=past, limit=streaming.PAGE)
+        return await parts.tasks.events(task, after=past, limit=streaming.PAGE)
 
     async def ended(past: int) -> bool:
-        row = await context.tasks.find(task)
+        row = await parts.tasks.find(task)
         return row.final and row.seq <= past
 
     topics = (of_task(task), WORKERS, BUS)
-    show = troubles(context.tasks, context.room.bus, task)
-    return streaming.follow(context.room.changes, topics, "update", after, read, show, ended)
+    show = troubles(parts.tasks, parts.bus, task)
+    return streaming.follow(parts.changes, topics, "update", after, read, show, ended)

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request, Response
 
 from postroom.control.bodies import EventsBody, RestartBody, SpawnBody
-from postroom.control.context import Context
+from postroom.control.parts import Parts
 from postroom.errors import Conflict, Forbidden
 from postroom.protocol import subjects
 from postroom.workers.launch import SpawnRequest
@@ -16,16 +16,16 @@ from postroom.workers.leftovers import Leftover
 from postroom.workers.served_card import fetch_card, fetch_far_card
 
 
-def router(context: Context) -> APIRouter:
+def router(parts: Parts) -> APIRouter:
     """The routes of the operator."""
     routes = APIRouter(prefix="/workers")
-    workers, roster = context.workers, context.roster
+    workers, views = parts.workers, parts.views
 
     async def begun(uid: str, wait: float) -> dict[str, Any]:
         if not wait:
-            return await roster.one(uid)
-        started = await roster.begun(uid, wait)
-        return await roster.one(uid) | {"started": started}
+            return await views.one(uid)
+        started = await views.begun(uid, wait)
+        return await views.one(uid) | {"started": started}
 
     @routes.post("", status_code=201)
     async def spawn(body: SpawnBody) -> dict[str, Any]:
@@ -43,11 +43,11 @@ def router(context: Context) -> APIRouter:
 
     @routes.get("")
     async def listing() -> dict[str, Any]:
-        return {"workers": await roster.all()}
+        return {"workers": await views.all()}
 
     @routes.get("/{ref}")
     async def show(ref: str) -> dict[str, Any]:
-        return await roster.one(ref)
+        return await views.one(ref)
 
     @routes.get("/{ref}/agent-card.json")
     async def own_card(ref: str) -> Response:
@@ -63,7 +63,7 @@ def router(context: Context) -> APIRouter:
 
     @routes.post("/{ref}/stop")
     async def stop(ref: str) -> dict[str, Any]:
-        return await roster.one((await workers.stop(ref)).uid)
+        return await views.one((await workers.stop(ref)).uid)
 
     @routes.post("/{ref}/restart")
     async def restart(ref: str, body: RestartBody | None = None) -> dict[str, Any]:
@@ -74,35 +74,35 @@ def router(context: Context) -> APIRouter:
     @routes.post("/{ref}/revoke")
     async def revoke(ref: str) -> dict[str, Any]:
         (agent,) = await workers.revoke(ref)
-        return await roster.one(agent.uid)
+        return await views.one(agent.uid)
 
     @routes.post("/revoke")
     async def revoke_all() -> dict[str, Any]:
         await workers.revoke()
-        return {"workers": await roster.all()}
+        return {"workers": await views.all()}
 
     @routes.delete("/{ref}")
     async def remove(ref: str, purge: bool = False) -> dict[str, Any]:
         try:
             agent, folder = await workers.remove(ref, purge=purge)
         finally:
-            await context.room.sweep()  # what waits for it is dead now, and its senders hear so
+            await parts.sweep()  # what waits for it is dead now, and its senders hear so
         return {"uid": agent.uid, "nick": agent.nick, "folder": str(folder), "purged": purge}
 
     return routes
 
 
-def leftovers_router(context: Context) -> APIRouter:
+def leftovers_router(parts: Parts) -> APIRouter:
     """The routes of what removed workers have left on disk."""
     routes = APIRouter(prefix="/leftovers")
 
     @routes.get("")
     async def listing() -> dict[str, Any]:
-        return _shown(await context.workers.left())
+        return _shown(await parts.workers.left())
 
     @routes.delete("")
     async def prune() -> dict[str, Any]:
-        return _shown(await context.workers.prune())
+        return _shown(await parts.workers.prune())
 
     return routes
 
@@ -116,13 +116,13 @@ def _shown(found: list[tuple[Leftover, str]]) -> dict[str, Any]:
     }
 
 
-def events_router(context: Context) -> APIRouter:
+def events_router(parts: Parts) -> APIRouter:
     """The route of the workers themselves."""
     routes = APIRouter(prefix="/workers")
 
     async def admitted(uid: str, request: Request) -> None:
-        await context.gate.worker(request, uid)
-        if not await context.workers.interactive(uid):
+        await parts.gate.worker(request, uid)
+        if not await parts.workers.interactive(uid):
             raise Forbidden(
                 "nobody follows this worker's events", remedy="give its template a [sidecar] table"
             )
@@ -132,7 +132,7 @@ def events_router(context: Context) -> APIRouter:
         stored = []
         for event in body.events:
             payload = json.dumps(event, ensure_ascii=False).encode("utf-8", "replace")
-            done = await context.room.bus.publish(subjects.events(uid), payload)
+            done = await parts.bus.publish(subjects.events(uid), payload)
             stored.append(done.sequence if done else 0)
         return {"stored": stored}
 

@@ -10,7 +10,8 @@ from postroom.protocol import subjects
 from postroom_a2a.binding.headers import Flow
 from postroom_a2a.live.calling import CoreCaller
 from postroom_a2a.live.serving import CoreServer
-from postroom_a2a.nats.port import Connection, Frame
+from postroom_a2a.nats.mailbox import Mailbox
+from postroom_a2a.nats.port import Frame
 from postroom_a2a.operations import Operations
 
 CONCURRENCY = 16
@@ -29,10 +30,10 @@ DRAIN = 1.0
 """Seconds that calls have to end when the worker is stopped."""
 
 
-def rpc_server(connection: Connection, own: str, operations: Operations) -> CoreServer:
+def rpc_server(mailbox: Mailbox, own: str, operations: Operations) -> CoreServer:
     """The server of the worker's `rpc` subject; only who asks with a reply subject of its own is answered."""
     return CoreServer(
-        connection,
+        mailbox.connection,
         subjects.rpc(own, "*"),
         operations,
         queue=own,
@@ -40,6 +41,7 @@ def rpc_server(connection: Connection, own: str, operations: Operations) -> Core
         admit=admission(own),
         drain=DRAIN,
         inbox=lambda caller: f"_I.{own}.{caller}",
+        within=mailbox,
     )
 
 
@@ -65,7 +67,7 @@ def admission(own: str) -> Callable[[Frame], str | None]:
     return admit
 
 
-def rpc_caller(connection: Connection, own: str, worker: str) -> CoreCaller:
+def rpc_caller(mailbox: Mailbox, own: str, worker: str) -> CoreCaller:
     """The caller of another worker's `rpc` subject."""
     subject = subjects.rpc(worker, own).removesuffix(f".{own}")
-    return CoreCaller(connection, subject, sender=own, flow=FLOW)
+    return CoreCaller(mailbox.connection, subject, within=mailbox, sender=own, flow=FLOW)

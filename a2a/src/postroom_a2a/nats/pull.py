@@ -1,7 +1,7 @@
-"""Pulling requests from a durable: never more than there is room for, and again whatever happens to the server.
+"""Pulling from a durable consumer: never more than there is room for, and again whatever happens to the server.
 
 One subscription receives the deliveries and the statuses of all pulls of a loop. A pull is asked for when half of
-what may be asked for is used up, so that a pull costs a message only every few requests.
+what may be asked for is used up, so that a pull costs a message only every few deliveries.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from postroom_a2a.errors import BusDisconnected, PostroomError
+from postroom_a2a.errors import BusDisconnected, PostroomError, RequestTimeout
+from postroom_a2a.nats.acks import AckSubject, parse_ack_subject
 from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.port import (
     FAULTS,
     NO_RESPONDERS,
     Frame,
     Subscription,
+    change_of,
+    description_of,
     receive,
     status_of,
 )
@@ -31,76 +33,15 @@ EXPIRES = 30.0
 """Seconds that a pull waits at the server."""
 
 HEARTBEAT = 2.0
-"""Seconds between the server's signs of life during a pull."""
-
-SILENCE = 2.5 * HEARTBEAT
-"""Seconds after which a pull without a sign of life is taken as lost."""
+"""Seconds between the server's signs of life during a pull; after 2.5 times as long a pull is taken as lost."""
 
 PAUSE_CAP = 5.0
 """Seconds: longest pause before a pull that was refused is tried again, before jitter."""
-
-ACK = b"+ACK"
-WORKING = b"+WPI"
-GIVE_BACK = b"-NAK"
 
 _OVER = frozenset({"404", "408"})  # nothing there, time is up
 _HEARTBEAT = "100"
 
 _log = logging.getLogger(__name__)
-
-
-class Place(NamedTuple):
-    """Where a message lies in its stream.
-
-    Attributes:
-        stream: name.
-        sequence: in it.
-        stamp: nanoseconds since the epoch at which it was stored. A stream that was deleted and made again counts
-            from 1 again, so the sequence alone does not name a message.
-        key: all three, as the end of a subject.
-    """
-
-    stream: str
-    sequence: int
-    stamp: int
-    key: str
-
-
-@dataclass(slots=True)
-class Delivery:
-    """A stored message, handed to us.
-
-    Attributes:
-        frame: of the message.
-        reply: where it is acknowledged.
-        place: in its stream.
-        consumer: that delivered it.
-        attempt: 1 for the first delivery.
-        number: of the delivery in its consumer, 1, 2, 3, ...
-    """
-
-    frame: Frame
-    reply: str
-    place: Place
-    consumer: str
-    attempt: int
-    number: int
-
-
-def delivery_of(frame: Frame) -> Delivery | None:
-    """The delivery that a frame is, by its reply subject; None for any other frame."""
-    reply = frame.reply
-    tokens = reply.split(".")
-    if len(tokens) >= 11:  # with domain and account before the stream
-        tokens[2:4] = []
-    if len(tokens) < 9 or tokens[0] != "$JS" or tokens[1] != "ACK":
-        return None
-    try:
-        attempt, sequence, number, stamp = map(int, tokens[4:8])
-    except ValueError:
-        return None
-    place = Place(tokens[2], sequence, stamp, f"{tokens[2]}.{sequence}.{stamp}")
-    return Delivery(frame, reply, place, tokens[3], attempt, number)
 
 
 @dataclass(slots=True)
@@ -127,32 +68,39 @@ class PullLoop:
     """The deliveries of one durable.
 
     Args:
-        js: JetStream.
-        stream: that the durable belongs to.
-        durable: to pull from.
-        take: called with each delivery; must not wait.
+        take: called with each frame that is no status, and what its reply subject says if it is a delivery; answers
+            whether it was one that was asked for. Must not wait.
         room: deliveries that may come now, those that were asked for included.
-        ensure: makes the durable again if it is gone.
+        ensure: makes the durable again if it is gone; without it the durable is waited for.
+        report: told why pulls are refused, when that goes on.
+        expires: seconds that a pull waits at the server.
+        heartbeat: seconds between the server's signs of life.
     """
 
     js: JetStream
     stream: str
     durable: str
-    take: Callable[[Delivery], None]
+    take: Callable[[Frame, AckSubject | None], bool]
     room: Callable[[], int]
-    ensure: Callable[[], Awaitable[None]]
+    ensure: Callable[[], Awaitable[None]] | None = None
+    report: Callable[[str], None] = _log.warning
+    expires: float = EXPIRES
+    heartbeat: float = HEARTBEAT
     counters: PullCounters = field(default_factory=PullCounters)
+    inbox: str = ""
     _pulls: dict[str, _Pull] = field(default_factory=dict)
+    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _change: asyncio.Future[None] | None = None
     _subscription: Subscription | None = None
-    _inbox: str = ""
+    _stale: bool = True
     _trouble: str = ""
     _refusals: int = 0
     _stopped: bool = False
 
     def changed(self) -> None:
         """There may be more room."""
-        if self._want() > 0:
+        if not self._changed.is_set() and self._want() > 0:
             self._changed.set()
 
     def stop(self) -> None:
@@ -160,29 +108,64 @@ class PullLoop:
         self._stopped = True
         self._changed.set()
 
-    async def close(self) -> None:
-        """End the subscription."""
+    async def close(self, *, drain: bool = False) -> None:
+        """End the subscription; with `drain` take what is on its way before."""
         subscription, self._subscription = self._subscription, None
         if subscription is not None and not self.js.mailbox.connection.is_closed:
             with suppress(*FAULTS):  # the connection is on its way out
-                await subscription.unsubscribe()
+                await (subscription.drain() if drain else subscription.unsubscribe())
 
     async def run(self) -> None:
         """Pull until `stop`, or until the connection is closed for good."""
         connection = self.js.mailbox.connection
-        self._inbox = connection.new_inbox()
-        self._subscription = await receive(connection, f"{self._inbox}.*", self._arrived)
-        numbers = itertools.count(1)
         while not self._stopped and not connection.is_closed:
             self._changed.clear()
+            self._watch_connection()
             if self._trouble:
                 await self._recover()
                 continue
+            if connection.is_connected:
+                await self._pull()
+            if not await self._wait() and self._drop_silent():
+                await self._check_connection()
+
+    async def _pull(self) -> None:
+        try:
+            if self._stale:
+                await self._open()
             want = self._want()
-            if want > 0 and connection.is_connected:
-                await self._ask(f"{self._inbox}.{next(numbers)}", want)
-            if not await self._wait():
-                self._drop_silent()
+            if want > 0:
+                await self._ask(f"{self.inbox}.{next(self._numbers)}", want)
+        except FAULTS as error:
+            self._trouble = f"the connection takes nothing: {error}"
+            self._changed.set()
+
+    async def _open(self) -> None:
+        """A new inbox for each connection: pulls over an earlier one end with their inbox."""
+        self._stale, former = False, self._subscription
+        inbox = self.js.mailbox.new_inbox()
+        try:
+            self._subscription = await receive(
+                self.js.mailbox.connection, f"{inbox}.*", self._arrived
+            )
+        except BaseException:
+            self._stale = True
+            raise
+        self.inbox = inbox
+        self._pulls.clear()
+        if former is not None:
+            with suppress(*FAULTS):  # it ends all the same
+                await former.drain()
+
+    def _watch_connection(self) -> None:
+        change = change_of(self.js.mailbox.connection)
+        if change is not None and change is not self._change:
+            self._change = change
+            change.add_done_callback(self._connection_changed)
+
+    def _connection_changed(self, _: asyncio.Future[None]) -> None:
+        self._stale = True
+        self._changed.set()
 
     def _want(self) -> int:
         """Deliveries to ask for: none while more than half of what there is room for is asked for."""
@@ -193,7 +176,7 @@ class PullLoop:
     async def _wait(self) -> bool:
         """Until something has changed; False after a while without."""
         try:
-            async with asyncio.timeout(HEARTBEAT):
+            async with asyncio.timeout(self.heartbeat):
                 await self._changed.wait()
         except TimeoutError:
             return False
@@ -202,8 +185,8 @@ class PullLoop:
     async def _ask(self, reply: str, batch: int) -> None:
         request = {
             "batch": batch,
-            "expires": int(EXPIRES * 1e9),
-            "idle_heartbeat": int(HEARTBEAT * 1e9),
+            "expires": int(self.expires * 1e9),
+            "idle_heartbeat": int(self.heartbeat * 1e9),
         }
         verb = f"{self.js.prefix}.CONSUMER.MSG.NEXT.{self.stream}.{self.durable}"
         self._pulls[reply] = _Pull(batch, asyncio.get_running_loop().time())
@@ -212,28 +195,43 @@ class PullLoop:
             await self.js.mailbox.send(verb, json.dumps(request).encode(), reply=reply)
         except BusDisconnected:
             self._pulls.pop(reply, None)
-            self._trouble = "the connection takes nothing"
+            raise
 
-    def _drop_silent(self) -> None:
-        """Forget pulls that ended with their server or connection."""
-        now = asyncio.get_running_loop().time()
-        silent = [reply for reply, pull in self._pulls.items() if now - pull.heard > SILENCE]
+    def _drop_silent(self) -> bool:
+        """Forget pulls that ended with their server or connection; returns whether there were any."""
+        oldest = asyncio.get_running_loop().time() - 2.5 * self.heartbeat
+        silent = [reply for reply, pull in self._pulls.items() if pull.heard < oldest]
         for reply in silent:
             del self._pulls[reply]
             self.counters.lost += 1
+        return bool(silent)
+
+    async def _check_connection(self) -> None:
+        """After silence: ask the server for a sign of life, else connect again, where the connection can do so."""
+        connection = self.js.mailbox.connection
+        reconnect = getattr(connection, "reconnect", None)
+        if reconnect is None or not connection.is_connected:
+            return
+        self._stale = True  # the server may still have the pulls that were dropped
+        try:
+            await connection.flush(max(1, int(self.heartbeat)))
+        except RequestTimeout:
+            reconnect()
+        except BusDisconnected:
+            return
 
     async def _recover(self) -> None:
         """After a refusal: see that the durable is there, and wait a little longer each time."""
         trouble, self._trouble = self._trouble, ""
         self.counters.lost += 1
         self._refusals += 1
-        if self._refusals in {3, 30}:  # fewer are a restart
-            _log.warning("pulling from %s/%s: %s", self.stream, self.durable, trouble)
+        if self._refusals in {3, 30}:  # fewer are a restart, or a durable that is about to be made
+            self.report(f"cannot pull from {self.stream}/{self.durable}: {trouble}")
         try:
-            if self.js.mailbox.connection.is_connected:
+            if self.ensure is not None and self.js.mailbox.connection.is_connected:
                 await self.ensure()
         except PostroomError as error:
-            _log.warning("the durable %s/%s is not there: %s", self.stream, self.durable, error)
+            self.report(f"the durable {self.stream}/{self.durable} is not there: {error}")
             self._refusals += 3
         pause = min(PAUSE_CAP, 0.02 * 2 ** min(self._refusals, 10))
         await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
@@ -244,8 +242,7 @@ class PullLoop:
         if status := status_of(frame):
             self._told(frame.subject, status, frame, now)
             return
-        delivery = delivery_of(frame)
-        if delivery is None:
+        if not self.take(frame, parse_ack_subject(frame.reply)):
             return
         self._refusals = 0
         for reply, pull in self._pulls.items():  # the server serves the oldest first
@@ -254,7 +251,6 @@ class PullLoop:
             if pull.left <= 0:
                 del self._pulls[reply]
             break
-        self.take(delivery)
         self.changed()
 
     def _told(self, reply: str, status: str, frame: Frame, now: float) -> None:
@@ -265,8 +261,10 @@ class PullLoop:
                 pull.heard = now
             return
         self._pulls.pop(reply, None)
-        if status not in _OVER:
-            described = (frame.headers or {}).get("Description", "")
+        if status in _OVER:
+            self._refusals = 0
+        else:
+            described = description_of(frame)
             gone = "nothing of JetStream answers" if status == NO_RESPONDERS else described
             self._trouble = f"{status} {gone}"
             if status != NO_RESPONDERS and "batch" not in described.lower():

@@ -1,4 +1,4 @@
-"""The post office with all that it stands on: database, bus, folds, directory."""
+"""What every part of an organisation stands on: its connection to the bus, its database and what is folded into it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from postroom.bus.nats.admin import NatsAdmin, ensure_all
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.space import check_space
 from postroom.control import belonging
-from postroom.control.crew import Crew, hire
+from postroom.control.app import BackgroundTasks, Installation, background_tasks
 from postroom.directory.agents import Directory
 from postroom.identity.account_publisher import system_connection
+from postroom.identity.credential import Credential
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
 from postroom.mail import projection
@@ -34,7 +35,7 @@ from postroom.projection.fold import Fold, all_after
 from postroom.projection.retention import Retention
 from postroom.projection.rules import together
 from postroom.projection.submit import append_alert
-from postroom.protocol.ids import CONTROL_PLANE, NAME
+from postroom.protocol.ids import CONTROL_PLANE, NAME, UID
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.store.database import Database
@@ -56,22 +57,23 @@ FOLD_DEADLINE = 60.0
 """Seconds for folding, at the start, what the log holds beyond SQL."""
 
 TASKS_DEADLINE = 4.0
-"""Seconds that an answer about tasks waits for what is in the log now; who asks waits a little longer."""
+"""Seconds that an answer about tasks waits for what is in the log now; sidecars wait a little longer for it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mailroom:
-    """The open post office.
+class Base:
+    """The first parts of an organisation.
 
     Attributes:
-        bus, admin: the control plane's connection to core.
-        fold: to wait until what was stored is folded.
-        chain: to end tasks whose worker cannot.
-        owner: the operator.
+        bus, admin: the control plane's connection to the account with the streams.
+        chain: ends tasks whose worker cannot.
         space: raises `StateUnwritable` while the disk is full.
-        crew: for background work; the death of one task ends the post room.
+        background: the death of one of these tasks ends the organisation.
     """
 
+    installation: Installation
+    settings: Settings
+    trust: Trust
     database: Database
     bus: NatsBus
     admin: NatsAdmin
@@ -86,10 +88,10 @@ class Mailroom:
     chain: Chain
     task_clerk: TaskClerk
     space: Callable[[], None]
-    crew: Crew
+    background: BackgroundTasks
 
     async def tasks_folded(self) -> None:
-        """Return when all that is said of tasks up to now is folded.
+        """Return when every record about tasks that is in the log now is folded.
 
         Raises:
             TimeoutError: one of them took longer than `TASKS_DEADLINE`.
@@ -101,19 +103,24 @@ class Mailroom:
     async def sweep(self) -> None:
         """End what waits for an agent that was retired: messages to it, tasks that it had taken."""
         try:
-            await (
-                self.tasks_folded()
-            )  # or a task that it has just taken would look like one that nobody took
+            # A task that the agent took just now would look like one that nobody took.
+            await self.tasks_folded()
         except TimeoutError:
-            log.warning("what a retired agent said last is not folded in time")
+            log.warning("the last records of a retired agent are not folded in time")
         await self.clerk.sweep()
         await self.task_clerk.end_hopeless()
 
+    async def uid_of(self, ref: str) -> str:
+        """The uid that `ref` means, also of an agent that is retired; "" for ""."""
+        if not ref or UID.fullmatch(ref):
+            return ref
+        return (await self.directory.resolve(ref)).uid
 
-async def open_mailroom(
-    settings: Settings, trust: Trust, host: BusHost, stack: AsyncExitStack
-) -> Mailroom:
-    """Open it; on return everything in the log is folded. `stack` closes it.
+
+async def open_base(
+    installation: Installation, settings: Settings, trust: Trust, stack: AsyncExitStack
+) -> Base:
+    """Open the first parts; on return everything in the log is folded. `stack` closes them.
 
     Raises:
         PostroomError: a part could not be opened.
@@ -122,7 +129,7 @@ async def open_mailroom(
     database = Database(None if settings.memory else settings.database)
     stack.push_async_callback(database.close)
     await migrate(database)
-    bus, admin = await open_bus(settings, trust, host, stack)
+    bus, admin = await open_bus(settings, trust, installation.host, stack)
     directory = Directory(database, org=trust.org)
     changes = Changes()
     stack.callback(changes.close)
@@ -131,16 +138,19 @@ async def open_mailroom(
     task_clerk = TaskClerk(bus, database, chain, alert=partial(append_alert, bus))
     after = all_after(clerk.after, task_clerk.after)
     fold = Fold(bus, admin, database, changes, RULES, after, task_rules.ORDER)
-    crew = await stack.enter_async_context(hire())
-    crew.start(fold.run(), "fold")
-    crew.start(DeadLetterMover(bus, admin, database, clerk).run(), "dead-letters")
-    crew.start(Watch(Expiry(database, clerk), changes).run(), "expiry")
+    background = await stack.enter_async_context(background_tasks())
+    background.start(fold.run(), "fold")
+    background.start(DeadLetterMover(bus, admin, database, clerk).run(), "dead-letters")
+    background.start(Watch(Expiry(database, clerk), changes).run(), "expiry")
     if not settings.memory:
-        crew.start(Retention(admin, database, settings.snapshots, OVER).run(), "retention")
-    crew.start(Watch(Stale(bus, database, settings.stale_after), changes).run(), "stale")
+        background.start(Retention(admin, database, settings.snapshots, OVER).run(), "retention")
+    background.start(Watch(Stale(bus, database, settings.stale_after), changes).run(), "stale")
     await fold.ready(FOLD_DEADLINE)
     space = _space(settings)
-    return Mailroom(
+    return Base(
+        installation=installation,
+        settings=settings,
+        trust=trust,
         database=database,
         bus=bus,
         admin=admin,
@@ -155,7 +165,7 @@ async def open_mailroom(
         chain=chain,
         task_clerk=task_clerk,
         space=space,
-        crew=crew,
+        background=background,
     )
 
 
@@ -163,6 +173,22 @@ def _space(settings: Settings) -> Callable[[], None]:
     if settings.memory or settings.nats_urls:
         return lambda: None  # there is no store of ours
     return lambda: check_space(settings.nats)
+
+
+async def connect(
+    host: BusHost, credential: Callable[[], Credential], name: str, stack: AsyncExitStack
+) -> NatsBus:
+    """A connection of the control plane, each time with the credential as it is then; `stack` closes it."""
+    bus = await NatsBus.connect(
+        host.address,
+        uid=CONTROL_PLANE,
+        jwt=lambda: credential().jwt,
+        sign=lambda nonce: credential().sign(nonce),
+        name=name,
+        on_error=lambda error: log.warning("%s: %s", name, error),
+    )
+    stack.push_async_callback(bus.close)
+    return bus
 
 
 async def open_bus(
@@ -182,15 +208,7 @@ async def open_bus(
     finally:
         await system.close()
     credential = trust.core_credential()
-    bus = await NatsBus.connect(
-        host.address,
-        uid=CONTROL_PLANE,
-        jwt=lambda: credential.jwt,
-        sign=credential.sign,
-        name="postroom",
-        on_error=lambda error: log.warning("bus: %s", error),
-    )
-    stack.push_async_callback(bus.close)
+    bus = await connect(host, lambda: credential, "postroom", stack)
     admin = NatsAdmin(bus, memory=settings.memory, replicas=host.replicas)
     await belonging.check_log(settings, admin)
     await ensure_all(admin)

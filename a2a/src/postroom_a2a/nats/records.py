@@ -1,10 +1,11 @@
-"""The last record of a subject, from any replica (ADR-31) or from the stream's leader."""
+"""Single records of a stream: by their sequence, or the last one of a subject."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from postroom_a2a.errors import NotFound, ProtocolViolation, RequestTimeout
 from postroom_a2a.nats.jetstream import JetStream
@@ -13,15 +14,11 @@ DIRECT_TIMEOUT = 2.0
 """Seconds for a direct get before the stream's leader is asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One message of a stream.
 
     Attributes:
-        subject: it is stored under.
-        payload: bytes.
-        headers: NATS headers.
-        sequence: in the stream.
+        stored_at: seconds since the epoch; 0 where a replica gave it, which says it in a header.
         pending: how many the consumer that gave it has after this one.
     """
 
@@ -29,7 +26,18 @@ class Record:
     payload: bytes
     headers: Mapping[str, str]
     sequence: int
+    stored_at: float = 0.0
     pending: int = 0
+
+
+async def get_record(js: JetStream, stream: str, sequence: int) -> Record:
+    """The record at `sequence`, from the stream's leader.
+
+    Raises:
+        NotFound: there is none (any more).
+        As `JetStream.api`.
+    """
+    return _read(await js.api(f"STREAM.MSG.GET.{stream}", {"seq": sequence}))
 
 
 async def last_record(
@@ -39,9 +47,9 @@ async def last_record(
 
     Args:
         js: JetStream.
-        stream: name of it.
-        subject: without wildcards.
-        direct: any replica may answer; it may be a moment behind the leader.
+        stream: that has it.
+        subject: without wildcards where `direct` is set.
+        direct: any replica may answer (ADR-31); it may be a moment behind the leader.
 
     Raises:
         As `JetStream.api`.
@@ -60,12 +68,21 @@ async def last_record(
             return None
         # Nobody answers direct gets (just now): the leader does, or says why not.
     try:
-        message = (await js.api(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject}))["message"]
-        payload = base64.b64decode(message.get("data") or "")
-        headers = _headers(base64.b64decode(message.get("hdrs") or ""))
-        return Record(subject, payload, headers, int(message["seq"]))
+        return _read(await js.api(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject}))
     except NotFound:
         return None
+
+
+def _read(answer: Mapping[str, Any]) -> Record:
+    try:
+        message = answer["message"]
+        return Record(
+            subject=str(message["subject"]),
+            payload=base64.b64decode(message.get("data") or ""),
+            headers=_headers(base64.b64decode(message.get("hdrs") or "")),
+            sequence=int(message["seq"]),
+            stored_at=datetime.fromisoformat(message["time"]).timestamp(),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise ProtocolViolation("the answer to a get is no message") from error
 

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from postroom_a2a.binding.frames import decode_response
+from postroom_a2a.binding.frames import Response, decode_response
 from postroom_a2a.binding.headers import LANE, sequence_of
 from postroom_a2a.binding.subjects import response_subject, token
-from postroom_a2a.durable.answered import Answered
-from postroom_a2a.durable.pulling import delivery_of
 from postroom_a2a.durable.sharing import shared
 from postroom_a2a.durable.streams import Streams
 from postroom_a2a.errors import (
@@ -28,6 +25,7 @@ from postroom_a2a.errors import (
     ProtocolViolation,
     Refused,
 )
+from postroom_a2a.nats.acks import parse_ack_subject
 from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.nats.port import (
@@ -38,6 +36,7 @@ from postroom_a2a.nats.port import (
     receive,
     status_of,
 )
+from postroom_a2a.retry import Backoff
 from postroom_a2a.rpc import Id
 
 HEARTBEAT = 2.0
@@ -75,14 +74,29 @@ class ResponseCounters:
     made_again: int = 0
 
 
-class Responses:
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer as it came.
+
+    Attributes:
+        response: that was read.
+        sequence: of the frame in its stream of answers, 0 where the server does not count.
+        lane: that the server announced, "" for none.
+    """
+
+    response: Response
+    sequence: int
+    lane: str
+
+
+class AnswerReader:
     """The answers of one client on one connection; shared by its callers, whatever agents they call.
 
     `ready` has the request subjects whose streams were seen to. What is held here is given back when the last caller
     has let go, and before the connection ends; the next call takes it again.
 
     Args:
-        connection: open; of nats-py, or anything like it.
+        connection: an open one, ours or of nats-py.
         client: id of the client; "" for one that nobody else has.
         namespace: of the response subject.
         streams: names and settings of the streams.
@@ -201,18 +215,18 @@ class Responses:
 
     def _arrived(self, frame: Frame) -> None:
         self._heard = asyncio.get_running_loop().time()
-        delivery = delivery_of(frame)
-        if delivery is None:
+        ack = parse_ack_subject(frame.reply)
+        if ack is None:
             self._told(frame)
             return
-        if delivery.consumer != self._consumer:
+        if ack.consumer != self._consumer:
             return  # an earlier one; what it had is read by this one
-        if delivery.number != self._delivered + 1:
+        if ack.number != self._delivered + 1:
             self._broken.set()  # one was lost on the way
             return
-        self._delivered = delivery.number
-        if delivery.place.sequence > self._last:
-            self._last = delivery.place.sequence
+        self._delivered = ack.number
+        if ack.place.sequence > self._last:
+            self._last = ack.place.sequence
             self._read(frame)
 
     def _told(self, frame: Frame) -> None:
@@ -318,10 +332,10 @@ class Responses:
 
     async def _watch(self) -> None:
         """Make the consumer again whenever it has lost something or fell silent."""
-        loop, pause = asyncio.get_running_loop(), 0.05
+        loop, backoff = asyncio.get_running_loop(), Backoff(0.1, 4.0)
         while not self._connection.is_closed:
             if not await self._trouble(self._heard + SILENCE - loop.time()):
-                pause = 0.05
+                backoff.reset()
                 continue
             if self._connection.is_connected:
                 try:
@@ -333,8 +347,7 @@ class Responses:
                     continue
             else:
                 self._broken.set()
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-            pause = min(pause * 2, 2.0)
+            await asyncio.sleep(backoff.next())
 
     async def _trouble(self, timeout: float) -> bool:
         """Whether there is any; returns at once if so, else when it is time to look again."""

@@ -10,7 +10,6 @@ import asyncio
 import base64
 import json
 import logging
-import random
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -27,12 +26,13 @@ from postroom_a2a.errors import (
 from postroom_a2a.nats.jetstream import API_TIMEOUT, MSG_ID, JetStream, Stored
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.nats.port import Frame, status_of
+from postroom_a2a.retry import Backoff
 
 WINDOW = 32
 """Frames of one stream that may be on their way to the log."""
 
-PAUSE_CAP = 5.0
-"""Seconds: longest pause before an answer is sent again, before jitter."""
+PAUSE_CAP = 10.0
+"""Seconds: longest pause before an answer is sent again."""
 
 END = "end"
 """Of the id of the frame that decides how a request ended."""
@@ -50,8 +50,8 @@ class Undeliverable(PostroomError):
 
 
 @dataclass(slots=True)
-class Answers:
-    """The way of answers into their stream.
+class AnswerWriter:
+    """Stores the answers of a server, frame by frame.
 
     Attributes:
         js: JetStream.
@@ -87,7 +87,7 @@ class Answers:
             Undeliverable: it was refused `attempts` times.
             BusDisconnected: the connection is closed for good.
         """
-        refusals, pause = 0, 0.1
+        refusals, backoff = 0, Backoff(0.2, PAUSE_CAP)
         while True:
             try:
                 return await self.js.publish(subject, payload, headers=headers)
@@ -102,8 +102,7 @@ class Answers:
                 _log.warning("an answer for %s was refused: %s", subject, error)
                 if isinstance(error, NoResponders):
                     await self.repair()
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-            pause = min(pause * 2, PAUSE_CAP)
+            await asyncio.sleep(backoff.next())
 
     async def store_after(self, ending: Stored, subject: str, complete: bytes, name: str) -> None:
         """Store the `complete` that follows an error; not if another has ended the stream with its `complete`.
@@ -142,12 +141,11 @@ class StreamAnswer:
     """The frames of one stream: sent one after the other, without waiting for the log's word on each.
 
     Args:
-        answers: of the server.
         subject: of the client.
         name: of the request, for the ids.
     """
 
-    def __init__(self, answers: Answers, subject: str, name: str) -> None:
+    def __init__(self, answers: AnswerWriter, subject: str, name: str) -> None:
         self._answers = answers
         self._subject = subject
         self._name = name

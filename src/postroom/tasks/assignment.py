@@ -1,4 +1,4 @@
-"""Gives what a person wants done to a worker: the one that they name, or one that has the skill."""
+"""Assigns a task to a worker: the one that the requester names, or the least busy one that has the skill."""
 
 from __future__ import annotations
 
@@ -15,23 +15,19 @@ MAX_CHOSEN = 1024
 """Choices that are remembered for a key that comes again at once; older ones are folded, and found in SQL."""
 
 
-class Dispatch:
-    """Delegates in the name of people.
+class TaskAssigner:
+    """Finds the worker of a task, and asks it.
 
-    Args:
-        office: stores what is asked for.
-        requests: know what was asked for before.
-        directory: resolves names.
-        pages: know who has which skill, and who is online.
+    A request that comes again with its key goes to the worker that was chosen for it before.
     """
 
     def __init__(
-        self, office: TaskOffice, requests: Requests, directory: Directory, pages: AgentSearch
+        self, office: TaskOffice, requests: Requests, directory: Directory, search: AgentSearch
     ) -> None:
         self._office = office
         self._requests = requests
         self._directory = directory
-        self._pages = pages
+        self._search = search
         self._chosen: dict[tuple[str, str], str] = {}
 
     async def delegate(
@@ -81,7 +77,7 @@ class Dispatch:
         """
         if key and (given := await self._given(requester, key)) is not None:
             return given
-        having = [found for found in await self._pages.having(skill) if found[0].uid != requester]
+        having = [found for found in await self._search.having(skill) if found[0].uid != requester]
         if not having:
             raise NotFound(
                 f"no other agent has the skill {one_line(skill, 80)!r}",

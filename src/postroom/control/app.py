@@ -1,0 +1,289 @@
+"""The composition root of the installation: the parts that all of its organisations share.
+
+`control.up` opens it, then `control.org` opens each organisation on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import ipaddress
+import secrets
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from postroom.audit import AuditLog
+from postroom.bus.host import BusHost
+from postroom.control.certificate import CertificateKeeper
+from postroom.control.endpoints import Endpoints
+from postroom.control.front import Front
+from postroom.control.listen import WorkerDialer
+from postroom.errors import InvalidInput
+from postroom.gateway.credentials import Credentials
+from postroom.gateway.http.control import ControlProxy
+from postroom.gateway.http.egress import EgressProxy
+from postroom.gateway.listener import TlsListener, bind_listener
+from postroom.gateway.nats.proxy import NatsProxy
+from postroom.gateway.outbound import OutboundPolicy, client_context
+from postroom.gateway.port import DoorSpec, GatewayProvider, GatewayStatistics
+from postroom.gateway.server import Gateway, Passage
+from postroom.gateway.stream_proxy import StreamProxy
+from postroom.identity.trust import Trust
+from postroom.protocol.alerts import Alert, RaiseAlert
+from postroom.sandbox.canary import CanaryServer
+from postroom.sandbox.opensandbox.remote import Remote
+from postroom.sandbox.policy import folder_for_sockets
+from postroom.sandbox.selftest import Canaries
+from postroom.settings import DEFAULT_GATEWAY_PORT, Settings
+
+
+class BackgroundTasks:
+    """Tasks that run as long as what they serve; what one of them raises ends that.
+
+    `start` begins one that is cancelled at the end. Tasks of `group` are waited for.
+    """
+
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        self.group = group
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Begin `work`, which runs until it is cancelled."""
+        self._tasks.append(self.group.create_task(work, name=name))
+
+    def cancel(self) -> None:
+        """Cancel what `start` began."""
+        for task in self._tasks:
+            task.cancel()
+
+
+@contextlib.asynccontextmanager
+async def background_tasks() -> AsyncGenerator[BackgroundTasks]:
+    """Background tasks for as long as the context lasts."""
+    async with asyncio.TaskGroup() as group:
+        tasks = BackgroundTasks(group)
+        try:
+            yield tasks
+        finally:
+            tasks.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """The shared parts, open.
+
+    Attributes:
+        settings: of the installation; organisations derive theirs from them.
+        front: where HTTP requests arrive.
+        credentials: secrets that the gateway adds to workers' requests.
+        alerts: how an alert is raised in each organisation that is open, by its name.
+        canaries: what each sandbox is tried against.
+        remote: where sandboxes of other machines run, None for nowhere.
+        shut_down: ends the post room.
+    """
+
+    settings: Settings
+    host: BusHost
+    front: Front
+    gateway: GatewayProvider
+    credentials: Credentials
+    alerts: dict[str, RaiseAlert]
+    audit: AuditLog
+    canaries: Canaries
+    remote: Remote | None
+    shut_down: Callable[[], None]
+
+
+async def open_installation(
+    settings: Settings,
+    host: BusHost,
+    front: Front,
+    trust: Trust,
+    shut_down: Callable[[], None],
+    stack: AsyncExitStack,
+    *,
+    endpoints: Endpoints,
+    certificate: CertificateKeeper | None,
+) -> Installation:
+    """Open the shared parts; `stack` closes them.
+
+    Raises:
+        PortTaken: the gateway cannot listen for sandboxes of other machines.
+        StateUnwritable: the audit log cannot be written, or the credentials cannot be read.
+        InvalidInput: the settings of egress, or of sandboxes elsewhere, are malformed.
+        EnvironmentFault: the certificates for egress cannot be read.
+    """
+    alerts: dict[str, RaiseAlert] = {}
+    audit = AuditLog(
+        settings.audit_file,
+        file_bytes=settings.audit_file_bytes,
+        files=settings.audit_files,
+        lossy=settings.audit_lossy,
+    )
+    stack.callback(audit.close)
+    background = await stack.enter_async_context(background_tasks())
+    background.start(audit.run(), "audit")
+    credentials = Credentials(settings.credentials_file)
+
+    async def raise_alert(org: str, alert: Alert) -> None:
+        if org in alerts:  # else the organisation is just being closed, and the alert is in the log
+            await alerts[org](alert)
+
+    egress = StreamProxy(open_egress(settings, credentials))
+    folder = stack.enter_context(
+        tempfile.TemporaryDirectory(
+            prefix="postroom-", dir=folder_for_sockets(), ignore_cleanup_errors=True
+        )
+    )
+    proxies: dict[str, Passage] = {
+        "nats": NatsProxy(lambda: host.address, trust.sign_as_proxy),
+        "http": StreamProxy(ControlProxy(WorkerDialer(front).dial)),
+        "egress": egress,
+    }
+    gateway = Gateway(
+        Path(folder),
+        proxies,
+        audit,
+        alert=raise_alert,
+        violations=settings.violations,
+    )
+    stack.push_async_callback(gateway.close)
+    listener, remote = None, None
+    if certificate is not None:
+        listener = _far_listener(endpoints, certificate, gateway)
+    if certificate is not None and listener is not None:
+        background.start(listener.run(), "gateway for other machines")
+        address = endpoints.gateway_address(listener.port)
+        remote = open_remote(settings, address, certificate.ca, trust.system_account)
+    # Sandboxes of other machines are tried against an address that other machines can reach.
+    canary_server = await stack.enter_async_context(CanaryServer(outward=listener is not None))
+    canaries = canary_server.canaries("")
+    return Installation(
+        settings, host, front, gateway, credentials, alerts, audit, canaries, remote, shut_down
+    )
+
+
+def open_egress(settings: Settings, credentials: Credentials) -> EgressProxy:
+    """The proxy for workers' requests to the outside, as the operator has set it up.
+
+    Raises:
+        InvalidInput: a private place is malformed.
+        EnvironmentFault: the further certificates cannot be read.
+    """
+    policy = OutboundPolicy.parse(settings.egress_private)
+    # The system's certificates take a moment to load, and most post rooms need none.
+    tls = cache(partial(client_context, settings.egress_ca))
+    if settings.egress_ca is not None:
+        tls()
+    return EgressProxy(policy, credentials, tls)
+
+
+class OrgGateway:
+    """The gateway as one organisation uses it: requests through its workers' doors reach its own API."""
+
+    def __init__(self, gateway: GatewayProvider, front: Front, org: str) -> None:
+        self._gateway = gateway
+        self._front = front
+        self._org = org
+        self._doors: set[str] = set()
+
+    async def open_door(self, spec: DoorSpec) -> Path:
+        """See `GatewayProvider.open_door`."""
+        # Before the door is there: the worker may call as soon as it is.
+        self._front.admit(spec.uid, self._org)
+        self._doors.add(spec.uid)
+        return await self._gateway.open_door(spec)
+
+    async def close_door(self, uid: str) -> None:
+        """See `GatewayProvider.close_door`."""
+        await self._gateway.close_door(uid)
+        self._front.dismiss(uid)
+        self._doors.discard(uid)
+
+    async def close(self) -> None:
+        """Close the doors of this organisation; those of others stay."""
+        for uid in list(self._doors):
+            await self.close_door(uid)
+
+    def statistics(self) -> GatewayStatistics:
+        """Of the whole gateway; see `GatewayProvider.statistics`."""
+        return self._gateway.statistics()
+
+
+# Sandboxes on other machines.
+
+
+def _far_listener(
+    endpoints: Endpoints, certificate: CertificateKeeper, gateway: Gateway
+) -> TlsListener | None:
+    """The gateway's listener for sandboxes on other machines, bound; None if the settings name none."""
+    wanted = endpoints.gateway
+    if wanted is None:
+        return None
+    port = DEFAULT_GATEWAY_PORT if wanted.port is None else wanted.port
+    return TlsListener(bind_listener(wanted.address, port), certificate.context, gateway.admit)
+
+
+def open_remote(settings: Settings, gateway: str, ca: str, operator: str) -> Remote | None:
+    """How workers are put on the OpenSandbox server of `settings`; None without one.
+
+    Args:
+        settings: name the server and its key.
+        gateway: `host:port` at which a sandbox finds the gateway.
+        ca: path of what sandboxes must trust for that, "" for what they trust anyway.
+        operator: public key of this post room, which tells its sandboxes from those of others.
+
+    Raises:
+        InvalidInput: a setting is missing or unsafe.
+    """
+    if not settings.opensandbox_url:
+        return None
+    _check_url(settings.opensandbox_url)
+    return Remote(
+        url=settings.opensandbox_url.rstrip("/"),
+        key=_key(settings),
+        image=settings.opensandbox_image,
+        python=settings.opensandbox_python,
+        gateway=gateway,
+        gateway_ca=Path(ca).read_text(encoding="utf-8") if ca else "",
+        room=hashlib.sha256(operator.encode()).hexdigest()[:32],
+        run=secrets.token_hex(8),
+    )
+
+
+def _check_url(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username:
+        raise InvalidInput(
+            "POSTROOM_OPENSANDBOX_URL is no URL of a server", remedy="e.g. https://host:8080"
+        )
+    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+        raise InvalidInput(
+            "POSTROOM_OPENSANDBOX_URL leads over the network without TLS: workers' credentials go there",
+            remedy="give the server a certificate, and name it with https://",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _key(settings: Settings) -> str:
+    if settings.opensandbox_key or settings.opensandbox_key_file is None:
+        return settings.opensandbox_key
+    try:
+        return settings.opensandbox_key_file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise InvalidInput(
+            f"the key of OpenSandbox cannot be read from {settings.opensandbox_key_file}: {error.strerror}"
+        ) from error

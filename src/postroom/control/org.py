@@ -1,0 +1,325 @@
+"""The composition root of one organisation: every part, opened in order and closed in reverse.
+
+    database, bus, folds (`control.base`) → workers and their cards → tasks → blobs → audit → requests of agents → API
+
+It stands on the installation (`control.app`), which all organisations share.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from postroom.audit import alarm
+from postroom.audit.connections import Connections
+from postroom.audit.copying import AuditCopy
+from postroom.audit.cursor import Cursor
+from postroom.audit.outsiders import Outsiders
+from postroom.audit.tap import StoredTap
+from postroom.audit.view import AuditView
+from postroom.blobs.folder import BlobFolder
+from postroom.blobs.office import BlobOffice
+from postroom.bus.host import BusHost
+from postroom.bus.nats.bus import NatsBus
+from postroom.control.api import build_api
+from postroom.control.app import Installation, OrgGateway
+from postroom.control.base import Base, connect, open_base
+from postroom.control.orgs import Orgs
+from postroom.control.outages import watch_bus
+from postroom.control.parts import Parts
+from postroom.control.principals import Gate
+from postroom.control.rotation import Rotation
+from postroom.control.services import AgentServices
+from postroom.control.statefile import Announcement
+from postroom.control.taskverbs import TaskVerbs
+from postroom.directory.announcements import Announcements
+from postroom.directory.presence import PresenceBoard
+from postroom.directory.registry import Registry
+from postroom.directory.search import AgentSearch
+from postroom.errors import PostroomError, ServerFailed
+from postroom.identity.account_publisher import Accounts, system_connection
+from postroom.identity.credential import Credential
+from postroom.identity.push import delete_accounts
+from postroom.identity.tokens import digest, new_api_key
+from postroom.identity.trust import Trust
+from postroom.observe import get_logger
+from postroom.projection.changes import Change
+from postroom.protocol.alerts import Alert
+from postroom.settings import Settings
+from postroom.store.agents import Agent
+from postroom.tasks.assignment import TaskAssigner
+from postroom.tasks.office import TaskOffice
+from postroom.tasks.requests import Requests
+from postroom.workers.issuer import Issuer
+from postroom.workers.lifecycle import Workers
+from postroom.workers.parts import WorkerParts
+from postroom.workers.status import WorkerChanges, WorkerStates, WorkerViews
+from postroom_a2a.nats.jetstream import JetStream
+from postroom_a2a.nats.mailbox import Mailbox
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Organisation:
+    """An organisation whose parts are open; `key` is the operator's API key."""
+
+    parts: Parts
+    key: str
+
+    @classmethod
+    async def open(
+        cls,
+        installation: Installation,
+        settings: Settings,
+        trust: Trust,
+        stack: AsyncExitStack,
+        *,
+        key: str = "",
+    ) -> Organisation:
+        """Open every part but the API.
+
+        Args:
+            installation: what it shares with other organisations.
+            settings: of this organisation; its folders are its own.
+            trust: keys, seen from this organisation.
+            stack: closes it.
+            key: the operator's API key, "" to make one.
+
+        Raises:
+            PostroomError: a part could not be opened.
+        """
+        base = await open_base(installation, settings, trust, stack)
+        key = key or new_api_key(base.owner.uid)
+        return cls(await _open_parts(base, key, stack), key)
+
+    @property
+    def owner(self) -> Agent:
+        """The operator, as an agent of this organisation."""
+        return self.parts.owner
+
+    async def go(self, announcement: Callable[[], Announcement], orgs: Orgs | None = None) -> None:
+        """Open the API, then start again the workers that ran.
+
+        Args:
+            announcement: what `server.json` says now.
+            orgs: all organisations, for the default one to manage.
+        """
+        self.parts.installation.front.open(
+            build_api(self.parts, announcement, orgs), self.owner.org
+        )
+        await self.parts.workers.restore()
+
+    async def alert(self, alert: Alert) -> None:
+        """Raise an alert in this organisation."""
+        await self.parts.alerts.raise_alert(alert)
+
+    async def counts(self) -> dict[str, int]:
+        """How many workers, workers that run, unread messages and dead letters there are."""
+        parts = self.parts
+        records = await parts.workers.records()
+        unread = await parts.office.unread([self.owner.uid])
+        return {
+            "workers": len(records),
+            "running": sum(parts.workers.running(agent.uid) for agent, _ in records),
+            "inbox": unread.get(self.owner.uid, 0),
+            "deadletters": await parts.deadletters.count(),
+        }
+
+
+async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
+    installation, trust = base.installation, base.trust
+    changed = WorkerChanges()
+    presence = PresenceBoard(base.bus, base.admin, heard=changed)
+    await presence.open()
+    stack.push_async_callback(presence.close)
+    installation.alerts[trust.org] = base.alerts.raise_alert
+    accounts = Accounts(trust, installation.host, base.alerts.raise_alert)
+    base.background.start(accounts.run(), "accounts")
+    issuer = Issuer(base.database, trust, accounts, base.settings.jwt_lifetime)
+    workers = _open_workers(base, issuer, changed, stack)
+    states = WorkerStates(workers, presence)
+    registry = Registry(base.admin.jetstream, states.cards, trust.card_key, trust.org)
+    search = AgentSearch(base.directory, workers.cards, states.online, registry.signed)
+
+    def tell() -> None:
+        registry.wake()
+        base.changes.publish([Change("worker", 0)])
+
+    changed.tell = tell
+    renew_edge = await _open_edge(base, workers, stack)
+    base.background.start(watch_bus(base.bus, base.changes), "outages")
+    base.background.start(registry.run(), "registry")
+    requests = Requests(base.bus, base.admin, base.database, space=base.space)
+    tasks = TaskOffice(
+        base.bus,
+        base.database,
+        base.changes,
+        base.chain,
+        requests,
+        running=workers.running,
+        hindrance=states.hindrance,
+    )
+    workers.tell_limits(partial(_fail_at_work, base, tasks))
+    parts = Parts(
+        **_by_name(base),
+        issuer=issuer,
+        workers=workers,
+        presence=presence,
+        states=states,
+        views=WorkerViews(workers, states, presence, base.admin, tasks, base.alerts, changed),
+        registry=registry,
+        search=search,
+        tasks=tasks,
+        assigner=TaskAssigner(tasks, requests, base.directory, search),
+        rotation=Rotation(trust, installation.host, accounts, renew_edge),
+        blobs=await _open_blobs(base, stack),
+        audit=await _open_audit(base, stack),
+        gate=Gate(digest(key), base.database),
+    )
+    services = AgentServices(parts, TaskVerbs(parts))
+    await services.open()
+    stack.push_async_callback(services.close)
+    return parts
+
+
+def _by_name(base: Base) -> dict[str, Any]:
+    return {field.name: getattr(base, field.name) for field in fields(base)}
+
+
+def _open_workers(
+    base: Base, issuer: Issuer, changed: Callable[[], None], stack: AsyncExitStack
+) -> Workers:
+    shared = base.installation
+    workers = Workers(
+        WorkerParts(
+            settings=base.settings,
+            database=base.database,
+            directory=base.directory,
+            admin=base.admin,
+            issuer=issuer,
+            gateway=OrgGateway(shared.gateway, shared.front, base.settings.org),
+            alerts=base.alerts,
+            owner=base.owner.uid,
+            credentials=partial(shared.credentials.of, base.directory.org),
+            canaries=shared.canaries,
+            remote=shared.remote,
+            tasks=base.background.group,
+            changed=changed,
+            space=base.space,
+        )
+    )
+    stack.push_async_callback(workers.close)
+    return workers
+
+
+async def _open_edge(
+    base: Base, workers: Workers, stack: AsyncExitStack
+) -> Callable[[], Awaitable[None]]:
+    """Connect among the agents, and hear the cards that they announce; returns what renews the connection."""
+    edge, renew = await connect_edge(base.trust, base.installation.host, stack)
+    announcements = Announcements(edge, workers.take_card, base.alerts.raise_alert)
+    await announcements.open()
+    stack.push_async_callback(announcements.close)
+    return renew
+
+
+async def connect_edge(
+    trust: Trust, host: BusHost, stack: AsyncExitStack
+) -> tuple[NatsBus, Callable[[], Awaitable[None]]]:
+    """The connection among the agents, and what gives it a credential of the present key."""
+    credential = trust.edge_credential()
+    edge = await connect(host, lambda: credential, "postroom-edge", stack)
+
+    async def renew() -> None:
+        nonlocal credential
+        credential = trust.edge_credential()
+        await edge.renew()
+
+    return edge, renew
+
+
+async def _fail_at_work(base: Base, tasks: TaskOffice, worker: str, why: str) -> None:
+    """End the tasks that a worker was at when it was ended for a limit, once all its records are folded."""
+    try:
+        await base.tasks_folded()
+        await tasks.fail_at_work(worker, why)
+    except PostroomError as error:
+        log.error("the tasks that %s was at are still open: %s", worker, error)
+
+
+async def _open_blobs(base: Base, stack: AsyncExitStack) -> BlobOffice:
+    settings, path = base.settings, base.settings.blobs
+    if settings.memory:
+        path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="postroom-blobs-")))
+    folder = BlobFolder(path, largest=settings.blob_limit, most=settings.blobs_limit)
+    blobs = BlobOffice(base.database, folder, base.tasks_folded)
+    await blobs.open()
+    base.background.start(blobs.run(), "blobs")
+    return blobs
+
+
+async def _open_audit(base: Base, stack: AsyncExitStack) -> AuditView:
+    """Begin to copy the audit log, to watch over it, and to add what only the server sees."""
+    audit, org, start = base.installation.audit, base.trust.org, base.background.start
+    copied = Cursor(base.settings.home / "audit-copy.json")
+    start(AuditCopy(audit, base.bus, org, copied, base.space).run(), "audit-copy")
+    start(alarm.watch(audit, base.bus, org, base.space, base.alerts.end), "audit-alarm")
+    outsiders = Outsiders(base.directory)
+    await outsiders.load()
+    read = Cursor(base.settings.home / "audit-streams.json")
+    start(StoredTap(base.admin, audit, org, outsiders, read).run(), "audit-streams")
+    connections = Connections(await _open_system(base, stack), audit, base.trust, outsiders)
+    await connections.open()
+    stack.push_async_callback(connections.close)
+    view = AuditView(audit, org)
+    stack.callback(view.close)
+    return view
+
+
+async def _open_system(base: Base, stack: AsyncExitStack) -> NatsBus:
+    credential = base.trust.system_credential()
+    return await connect(base.installation.host, lambda: credential, "postroom-audit", stack)
+
+
+def open_orgs(
+    installation: Installation,
+    default: Organisation,
+    trust: Trust,
+    announcement: Callable[[], Announcement],
+) -> Orgs:
+    """The organisations beside the default one; they are opened by `Orgs.open`."""
+
+    async def open_org(settings: Settings, seen: Trust, stack: AsyncExitStack) -> Organisation:
+        return await Organisation.open(installation, settings, seen, stack, key=default.key)
+
+    async def delete(core: Credential | None) -> None:
+        if core is not None:
+            await _delete_log(installation.host, core)
+        system = await system_connection(installation.host.address, trust.system_credential())
+        try:
+            await delete_accounts(system, trust)
+        finally:
+            await system.close()
+
+    settings, front = installation.settings, installation.front
+    return Orgs(settings, trust, front, default, open_org, delete, announcement)
+
+
+async def _delete_log(host: BusHost, core: Credential) -> None:
+    """Delete all streams of the organisation whose user of core this is: without its accounts nobody could."""
+    connection = await system_connection(host.address, core)
+    try:
+        log_of_org = JetStream(Mailbox(connection))
+        names = (await log_of_org.api("STREAM.NAMES")).get("streams") or ()  # a server lists 1,024
+        for name in names:
+            await log_of_org.api(f"STREAM.DELETE.{name}")
+    except PostroomError as error:
+        raise ServerFailed(f"the log of a removed organisation is left: {error}") from error
+    finally:
+        await connection.close()

@@ -1,0 +1,38 @@
+"""All parts of an open organisation, by name. `control.org` opens them; routes and requests of agents use them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from postroom.audit.view import AuditView
+from postroom.blobs.office import BlobOffice
+from postroom.control.base import Base
+from postroom.control.principals import Gate
+from postroom.control.rotation import Rotation
+from postroom.directory.presence import PresenceBoard
+from postroom.directory.registry import Registry
+from postroom.directory.search import AgentSearch
+from postroom.tasks.assignment import TaskAssigner
+from postroom.tasks.office import TaskOffice
+from postroom.workers.issuer import Issuer
+from postroom.workers.lifecycle import Workers
+from postroom.workers.status import WorkerStates, WorkerViews
+
+
+@dataclass(frozen=True, slots=True)
+class Parts(Base):
+    """The parts of an organisation; those of `Base` come first."""
+
+    issuer: Issuer
+    workers: Workers
+    presence: PresenceBoard
+    states: WorkerStates
+    views: WorkerViews
+    registry: Registry
+    search: AgentSearch
+    tasks: TaskOffice
+    assigner: TaskAssigner
+    rotation: Rotation
+    blobs: BlobOffice
+    audit: AuditView
+    gate: Gate

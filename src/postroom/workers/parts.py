@@ -1,0 +1,48 @@
+"""What the workers of an organisation are made with: the parts that starting, watching and ending them share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from postroom.bus.port import BusAdmin
+from postroom.directory.agents import Directory
+from postroom.gateway.credentials import BoundCredential
+from postroom.gateway.port import GatewayProvider
+from postroom.mail.alerts import AlertOffice
+from postroom.sandbox.opensandbox.remote import Remote
+from postroom.sandbox.selftest import Canaries
+from postroom.settings import Settings
+from postroom.store.database import Database
+from postroom.workers.issuer import Issuer
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerParts:
+    """The parts.
+
+    Attributes:
+        owner: uid of the operator.
+        credentials: the secrets that the gateway may add to workers' requests, as they are now.
+        canaries: what each sandbox is tried against.
+        remote: where sandboxes of other machines run, None for nowhere.
+        tasks: where the watchers of sandboxes run.
+        changed: called when a worker has started or ended.
+        space: raises `StateUnwritable` while the disk is full.
+    """
+
+    settings: Settings
+    database: Database
+    directory: Directory
+    admin: BusAdmin
+    issuer: Issuer
+    gateway: GatewayProvider
+    alerts: AlertOffice
+    owner: str
+    credentials: Callable[[], Sequence[BoundCredential]]
+    canaries: Canaries
+    remote: Remote | None
+    tasks: asyncio.TaskGroup
+    changed: Callable[[], None]
+    space: Callable[[], None]
