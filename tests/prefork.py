@@ -1,8 +1,7 @@
 """Commands of Postroom without the cost of their imports: one process imports all of it, and forks for each command.
 
-    commands = Prefork()
-    done = commands.run(["--state", state, "status"], env)
-    pid = commands.start(["--state", state, "up"], env, log, ready)
+    done = prefork().run(["--state", state, "status"], env, None, 20.0)
+    pid = prefork().start(["--state", state, "up"], env, log, ready)
 
 A command that a test starts so is `postroom` in a process of its own, from its arguments to its exit status; only
 `python -m postroom` before it is missing, which the tests of the README, of the pages and of the command line prove.
@@ -10,6 +9,7 @@ A command that a test starts so is `postroom` in a process of its own, from its 
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -24,14 +24,25 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
 from postroom.cli.detach import READY_FD
 
 PRELOADED = ("postroom.control.org", "postroom.client.http", "pydantic.v1")
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = os.pathsep.join(str(ROOT / folder) for folder in ("src", "a2a/src"))
 LARGEST = 128 * 1024
 """Bytes of the arguments and the environment of one command, as JSON."""
+
+
+@cache
+def prefork() -> Prefork:
+    """The one for all tests of this process."""
+    found = Prefork()
+    atexit.register(found.close)
+    return found
 
 
 class Prefork:
@@ -42,7 +53,9 @@ class Prefork:
         with far:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.prefork", str(far.fileno())],
-                cwd=Path(__file__).resolve().parents[1],
+                cwd=ROOT,
+                # Not that of the test which happens to be the first: some put another control plane in the way.
+                env=os.environ | {"PYTHONPATH": SOURCE},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(far.fileno(),),
@@ -121,7 +134,8 @@ def serve(control: socket.socket) -> list[str]:
                     break
                 for file in files:
                     os.close(file)
-                answers.send(b"%d" % pid)
+                with suppress(OSError):  # who asked has been interrupted meanwhile
+                    answers.send(b"%d" % pid)
                 watched = os.pidfd_open(pid)
                 running[watched] = pid, answers
                 selector.register(watched, selectors.EVENT_READ)

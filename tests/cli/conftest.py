@@ -11,6 +11,7 @@ import pytest
 
 from postroom.cli.root import run
 from tests.client.standin import Standin, status
+from tests.prefork import prefork
 
 ROOT = Path(__file__).parents[2]
 SOURCE = os.pathsep.join(str(ROOT / folder) for folder in ("src", "a2a/src"))
@@ -62,11 +63,17 @@ def command(*arguments: str) -> list[str]:
 def spawned(
     arguments: Sequence[str], *, stdin: str | None = None, env: dict[str, str] | None = None
 ) -> Ended:
-    """Runs the command line as a process, its input a pipe."""
+    """Runs the command line as a process, its input a pipe.
+
+    An environment may be about the start of the interpreter, so with one it is started anew.
+    """
+    if env is None:
+        done = prefork().run(arguments, environment(), stdin, LIMIT)
+        return Ended(done.returncode, done.stdout, done.stderr)
     ended = subprocess.run(
         command(*arguments),
         input=stdin or "",
-        env=env or environment(),
+        env=env,
         capture_output=True,
         text=True,
         encoding="utf-8",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import signal
@@ -12,25 +11,16 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 from postroom.client.http import Client
-from tests.prefork import Prefork
+from tests.prefork import prefork
 
 DEADLINE = 40.0
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-
-
-@cache
-def prefork() -> Prefork:
-    """For all tests of this process."""
-    found = Prefork()
-    atexit.register(found.close)
-    return found
 
 
 class PostRoom:

@@ -17,6 +17,7 @@ from tools.transcript import outline, shorten, shown
 
 
 @pytest.mark.requirement("demo-task-completed")
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     "files, told",
     [
@@ -39,7 +40,7 @@ def test_the_demonstration_completes_its_task_on_any_folder_and_leaves_nothing(
         [sys.executable, str(EXAMPLES / "demo.py"), "--folder", str(folder)],
         capture_output=True,
         text=True,
-        timeout=DEADLINE,
+        timeout=2 * DEADLINE,
         check=False,
         env={**os.environ, "TMPDIR": str(scratch)},
     )
@@ -59,7 +60,7 @@ def test_the_demonstration_is_kept_on_request_and_prints_what_the_readme_shows()
         env = {**os.environ, "TMPDIR": scratch, "NO_COLOR": "1"}
         command = [sys.executable, str(EXAMPLES / "demo.py"), "--keep"]
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=DEADLINE, check=False, env=env
+            command, capture_output=True, text=True, timeout=2 * DEADLINE, check=False, env=env
         )
         assert done.returncode == 0, done.stdout + done.stderr
         try:
@@ -79,5 +80,5 @@ def ask(env: dict[str, str], state: str | Path, *words: str) -> str:
     """What a command prints."""
     command = [sys.executable, "-m", "postroom", "--state", str(state), *words]
     return subprocess.run(
-        command, stdout=subprocess.PIPE, text=True, timeout=DEADLINE, check=True, env=env
+        command, stdout=subprocess.PIPE, text=True, timeout=2 * DEADLINE, check=True, env=env
     ).stdout

@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.conftest import DEADLINE, PostRoom, running_room
 
 AGENT = """
-import json, sys
+import json, os, sys, time
 
 def say(**line):
     print(json.dumps(line), flush=True)
@@ -24,6 +24,8 @@ for raw in sys.stdin:
     if line["type"] == "task":
         say(type="update", task=line["id"], text="step 1 of 2")
         if line["text"] == "fail":
+            while not os.path.exists("go"):
+                time.sleep(0.01)
             sys.exit(3)
         if line["text"] == "ask":
             say(type="input_required", task=line["id"], text="Which branch?")
@@ -90,7 +92,10 @@ def test_who_waits_for_a_worker_that_fails_meanwhile_is_told(room: PostRoom) -> 
     room.run("delegate", "@failing", "fail")
     room.run("delegate", "@failing", "fail")
 
+    workspace = room.state / "workers" / room.worker("failing")["uid"] / "workspace"
     with live(room, "delegate", "@failing", "do it", "--wait") as waiting:
+        line_with(waiting.stdout, "accepted")
+        (workspace / "go").touch()
         told = line_with(waiting.stdout, "@failing has failed")
 
     assert told.endswith("; postroom logs failing\n")
