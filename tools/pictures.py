@@ -91,7 +91,7 @@ MESSAGE = (
         "message",
         "The adapter writes it as a line on the agent's standard input. When the line was read off the pipe, the "
         "sidecar reports **delivered**.",
-        ("sidecar/adapters/jsonl.py", "sidecar/session.py", "sidecar/stdin.py"),
+        ("sidecar/adapters/jsonl.py", "sidecar/session.py", "sidecar/process.py"),
     ),
     Step(
         AGENT,

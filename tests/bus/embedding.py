@@ -10,13 +10,13 @@ from typing import Any
 
 from nats.aio.client import Client
 
-from postroom.bus import embedded
 from postroom.bus.address import BusAddress
 from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.server_config import ServerConfig
 from postroom.identity.credential import Credential
 from postroom.identity.trust import Trust
 from postroom_a2a.nats import WireConnection
+from postroom_a2a.nats.info import fetch_info
 from tests.natspy import options_of
 
 PATIENCE = 15.0
@@ -68,7 +68,7 @@ async def system_of(server: EmbeddedServer, trust: Trust) -> AsyncGenerator[Wire
 
 async def greeting(server: EmbeddedServer) -> dict[str, Any]:
     """The INFO that a client is shown."""
-    return await embedded._info("127.0.0.1", server.port)
+    return await fetch_info("127.0.0.1", server.port)
 
 
 def ended(pid: int) -> bool:

@@ -33,7 +33,7 @@ from postroom.protocol import priority, subjects
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.presence import Presence, WorkerState
 from postroom.protocol.priority import PriorityRecord
-from postroom.protocol.streams import card_key
+from postroom.protocol.streams import CARDS_BUCKET, card_key
 from postroom.protocol.tasks import chain_headers
 from postroom.protocol.template import Template
 from postroom.sandbox.port import ExitStatus, Level
@@ -47,6 +47,7 @@ from postroom.store.workers import RUNNING, STOPPED, WorkerRecord
 from postroom.tasks.records import TaskRecord
 from postroom.workers.runs import Run
 from postroom_a2a.nats.connection import WireConnection
+from postroom_a2a.nats.kv import Bucket
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import (
     Message,
@@ -343,10 +344,10 @@ class TaskRoom:
 
     async def bucket(self, uid: str) -> dict[str, Any] | None:
         """What the bucket holds for a worker, its signature checked and taken off."""
-        record = await self.parts.admin.last("KV_cards", card_key(DEFAULT_ORG, uid))
-        if record is None or not record.payload:
+        entry = await Bucket(self.rig.admin.jetstream, CARDS_BUCKET).get(card_key(DEFAULT_ORG, uid))
+        if entry is None:
             return None
-        return verify_card(json.loads(record.payload), [self.rig.trust.card_key.jwk])
+        return verify_card(json.loads(entry.value), [self.rig.trust.card_key.jwk])
 
     async def alerts(self) -> list[tuple[str, str]]:
         """Nick and text of every alert that stands, once all of them are folded."""
@@ -419,6 +420,6 @@ async def room_on(folder: Path, rig: Rig) -> AsyncGenerator[TaskRoom]:
         url = f"http://{site.host}"
         async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=SECONDS) as api:
             room = TaskRoom(rig, org.parts, api, site)
-            tap = await rig.core.subscribe(card_key(DEFAULT_ORG, "*"), room.note)
+            tap = await rig.core.subscribe(f"$KV.{CARDS_BUCKET}.{DEFAULT_ORG}.agents.*", room.note)
             yield room
             await tap.close()

@@ -15,8 +15,9 @@ from postroom.directory.registry import SHORTEST_INTERVAL
 from postroom.errors import Forbidden
 from postroom.protocol import subjects
 from postroom.protocol.presence import WorkerState
-from postroom.protocol.streams import CARD_LIFETIME, CARD_REFRESH, card_key
+from postroom.protocol.streams import CARD_LIFETIME, CARD_REFRESH, CARDS_BUCKET, card_key
 from postroom.settings import DEFAULT_ORG
+from postroom_a2a.nats.kv import Bucket
 from tests.control.taskroom import Hand, TaskRoom, card, room_on, task_room
 from tests.rig import new_uid
 
@@ -118,22 +119,22 @@ async def test_the_server_forgets_a_card_that_is_not_written_anew(room: TaskRoom
 async def test_what_another_life_left_in_the_bucket_is_removed_at_the_start(tmp_path: Path):
     async with task_room(tmp_path) as first:
         stale = new_uid()
-        await first.rig.core.publish(card_key(DEFAULT_ORG, stale), b"{}")
-        admin = first.rig.admin
+        bucket = Bucket(first.rig.admin.jetstream, CARDS_BUCKET)
+        await bucket.put(card_key(DEFAULT_ORG, stale), b"{}")
         async with room_on(tmp_path / "second", first.rig) as second:
             await join(second, "reader")
 
-            assert await admin.last("KV_cards", card_key(DEFAULT_ORG, stale)) is None
+            assert await bucket.get(card_key(DEFAULT_ORG, stale)) is None
 
 
 @pytest.mark.requirement("cards-claims-refused")
 async def test_a_workers_credential_reaches_no_key_of_the_bucket(room: TaskRoom):
     reader = await join(room, "reader")
-    own = card_key(DEFAULT_ORG, reader.uid)
+    own = f"$KV.{CARDS_BUCKET}.{card_key(DEFAULT_ORG, reader.uid)}"
 
-    for metadata in ({}, {"KV-Operation": "DEL"}, {"Nats-Rollup": "all"}):
+    for headers in ({}, {"KV-Operation": "DEL"}, {"Nats-Rollup": "all"}):
         with pytest.raises(Forbidden):
-            await reader.bus.publish(own, b"{}", metadata=metadata, timeout=5)
+            await reader.bus.jetstream.publish(own, b"{}", headers=headers)
     for subject in (
         "$JS.API.STREAM.MSG.GET.KV_cards",
         f"$JS.API.DIRECT.GET.KV_cards.{own}",

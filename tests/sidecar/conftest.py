@@ -7,10 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.sidecar.house import House, house
+from tests.rig import Rig, running_bus
+from tests.sidecar.worker_rig import WorkerRig, worker_rig_on
+
+
+@pytest.fixture(scope="module")
+async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
+    """A bus for all tests of a module; each has agents of its own on it."""
+    async with running_bus(tmp_path_factory.mktemp("bus")) as found:
+        yield found
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[House]:
-    async with house(tmp_path) as found:
+async def home(rig: Rig, tmp_path: Path) -> AsyncIterator[WorkerRig]:
+    async with worker_rig_on(rig, tmp_path) as found:
         yield found

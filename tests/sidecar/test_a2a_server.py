@@ -54,8 +54,8 @@ from postroom_a2a.json_operations import JsonOperations
 from postroom_a2a.operations import Call
 from postroom_a2a.params import camel
 from postroom_a2a.rpc import Code, RpcError
-from tests.sidecar.house import House as Home
-from tests.sidecar.office import OWN, Office
+from tests.sidecar.task_stub import OWN, TaskStub
+from tests.sidecar.worker_rig import WorkerRig
 
 HUGE_TOKEN = base64.urlsafe_b64encode(f'[1{"0" * 400}, "x"]'.encode()).decode()
 """A page token with a number that is none."""
@@ -67,10 +67,10 @@ HEADERS = {"A2A-Version": "1.0"}
 
 
 @dataclass
-class House:
+class Clients:
     """A running server with its tasks, and clients of the SDK's."""
 
-    tasks: Office
+    tasks: TaskStub
     http: httpx.AsyncClient
     client: Client
     streaming: Client
@@ -116,14 +116,14 @@ def said(text: str, **fields: Any) -> Message:
     return Message(parts=[Part(text=text)], **fields)
 
 
-def operations_of(tasks: Office, **more: Any) -> JsonOperations:
+def operations_of(tasks: TaskStub, **more: Any) -> JsonOperations:
     asked = AskedTasks(tasks, tasks, tasks, OWN, OWN)  # ty: ignore[invalid-argument-type]
     return JsonOperations(asked, **more)
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    tasks, server = Office(), HttpServer()
+async def clients(tmp_path: Path) -> AsyncIterator[Clients]:
+    tasks, server = TaskStub(), HttpServer()
     a2a = A2ADoor(operations_of(tasks), CARD, server.port)
     api = LocalApi(tasks, {}, server.port, a2a)
     path, url = tmp_path / "a2a.sock", f"http://127.0.0.1:{server.port}"
@@ -132,21 +132,21 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
         card = await A2ACardResolver(http, url).get_agent_card()
         client = ClientFactory(ClientConfig(httpx_client=http, streaming=False)).create(card)
         streaming = ClientFactory(ClientConfig(httpx_client=http)).create(card)
-        found = House(tasks, http, client, streaming, url, path)
+        found = Clients(tasks, http, client, streaming, url, path)
         yield found
         for agent in found._agents:
             await agent
 
 
 @pytest.mark.requirement("a2a-server-speaks")
-async def test_a_client_of_the_sdk_gives_a_task_and_has_its_result(house: House):
-    house.works(Progress("", "half"), Artifact("", "42", name="sum"), Complete("", "done"))
-    task = await house.send("add", context_id="talk", message_id="one")
+async def test_a_client_of_the_sdk_gives_a_task_and_has_its_result(clients: Clients):
+    clients.works(Progress("", "half"), Artifact("", "42", name="sum"), Complete("", "done"))
+    task = await clients.send("add", context_id="talk", message_id="one")
 
     assert task.status.state == TaskState.TASK_STATE_COMPLETED
     assert task.context_id == "talk"
     assert [(a.name, a.parts[0].text) for a in task.artifacts] == [("sum", "42")]
-    (asked,) = house.tasks.asked
+    (asked,) = clients.tasks.asked
     assert (asked.to, asked.text, asked.context) == (OWN, "add", "talk")
 
 
@@ -162,10 +162,12 @@ def shown(event: StreamResponse) -> str:
 
 
 @pytest.mark.requirement("a2a-server-speaks")
-async def test_a_client_of_the_sdk_streams_a_task_from_its_first_change_to_its_end(house: House):
-    house.works(Progress("", "half"), Artifact("", "42", name="sum"), Complete("", "done"))
+async def test_a_client_of_the_sdk_streams_a_task_from_its_first_change_to_its_end(
+    clients: Clients,
+):
+    clients.works(Progress("", "half"), Artifact("", "42", name="sum"), Complete("", "done"))
     request = SendMessageRequest(message=said("add"))
-    events = [shown(event) async for event in house.streaming.send_message(request)]
+    events = [shown(event) async for event in clients.streaming.send_message(request)]
 
     assert events == [
         "task TASK_STATE_SUBMITTED",
@@ -174,31 +176,31 @@ async def test_a_client_of_the_sdk_streams_a_task_from_its_first_change_to_its_e
         "TASK_STATE_COMPLETED",
     ]
     again = SendMessageRequest(message=request.message)
-    assert [shown(event) async for event in house.streaming.send_message(again)] == events
+    assert [shown(event) async for event in clients.streaming.send_message(again)] == events
 
 
 @pytest.mark.requirement("a2a-server-speaks")
 async def test_a_stream_ends_when_the_task_asks_and_a_subscription_goes_on_to_its_end(
-    house: House,
+    clients: Clients,
 ):
-    house.works(AskInput("", "which?"))
+    clients.works(AskInput("", "which?"))
     asked = [
         event
-        async for event in house.streaming.send_message(SendMessageRequest(message=said("pick")))
+        async for event in clients.streaming.send_message(SendMessageRequest(message=said("pick")))
     ]
     assert [shown(event) for event in asked][-1] == "TASK_STATE_INPUT_REQUIRED"
 
     task = asked[0].task.id
-    stream = house.streaming.subscribe(SubscribeToTaskRequest(id=task))
+    stream = clients.streaming.subscribe(SubscribeToTaskRequest(id=task))
     assert shown(await anext(stream)) == "task TASK_STATE_INPUT_REQUIRED"
-    await house.send("red", task_id=task, wait=False)
-    await house.tasks.on_task(Complete(task))
+    await clients.send("red", task_id=task, wait=False)
+    await clients.tasks.on_task(Complete(task))
     rest = [shown(event) async for event in stream]
     assert rest == ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
     with pytest.raises(UnsupportedOperationError):
-        await anext(house.streaming.subscribe(SubscribeToTaskRequest(id=task)))
+        await anext(clients.streaming.subscribe(SubscribeToTaskRequest(id=task)))
     with pytest.raises(TaskNotFoundError):
-        await anext(house.streaming.subscribe(SubscribeToTaskRequest(id="0" * 32)))
+        await anext(clients.streaming.subscribe(SubscribeToTaskRequest(id="0" * 32)))
 
 
 async def closed(stream: AsyncIterator[StreamResponse]) -> None:
@@ -206,20 +208,22 @@ async def closed(stream: AsyncIterator[StreamResponse]) -> None:
     await stream.aclose()
 
 
-async def test_a_stream_whose_client_hangs_up_ends(house: House, monkeypatch: pytest.MonkeyPatch):
+async def test_a_stream_whose_client_hangs_up_ends(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("postroom.http.server.SILENCE", 0.05)
-    stream = house.streaming.send_message(SendMessageRequest(message=said("add")))
+    stream = clients.streaming.send_message(SendMessageRequest(message=said("add")))
     await anext(stream)
     async with asyncio.timeout(10):
-        while not house.tasks.news.followers:  # noqa: ASYNC110 (a follower is no event)
+        while not clients.tasks.news.followers:  # noqa: ASYNC110 (a follower is no event)
             await asyncio.sleep(0.01)
         await closed(stream)
-        while house.tasks.news.followers:  # noqa: ASYNC110
+        while clients.tasks.news.followers:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
 async def test_streams_are_bounded():
-    operations = operations_of(Office(), streams=1)
+    operations = operations_of(TaskStub(), streams=1)
     call = Call(1, "SendStreamingMessage", {"message": MESSAGE})
     stream = operations.stream(call)
     await anext(stream)
@@ -231,99 +235,99 @@ async def test_streams_are_bounded():
 
 
 @pytest.mark.requirement("task-request-runs-once")
-async def test_the_same_message_of_a_client_is_the_same_task(house: House):
-    first = await house.send("add", message_id="one", wait=False)
-    second = await house.send("add", message_id="one", wait=False)
-    other = await house.send("add", message_id="two", wait=False)
+async def test_the_same_message_of_a_client_is_the_same_task(clients: Clients):
+    first = await clients.send("add", message_id="one", wait=False)
+    second = await clients.send("add", message_id="one", wait=False)
+    other = await clients.send("add", message_id="two", wait=False)
 
     assert first.id == second.id != other.id
 
 
-async def test_who_does_not_wait_reads_the_task_later(house: House):
-    task = await house.send("add", wait=False)
+async def test_who_does_not_wait_reads_the_task_later(clients: Clients):
+    task = await clients.send("add", wait=False)
     assert task.status.state == TaskState.TASK_STATE_SUBMITTED
 
-    await house.tasks.on_task(Complete(task.id, "done"))
-    task = await house.client.get_task(GetTaskRequest(id=task.id))
+    await clients.tasks.on_task(Complete(task.id, "done"))
+    task = await clients.client.get_task(GetTaskRequest(id=task.id))
     assert task.status.state == TaskState.TASK_STATE_COMPLETED
     assert task.status.message.parts[0].text == "done"
-    task = await house.client.get_task(GetTaskRequest(id=task.id, history_length=0))
+    task = await clients.client.get_task(GetTaskRequest(id=task.id, history_length=0))
     assert not task.history
 
 
-async def test_a_task_that_asks_goes_on_with_the_answer(house: House):
-    house.works(AskInput("", "which?"))
-    task = await house.send("pick")
+async def test_a_task_that_asks_goes_on_with_the_answer(clients: Clients):
+    clients.works(AskInput("", "which?"))
+    task = await clients.send("pick")
     assert task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
 
-    task = await house.send("the red one", task_id=task.id, wait=False)
+    task = await clients.send("the red one", task_id=task.id, wait=False)
     assert task.status.state == TaskState.TASK_STATE_WORKING
     assert [part.text for message in task.history for part in message.parts] == [
         "pick",
         "which?",
         "the red one",
     ]
-    assert len(house.tasks.asked) == 1
+    assert len(clients.tasks.asked) == 1
 
 
-async def test_a_message_for_a_task_that_waits_for_nothing_is_refused(house: House):
-    task = await house.send("pick", wait=False)
+async def test_a_message_for_a_task_that_waits_for_nothing_is_refused(clients: Clients):
+    task = await clients.send("pick", wait=False)
 
     with pytest.raises(UnsupportedOperationError):
-        await house.send("more", task_id=task.id)
+        await clients.send("more", task_id=task.id)
     with pytest.raises(TaskNotFoundError):
-        await house.send("more", task_id="0" * 32)
+        await clients.send("more", task_id="0" * 32)
     params = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}}
     params["message"] |= {"taskId": task.id, "contextId": "another"}
-    assert (await house.error("SendMessage", params))["code"] == -32602
+    assert (await clients.error("SendMessage", params))["code"] == -32602
 
 
-async def test_a_client_cancels_a_task_once(house: House):
-    task = await house.send("long", wait=False)
-    task = await house.client.cancel_task(CancelTaskRequest(id=task.id))
+async def test_a_client_cancels_a_task_once(clients: Clients):
+    task = await clients.send("long", wait=False)
+    task = await clients.client.cancel_task(CancelTaskRequest(id=task.id))
     assert task.status.state == TaskState.TASK_STATE_CANCELED
 
     with pytest.raises(TaskNotCancelableError):
-        await house.client.cancel_task(CancelTaskRequest(id=task.id))
+        await clients.client.cancel_task(CancelTaskRequest(id=task.id))
     with pytest.raises(TaskNotFoundError):
-        await house.client.cancel_task(CancelTaskRequest(id="0" * 32))
+        await clients.client.cancel_task(CancelTaskRequest(id="0" * 32))
 
 
-async def test_tasks_are_listed_page_by_page_the_latest_first(house: House):
-    ids = [(await house.send(text, wait=False)).id for text in ("a", "b", "c")]
-    await house.tasks.on_task(Artifact(ids[0], "42"))
-    await house.tasks.on_task(Complete(ids[0]))
+async def test_tasks_are_listed_page_by_page_the_latest_first(clients: Clients):
+    ids = [(await clients.send(text, wait=False)).id for text in ("a", "b", "c")]
+    await clients.tasks.on_task(Artifact(ids[0], "42"))
+    await clients.tasks.on_task(Complete(ids[0]))
 
-    first = await house.client.list_tasks(ListTasksRequest(page_size=2))
+    first = await clients.client.list_tasks(ListTasksRequest(page_size=2))
     assert [task.id for task in first.tasks] == [ids[0], ids[2]]
     assert (first.total_size, first.page_size) == (3, 2)
     assert not first.tasks[0].artifacts
     token = first.next_page_token
-    second = await house.client.list_tasks(ListTasksRequest(page_size=2, page_token=token))
+    second = await clients.client.list_tasks(ListTasksRequest(page_size=2, page_token=token))
     assert [task.id for task in second.tasks] == [ids[1]]
     assert second.next_page_token == ""
     done = ListTasksRequest(status=TaskState.TASK_STATE_COMPLETED, include_artifacts=True)
-    (task,) = (await house.client.list_tasks(done)).tasks
+    (task,) = (await clients.client.list_tasks(done)).tasks
     assert task.artifacts[0].parts[0].text == "42"
-    (task,) = (await house.client.list_tasks(ListTasksRequest(context_id=ids[1]))).tasks
+    (task,) = (await clients.client.list_tasks(ListTasksRequest(context_id=ids[1]))).tasks
     assert task.id == ids[1]
 
 
-async def test_a_task_that_the_worker_asked_another_for_is_not_its_own(house: House):
-    given = await house.tasks.delegate(Delegate("@carol", "", "x"))
+async def test_a_task_that_the_worker_asked_another_for_is_not_its_own(clients: Clients):
+    given = await clients.tasks.delegate(Delegate("@carol", "", "x"))
 
     with pytest.raises(TaskNotFoundError):
-        await house.client.get_task(GetTaskRequest(id=given.task))
-    assert not (await house.client.list_tasks(ListTasksRequest())).tasks
+        await clients.client.get_task(GetTaskRequest(id=given.task))
+    assert not (await clients.client.list_tasks(ListTasksRequest())).tasks
 
 
-async def test_what_the_card_does_not_offer_is_refused_by_its_name(house: House):
+async def test_what_the_card_does_not_offer_is_refused_by_its_name(clients: Clients):
     with pytest.raises(PushNotificationNotSupportedError):
-        await house.client.get_task_push_notification_config(
+        await clients.client.get_task_push_notification_config(
             GetTaskPushNotificationConfigRequest(task_id="x", id="y")
         )
     for method in ("GetExtendedAgentCard",):
-        error = await house.error(method)
+        error = await clients.error(method)
         assert error["code"] == -32004
         assert error["data"] == [
             {
@@ -365,10 +369,10 @@ MESSAGE = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}
     ],
 )
 async def test_a_wrong_call_is_answered_with_its_error(
-    house: House, call: dict[str, Any], code: int
+    clients: Clients, call: dict[str, Any], code: int
 ):
     made: dict[str, Any] = {"method": "SendMessage", "params": {"message": MESSAGE}} | call
-    error = await house.error(**made)
+    error = await clients.error(**made)
 
     assert error["code"] == code
     assert error["data"][0]["reason"]
@@ -376,22 +380,22 @@ async def test_a_wrong_call_is_answered_with_its_error(
 
 @pytest.mark.parametrize("body, code", [(b"{", -32700), (b"[]", -32600), (b"[" * 10**5, -32700)])
 async def test_a_body_that_is_no_call_is_answered_with_its_error(
-    house: House, body: bytes, code: int
+    clients: Clients, body: bytes, code: int
 ):
     headers = HEADERS | {"content-type": "application/json"}
-    answer = await house.http.post(f"{house.url}/a2a", content=body, headers=headers)
+    answer = await clients.http.post(f"{clients.url}/a2a", content=body, headers=headers)
 
     assert (answer.json()["error"]["code"], answer.json()["id"]) == (code, None)
 
 
 @pytest.mark.requirement("a2a-server-speaks")
-async def test_the_card_is_at_both_paths_and_names_this_server_first(house: House):
+async def test_the_card_is_at_both_paths_and_names_this_server_first(clients: Clients):
     for path in ("agent-card.json", "agent.json"):
-        card = (await house.http.get(f"{house.url}/.well-known/{path}")).json()
+        card = (await clients.http.get(f"{clients.url}/.well-known/{path}")).json()
 
         assert card["name"] == "reader"
         assert [each["url"] for each in card["supportedInterfaces"]] == [
-            f"{house.url}/a2a",
+            f"{clients.url}/a2a",
             f"nats://worker.{OWN}.rpc",
         ]
         assert not any("required" in each for each in card["capabilities"]["extensions"])
@@ -399,48 +403,50 @@ async def test_the_card_is_at_both_paths_and_names_this_server_first(house: Hous
 
 @pytest.mark.requirement("a2a-server-speaks")
 async def test_a_card_says_how_long_it_may_be_kept_and_is_not_sent_again_to_who_has_it(
-    house: House,
+    clients: Clients,
 ):
-    url = f"{house.url}/.well-known/agent-card.json"
-    first = await house.http.get(url)
+    url = f"{clients.url}/.well-known/agent-card.json"
+    first = await clients.http.get(url)
     tag = first.headers["etag"]
     assert "max-age=" in first.headers["cache-control"]
 
     for known in (tag, f'"other", W/{tag}', "*"):
-        again = await house.http.get(url, headers={"If-None-Match": known})
+        again = await clients.http.get(url, headers={"If-None-Match": known})
         assert (again.status_code, again.content) == (304, b"")
         assert again.headers["etag"] == tag
-    changed = await house.http.get(url, headers={"If-None-Match": '"other"'})
+    changed = await clients.http.get(url, headers={"If-None-Match": '"other"'})
     assert (changed.status_code, changed.json()) == (200, first.json())
 
 
 @pytest.mark.requirement("a2a-server-speaks")
-async def test_a_client_that_has_the_endpoint_as_its_base_url_is_served(house: House):
-    async with httpx.AsyncClient(base_url=f"{house.url}/a2a", trust_env=False) as http:
+async def test_a_client_that_has_the_endpoint_as_its_base_url_is_served(clients: Clients):
+    async with httpx.AsyncClient(base_url=f"{clients.url}/a2a", trust_env=False) as http:
         card = await http.get("/.well-known/agent-card.json")
         call = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}
         listed = await http.post("/", json=call, headers=HEADERS)
 
-    assert card.json() == (await house.http.get(f"{house.url}/.well-known/agent-card.json")).json()
+    assert (
+        card.json() == (await clients.http.get(f"{clients.url}/.well-known/agent-card.json")).json()
+    )
     assert listed.json()["result"]["tasks"] == []
 
 
 @pytest.mark.requirement("a2a-server-speaks")
-async def test_fields_are_taken_by_the_names_of_the_proto_too(house: House):
-    house.works(Complete("", "done"))
+async def test_fields_are_taken_by_the_names_of_the_proto_too(clients: Clients):
+    clients.works(Complete("", "done"))
     free = {"kept_as_it_is": 1}
     message: dict[str, Any] = {"message_id": "m", "context_id": "talk", "role": "ROLE_USER"}
     message |= {"parts": [{"text": "x", "media_type": "text/plain"}], "metadata": free}
     configuration = {"return_immediately": True, "history_length": 0}
-    sent = await house.call("SendMessage", {"message": message, "configuration": configuration})
+    sent = await clients.call("SendMessage", {"message": message, "configuration": configuration})
     task = sent["result"]["task"]
-    await house.tasks.until(1)
+    await clients.tasks.until(1)
 
     assert task["contextId"] == "talk"
     assert "history" not in task
     for context, size, found in (("talk", 1, 1), ("other", 1, 0)):
         asked = {"context_id": context, "page_size": size, "include_artifacts": True}
-        listing = (await house.call("ListTasks", asked))["result"]
+        listing = (await clients.call("ListTasks", asked))["result"]
         assert (len(listing["tasks"]), listing["pageSize"]) == (found, size)
 
 
@@ -458,22 +464,22 @@ def test_names_that_are_no_names_of_the_proto_stay_as_they_are(value: Any):
     assert camel({"message_id": "proto", "messageId": "json"}) == {"messageId": "json"}
 
 
-async def test_a_part_that_is_no_text_is_refused_with_what_would_be_taken(house: House):
+async def test_a_part_that_is_no_text_is_refused_with_what_would_be_taken(clients: Clients):
     for part in ({"raw": "AA=="}, {"url": "https://a.example/b"}, {"data": {"a": 1}}):
-        error = await house.error("SendMessage", {"message": MESSAGE | {"parts": [part]}})
+        error = await clients.error("SendMessage", {"message": MESSAGE | {"parts": [part]}})
 
         assert error["code"] == -32005
         assert "each part has to have 'text'" in error["message"]
 
 
 @pytest.mark.requirement("http-host-checked")
-async def test_web_pages_and_other_host_names_have_no_answer_on_the_port(house: House):
-    card, a2a = f"{house.url}/.well-known/agent-card.json", f"{house.url}/a2a"
+async def test_web_pages_and_other_host_names_have_no_answer_on_the_port(clients: Clients):
+    card, a2a = f"{clients.url}/.well-known/agent-card.json", f"{clients.url}/a2a"
     for headers in ({"host": "evil.example"}, {"origin": "http://evil.example"}):
-        assert (await house.http.get(card, headers=headers)).status_code == 403
-        answer = await house.http.post(a2a, json={}, headers=headers)
+        assert (await clients.http.get(card, headers=headers)).status_code == 403
+        answer = await clients.http.post(a2a, json={}, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (403, Forbidden.code)
-    answer = await house.http.post(a2a, content=b"{}", headers={"content-type": "text/plain"})
+    answer = await clients.http.post(a2a, content=b"{}", headers={"content-type": "text/plain"})
     assert answer.json()["error"]["code"] == -32600
 
 
@@ -483,8 +489,8 @@ def over(path: str) -> httpx.AsyncClient:
 
 
 @pytest.mark.requirement("identity-keys-private")
-async def test_the_socket_answers_its_owner_with_the_a2a_routes_alone(house: House):
-    async with over(str(house.socket)) as http:
+async def test_the_socket_answers_its_owner_with_the_a2a_routes_alone(clients: Clients):
+    async with over(str(clients.socket)) as http:
         card = (await http.get("/.well-known/agent-card.json")).json()
         assert card["name"] == "reader"
         call = {"jsonrpc": "2.0", "id": "a", "method": "ListTasks"}
@@ -492,7 +498,7 @@ async def test_the_socket_answers_its_owner_with_the_a2a_routes_alone(house: Hou
         assert answer.json()["result"]["tasks"] == []
         answer = await http.get("/v1/whoami")
         assert (answer.status_code, answer.json()["code"]) == (404, NotFound.code)
-    assert stat.S_IMODE(house.socket.stat().st_mode) == 0o600
+    assert stat.S_IMODE(clients.socket.stat().st_mode) == 0o600
 
 
 async def card_at(path: Path) -> int:
@@ -502,7 +508,7 @@ async def card_at(path: Path) -> int:
 
 async def serve_at(path: Path) -> HttpServer:
     server = HttpServer()
-    a2a = A2ADoor(operations_of(Office()), CARD, server.port)
+    a2a = A2ADoor(operations_of(TaskStub()), CARD, server.port)
     return server.answer_with(a2a.handle).also_at(path, a2a.handle)
 
 
@@ -544,21 +550,21 @@ async def test_without_a_socket_the_port_answers_all_the_same(tmp_path: Path):
 
 
 async def test_nobody_waits_for_a_task_whose_client_has_gone(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    clients: Clients, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("postroom.sidecar.a2a.asking.SLICE", 0.05)
     monkeypatch.setattr("postroom.sidecar.a2a.door.LOOK", 0.05)
     looked = asyncio.Event()
-    look = house.tasks.task
+    look = clients.tasks.task
 
     async def task(*args: Any, **options: Any) -> dict[str, Any]:
         looked.set()
         return await look(*args, **options)
 
-    monkeypatch.setattr(house.tasks, "task", task)
+    monkeypatch.setattr(clients.tasks, "task", task)
     with contextlib.suppress(httpx.ReadTimeout):
-        await house.http.post(
-            f"{house.url}/a2a",
+        await clients.http.post(
+            f"{clients.url}/a2a",
             json={
                 "jsonrpc": "2.0",
                 "id": 1,
@@ -580,7 +586,7 @@ async def test_nobody_waits_for_a_task_whose_client_has_gone(
 
 
 async def test_a_worker_shows_its_card_at_its_port_and_at_the_socket_in_its_state_folder(
-    home: Home, monkeypatch: pytest.MonkeyPatch
+    home: WorkerRig, monkeypatch: pytest.MonkeyPatch
 ):
     program = """
     for line in lines():

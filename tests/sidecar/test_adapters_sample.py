@@ -21,7 +21,7 @@ from postroom.tasks.records import TaskRecord
 from postroom_a2a.messages import text_message
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import artifacts_of
-from tests.sidecar.house import House
+from tests.sidecar.worker_rig import WorkerRig
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "agents.md"
 ALICE = Sender("a" * 32, "alice", "worker")
@@ -73,7 +73,7 @@ def test_the_sample_does_its_tasks_asks_and_heeds_a_cancel():
 
 @pytest.mark.anyio
 @pytest.mark.requirement("task-agent-delegates")
-async def test_in_a_sidecar_the_sample_completes_a_task(home: House):
+async def test_in_a_sidecar_the_sample_completes_a_task(home: WorkerRig):
     request = Envelope(
         id="f" * 32,
         to=home.worker,
@@ -97,6 +97,6 @@ async def test_in_a_sidecar_the_sample_completes_a_task(home: House):
     assert [artifact["text"] for artifact in artifacts_of(found[-1].task)] == ["3"]
 
 
-def records(home: House) -> list[TaskRecord]:
+def records(home: WorkerRig) -> list[TaskRecord]:
     """Records of tasks, in order."""
     return [TaskRecord.decode(message.payload) for message in home.tap.of("tasks")]

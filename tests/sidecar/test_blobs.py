@@ -29,7 +29,7 @@ from postroom.sidecar.control_client import direct
 from postroom.store import workers as worker_rows
 from tests.control.serving import serving
 from tests.control.taskroom import LARGEST_BLOB, TaskRoom, task_room
-from tests.sidecar.office import OWN, Office
+from tests.sidecar.task_stub import OWN, TaskStub
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,7 @@ class Desk:
     """A program's place inside a sandbox, and the control plane outside."""
 
     room: TaskRoom
-    tasks: Office
+    tasks: TaskStub
     http: httpx2.AsyncClient
     folder: Path
     url: str
@@ -67,9 +67,9 @@ class Desk:
 
 
 @asynccontextmanager
-async def local_api(port: int, token: str) -> AsyncGenerator[tuple[Office, str]]:
+async def local_api(port: int, token: str) -> AsyncGenerator[tuple[TaskStub, str]]:
     """A local API whose control plane is on that port."""
-    tasks, server = Office(), HttpServer()
+    tasks, server = TaskStub(), HttpServer()
     relay = BlobRelay(direct(f"http://127.0.0.1:{port}", token))
     api = LocalApi(tasks, {}, server.port, None, relay)
     async with server.answer_with(api.handle):

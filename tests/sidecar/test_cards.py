@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 
 import pytest
 
 from postroom.bus.port import Message, Stored
 from postroom.errors import BusDisconnected
 from postroom.protocol import subjects
-from postroom.sidecar.announcing import Announcer
-from tests.sidecar.house import ECHO, LISTED, PATIENCE, House
-from tests.sidecar.test_api import Inside, inside
+from postroom.sidecar.status import Announcer
+from tests.sidecar.inside import Inside
+from tests.sidecar.inside import inside as running
+from tests.sidecar.worker_rig import ECHO, LISTED, PATIENCE, WorkerRig
 
 pytestmark = pytest.mark.anyio
-
-__all__ = ["inside"]
 
 FINDS = """
 say(type="find", skill="write", ref=7)
@@ -27,13 +27,13 @@ for line in lines():
 
 
 @pytest.mark.requirement("cards-live-registered")
-async def test_a_sidecar_announces_the_card_that_it_was_handed(home: House):
+async def test_a_sidecar_announces_the_card_that_it_was_handed(home: WorkerRig):
     heard: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def hear(message: Message) -> None:
         heard.put_nowait(message.payload)
 
-    await home.rig.edge.subscribe(subjects.discovery(home.worker), hear)
+    await home.bus.edge.subscribe(subjects.discovery(home.worker), hear)
     async with home.sidecar(ECHO, card={"name": "reader"}):
         async with asyncio.timeout(PATIENCE):
             announced = await heard.get()
@@ -75,8 +75,14 @@ async def test_a_card_is_announced_again_when_it_has_changed_or_did_not_get_thro
     assert wire.sent == [{"version": "1"}, {"version": "2"}]
 
 
+@pytest.fixture
+async def inside(home: WorkerRig) -> AsyncIterator[Inside]:
+    async with running(home) as found:
+        yield found
+
+
 @pytest.mark.requirement("cards-found-by-skill")
-async def test_an_agent_finds_others_by_a_line(home: House):
+async def test_an_agent_finds_others_by_a_line(home: WorkerRig):
     async with home.sidecar(FINDS):
         posts = await home.tap.until(lambda: len(home.posts()) >= 3 and home.posts())
 

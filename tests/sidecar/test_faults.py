@@ -12,13 +12,15 @@ import pytest
 
 from postroom.protocol.presence import WorkerState
 from postroom_a2a.messages import text_of
-from tests.sidecar.house import PATIENCE, House
+from tests.sidecar.worker_rig import PATIENCE, WorkerRig
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.requirement("sidecar-crash-restarted")
-async def test_an_agent_that_exits_1_is_restarted_and_gets_the_message_again_flagged(home: House):
+async def test_an_agent_that_exits_1_is_restarted_and_gets_the_message_again_flagged(
+    home: WorkerRig,
+):
     agent = """
     for message in messages():
         if not message["redelivered"]:
@@ -36,7 +38,7 @@ async def test_an_agent_that_exits_1_is_restarted_and_gets_the_message_again_fla
 
 @pytest.mark.requirement("sidecar-crash-restarted")
 async def test_an_agent_that_keeps_ending_is_given_up_with_an_alert_and_keeps_its_inbox(
-    home: House,
+    home: WorkerRig,
 ):
     agent = "sys.exit(3)"
     async with home.sidecar(agent, agent={"restart_limit": 2}):
@@ -48,19 +50,23 @@ async def test_an_agent_that_keeps_ending_is_given_up_with_an_alert_and_keeps_it
         sent = await home.write("who reads this?")
         # It may have come to the pull that is being closed: then it is given back.
         async with asyncio.timeout(PATIENCE):
-            while sum(await home.rig.admin.pending("INBOX", home.worker)) != 1:  # noqa: ASYNC110
+            while sum(await home.bus.admin.pending("INBOX", home.worker)) != 1:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         assert not home.receipts(sent)
 
 
-async def test_a_program_that_cannot_be_started_is_a_failure_with_the_shells_exit_code(home: House):
+async def test_a_program_that_cannot_be_started_is_a_failure_with_the_shells_exit_code(
+    home: WorkerRig,
+):
     async with home.sidecar("", agent={"command": ["/no/such/program"], "restart_limit": 0}):
         await home.state(WorkerState.FAILED)
 
         assert home.presence().detail == "exit code 127"
 
 
-async def test_an_agent_that_ends_with_0_is_not_restarted_and_nothing_more_is_pulled(home: House):
+async def test_an_agent_that_ends_with_0_is_not_restarted_and_nothing_more_is_pulled(
+    home: WorkerRig,
+):
     async with home.sidecar("next(lines())"):
         await home.state(WorkerState.EXITED)
         await home.write("later")
@@ -69,7 +75,7 @@ async def test_an_agent_that_ends_with_0_is_not_restarted_and_nothing_more_is_pu
         assert not home.alerts()
 
 
-async def test_an_agent_that_is_killed_is_restarted(home: House):
+async def test_an_agent_that_is_killed_is_restarted(home: WorkerRig):
     agent = """
     for message in messages():
         if not message["redelivered"]:
@@ -84,7 +90,7 @@ async def test_an_agent_that_is_killed_is_restarted(home: House):
 
 
 @pytest.mark.requirement("mail-deadletter-moved")
-async def test_a_message_that_kills_its_reader_does_not_take_others_with_it(home: House):
+async def test_a_message_that_kills_its_reader_does_not_take_others_with_it(home: WorkerRig):
     agent = """
     for message in messages():
         if message["text"] == "poison":
@@ -101,7 +107,7 @@ async def test_a_message_that_kills_its_reader_does_not_take_others_with_it(home
 
 
 @pytest.mark.requirement("sidecar-lines-survive")
-async def test_an_over_long_line_is_skipped_with_an_error_and_the_next_line_counts(home: House):
+async def test_an_over_long_line_is_skipped_with_an_error_and_the_next_line_counts(home: WorkerRig):
     agent = """
     sys.stdout.write('{"type":"post","text":"' + "x" * 3_000_000 + '"}\\n')
     say(type="post", text="after")
@@ -115,7 +121,7 @@ async def test_an_over_long_line_is_skipped_with_an_error_and_the_next_line_coun
         assert home.posts() == ["after", "invalid-input"]
 
 
-async def test_a_line_of_nearly_a_mebibyte_is_read_whole(home: House):
+async def test_a_line_of_nearly_a_mebibyte_is_read_whole(home: WorkerRig):
     agent = """
     say(type="post", text="x" * 400_000 + "y", padding="z" * 500_000)
     sys.stdin.read()
@@ -126,7 +132,7 @@ async def test_a_line_of_nearly_a_mebibyte_is_read_whole(home: House):
         assert len(post) == 400_001
 
 
-async def test_invalid_utf8_becomes_replacement_characters(home: House):
+async def test_invalid_utf8_becomes_replacement_characters(home: WorkerRig):
     agent = """
     sys.stdout.buffer.write(b'{"type":"post","text":"a\\xff\\xc3b"}\\n')
     sys.stdout.flush()
@@ -138,7 +144,7 @@ async def test_invalid_utf8_becomes_replacement_characters(home: House):
         assert post == "a\ufffd\ufffdb"
 
 
-async def test_what_is_no_action_goes_to_the_log_and_the_agent_lives_on(home: House):
+async def test_what_is_no_action_goes_to_the_log_and_the_agent_lives_on(home: WorkerRig):
     agent = """
     for text in ("plain text", "{broken", '{"type":"unknown"}', "[1]", "[" * 100_000, "\\x1b[2J"):
         print(text, flush=True)
@@ -153,7 +159,7 @@ async def test_what_is_no_action_goes_to_the_log_and_the_agent_lives_on(home: Ho
 
 
 @pytest.mark.requirement("sidecar-unconfirmed-told")
-async def test_an_agent_that_never_reads_is_handed_no_more_and_nothing_is_lost(home: House):
+async def test_an_agent_that_never_reads_is_handed_no_more_and_nothing_is_lost(home: WorkerRig):
     agent = """
     say(type="post", text="up")
     while not os.path.exists("go"):
@@ -172,7 +178,7 @@ async def test_an_agent_that_never_reads_is_handed_no_more_and_nothing_is_lost(h
         assert [text_of(e.message) for e in home.to_alice()] == [f"{n:03}" for n in range(20)]
 
 
-async def test_hostile_values_in_well_formed_lines_do_not_end_the_sidecar(home: House):
+async def test_hostile_values_in_well_formed_lines_do_not_end_the_sidecar(home: WorkerRig):
     agent = r"""
     strange = "\ud800 \u0000 \u202e"
     for text in (strange, "", "x" * 100_000):
@@ -188,7 +194,7 @@ async def test_hostile_values_in_well_formed_lines_do_not_end_the_sidecar(home: 
         await home.tap.until(lambda: "delivered" in home.receipts(asked))
 
 
-async def test_a_child_that_keeps_the_pipes_open_does_not_hang_the_sidecar(home: House):
+async def test_a_child_that_keeps_the_pipes_open_does_not_hang_the_sidecar(home: WorkerRig):
     agent = """
     if os.fork() == 0:
         os.setsid()
@@ -208,7 +214,7 @@ async def test_a_child_that_keeps_the_pipes_open_does_not_hang_the_sidecar(home:
             kill_recorded(home)
 
 
-def kill_recorded(home: House) -> None:
+def kill_recorded(home: WorkerRig) -> None:
     """End the children, one of each run, that left their agent's session on purpose."""
     with suppress(FileNotFoundError):
         for pid in (home.folder / "child").read_text().split():
@@ -216,7 +222,7 @@ def kill_recorded(home: House) -> None:
                 os.kill(int(pid), signal.SIGKILL)
 
 
-async def test_children_in_the_agents_session_end_with_it(home: House):
+async def test_children_in_the_agents_session_end_with_it(home: WorkerRig):
     agent = """
     reading, writing = os.pipe()
     if os.fork() == 0:
@@ -244,7 +250,7 @@ def processes_of_group(group: int) -> list[int]:
     return found
 
 
-async def test_an_agent_that_closes_its_output_but_lives_is_still_handed_messages(home: House):
+async def test_an_agent_that_closes_its_output_but_lives_is_still_handed_messages(home: WorkerRig):
     agent = """
     os.close(1)
     for message in messages():
@@ -258,7 +264,7 @@ async def test_an_agent_that_closes_its_output_but_lives_is_still_handed_message
         assert await asyncio.to_thread(got.read_text) == "hello"
 
 
-async def test_an_agent_that_closes_its_input_but_lives_is_shown_as_stalled(home: House):
+async def test_an_agent_that_closes_its_input_but_lives_is_shown_as_stalled(home: WorkerRig):
     agent = """
     os.close(0)
     say(type="post", text="deaf")
@@ -273,7 +279,9 @@ async def test_an_agent_that_closes_its_input_but_lives_is_shown_as_stalled(home
 
 
 @pytest.mark.requirement("sidecar-lines-survive")
-async def test_an_agent_that_floods_its_output_is_held_back_and_every_post_is_stored(home: House):
+async def test_an_agent_that_floods_its_output_is_held_back_and_every_post_is_stored(
+    home: WorkerRig,
+):
     agent = """
     for n in range(400):
         say(type="post", text=f"{n} " + "x" * 2000)
@@ -288,7 +296,7 @@ async def test_an_agent_that_floods_its_output_is_held_back_and_every_post_is_st
         assert [p.split()[0] for p in home.posts()] == [str(n) for n in range(400)]
 
 
-async def test_an_agent_that_prints_without_end_does_not_starve_the_rest(home: House):
+async def test_an_agent_that_prints_without_end_does_not_starve_the_rest(home: WorkerRig):
     agent = """
     import threading
     def flood():
@@ -303,7 +311,7 @@ async def test_an_agent_that_prints_without_end_does_not_starve_the_rest(home: H
         await home.tap.until(lambda: home.receipts(sent))
 
 
-async def test_the_agents_error_output_goes_to_the_log(home: House):
+async def test_the_agents_error_output_goes_to_the_log(home: WorkerRig):
     async with home.sidecar('sys.stderr.write("oh no\\n"); sys.stdin.read()'):
         await home.state(WorkerState.IDLE)
         async with asyncio.timeout(10):
@@ -311,7 +319,7 @@ async def test_the_agents_error_output_goes_to_the_log(home: House):
                 await asyncio.sleep(0.02)
 
 
-async def test_an_action_that_takes_long_does_not_lose_the_ones_after_it(home: House):
+async def test_an_action_that_takes_long_does_not_lose_the_ones_after_it(home: WorkerRig):
     agent = """
     message = next(messages())
     say(type="send", to="@alice", text="before", key="k")
@@ -328,7 +336,7 @@ async def test_an_action_that_takes_long_does_not_lose_the_ones_after_it(home: H
 
 @pytest.mark.requirement("sidecar-lines-survive")
 async def test_lines_that_cannot_be_read_are_counted_in_the_status_with_the_last_of_them(
-    home: House,
+    home: WorkerRig,
 ):
     agent = """
     for n in range(40):

@@ -15,7 +15,7 @@ from postroom.errors import PostroomError
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.streams import MAX_DELIVER
 from postroom_a2a.messages import text_of
-from tests.sidecar.house import PATIENCE, House, end, house
+from tests.sidecar.worker_rig import PATIENCE, WorkerRig, end, worker_rig
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +38,7 @@ async def test_killed_while_messages_arrive_every_one_is_handled_and_no_effect_i
     tmp_path: Path, seed: int
 ):
     chance = random.Random(seed)
-    async with house(tmp_path) as home:
+    async with worker_rig(tmp_path) as home:
         config = home.config(WORKS)
         sent = []
         # One kill fewer than a message may be delivered, so that none can become a dead letter.
@@ -76,12 +76,12 @@ async def test_what_is_sent_while_the_bus_is_away_is_stored_when_it_is_back(tmp_
     say(type="reply", to=message["id"], text="the outage")
     sys.stdin.read()
     """
-    async with house(tmp_path, memory=False) as home, home.sidecar(agent):
+    async with worker_rig(tmp_path, memory=False) as home, home.sidecar(agent):
         await home.write("go")
         await home.tap.until(home.posts)
-        await home.rig.stop(kill=True)
+        await home.bus.stop(kill=True)
         (home.folder / "go").touch()
-        await home.rig.start()
+        await home.bus.start()
 
         # Not by the tap: it may come back later than the sidecar.
         await home.all_acked()
@@ -103,7 +103,7 @@ async def test_what_is_handed_over_just_before_the_server_is_killed_comes_again_
         if message["redelivered"]:
             say(type="seen", id=message["id"])
     """
-    async with house(tmp_path, memory=False) as home:
+    async with worker_rig(tmp_path, memory=False) as home:
         config = home.config(agent)
         names = [f"m{n}" for n in range(ROUNDS)]
         sidecar = await home.start(config)
@@ -113,12 +113,12 @@ async def test_what_is_handed_over_just_before_the_server_is_killed_comes_again_
                 await posted(home, number)
                 if with_server == "agent":
                     os.kill(int((home.folder / "pid").read_text()), signal.SIGKILL)
-                    await home.rig.stop(kill=True)
+                    await home.bus.stop(kill=True)
                 else:
                     sidecar.kill()
-                    await home.rig.stop(kill=True)
+                    await home.bus.stop(kill=True)
                     await sidecar.wait()
-                await home.rig.start()
+                await home.bus.start()
                 if with_server == "sidecar":
                     sidecar = await home.start(config)
                 await confirmed(home, sent)
@@ -131,17 +131,17 @@ async def test_what_is_handed_over_just_before_the_server_is_killed_comes_again_
         assert await stored(home, "INBOX") == [f"about {name}" for name in names]
 
 
-async def posted(home: House, records: int) -> None:
+async def posted(home: WorkerRig, records: int) -> None:
     """Wait until the feed has so many records; the tap may come back from a kill of the server later than others."""
     async with asyncio.timeout(PATIENCE):
         while True:
             with suppress(PostroomError):
-                if await home.rig.admin.last_sequence("FEED") >= records:
+                if await home.bus.admin.last_sequence("FEED") >= records:
                     return
             await asyncio.sleep(0.005)
 
 
-async def confirmed(home: House, message: str) -> None:
+async def confirmed(home: WorkerRig, message: str) -> None:
     """Wait until the worker's journal says so; the tap may come back later than the sidecar."""
     journal = home.folder / "state" / "confirmed"
     async with asyncio.timeout(PATIENCE):
@@ -149,17 +149,17 @@ async def confirmed(home: House, message: str) -> None:
             await asyncio.sleep(0.02)
 
 
-async def stored(home: House, stream: str) -> list[str]:
+async def stored(home: WorkerRig, stream: str) -> list[str]:
     """Texts of the worker's own records in the log."""
     return [
         text_of(Envelope.decode(message.payload).message)
-        async for message in home.rig.admin.replay(stream)
+        async for message in home.bus.admin.replay(stream)
         if message.sender_uid == home.worker
     ]
 
 
 @pytest.mark.slow
-async def test_a_message_confirmed_before_the_kill_is_not_handed_over_again(home: House):
+async def test_a_message_confirmed_before_the_kill_is_not_handed_over_again(home: WorkerRig):
     """The acknowledgement is lost on purpose: the sidecar is stopped the moment the receipt is stored."""
     agent = """
     for message in messages():

@@ -16,7 +16,7 @@ from postroom.protocol.preface import Preface
 from postroom.protocol.presence import WorkerState
 from postroom.sandbox.selftest import Canaries
 from postroom.sidecar.wall import BREACHED
-from tests.sidecar.house import ECHO, House, end
+from tests.sidecar.worker_rig import ECHO, WorkerRig, end
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ def canaries(**found: object) -> dict[str, object]:
 
 
 @pytest.mark.requirement("sidecar-outage-survived")
-async def test_sigterm_tells_the_agent_and_what_it_still_says_counts(home: House):
+async def test_sigterm_tells_the_agent_and_what_it_still_says_counts(home: WorkerRig):
     agent = """
     held = next(messages())
     for line in lines():
@@ -45,7 +45,7 @@ async def test_sigterm_tells_the_agent_and_what_it_still_says_counts(home: House
 
 
 async def test_an_agent_that_does_not_heed_the_stop_is_ended_and_its_message_given_back(
-    home: House,
+    home: WorkerRig,
 ):
     agent = """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -66,7 +66,7 @@ async def test_an_agent_that_does_not_heed_the_stop_is_ended_and_its_message_giv
 
 @pytest.mark.requirement("wall-sidecar-closed")
 async def test_the_configuration_is_gone_before_the_agent_runs_and_no_secret_is_in_its_world(
-    home: House,
+    home: WorkerRig,
 ):
     agent = """
     say(type="post", text=json.dumps([
@@ -88,7 +88,7 @@ async def test_the_configuration_is_gone_before_the_agent_runs_and_no_secret_is_
 
 @pytest.mark.requirement("sidecar-wall-tested")
 async def test_a_reachable_canary_behind_an_enforced_wall_ends_the_worker_before_its_agent_runs(
-    home: House,
+    home: WorkerRig,
 ):
     with socket.create_server(("127.0.0.1", 0)) as canary:
         address = list(canary.getsockname())
@@ -108,7 +108,7 @@ async def test_a_reachable_canary_behind_an_enforced_wall_ends_the_worker_before
     assert home.presence().sandbox == "none"
 
 
-async def test_without_a_wall_the_reachable_is_reported_and_the_worker_runs(home: House):
+async def test_without_a_wall_the_reachable_is_reported_and_the_worker_runs(home: WorkerRig):
     with socket.create_server(("127.0.0.1", 0)) as canary:
         found = canaries(tcp=[list(canary.getsockname())])
         async with home.sidecar(ECHO, canaries=found, sandbox_level="none"):
@@ -116,7 +116,7 @@ async def test_without_a_wall_the_reachable_is_reported_and_the_worker_runs(home
             assert home.presence().sandbox == "none"
 
 
-async def test_the_credential_is_renewed_before_it_runs_out_and_the_worker_goes_on(home: House):
+async def test_the_credential_is_renewed_before_it_runs_out_and_the_worker_goes_on(home: WorkerRig):
     async with home.sidecar(ECHO, jwt_expires_at=time.time() + 2):
         await home.write("before")
         await home.tap.until(home.to_alice)
@@ -128,8 +128,10 @@ async def test_the_credential_is_renewed_before_it_runs_out_and_the_worker_goes_
 
 
 @pytest.mark.requirement("identity-credential-required")
-async def test_a_worker_whose_credential_is_refused_ends_with_the_code_of_forbidden(home: House):
-    stranger = home.rig.credential(home.alice.uid)
+async def test_a_worker_whose_credential_is_refused_ends_with_the_code_of_forbidden(
+    home: WorkerRig,
+):
+    stranger = home.bus.credential(home.alice.uid)
     process = await home.start(home.config(ECHO, seed=stranger.seed))
 
     assert await process.wait() == 6
@@ -137,7 +139,7 @@ async def test_a_worker_whose_credential_is_refused_ends_with_the_code_of_forbid
 
 
 async def test_everything_passes_through_the_gateways_door_where_there_is_one(
-    home: House, tmp_path: Path
+    home: WorkerRig, tmp_path: Path
 ):
     path = tmp_path / "gw"
     prefaces: list[Preface] = []
@@ -153,7 +155,7 @@ async def test_everything_passes_through_the_gateways_door_where_there_is_one(
             await writer.drain()
             writer.close()
             return
-        host, port = home.rig.url.removeprefix("nats://").split(":")
+        host, port = home.bus.url.removeprefix("nats://").split(":")
         far_reader, far_writer = await asyncio.open_connection(host, int(port))
         await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
 
@@ -177,7 +179,7 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 @pytest.mark.requirement("package-footprint-bounded")
-async def test_an_idle_sidecar_is_small_and_holds_no_server_or_database_code(home: House):
+async def test_an_idle_sidecar_is_small_and_holds_no_server_or_database_code(home: WorkerRig):
     async with home.sidecar(ECHO) as process:
         await home.state(WorkerState.IDLE)
         await home.seen(await home.write("warm"))

@@ -11,7 +11,7 @@ from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.receipts import Receipt, State
 from postroom_a2a.messages import text_of
-from tests.sidecar.house import ECHO, House
+from tests.sidecar.worker_rig import ECHO, WorkerRig
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ for line in lines():
 
 
 @pytest.mark.requirement("sidecar-message-handed")
-async def test_a_message_is_handed_to_the_agent_and_its_reply_reaches_the_sender(home: House):
+async def test_a_message_is_handed_to_the_agent_and_its_reply_reaches_the_sender(home: WorkerRig):
     async with home.sidecar(ECHO):
         asked = await home.write("hello", expects_reply=True)
         (answer,) = await home.tap.until(home.to_alice)
@@ -36,7 +36,7 @@ async def test_a_message_is_handed_to_the_agent_and_its_reply_reaches_the_sender
         await home.all_acked()
 
 
-async def test_the_agent_is_told_who_wrote_and_who_it_is(home: House):
+async def test_the_agent_is_told_who_wrote_and_who_it_is(home: WorkerRig):
     async with home.sidecar(TELL_EVERYTHING):
         asked = await home.write("hi\u2028there", expects_reply=True)
         posts = await home.tap.until(
@@ -63,7 +63,7 @@ async def test_the_agent_is_told_who_wrote_and_who_it_is(home: House):
 
 @pytest.mark.requirement("sidecar-delivered-read")
 async def test_delivered_is_reported_when_the_agent_has_read_and_seen_only_when_it_says_so(
-    home: House,
+    home: WorkerRig,
 ):
     go = home.fifo("go")
     agent = f"""
@@ -85,7 +85,7 @@ async def test_delivered_is_reported_when_the_agent_has_read_and_seen_only_when_
         assert home.receipts(second) == ["delivered"]
 
 
-async def test_an_expired_message_is_acknowledged_and_not_handed_over(home: House):
+async def test_an_expired_message_is_acknowledged_and_not_handed_over(home: WorkerRig):
     await home.write("late", expires_at=time.time() - 1)
     async with home.sidecar(ECHO):
         await home.write("in time")
@@ -99,7 +99,7 @@ async def test_an_expired_message_is_acknowledged_and_not_handed_over(home: Hous
     "payload", [b"\xff", b"{}", b'{"v":1,"id":"x","to":"y","sent_at":"2026-01-01T00:00:00Z"}']
 )
 async def test_a_malformed_message_is_terminated_and_the_next_one_is_handled(
-    home: House, payload: bytes
+    home: WorkerRig, payload: bytes
 ):
     await home.write("", payload=payload)
     async with home.sidecar(ECHO):
@@ -109,7 +109,7 @@ async def test_a_malformed_message_is_terminated_and_the_next_one_is_handled(
         await home.all_acked()
 
 
-async def test_a_message_to_somebody_else_does_not_become_one_of_ours(home: House):
+async def test_a_message_to_somebody_else_does_not_become_one_of_ours(home: WorkerRig):
     forged = home.alice_envelope("not yours", to=home.alice.uid)
     await home.write("", payload=forged)
     async with home.sidecar(ECHO):
@@ -120,7 +120,7 @@ async def test_a_message_to_somebody_else_does_not_become_one_of_ours(home: Hous
 
 
 async def test_errors_of_the_agent_come_back_with_its_reference_and_change_nothing_else(
-    home: House,
+    home: WorkerRig,
 ):
     agent = """
     say(type="send", to="@nobody", text="x", ref=1)
@@ -148,7 +148,7 @@ async def test_errors_of_the_agent_come_back_with_its_reference_and_change_nothi
 
 
 async def test_the_agent_is_told_when_its_message_is_dead_or_unconfirmed_by_those_who_may_say_so(
-    home: House,
+    home: WorkerRig,
 ):
     agent = """
     say(type="send", to="@alice", text="x", ref="mine")
@@ -159,7 +159,7 @@ async def test_the_agent_is_told_when_its_message_is_dead_or_unconfirmed_by_thos
     async with home.sidecar(agent):
         (sent,) = await home.tap.until(home.to_alice)
         await home.tap.until(lambda: len(home.posts()) == 1)
-        mallory = await home.rig.agent()
+        mallory = await home.bus.agent()
         lie = Receipt(sent.id, mallory.uid, State.ANSWERED, 1.0)
         await mallory.publish(subjects.receipts(home.worker, mallory.uid), lie.encode())
         stays = "not confirmed for 60 s"
@@ -169,7 +169,7 @@ async def test_the_agent_is_told_when_its_message_is_dead_or_unconfirmed_by_thos
             await home.alice.publish(subject, delivered.encode())
         dead = Receipt(sent.id, home.alice.uid, State.DEAD, 2.0, "refused")
         subject = subjects.receipts(home.worker, CONTROL_PLANE)
-        await home.rig.core.publish(subject, dead.encode())
+        await home.bus.core.publish(subject, dead.encode())
 
         posts = await home.tap.until(lambda: len(home.posts()) == 3 and home.posts())
         assert [json.loads(post) for post in posts[1:]] == [
@@ -178,7 +178,9 @@ async def test_the_agent_is_told_when_its_message_is_dead_or_unconfirmed_by_thos
         ]
 
 
-async def test_posts_of_others_are_handed_over_only_to_an_agent_that_wants_the_feed(home: House):
+async def test_posts_of_others_are_handed_over_only_to_an_agent_that_wants_the_feed(
+    home: WorkerRig,
+):
     agent = """
     for line in lines():
         if line["type"] == "post":
@@ -192,7 +194,7 @@ async def test_posts_of_others_are_handed_over_only_to_an_agent_that_wants_the_f
         assert text_of(sent.message) == "main news"
 
 
-async def test_a_presence_record_says_idle_then_working_then_idle(home: House):
+async def test_a_presence_record_says_idle_then_working_then_idle(home: WorkerRig):
     go = home.fifo("go")
     agent = f"""
     message = next(messages())
@@ -212,7 +214,7 @@ async def test_a_presence_record_says_idle_then_working_then_idle(home: House):
 
 @pytest.mark.requirement("sidecar-message-handed")
 async def test_a_message_whose_reply_was_refused_comes_again_instead_of_being_held_for_ever(
-    home: House,
+    home: WorkerRig,
 ):
     agent = """
     for message in messages():

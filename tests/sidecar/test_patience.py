@@ -12,7 +12,7 @@ from postroom.protocol.presence import WorkerState
 from postroom.protocol.streams import MAX_DELIVER
 from postroom_a2a.messages import text_of
 from postroom_a2a.task_state import TaskState
-from tests.sidecar.house import PATIENCE, House
+from tests.sidecar.worker_rig import PATIENCE, WorkerRig
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ for message in messages():
 SOON = {"patience": 1}
 
 
-def handed(home: House) -> list[str]:
+def handed(home: WorkerRig) -> list[str]:
     """What the agent was handed, and whether as redelivered."""
     file = home.folder / "handed"
     return file.read_text().splitlines() if file.exists() else []
@@ -41,7 +41,7 @@ async def until(happened: Callable[[], bool]) -> None:
 
 @pytest.mark.requirement("sidecar-unconfirmed-told")
 async def test_who_wrote_a_message_that_is_not_confirmed_is_told_once_and_the_next_is_handed_over(
-    home: House,
+    home: WorkerRig,
 ) -> None:
     async with home.sidecar(DEAF, agent=SOON):
         first = await home.write("first", expects_reply=True)
@@ -57,7 +57,9 @@ async def test_who_wrote_a_message_that_is_not_confirmed_is_told_once_and_the_ne
 
 
 @pytest.mark.requirement("sidecar-unconfirmed-told")
-async def test_a_message_that_was_given_up_waiting_for_can_still_be_confirmed(home: House) -> None:
+async def test_a_message_that_was_given_up_waiting_for_can_still_be_confirmed(
+    home: WorkerRig,
+) -> None:
     agent = """
     held = [line["id"] for _, line in zip(range(2), messages())]
     say(type="seen", id=held[1])
@@ -76,7 +78,7 @@ async def test_a_message_that_was_given_up_waiting_for_can_still_be_confirmed(ho
 
 @pytest.mark.requirement("sidecar-unconfirmed-told")
 async def test_what_is_not_confirmed_comes_again_however_often_the_worker_is_stopped(
-    home: House,
+    home: WorkerRig,
 ) -> None:
     starts = MAX_DELIVER + 1
     for number in range(starts):
@@ -98,7 +100,9 @@ async def test_what_is_not_confirmed_comes_again_however_often_the_worker_is_sto
 
 @pytest.mark.requirement("sidecar-unconfirmed-told")
 @pytest.mark.slow
-async def test_what_is_not_confirmed_comes_again_when_the_sidecar_is_killed(home: House) -> None:
+async def test_what_is_not_confirmed_comes_again_when_the_sidecar_is_killed(
+    home: WorkerRig,
+) -> None:
     config = home.config(DEAF, agent=SOON)
     sidecar = await home.start(config)
     sent = [await home.write(text) for text in ("a", "b", "c")]
@@ -114,7 +118,7 @@ async def test_what_is_not_confirmed_comes_again_when_the_sidecar_is_killed(home
 
 
 @pytest.mark.requirement("mail-deadletter-moved")
-async def test_a_message_that_is_lost_with_its_agent_too_often_is_refused(home: House) -> None:
+async def test_a_message_that_is_lost_with_its_agent_too_often_is_refused(home: WorkerRig) -> None:
     agent = """
     for message in messages():
         open("handed", "a").write(message["text"] + "\\n")
@@ -134,7 +138,7 @@ async def test_a_message_that_is_lost_with_its_agent_too_often_is_refused(home: 
 
 @pytest.mark.requirement("task-queue-keeps-order")
 async def test_tasks_behind_a_message_that_is_not_confirmed_are_done_in_their_order(
-    home: House,
+    home: WorkerRig,
 ) -> None:
     agent = """
     for line in lines():
@@ -159,7 +163,7 @@ async def test_tasks_behind_a_message_that_is_not_confirmed_are_done_in_their_or
 
 
 @pytest.mark.requirement("sidecar-unconfirmed-told")
-async def test_a_patience_of_nought_waits_for_ever(home: House) -> None:
+async def test_a_patience_of_nought_waits_for_ever(home: WorkerRig) -> None:
     async with home.sidecar(DEAF, agent={"patience": 0}):
         first = await home.write("first")
         await home.tap.until(lambda: home.receipts(first))

@@ -47,7 +47,7 @@ from postroom_a2a.binding.frames import (
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.task_state import TaskState as State
-from tests.sidecar.house import PATIENCE, House
+from tests.sidecar.worker_rig import PATIENCE, WorkerRig
 
 pytestmark = pytest.mark.anyio
 
@@ -67,14 +67,14 @@ for line in lines():
 class Neighbour:
     """A worker that runs, and its HTTP address."""
 
-    house: House
+    rig: WorkerRig
     process: asyncio.subprocess.Process
     api: str
 
     async def steps(self, *steps: dict[str, Any]) -> None:
         """Have the agent say these, when it was handed its task."""
         text = "".join(json.dumps(step) + "\n" for step in steps)
-        await asyncio.to_thread((self.house.folder / "steps").write_text, text)
+        await asyncio.to_thread((self.rig.folder / "steps").write_text, text)
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Neighbours:
     """Two workers, `reader` and `writer`, and a client of reader's for writer."""
 
     reader: Neighbour
-    writer: House
+    writer: WorkerRig
     http: httpx.AsyncClient
     client: Client
 
@@ -107,27 +107,27 @@ class Neighbours:
 
 
 @asynccontextmanager
-async def running(house: House, nick: str) -> AsyncGenerator[Neighbour]:
-    """The house's worker, running."""
-    if not (house.folder / "steps").exists():
-        house.fifo("steps")
-    before = len(posts(house, nick))
-    async with house.sidecar(PROGRAM, nick=nick) as process:
-        api = (await house.tap.until(lambda: posts(house, nick)[before:]))[0]
-        await presence(house)
-        yield Neighbour(house, process, api)
+async def running(rig: WorkerRig, nick: str) -> AsyncGenerator[Neighbour]:
+    """The rig's worker, running."""
+    if not (rig.folder / "steps").exists():
+        rig.fifo("steps")
+    before = len(posts(rig, nick))
+    async with rig.sidecar(PROGRAM, nick=nick) as process:
+        api = (await rig.tap.until(lambda: posts(rig, nick)[before:]))[0]
+        await presence(rig)
+        yield Neighbour(rig, process, api)
 
 
-def posts(house: House, nick: str) -> list[str]:
-    return [text.split()[1] for text in house.posts() if text.split()[0] == nick]
+def posts(rig: WorkerRig, nick: str) -> list[str]:
+    return [text.split()[1] for text in rig.posts() if text.split()[0] == nick]
 
 
-async def presence(house: House) -> None:
-    await house.tap.until(house.states)
+async def presence(rig: WorkerRig) -> None:
+    await rig.tap.until(rig.states)
 
 
 @asynccontextmanager
-async def neighbours(home: House) -> AsyncGenerator[Neighbours]:
+async def neighbours(home: WorkerRig) -> AsyncGenerator[Neighbours]:
     """Reader running, writer not."""
     writer = await home.neighbour("writer")
     async with running(home, "reader") as reader, httpx.AsyncClient(trust_env=False) as http:
@@ -166,9 +166,9 @@ async def collected(stream: AsyncGenerator[StreamResponse]) -> list[str]:
 
 
 @pytest.mark.requirement("ephemeral-streams")
-async def test_a_worker_streams_another_workers_task_each_change_once_in_order(home: House):
+async def test_a_worker_streams_another_workers_task_each_change_once_in_order(home: WorkerRig):
     async with neighbours(home) as there, running(there.writer, "writer") as writer:
-        home.street.silent = True  # so what comes is what writer says itself
+        home.control.silent = True  # so what comes is what writer says itself
         stream = there.stream("add")
         collecting = asyncio.create_task(collected(stream))
         await writer.steps(HALF, PIECE, DONE)
@@ -183,7 +183,9 @@ def memory(process: asyncio.subprocess.Process) -> int:
 
 
 @pytest.mark.requirement("core-busy-told")
-async def test_a_reader_that_stands_still_does_not_grow_the_server_and_misses_nothing(home: House):
+async def test_a_reader_that_stands_still_does_not_grow_the_server_and_misses_nothing(
+    home: WorkerRig,
+):
     program = """
     for line in lines():
         if line["type"] == "task":
@@ -217,10 +219,10 @@ async def test_a_reader_that_stands_still_does_not_grow_the_server_and_misses_no
 
 
 @pytest.mark.requirement("task-news-from-log-only")
-async def test_what_a_worker_says_live_cannot_end_a_task_or_hide_what_is_stored(home: House):
+async def test_what_a_worker_says_live_cannot_end_a_task_or_hide_what_is_stored(home: WorkerRig):
     async with neighbours(home) as there:
         credential = there.writer.credential
-        bus = await home.rig.connect(credential, there.writer.worker)
+        bus = await home.bus.connect(credential, there.writer.worker)
         said = asyncio.Event()
 
         async def lie(frame: Any) -> None:
@@ -250,10 +252,10 @@ async def test_what_a_worker_says_live_cannot_end_a_task_or_hide_what_is_stored(
 @pytest.mark.requirement("task-news-from-log-only")
 @pytest.mark.parametrize("kind", ["of another task", "two at once", "nested deep", "very wide"])
 async def test_a_live_frame_that_is_no_change_of_the_task_is_not_shown_and_ends_no_stream(
-    home: House, kind: str
+    home: WorkerRig, kind: str
 ):
     async with neighbours(home) as there:
-        bus = await home.rig.connect(there.writer.credential, there.writer.worker)
+        bus = await home.bus.connect(there.writer.credential, there.writer.worker)
         said = asyncio.Event()
 
         async def lie(frame: Any) -> None:
@@ -288,11 +290,11 @@ async def test_a_live_frame_that_is_no_change_of_the_task_is_not_shown_and_ends_
         async with running(there.writer, "writer") as writer:
             await writer.steps(HALF, PIECE, DONE)
             assert await collecting == SHOWN[1:]
-        assert "failed" not in there.reader.house.log()
+        assert "failed" not in there.reader.rig.log()
 
 
 @pytest.mark.requirement("ephemeral-streams")
-async def test_a_task_for_a_worker_that_does_not_run_is_streamed_when_it_does(home: House):
+async def test_a_task_for_a_worker_that_does_not_run_is_streamed_when_it_does(home: WorkerRig):
     async with neighbours(home) as there:
         stream = there.stream("add")
         assert shown(await anext(stream)) == "task SUBMITTED"
@@ -303,7 +305,9 @@ async def test_a_task_for_a_worker_that_does_not_run_is_streamed_when_it_does(ho
 
 
 @pytest.mark.requirement("ephemeral-streams")
-async def test_a_stream_goes_on_by_what_is_stored_when_the_servers_sidecar_is_killed(home: House):
+async def test_a_stream_goes_on_by_what_is_stored_when_the_servers_sidecar_is_killed(
+    home: WorkerRig,
+):
     async with neighbours(home) as there:
         async with running(there.writer, "writer") as writer:
             stream = there.stream("add")
@@ -320,7 +324,7 @@ async def test_a_stream_goes_on_by_what_is_stored_when_the_servers_sidecar_is_ki
             assert await collecting == ["WORKING begun again: its worker ended", *SHOWN[3:]]
 
 
-async def test_a_call_to_a_worker_that_does_not_run_is_answered_at_once(home: House):
+async def test_a_call_to_a_worker_that_does_not_run_is_answered_at_once(home: WorkerRig):
     async with neighbours(home) as there:
         error = (await there.call("GetTask", {"id": "0" * 32}))["error"]
         assert error["data"][0]["metadata"]["postroom"] == NoResponders.code
@@ -346,11 +350,13 @@ def code(response: Response) -> int:
 
 
 @pytest.mark.requirement("ephemeral-own-tasks")
-async def test_who_asked_reads_follows_and_cancels_a_task_and_a_third_worker_does_not(home: House):
+async def test_who_asked_reads_follows_and_cancels_a_task_and_a_third_worker_does_not(
+    home: WorkerRig,
+):
     program = "for line in lines(): pass"
     async with home.sidecar(program):
         await presence(home)
-        third = await home.rig.agent()
+        third = await home.bus.agent()
         task = await home.request("hold")
         for method in ("GetTask", "SubscribeToTask", "CancelTask"):
             theirs = await rpc(third, home.worker, method, {"id": task})
@@ -369,7 +375,7 @@ async def test_who_asked_reads_follows_and_cancels_a_task_and_a_third_worker_doe
 
 
 @pytest.mark.requirement("core-busy-told")
-async def test_one_caller_cannot_use_up_what_all_callers_share(home: House):
+async def test_one_caller_cannot_use_up_what_all_callers_share(home: WorkerRig):
     async with home.sidecar("for line in lines(): pass"):
         await presence(home)
         task = await home.request("hold")
@@ -381,7 +387,7 @@ async def test_one_caller_cannot_use_up_what_all_callers_share(home: House):
         firsts = [await anext(stream) for stream in streams]
         assert [first.error is None for first in firsts] == [True] * EACH + [False]
         assert code(firsts[-1]) == Code.SERVER_BUSY
-        third = await home.rig.agent()
+        third = await home.bus.agent()
         assert (await rpc(third, home.worker, "ListTasks", {})).result["tasks"] == []
         for stream in streams:
             await stream.aclose()
@@ -389,7 +395,7 @@ async def test_one_caller_cannot_use_up_what_all_callers_share(home: House):
 
 
 @pytest.mark.requirement("core-busy-told")
-async def test_a_page_of_large_tasks_has_as_many_as_fit_a_message(home: House):
+async def test_a_page_of_large_tasks_has_as_many_as_fit_a_message(home: WorkerRig):
     async with home.sidecar("for line in lines(): pass"):
         await presence(home)
         tasks = [await home.request("x" * 300_000) for _ in range(5)]
@@ -408,7 +414,7 @@ async def test_a_page_of_large_tasks_has_as_many_as_fit_a_message(home: House):
 
 
 @pytest.mark.requirement("ephemeral-own-tasks")
-async def test_a_task_cannot_be_begun_over_the_ephemeral_path(home: House):
+async def test_a_task_cannot_be_begun_over_the_ephemeral_path(home: WorkerRig):
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}
     async with home.sidecar("for line in lines(): pass"):
         await presence(home)
@@ -423,10 +429,10 @@ async def test_a_task_cannot_be_begun_over_the_ephemeral_path(home: House):
 
 
 @pytest.mark.requirement("ephemeral-own-tasks")
-async def test_a_request_whose_answer_would_go_to_somebody_else_gets_none(home: House):
+async def test_a_request_whose_answer_would_go_to_somebody_else_gets_none(home: WorkerRig):
     async with home.sidecar("for line in lines(): pass"):
         await presence(home)
-        third = await home.rig.agent()
+        third = await home.bus.agent()
         heard: list[str] = []
 
         async def take(frame: Any) -> None:
@@ -451,7 +457,7 @@ async def test_a_request_whose_answer_would_go_to_somebody_else_gets_none(home: 
 
 
 @pytest.mark.requirement("a2a-server-speaks")
-async def test_a_client_of_the_sdk_asks_any_worker_at_the_local_address(home: House):
+async def test_a_client_of_the_sdk_asks_any_worker_at_the_local_address(home: WorkerRig):
     async with neighbours(home) as there, running(there.writer, "writer") as writer:
         one = ClientFactory(ClientConfig(httpx_client=there.http, streaming=False)).create(
             await A2ACardResolver(

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from postroom.sidecar.stdin import PAGE, AgentInput
+from postroom.sidecar.process import PAGE, AgentInput
 
 pytestmark = pytest.mark.anyio
 

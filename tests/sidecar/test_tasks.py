@@ -13,7 +13,7 @@ from postroom.sidecar.actions import MANY
 from postroom_a2a.messages import ROLE_USER, text_message, text_of
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import artifacts_of, status_text
-from tests.sidecar.house import House, end
+from tests.sidecar.worker_rig import WorkerRig, end
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +28,7 @@ for line in lines():
 
 
 @pytest.mark.requirement("task-agent-delegates")
-async def test_a_task_reaches_the_agent_and_its_result_the_log(home: House) -> None:
+async def test_a_task_reaches_the_agent_and_its_result_the_log(home: WorkerRig) -> None:
     async with home.sidecar(DOES_IT):
         task = await home.request("the dishes")
         done = await home.task(task, TaskState.COMPLETED)
@@ -38,7 +38,7 @@ async def test_a_task_reaches_the_agent_and_its_result_the_log(home: House) -> N
         await home.all_acked()
 
 
-async def test_tasks_and_messages_do_not_wait_for_each_other(home: House) -> None:
+async def test_tasks_and_messages_do_not_wait_for_each_other(home: WorkerRig) -> None:
     program = """
     for line in lines():
         if line["type"] == "message":
@@ -53,7 +53,7 @@ async def test_tasks_and_messages_do_not_wait_for_each_other(home: House) -> Non
         await home.seen(message)
 
 
-async def test_what_the_card_does_not_offer_is_rejected(home: House) -> None:
+async def test_what_the_card_does_not_offer_is_rejected(home: WorkerRig) -> None:
     card = {
         "name": "reader",
         "description": "Reads.",
@@ -69,7 +69,7 @@ async def test_what_the_card_does_not_offer_is_rejected(home: House) -> None:
 
 
 @pytest.mark.requirement("task-kill-ends-once")
-async def test_an_agent_that_dies_at_work_is_given_the_task_again(home: House) -> None:
+async def test_an_agent_that_dies_at_work_is_given_the_task_again(home: WorkerRig) -> None:
     program = """
     for line in lines():
         if line["type"] == "task" and line["attempt"] == 1:
@@ -87,7 +87,7 @@ async def test_an_agent_that_dies_at_work_is_given_the_task_again(home: House) -
 
 
 @pytest.mark.requirement("task-kill-ends-once")
-async def test_a_killed_sidecar_leaves_its_task_to_the_next_one(home: House) -> None:
+async def test_a_killed_sidecar_leaves_its_task_to_the_next_one(home: WorkerRig) -> None:
     fifo = home.fifo("go")
     program = f"""
     for line in lines():
@@ -111,7 +111,7 @@ async def test_a_killed_sidecar_leaves_its_task_to_the_next_one(home: House) -> 
 
 
 @pytest.mark.requirement("task-cancel-interrupts")
-async def test_an_agent_is_told_to_stop(home: House) -> None:
+async def test_an_agent_is_told_to_stop(home: WorkerRig) -> None:
     program = """
     for line in lines():
         if line["type"] == "cancel":
@@ -129,7 +129,7 @@ async def test_an_agent_is_told_to_stop(home: House) -> None:
 
 @pytest.mark.requirement("task-cancel-interrupts")
 async def test_an_agent_that_does_not_stop_is_killed_and_works_on_the_next_task(
-    home: House,
+    home: WorkerRig,
 ) -> None:
     program = """
     for line in lines():
@@ -152,7 +152,7 @@ async def test_an_agent_that_does_not_stop_is_killed_and_works_on_the_next_task(
 
 
 @pytest.mark.requirement("task-answer-resumes")
-async def test_a_question_is_answered_to_the_same_program(home: House) -> None:
+async def test_a_question_is_answered_to_the_same_program(home: WorkerRig) -> None:
     program = """
     for line in lines():
         if line["type"] == "task":
@@ -172,7 +172,9 @@ async def test_a_question_is_answered_to_the_same_program(home: House) -> None:
         assert status_text(done.task) == "the red one from alice"
 
 
-async def test_a_question_is_answered_to_a_later_program_with_what_was_said(home: House) -> None:
+async def test_a_question_is_answered_to_a_later_program_with_what_was_said(
+    home: WorkerRig,
+) -> None:
     ask = """
     for line in lines():
         if line["type"] == "task":
@@ -196,7 +198,7 @@ async def test_a_question_is_answered_to_a_later_program_with_what_was_said(home
         )
 
 
-async def test_a_worker_that_is_stopped_puts_its_task_down(home: House) -> None:
+async def test_a_worker_that_is_stopped_puts_its_task_down(home: WorkerRig) -> None:
     async with home.sidecar("for line in lines():\n    pass"):
         task = await home.request("for ever")
         await home.task(task, TaskState.WORKING)
@@ -209,7 +211,9 @@ async def test_a_worker_that_is_stopped_puts_its_task_down(home: House) -> None:
 
 
 @pytest.mark.requirement("task-agent-delegates")
-async def test_an_agent_asks_another_for_a_task_and_hears_what_became_of_it(home: House) -> None:
+async def test_an_agent_asks_another_for_a_task_and_hears_what_became_of_it(
+    home: WorkerRig,
+) -> None:
     program = """
     for line in lines():
         if line["type"] == "hello":
@@ -242,7 +246,7 @@ async def test_an_agent_asks_another_for_a_task_and_hears_what_became_of_it(home
 
 
 @pytest.mark.requirement("task-news-from-log-only")
-async def test_news_of_a_task_from_another_agent_are_not_believed(home: House) -> None:
+async def test_news_of_a_task_from_another_agent_are_not_believed(home: WorkerRig) -> None:
     program = """
     for line in lines():
         if line["type"] == "task_update":
@@ -261,7 +265,7 @@ async def test_news_of_a_task_from_another_agent_are_not_believed(home: House) -
 
 
 async def test_what_an_agent_sends_for_a_task_is_sent_once_though_it_is_begun_twice(
-    home: House,
+    home: WorkerRig,
 ) -> None:
     program = """
     for line in lines():
@@ -281,7 +285,7 @@ async def test_what_an_agent_sends_for_a_task_is_sent_once_though_it_is_begun_tw
         assert [text_of(each.message) for each in sent] == ["I begin"]
 
 
-async def test_a_line_for_a_task_that_is_not_worked_on_is_an_error(home: House) -> None:
+async def test_a_line_for_a_task_that_is_not_worked_on_is_an_error(home: WorkerRig) -> None:
     program = """
     for line in lines():
         if line["type"] == "hello":
@@ -295,7 +299,7 @@ async def test_a_line_for_a_task_that_is_not_worked_on_is_an_error(home: House) 
         assert home.posts() == ["not-found"]
 
 
-async def test_an_agent_that_asks_again_with_its_key_is_told_how_it_ended(home: House) -> None:
+async def test_an_agent_that_asks_again_with_its_key_is_told_how_it_ended(home: WorkerRig) -> None:
     program = """
     for line in lines():
         if line["type"] == "hello":
@@ -317,7 +321,7 @@ async def test_an_agent_that_asks_again_with_its_key_is_told_how_it_ended(home: 
         assert set(home.own_requests()) == {task}
 
 
-async def test_a_last_word_that_is_too_large_ends_the_task_all_the_same(home: House) -> None:
+async def test_a_last_word_that_is_too_large_ends_the_task_all_the_same(home: WorkerRig) -> None:
     program = """
     for line in lines():
         if line["type"] == "task":
@@ -332,7 +336,7 @@ async def test_a_last_word_that_is_too_large_ends_the_task_all_the_same(home: Ho
 
 
 @pytest.mark.requirement("task-kill-requester-told")
-async def test_news_that_no_agent_has_read_are_told_by_the_next_start(home: House) -> None:
+async def test_news_that_no_agent_has_read_are_told_by_the_next_start(home: WorkerRig) -> None:
     deaf = """
     time.sleep(60)
     """
@@ -355,7 +359,7 @@ async def test_news_that_no_agent_has_read_are_told_by_the_next_start(home: Hous
 
 @pytest.mark.requirement("task-kill-requester-told")
 async def test_news_that_come_again_are_not_done_with_before_the_agent_has_read_them(
-    home: House,
+    home: WorkerRig,
 ) -> None:
     fifo = home.fifo("go")
     program = f"""
@@ -378,7 +382,7 @@ async def test_news_that_come_again_are_not_done_with_before_the_agent_has_read_
 
 @pytest.mark.requirement("task-request-runs-once")
 async def test_who_delegates_by_skill_again_after_a_crash_asks_under_the_same_key(
-    home: House,
+    home: WorkerRig,
 ) -> None:
     program = """
     for line in lines():
@@ -399,7 +403,7 @@ async def test_who_delegates_by_skill_again_after_a_crash_asks_under_the_same_ke
         assert len({envelope.id for envelope in home.to_alice()}) == 1
 
 
-async def test_an_agent_whose_every_line_is_refused_is_read_slowly(home: House) -> None:
+async def test_an_agent_whose_every_line_is_refused_is_read_slowly(home: WorkerRig) -> None:
     program = """
     say(type="complete", text="x")
     for line in lines():
@@ -415,7 +419,7 @@ async def test_an_agent_whose_every_line_is_refused_is_read_slowly(home: House) 
         assert home.log().count("action refused") <= MANY
 
 
-async def test_a_result_that_was_left_out_is_told_at_the_end(home: House) -> None:
+async def test_a_result_that_was_left_out_is_told_at_the_end(home: WorkerRig) -> None:
     program = """
     for line in lines():
         if line["type"] == "task":
@@ -431,7 +435,7 @@ async def test_a_result_that_was_left_out_is_told_at_the_end(home: House) -> Non
 
 @pytest.mark.requirement("task-stop-keeps-answered")
 async def test_a_worker_stopped_while_an_answered_task_waits_goes_on_with_it_at_its_next_start(
-    home: House,
+    home: WorkerRig,
 ) -> None:
     program = """
     for line in lines():

@@ -14,7 +14,7 @@ from postroom.protocol.priority import Cancel, Input
 from postroom_a2a.messages import ROLE_USER, text_message, text_of
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import artifacts_of, status_text
-from tests.sidecar.house import House
+from tests.sidecar.worker_rig import WorkerRig
 
 pytestmark = pytest.mark.anyio
 
@@ -29,14 +29,14 @@ def text(*command: str, **more: Any) -> dict[str, Any]:
     return {"adapter": "text"} | ({"command": list(command)} if command else {}) | more
 
 
-async def result(home: House, task: str) -> list[str]:
+async def result(home: WorkerRig, task: str) -> list[str]:
     """The texts of the artifacts of a task that has to be completed."""
     record = await home.ledger.until(task, TaskState.COMPLETED)
     return [artifact["text"] for artifact in artifacts_of(record.task)]
 
 
 @pytest.mark.requirement("sidecar-text-harmless")
-async def test_a_request_of_several_lines_is_one_unit_and_so_is_its_answer(home: House) -> None:
+async def test_a_request_of_several_lines_is_one_unit_and_so_is_its_answer(home: WorkerRig) -> None:
     requests = [f"task {n}\nsecond line of {n}\n\nlast of {n}" for n in range(3)]
     async with home.sidecar("", agent=text("cat")):
         for request in requests:
@@ -48,7 +48,7 @@ async def test_a_request_of_several_lines_is_one_unit_and_so_is_its_answer(home:
 
 
 @pytest.mark.requirement("sidecar-text-harmless")
-async def test_a_shell_loop_that_reads_lines_gets_those_of_one_request(home: House) -> None:
+async def test_a_shell_loop_that_reads_lines_gets_those_of_one_request(home: WorkerRig) -> None:
     loop = 'while read -r line; do printf "got %s\\n" "$line"; done'
     async with home.sidecar("", agent=text("sh", "-c", loop)):
         for n in range(3):
@@ -57,7 +57,7 @@ async def test_a_shell_loop_that_reads_lines_gets_those_of_one_request(home: Hou
 
 
 async def test_a_program_that_ends_with_an_error_has_failed_its_task_with_its_last_words(
-    home: House,
+    home: WorkerRig,
 ) -> None:
     program = """
     import sys
@@ -78,7 +78,7 @@ async def test_a_program_that_ends_with_an_error_has_failed_its_task_with_its_la
 
 
 async def test_a_program_that_was_killed_is_run_again_and_no_more_than_three_times(
-    home: House,
+    home: WorkerRig,
 ) -> None:
     async with home.sidecar("os.kill(os.getpid(), 9)", agent=text()):
         failed = await home.task(await home.request("x"), TaskState.FAILED)
@@ -87,7 +87,7 @@ async def test_a_program_that_was_killed_is_run_again_and_no_more_than_three_tim
 
 
 async def test_a_message_is_done_when_its_run_has_ended_well_and_comes_again_when_not(
-    home: House,
+    home: WorkerRig,
 ) -> None:
     program = """
     if not os.path.exists("tried"):
@@ -102,7 +102,9 @@ async def test_a_message_is_done_when_its_run_has_ended_well_and_comes_again_whe
         assert [text_of(e.message) for e in home.to_alice()] == ["again: hello"]
 
 
-async def test_what_is_printed_to_an_answer_that_wants_none_is_sent_to_nobody(home: House) -> None:
+async def test_what_is_printed_to_an_answer_that_wants_none_is_sent_to_nobody(
+    home: WorkerRig,
+) -> None:
     async with home.sidecar("", agent=text("cat")):
         answer = await home.write("my answer", reply_to="f" * 32)
         question = await home.write("a question")
@@ -111,7 +113,7 @@ async def test_what_is_printed_to_an_answer_that_wants_none_is_sent_to_nobody(ho
         assert [text_of(e.message) for e in home.to_alice()] == ["a question"]
 
 
-async def test_a_run_is_told_whom_and_what_it_is_about(home: House) -> None:
+async def test_a_run_is_told_whom_and_what_it_is_about(home: WorkerRig) -> None:
     program = """
     names = ["FROM", "TASK", "MESSAGE", "ATTEMPT"]
     print(json.dumps([os.environ.get("POSTROOM_" + name) for name in names]))
@@ -129,7 +131,7 @@ async def test_a_run_is_told_whom_and_what_it_is_about(home: House) -> None:
 
 
 async def test_a_run_that_asked_is_followed_by_one_that_reads_all_that_was_said(
-    home: House,
+    home: WorkerRig,
 ) -> None:
     program = (
         AGENT
@@ -153,7 +155,7 @@ async def test_a_run_that_asked_is_followed_by_one_that_reads_all_that_was_said(
 
 @pytest.mark.requirement("task-cancel-interrupts")
 async def test_a_cancel_interrupts_the_run_and_nothing_that_it_prints_then_is_a_result(
-    home: House,
+    home: WorkerRig,
 ) -> None:
     program = """
     def told(number, frame):
@@ -174,7 +176,7 @@ async def test_a_cancel_interrupts_the_run_and_nothing_that_it_prints_then_is_a_
 
 
 async def test_a_run_that_does_not_heed_a_cancel_is_ended_and_the_next_task_is_worked_on(
-    home: House,
+    home: WorkerRig,
 ) -> None:
     program = """
     if sys.stdin.read().strip() == "stubborn":
@@ -198,7 +200,7 @@ async def test_a_run_that_does_not_heed_a_cancel_is_ended_and_the_next_task_is_w
 
 @pytest.mark.requirement("sidecar-text-harmless")
 async def test_a_run_that_goes_on_after_its_task_is_over_can_say_nothing_of_the_next(
-    home: House,
+    home: WorkerRig,
 ) -> None:
     program = (
         AGENT
@@ -223,7 +225,7 @@ async def test_a_run_that_goes_on_after_its_task_is_over_can_say_nothing_of_the_
 
 
 @pytest.mark.requirement("sidecar-text-harmless")
-async def test_a_run_about_a_message_has_no_task_to_speak_of(home: House) -> None:
+async def test_a_run_about_a_message_has_no_task_to_speak_of(home: WorkerRig) -> None:
     go = home.fifo("go")
     program = (
         AGENT
@@ -245,19 +247,19 @@ async def test_a_run_about_a_message_has_no_task_to_speak_of(home: House) -> Non
     assert "this run is about no task" in home.log()
 
 
-async def test_an_answer_without_an_end_is_refused_and_not_cut(home: House) -> None:
+async def test_an_answer_without_an_end_is_refused_and_not_cut(home: WorkerRig) -> None:
     async with home.sidecar("", agent=text("sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x")):
         failed = await home.task(await home.request("x"), TaskState.FAILED)
 
     assert "postroom-agent artifact --file" in status_text(failed.task)
 
 
-async def test_a_program_that_does_not_read_its_request_may_answer_it(home: House) -> None:
+async def test_a_program_that_does_not_read_its_request_may_answer_it(home: WorkerRig) -> None:
     async with home.sidecar("", agent=text("echo", "nobody read you")):
         assert await result(home, await home.request("x" * 20_000)) == ["nobody read you"]
 
 
-async def test_a_program_that_is_not_there_is_told_at_the_start(home: House) -> None:
+async def test_a_program_that_is_not_there_is_told_at_the_start(home: WorkerRig) -> None:
     async with home.sidecar("", agent=text("no-such-program", "-p")):
         await home.state(WorkerState.FAILED)
 
@@ -265,7 +267,9 @@ async def test_a_program_that_is_not_there_is_told_at_the_start(home: House) -> 
         assert home.alerts() == ["agent-failed"]
 
 
-async def test_a_worker_that_is_stopped_puts_the_task_of_a_text_program_down(home: House) -> None:
+async def test_a_worker_that_is_stopped_puts_the_task_of_a_text_program_down(
+    home: WorkerRig,
+) -> None:
     program = """
     if not os.path.exists("begun"):
         open("begun", "w").close()
@@ -286,7 +290,7 @@ async def test_a_worker_that_is_stopped_puts_the_task_of_a_text_program_down(hom
 
 @pytest.mark.parametrize("path", ["/usr/bin:/bin", "${PATH}", ""])
 async def test_postroom_agent_is_found_whatever_path_the_template_sets(
-    home: House, path: str
+    home: WorkerRig, path: str
 ) -> None:
     words = shlex.join(["postroom-agent", "whoami"])
     agent = text("/bin/sh", "-c", words, env={"PATH": path})
@@ -294,7 +298,7 @@ async def test_postroom_agent_is_found_whatever_path_the_template_sets(
         assert await result(home, await home.request("x")) == [f"@reader {home.worker}"]
 
 
-async def test_what_an_agent_is_told_to_try_is_a_command_that_it_has(home: House) -> None:
+async def test_what_an_agent_is_told_to_try_is_a_command_that_it_has(home: WorkerRig) -> None:
     async with home.sidecar("", agent=text("postroom-agent", "send", "@nobody", "hello")):
         failed = await home.task(await home.request("x"), TaskState.FAILED)
 

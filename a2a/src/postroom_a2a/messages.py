@@ -20,7 +20,6 @@ def text_message(
 
     Args:
         message_id: unique per sender.
-        text: of its only part.
         role: `ROLE_USER` for a person, `ROLE_AGENT` for an agent.
         context_id: groups messages of one conversation, "" for none.
 

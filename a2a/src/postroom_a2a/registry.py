@@ -66,8 +66,6 @@ class Registered(Generic[Card]):
     """A card that is registered.
 
     Attributes:
-        agent_id: of the agent, as the key has it.
-        card: of it.
         revision: for a change that must not overwrite another.
         liveness: whether the card says that the agent is there.
     """
@@ -83,7 +81,6 @@ class Change(Generic[Card]):
     """What a watch saw: a card that is new or another, or that one is gone.
 
     Attributes:
-        agent_id: of the agent, as the key has it.
         registered: None where it is gone.
     """
 
@@ -101,9 +98,6 @@ class Registry(Generic[Card]):
     """Cards of one namespace; an async context manager that removes on exit what it published.
 
     Args:
-        bucket: that keeps them.
-        codec: of the cards.
-        namespace: of the agents.
         ttl: seconds after which a card goes that is not refreshed; 0 for cards that stay.
         compatible: take ids and namespaces that the token rule changes, as the TypeScript package does; two agents
             may then have one key.
@@ -148,11 +142,7 @@ class Registry(Generic[Card]):
 
         Args:
             js: JetStream.
-            codec: of the cards.
-            bucket: name of it.
-            settings: of a new one.
             create: False to fail where there is none.
-            options: as of the class.
 
         Raises:
             As `Bucket.open`.
@@ -197,7 +187,6 @@ class Registry(Generic[Card]):
         """Register a card, and keep it registered until `close` or `remove`.
 
         Args:
-            card: of the agent.
             agent_id: of the agent; a letter, digit, `-` or `_` each, unless the registry is `compatible`.
             expected_revision: of the card that is replaced; 0 for none; None to replace any.
 
@@ -252,7 +241,7 @@ class Registry(Generic[Card]):
         """The card of an agent; None for none.
 
         Raises:
-            ProtocolViolation: what is registered is no card.
+            ProtocolViolation: what is registered is not a card.
             As `Bucket.get`.
         """
         entry = await self._bucket.get(self._key(agent_id))

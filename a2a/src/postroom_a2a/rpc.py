@@ -115,7 +115,7 @@ def read_json(body: bytes) -> Any:
     """The value in a body.
 
     Raises:
-        RpcError: it is none.
+        RpcError: it is not one.
     """
     try:
         return json.loads(body)
@@ -133,7 +133,7 @@ def read_call(record: Any) -> tuple[str, dict[str, Any]]:
     """Method and parameters of a call.
 
     Raises:
-        RpcError: it is none.
+        RpcError: it is not one.
     """
     if not isinstance(record, dict) or record.get("jsonrpc") != "2.0":
         raise RpcError(Code.INVALID_REQUEST, "it is no single call of JSON-RPC 2.0")

@@ -23,13 +23,11 @@ _HEADER_NAME = frozenset(
 
 
 def stored_in(subject: str) -> str:
-    """Name of the stream that stores `subject`, "" if none does; KV keys of the control plane included.
+    """Name of the stream that stores `subject`, "" if none does.
 
     Raises:
         InvalidInput: `subject` is not in the table.
     """
-    if subject.startswith("$KV."):
-        return "KV_" + subject.split(".")[1]
     return stream_of(subject)
 
 

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import Collection
 from contextlib import aclosing
 
 from postroom.bus.fitness import ServerReport
-from postroom.errors import ProtocolViolation, RequestTimeout
+from postroom.errors import ProtocolViolation
 from postroom_a2a.nats import WireConnection
-from postroom_a2a.nats.mailbox import FrameQueue
-from postroom_a2a.nats.port import NO_RESPONDERS, Frame, status_of
+from postroom_a2a.nats.system import ask_servers
 
 SILENCE = 0.5
 """Seconds without a further answer after which all are there: how many come is not known before."""
 
 PATIENCE = 3.0
 """Seconds to wait for an answer that must come."""
-
-MOST = 100_000
-"""Answers to one question that are read."""
 
 
 async def census(
@@ -44,10 +40,12 @@ async def census(
     def wait() -> float:
         return SILENCE if all_expected() else patience
 
-    async with aclosing(_answers(connection, "$SYS.REQ.SERVER.PING.VARZ", wait)) as answers:
+    await connection.ready(PATIENCE)
+    subject = "$SYS.REQ.SERVER.PING.VARZ"
+    async with aclosing(ask_servers(connection, subject, wait=wait)) as answers:
         async for answer in answers:
             try:
-                report = ServerReport.read(json.loads(answer.data))
+                report = ServerReport.read(json.loads(answer))
             except ValueError as error:
                 raise ProtocolViolation("a server's report about itself is not JSON") from error
             reports[report.server_id] = report
@@ -65,42 +63,23 @@ async def keep_accounts(connection: WireConnection, servers: int) -> bool:
     Raises:
         BusDisconnected: there is no connection.
     """
-    listing = 0
-    async with aclosing(_answers(connection, "$SYS.REQ.CLAIMS.LIST", lambda: PATIENCE)) as answers:
+    listing = await _count(connection, "$SYS.REQ.CLAIMS.LIST", servers)
+    return listing == servers and await _count(connection, "$SYS.REQ.CLAIMS.PACK", 1) == 1
+
+
+async def _count(connection: WireConnection, subject: str, most: int) -> int:
+    """Answers to a question, up to `most` of them."""
+    await connection.ready(PATIENCE)
+    count = 0
+    async with aclosing(ask_servers(connection, subject, wait=lambda: PATIENCE)) as answers:
         async for _ in answers:
-            listing += 1
-            if listing == servers:
+            count += 1
+            if count == most:
                 break
-    if listing < servers:
-        return False
-    async with aclosing(_answers(connection, "$SYS.REQ.CLAIMS.PACK", lambda: PATIENCE)) as answers:
-        async for _ in answers:
-            return True
-    return False
+    return count
 
 
 def _complete(reports: dict[str, ServerReport]) -> bool:
     """Whether nobody else can answer: a single server, or all that its cluster has JetStream on."""
     newest = next(reversed(reports.values()))
     return not newest.cluster or (newest.peers > 1 and len(reports) == newest.peers)
-
-
-async def _answers(
-    connection: WireConnection, subject: str, wait: Callable[[], float]
-) -> AsyncGenerator[Frame]:
-    """Answers as they come, until none came for `wait()` seconds."""
-    await connection.ready(PATIENCE)
-    answers = FrameQueue(MOST)
-    inbox = connection.new_inbox()
-    subscription = await connection.subscribe_now(inbox, answers.put)
-    try:
-        await connection.publish(subject, reply=inbox)
-        while True:
-            answer = await answers.get(wait())
-            if status_of(answer) == NO_RESPONDERS:
-                return
-            yield answer
-    except RequestTimeout:
-        return
-    finally:
-        await subscription.unsubscribe()

@@ -23,11 +23,12 @@ from typing import Any
 from postroom.bus import store_lock
 from postroom.bus.parent_death import die_with_parent
 from postroom.bus.server_binary import check_version, find_binary
-from postroom.bus.server_config import ServerConfig, ServerTls, render
+from postroom.bus.server_config import ServerConfig, render
 from postroom.bus.server_log import explain_end, last_lines, port_taken
-from postroom.bus.system import ask
 from postroom.errors import ProtocolViolation, ServerFailed, StateUnwritable
 from postroom_a2a.nats import WireConnection
+from postroom_a2a.nats.info import fetch_info
+from postroom_a2a.nats.system import ask_server, read_answer
 
 STOP_GRACE = 10.0
 """Seconds between asking the server to end and killing it."""
@@ -163,11 +164,10 @@ class EmbeddedServer:
             ProtocolViolation: its answer cannot be read.
         """
         subject = f"$SYS.REQ.SERVER.{self.server_id}.JSZ"
-        answer = await ask(system, subject, b'{"config":true}', timeout=timeout)
-        try:
-            config = json.loads(answer)["data"]["config"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ProtocolViolation("the server does not tell its JetStream settings") from error
+        answer = await ask_server(system, subject, b'{"config":true}', timeout=timeout)
+        config = read_answer(answer).data.get("config")
+        if not isinstance(config, dict):
+            raise ProtocolViolation("the server does not tell its JetStream settings")
         return bool(config.get("sync_always", False))
 
 
@@ -289,34 +289,21 @@ async def _ready(config: ServerConfig, process: asyncio.subprocess.Process) -> d
 
 
 async def _known(config: ServerConfig, port: int) -> dict[str, Any]:
+    tls = config.tls
     try:
-        return await _info(config.near, port, config.tls)
+        return await fetch_info(
+            config.near, port, tls=tls.client if tls else None, tls_name=tls.name if tls else ""
+        )
+    except ProtocolViolation as error:
+        raise ServerFailed(
+            f"what listens on port {port} does not greet as a nats-server"
+        ) from error
     except ssl.SSLCertVerificationError as error:
         raise ServerFailed(
-            f"the certificate of nats-server does not stand for {config.tls and config.tls.name}: "
+            f"the certificate of nats-server does not stand for {tls and tls.name}: "
             f"{error.verify_message}",
             remedy="postroom tls status",
         ) from error
-
-
-async def _info(host: str, port: int, tls: ServerTls | None = None) -> dict[str, Any]:
-    reader, writer = await asyncio.open_connection(
-        host,
-        port,
-        limit=1024 * 1024,
-        ssl=tls and tls.client,
-        server_hostname=tls and tls.name,
-    )
-    try:
-        line = await reader.readline()
-    finally:
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-    verb, _, document = line.partition(b" ")
-    if verb != b"INFO":
-        raise ServerFailed(f"what listens on port {port} does not greet as a nats-server")
-    return json.loads(document)
 
 
 async def _end(process: asyncio.subprocess.Process) -> int:

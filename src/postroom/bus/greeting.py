@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import ssl
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from postroom.errors import BusDisconnected, ServerFailed
+from postroom.errors import BusDisconnected, ProtocolViolation, ServerFailed
+from postroom_a2a.nats.info import fetch_info
 
 TIMEOUT = 5.0
 """Seconds for connection, handshake and greeting."""
-
-LONGEST = 1024 * 1024
-"""Bytes of a greeting: it may list the addresses of a large cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +60,12 @@ async def greeting(
     where = urlsplit(url)
     try:
         async with asyncio.timeout(timeout):
-            reader, writer = await asyncio.open_connection(
-                where.hostname, where.port, ssl=tls, limit=LONGEST
-            )
-            try:
-                return Greeting(url, await _info(url, reader))
-            finally:
-                writer.close()
-                with contextlib.suppress(OSError):
-                    await writer.wait_closed()
+            return Greeting(url, await fetch_info(where.hostname, where.port, tls=tls))
+    except ProtocolViolation as error:
+        raise ServerFailed(
+            f"what listens at {url} does not greet as a nats-server",
+            remedy="correct POSTROOM_NATS_URL; tls:// is for a server that wants TLS first",
+        ) from error
     except TimeoutError as error:
         raise BusDisconnected(f"{url} stays silent") from error
     except ssl.SSLCertVerificationError as error:
@@ -88,17 +81,3 @@ async def greeting(
         ) from error
     except OSError as error:
         raise BusDisconnected(f"{url} cannot be reached: {error.strerror or error}") from error
-
-
-async def _info(url: str, reader: asyncio.StreamReader) -> dict[str, Any]:
-    try:
-        verb, _, document = (await reader.readline()).partition(b" ")
-        info = json.loads(document) if verb == b"INFO" else None
-    except ValueError:
-        info = None
-    if not isinstance(info, dict):
-        raise ServerFailed(
-            f"what listens at {url} does not greet as a nats-server",
-            remedy="correct POSTROOM_NATS_URL; tls:// is for a server that wants TLS first",
-        )
-    return info

@@ -18,11 +18,11 @@ from postroom.errors import (
 )
 from postroom.identity import jwt
 from postroom.identity.account_publisher import system_connection
-from postroom.identity.push import gather
 from postroom.identity.trust import Trust
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE, is_uid
 from postroom_a2a.nats import WireConnection
+from postroom_a2a.nats.system import ServerAnswer, gather, members
 
 ANSWER_TIMEOUT = 2.0
 """Seconds that the servers have to say who is connected."""
@@ -53,7 +53,7 @@ async def holders(trust: Trust, host: BusHost, keys: Collection[str]) -> list[Ho
     try:
         system = await system_connection(host.address, trust.system_credential())
         try:
-            servers = await _count(system)
+            servers = max(1, len((await members(system, ANSWER_TIMEOUT)).present))
             for org in trust.orgs:
                 for connection in await _connections(system, trust.of(org).edge_account, servers):
                     holder = _read(org, connection)
@@ -90,30 +90,15 @@ async def _connections(system: WireConnection, account: str, servers: int) -> li
     found: list[dict[str, Any]] = []
     answered: set[str] = set()
 
-    def take(document: dict[str, Any]) -> bool:
-        answered.add(str((document.get("server") or {}).get("id")))
-        found.extend((document.get("data") or {}).get("connections") or ())
+    def take(answer: ServerAnswer) -> bool:
+        answered.add(answer.server_id)
+        found.extend(answer.data.get("connections") or ())
         return len(answered) >= servers
 
     await gather(system, f"$SYS.REQ.ACCOUNT.{account}.CONNZ", asked, take, ANSWER_TIMEOUT)
     if len(answered) < servers:
         raise ServerFailed(f"{len(answered)} of {servers} servers said who is connected")
     return found
-
-
-async def _count(system: WireConnection) -> int:
-    seen: set[str] = set()
-    size = 1
-
-    def take(document: dict[str, Any]) -> bool:
-        nonlocal size
-        seen.add(str((document.get("server") or {}).get("id")))
-        meta = (document.get("data") or {}).get("meta_cluster") or {}
-        size = max(size, int(meta.get("cluster_size") or 1))
-        return len(seen) >= size
-
-    await gather(system, "$SYS.REQ.SERVER.PING.JSZ", b"", take, ANSWER_TIMEOUT)
-    return max(1, len(seen))
 
 
 def _read(org: str, connection: dict[str, Any]) -> Holder:

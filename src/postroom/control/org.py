@@ -144,7 +144,7 @@ async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
     issuer = Issuer(base.database, trust, accounts, base.settings.jwt_lifetime)
     workers = _open_workers(base, issuer, changed, stack)
     states = WorkerStates(workers, presence)
-    registry = Registry(base.bus, base.admin, states.cards, trust.card_key, trust.org)
+    registry = Registry(base.admin.jetstream, states.cards, trust.card_key, trust.org)
     search = AgentSearch(base.directory, workers.cards, states.online, registry.signed)
 
     def tell() -> None:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.directory.card_signatures import sign_card
 from postroom.directory.cards import Card
 from postroom.errors import PostroomError
@@ -21,14 +20,13 @@ from postroom.identity.cardkey import CardKey
 from postroom.observe import get_logger
 from postroom.protocol.presence import BEAT_INTERVAL
 from postroom.protocol.streams import CARD_REFRESH, CARDS_BUCKET, card_key
+from postroom_a2a.nats.jetstream import JetStream
+from postroom_a2a.nats.kv import Bucket
 
 log = get_logger(__name__)
 
 SHORTEST_INTERVAL = 1.0
 """Seconds between two writes of one card: a worker that changes its mind in a loop must not flood the disk."""
-
-DELETED = {"KV-Operation": "DEL"}
-"""Headers of the record that deletes a key of a bucket (NATS ADR-8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +41,7 @@ class Registry:
     """Keeps the bucket as it should be.
 
     Args:
-        bus: connection to core.
-        admin: empties the bucket at the start: of what it holds then no worker lives.
+        js: JetStream of the core account.
         cards: the card of each worker that is online, None for each that no longer is.
         key: signs.
         org: whose cards these are.
@@ -52,15 +49,13 @@ class Registry:
 
     def __init__(
         self,
-        bus: MessageBusProvider,
-        admin: BusAdmin,
+        js: JetStream,
         cards: Callable[[], Mapping[str, Card | None]],
         key: CardKey,
         org: str,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._bus = bus
-        self._admin = admin
+        self._bucket = Bucket(js, CARDS_BUCKET)
         self._cards = cards
         self._key = key
         self._org = org
@@ -83,7 +78,8 @@ class Registry:
             self._wanted.clear()
             try:
                 if not emptied:
-                    await self._admin.purge(f"KV_{CARDS_BUCKET}", card_key(self._org, "*"))
+                    # Of those whose cards the bucket holds from before no worker lives.
+                    await self._bucket.clear(card_key(self._org, "*"))
                     emptied = True
                 await self.sweep()
             except PostroomError as error:
@@ -110,7 +106,7 @@ class Registry:
         present = self._written.get(uid)
         if present is None or present.card is None:
             return
-        await self._bus.publish(card_key(self._org, uid), b"", metadata=DELETED)
+        await self._bucket.delete(card_key(self._org, uid))
         self._written[uid] = Written(None, self._now())
 
     async def _keep(self, uid: str, card: Card) -> None:
@@ -120,5 +116,5 @@ class Registry:
             if now - present.at < pause:
                 return
         payload = json.dumps(self.signed(card), ensure_ascii=False).encode()
-        await self._bus.publish(card_key(self._org, uid), payload)
+        await self._bucket.put(card_key(self._org, uid), payload)
         self._written[uid] = Written(card, now)

@@ -160,8 +160,8 @@ CARD_REFRESH = 20.0
 
 
 def card_key(org: str, uid: str) -> str:
-    """Subject under which the registry keeps the card of agent `uid`; its key in the bucket is what follows."""
-    return f"$KV.{CARDS_BUCKET}.{org}.agents.{uid}"
+    """Key under which the registry keeps the card of agent `uid`."""
+    return f"{org}.agents.{uid}"
 
 
 PRESENCE_BUCKET = "presence"

@@ -10,6 +10,7 @@ when it just lives on: until then its worker is `starting`, and who spawned it w
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -20,9 +21,8 @@ from postroom.sidecar.adapters import Malformed, Output, Said, make_adapter
 from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.config import AgentConfig
 from postroom.sidecar.process import AgentProcess, Exit
-from postroom.sidecar.session import Run, Session
+from postroom.sidecar.session import Run, Session, attend
 from postroom.sidecar.status import Status
-from postroom.sidecar.stopping import attend
 from postroom.sidecar.wire import backoff
 
 LIVES = 1.0
@@ -54,54 +54,14 @@ class AgentHost(Protocol):
         """Whoever was to handle a message has failed: if it is not confirmed, it comes again."""
 
 
-class Runs(Protocol):
-    """The agent program over all of its runs, as those see it who hand it something."""
-
-    @property
-    def session(self) -> Run | None:
-        """The run that can be told something beside its messages, if there is one."""
-        ...
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the end was asked for."""
-        ...
-
-    async def running(self) -> Run:
-        """Wait for a run that can be handed something.
-
-        Raises:
-            AgentGone: there will be none.
-        """
-        ...
-
-    def confirmed(self) -> None:
-        """The agent has confirmed a message, so it works."""
-        ...
-
-    def stop(self) -> None:
-        """Ask for the end: `run` returns after the agent had its time to end by itself."""
-        ...
-
-    async def stopping(self) -> None:
-        """Wait until the end was asked for."""
-        ...
-
-    async def run(self, host: AgentHost, grace: float) -> None:
-        """Run the program as its adapter wants it; returns when it will not run any more."""
-        ...
-
-
-class Agent:
-    """The agent program of one worker.
+class AgentProgram(ABC):
+    """The agent program of one worker over all of its runs, as those see it who hand it something.
 
     Args:
-        config: the program.
         env: its whole environment.
         cwd: its working folder.
-        hello: the first record of each run.
         status: told how it is.
-        alerts: told when it is given up.
+        alerts: told when it is given up, or cannot be run at all.
     """
 
     def __init__(
@@ -110,44 +70,36 @@ class Agent:
         *,
         env: Mapping[str, str],
         cwd: str,
-        hello: Mapping[str, Any],
         status: Status,
         alerts: Alerts,
     ) -> None:
         self._config = config
         self._env = env
         self._cwd = cwd
-        self._hello = hello
         self._status = status
         self._alerts = alerts
-        self._restarts = 0
-        self._last_words: Sequence[str] = ()
-        self._session: Session | None = None
-        self._changed = asyncio.Condition()
-        self._over = False
         self._stop = asyncio.Event()
 
     @property
-    def session(self) -> Session | None:
-        """The present run, if there is one."""
-        return self._session
+    @abstractmethod
+    def session(self) -> Run | None:
+        """The run that can be told something beside its messages, if there is one."""
 
-    async def running(self) -> Session:
-        """Wait for a run that can be handed messages.
+    @abstractmethod
+    async def running(self) -> Run:
+        """Wait for a run that can be handed something.
 
         Raises:
             AgentGone: there will be none.
         """
-        async with self._changed:
-            while self._session is None:
-                if self._over:
-                    raise AgentGone
-                await self._changed.wait()
-            return self._session
 
+    @abstractmethod
     def confirmed(self) -> None:
         """The agent has confirmed a message, so it works."""
-        self._restarts = 0
+
+    @abstractmethod
+    async def run(self, host: AgentHost, grace: float) -> None:
+        """Run the program as its adapter wants it; returns when it will not run any more."""
 
     def stop(self) -> None:
         """Ask for the end: `run` returns after the agent had its time to end by itself."""
@@ -161,6 +113,46 @@ class Agent:
     async def stopping(self) -> None:
         """Wait until the end was asked for."""
         await self._stop.wait()
+
+
+class ResidentProgram(AgentProgram):
+    """A program that runs all the time and is handed one request after the other; `hello` is the first record."""
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        *,
+        env: Mapping[str, str],
+        cwd: str,
+        hello: Mapping[str, Any],
+        status: Status,
+        alerts: Alerts,
+    ) -> None:
+        super().__init__(config, env=env, cwd=cwd, status=status, alerts=alerts)
+        self._hello = hello
+        self._restarts = 0
+        self._last_words: Sequence[str] = ()
+        self._session: Session | None = None
+        self._changed = asyncio.Condition()
+        self._over = False
+
+    @property
+    def session(self) -> Session | None:
+        """See `AgentProgram`."""
+        return self._session
+
+    async def running(self) -> Session:
+        """See `AgentProgram`."""
+        async with self._changed:
+            while self._session is None:
+                if self._over:
+                    raise AgentGone
+                await self._changed.wait()
+            return self._session
+
+    def confirmed(self) -> None:
+        """See `AgentProgram`."""
+        self._restarts = 0
 
     async def run(self, host: AgentHost, grace: float) -> None:
         """Start the agent, again and again as the policy says; returns when it will not run any more."""

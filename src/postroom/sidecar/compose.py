@@ -23,10 +23,9 @@ from postroom.sidecar.a2a.live import Live, NewCaller
 from postroom.sidecar.a2a.peers import Peers
 from postroom.sidecar.a2a.serving import ServedTasks, ServingOperations
 from postroom.sidecar.actions import Actions
-from postroom.sidecar.agent import Agent, Runs
+from postroom.sidecar.agent import AgentProgram, ResidentProgram
 from postroom.sidecar.alerts import Alerts
-from postroom.sidecar.announcing import Announcer
-from postroom.sidecar.api import LocalApi
+from postroom.sidecar.api import LocalApi, WorkActions
 from postroom.sidecar.blobs import BlobRelay
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig
 from postroom.sidecar.delegations import Delegations
@@ -37,13 +36,12 @@ from postroom.sidecar.journal import Journal
 from postroom.sidecar.ledger import Ledger
 from postroom.sidecar.notices import Notices
 from postroom.sidecar.outgoing import Outgoing
+from postroom.sidecar.per_request import RequestProgram
 from postroom.sidecar.priority import Priority
 from postroom.sidecar.program import ProgramExecutor
 from postroom.sidecar.receipts import Receipts
-from postroom.sidecar.singles import Singles
-from postroom.sidecar.status import Status
+from postroom.sidecar.status import Announcer, Status
 from postroom.sidecar.wire import Wire
-from postroom.sidecar.workapi import WorkActions
 from postroom.sidecar.workstation import LocalWorkstation, Workstation
 from postroom.tasks.engine import Ask, TaskEngine
 from postroom.tasks.log import TaskLog
@@ -63,7 +61,7 @@ _PLACE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 class Sidecar:
     """The parts of one worker's sidecar."""
 
-    agent: Runs
+    agent: AgentProgram
     inbox: Inbox
     actions: Actions
     notices: Notices
@@ -193,11 +191,13 @@ def _agent(
     hello: Mapping[str, Any],
     status: Status,
     alerts: Alerts,
-) -> Runs:
+) -> AgentProgram:
     cwd = config.agent.cwd or config.workspace
     if config.agent.adapter == "text":
-        return Singles(config.agent, env=env, cwd=cwd, status=status, alerts=alerts)
-    return Agent(config.agent, env=env, cwd=cwd, hello=hello, status=status, alerts=alerts)
+        return RequestProgram(config.agent, env=env, cwd=cwd, status=status, alerts=alerts)
+    return ResidentProgram(
+        config.agent, env=env, cwd=cwd, hello=hello, status=status, alerts=alerts
+    )
 
 
 def refusal(card: Mapping[str, Any], ask: Ask) -> str:

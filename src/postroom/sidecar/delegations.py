@@ -25,7 +25,7 @@ from postroom.protocol.tasks import task_id
 from postroom.protocol.verbs import Delegate
 from postroom.sidecar.a2a.changes import Changes
 from postroom.sidecar.adapters import Sender
-from postroom.sidecar.agent import AgentGone, Runs
+from postroom.sidecar.agent import AgentGone, AgentProgram
 from postroom.sidecar.directory import Directory
 from postroom.sidecar.keys import Key
 from postroom.sidecar.ledger import Ledger
@@ -91,7 +91,7 @@ class Delegations:
 
     def __init__(
         self,
-        agent: Runs,
+        agent: AgentProgram,
         directory: Directory,
         outgoing: Outgoing,
         ledger: Ledger,

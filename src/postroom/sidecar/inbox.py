@@ -33,7 +33,7 @@ from postroom.protocol.receipts import Reason, State
 from postroom.protocol.streams import MAX_DELIVER, redelivery_delay
 from postroom.protocol.template import PATIENCE
 from postroom.sidecar.adapters import Incoming, Sender
-from postroom.sidecar.agent import AgentGone, Runs
+from postroom.sidecar.agent import AgentGone, AgentProgram
 from postroom.sidecar.directory import Directory
 from postroom.sidecar.journal import Journal, Note
 from postroom.sidecar.keys import Derivation
@@ -90,7 +90,7 @@ class Inbox:
 
     def __init__(
         self,
-        agent: Runs,
+        agent: AgentProgram,
         directory: Directory,
         receipts: Receipts,
         journal: Journal,

@@ -33,9 +33,8 @@ from postroom.sidecar.compose import Sidecar, compose
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig, load
 from postroom.sidecar.control_client import ControlClient, control_http, direct
 from postroom.sidecar.door import Door, by_tls, with_preface
-from postroom.sidecar.hardening import harden
 from postroom.sidecar.renewal import Renewal
-from postroom.sidecar.wall import BREACHED, Wall, examine
+from postroom.sidecar.wall import BREACHED, Wall, examine, harden
 from postroom.sidecar.window import WINDOW
 from postroom.sidecar.wire import backoff
 from postroom_a2a.nats.port import Frame

@@ -14,7 +14,7 @@ from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import Receipt, State, may_set
 from postroom.sidecar.adapters import Incoming
-from postroom.sidecar.agent import AgentGone, Runs
+from postroom.sidecar.agent import AgentGone, AgentProgram
 from postroom.sidecar.directory import Directory
 from postroom.sidecar.outgoing import Outgoing
 from postroom_a2a.messages import text_of
@@ -30,7 +30,9 @@ _log = get_logger(__name__)
 class Notices:
     """Hands receipts and posts to the agent of one worker."""
 
-    def __init__(self, agent: Runs, directory: Directory, outgoing: Outgoing, own: str) -> None:
+    def __init__(
+        self, agent: AgentProgram, directory: Directory, outgoing: Outgoing, own: str
+    ) -> None:
         self._agent = agent
         self._directory = directory
         self._outgoing = outgoing

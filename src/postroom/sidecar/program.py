@@ -13,7 +13,7 @@ from typing import Any
 
 from postroom.protocol.ids import is_uid
 from postroom.sidecar.adapters import IncomingTask, Sender
-from postroom.sidecar.agent import AgentGone, Runs
+from postroom.sidecar.agent import AgentGone, AgentProgram
 from postroom.sidecar.directory import Directory
 from postroom.sidecar.keys import Derivation
 from postroom.sidecar.session import Run
@@ -35,7 +35,7 @@ class ProgramExecutor:
         grace: seconds that the program has to stop working on a task before it is killed.
     """
 
-    def __init__(self, agent: Runs, directory: Directory, grace: float) -> None:
+    def __init__(self, agent: AgentProgram, directory: Directory, grace: float) -> None:
         self._agent = agent
         self._directory = directory
         self._grace = grace

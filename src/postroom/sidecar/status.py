@@ -1,10 +1,12 @@
-"""What the worker says of itself: a presence record at each change and every few seconds."""
+"""What the worker says of itself: a presence record at each change and every few seconds, and its Agent Card."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from postroom.errors import PostroomError
 from postroom.observe import get_logger
@@ -27,11 +29,8 @@ class Status:
     """The worker's state, from what the sidecar knows and what the agent says.
 
     Args:
-        wire: the bus.
-        own: uid of the worker.
         waiting: how many messages and tasks the agent holds.
         unconfirmed: which messages were given up waiting for, and how many of `waiting` those are.
-        now: seconds since the epoch.
     """
 
     def __init__(
@@ -142,3 +141,37 @@ class Status:
         self._fixed = state
         self._detail = one_line(detail, DETAIL_LIMIT)
         self.touch()
+
+
+class Announcer:
+    """Announces one worker's Agent Card on `system.discovery.<own>`, at the start and after a change.
+
+    The control plane made the card, and checks what comes back; here it is only published.
+
+    Args:
+        card: the worker's, {} for none.
+    """
+
+    def __init__(self, wire: Wire, own: str, card: Mapping[str, Any]) -> None:
+        self._wire = wire
+        self._subject = subjects.discovery(own)
+        self._announced = b""
+        self.card = dict(card)
+
+    async def run(self) -> None:
+        """Announce until cancelled."""
+        while True:
+            await self.announce()
+            await asyncio.sleep(BEAT_INTERVAL)
+
+    async def announce(self) -> None:
+        """Announce the card if it is not what was announced last. A bus that is away is tried again later."""
+        payload = json.dumps(self.card).encode() if self.card else b""
+        if payload == self._announced:
+            return
+        try:
+            await self._wire.publish(self._subject, payload, timeout=BEAT_INTERVAL)
+        except PostroomError as error:
+            _log.info("the card was not announced: %s", error)
+            return
+        self._announced = payload

@@ -1,12 +1,17 @@
-"""The sidecar's first act: try the wall it was put behind, and say what it found."""
+"""The sidecar's first acts: protect its own memory, try the wall it was put behind, and say what it found."""
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
+import resource
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from postroom.errors import EnvironmentFault
 from postroom.sandbox import selftest
 from postroom.sandbox.selftest import Canaries, WallReport
 
@@ -14,6 +19,8 @@ BREACHED = 86
 """Exit code of a sidecar that found a hole in its wall that was not stated."""
 
 NO_WALL = "none"
+
+_PR_SET_DUMPABLE = 4  # prctl(2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +67,22 @@ def examine(canaries: Mapping[str, Any], claimed: str, holes: tuple[str, ...] = 
     if not canaries:
         return Wall(None, claimed, holes)
     return Wall(selftest.run(Canaries.from_json(json.dumps(canaries))), claimed, holes)
+
+
+def harden() -> None:
+    """Forbid tracing, reading through procfs, and core files of this process; what it starts is not affected.
+
+    Without it an agent reads the token out of `/proc/<sidecar>/environ` or the sidecar's memory. It is a courtesy to
+    the transcript and not a wall: sidecar and agent are one trust domain.
+
+    Raises:
+        EnvironmentFault: the kernel refused.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+    if sys.platform != "linux":
+        return  # macOS asks for an entitlement before one process may read another
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        reason = os.strerror(ctypes.get_errno())
+        raise EnvironmentFault(f"the sidecar cannot protect its memory: {reason}")

@@ -12,7 +12,7 @@ from a2a.helpers import new_text_message
 
 from a2a import types
 from postroom_a2a import JetStreamA2AServer, durable_interfaces, register
-from postroom_a2a.durable import responses
+from postroom_a2a.durable import answer_reader
 from postroom_a2a.nats.jetstream import JetStream
 from tests.a2a.nats.durableagent import SUBJECT, Desk, open_desk
 from tests.a2a.translation.agents import MESSAGE, Scripted
@@ -54,7 +54,7 @@ async def consumers(js: JetStream) -> int:
 async def test_clients_that_end_make_room_for_as_many_others(
     desk: Desk, how: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(responses, "INACTIVE", 300.0)
+    monkeypatch.setattr(answer_reader, "INACTIVE", 300.0)
     for _ in range(20):
         connection = await desk.connect()
         match how:

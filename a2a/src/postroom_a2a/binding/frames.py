@@ -38,10 +38,8 @@ class Request:
 
     Attributes:
         id: that the answer repeats.
-        method: of JSON-RPC.
         params: JSON value, None where it is left out; bytes of protobuf in a binary frame.
         binary: whether it is, or has to be, a binary frame.
-        parameters: service parameters.
         response_subject: where the answer has to be stored; "" for the reply subject.
         deadline: seconds since the epoch after which nobody waits, 0 for none; JSON frames say it in a header.
     """
@@ -72,7 +70,6 @@ class Response:
     """An answer on the wire.
 
     Attributes:
-        id: of the call.
         kind: of a stream frame; "" for a bare JSON-RPC response.
         result: JSON value, or bytes of protobuf; None where there is none.
         error: instead of a result.
@@ -153,7 +150,7 @@ def decode_request(payload: bytes) -> Request:
     Members that have no meaning here are ignored.
 
     Raises:
-        BadRequest: it is none.
+        BadRequest: it is not one.
     """
     if payload.startswith(BINARY):
         return _decode_binary_request(payload)
@@ -260,7 +257,7 @@ def decode_response(payload: bytes) -> Response:
     """The response in a payload: bare, or a stream frame.
 
     Raises:
-        ProtocolViolation: it is none.
+        ProtocolViolation: it is not one.
     """
     if payload.startswith(BINARY):
         return _decode_binary_response(payload)

@@ -104,7 +104,6 @@ def subject_of(url: str, *, compatible: bool = False) -> str:
     nothing, and are logged when they are there.
 
     Args:
-        url: of the card.
         compatible: accept also what no call can be published to, as the wire's rule does.
 
     Raises:

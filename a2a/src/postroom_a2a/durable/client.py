@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncGenerator
 
 from postroom_a2a.binding.frames import (
@@ -15,8 +16,7 @@ from postroom_a2a.binding.frames import (
     encode_request,
 )
 from postroom_a2a.binding.headers import DEADLINE
-from postroom_a2a.durable.answered import Answered, StreamQueue
-from postroom_a2a.durable.responses import Responses
+from postroom_a2a.durable.answer_reader import Answered, AnswerReader
 from postroom_a2a.durable.streams import Streams, lane_of, namespace_of
 from postroom_a2a.errors import NoResponders, RequestTimeout, StreamBroken
 from postroom_a2a.nats.jetstream import MSG_ID
@@ -24,6 +24,9 @@ from postroom_a2a.nats.port import Connection
 
 IDLE = 300.0
 """Seconds of silence that end a stream."""
+
+MAX_UNREAD = 4096
+"""Frames of one stream that may lie unread."""
 
 QUICK_METHODS = frozenset(
     {
@@ -49,6 +52,62 @@ QUICK_METHODS = frozenset(
 """Methods that begin no work, in both versions; they may overtake."""
 
 
+class StreamQueue:
+    """The frames of one stream, in order, for one reader; bounded.
+
+    A server that had to send frames again may have stored them in another order. If it numbers them, they are put
+    in the order of their numbers here.
+    """
+
+    def __init__(self) -> None:
+        self._ready: deque[Answered] = deque()
+        self._early: dict[int, Answered] = {}
+        self._next = 1
+        self._overrun = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def put(self, answered: Answered) -> None:
+        """Take a frame; the one too many marks the stream as broken."""
+        if len(self._ready) + len(self._early) >= MAX_UNREAD:
+            self._overrun = True
+        elif not answered.sequence:
+            self._ready.append(answered)
+        elif answered.sequence >= self._next:
+            self._early[answered.sequence] = answered
+            while (due := self._early.pop(self._next, None)) is not None:
+                self._ready.append(due)
+                self._next += 1
+        if (self._ready or self._overrun) and self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def get(self, timeout: float) -> Answered:
+        """The next frame.
+
+        Raises:
+            StreamBroken: more came than may lie unread, or frames are missing.
+            RequestTimeout: none within `timeout` seconds.
+        """
+        if not self._ready:
+            if self._overrun:
+                raise StreamBroken(f"more than {MAX_UNREAD} frames of a stream lay unread")
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._waiter
+            except TimeoutError:
+                if self._early:
+                    raise StreamBroken(f"frame {self._next} of a stream is missing") from None
+                raise RequestTimeout(
+                    f"nothing came within {round(timeout, 1):g} s",
+                    remedy="the request is stored: is its server running, on this subject?",
+                ) from None
+            finally:
+                self._waiter = None
+            if not self._ready:
+                return await self.get(timeout)
+        return self._ready.popleft()
+
+
 class DurableCaller:
     """A caller over JetStream; it keeps the port `Caller`.
 
@@ -56,7 +115,7 @@ class DurableCaller:
     on, and its answer stays in the stream.
 
     Args:
-        connection: open; of nats-py, or anything like it.
+        connection: an open one, ours or of nats-py.
         subject: of the agent's requests, as `a2a.agent.echo.requests`.
         client: id of this client; "" for one that nobody else has.
         namespace: of the response subject; "" for that of `subject`.
@@ -74,12 +133,12 @@ class DurableCaller:
         client: str = "",
         namespace: str = "",
         streams: Streams | None = None,
-        responses: Responses | None = None,
+        responses: AnswerReader | None = None,
         idle: float = IDLE,
         prefix: str = "$JS.API",
     ) -> None:
         self.subject = subject
-        self.responses = responses or Responses(
+        self.responses = responses or AnswerReader(
             connection,
             client=client,
             namespace=namespace or namespace_of(subject),

@@ -123,8 +123,6 @@ def read_job(
     """The job that a delivery is.
 
     Args:
-        delivery: of the request.
-        operations: of the agent.
         check: raises `Rejected` for a subject that answers may not go to.
         abandon_after: seconds after which a request without a deadline is taken as abandoned.
         caller: who sent it.
@@ -164,7 +162,7 @@ def task_id_of(place: Place) -> str:
 
 
 def check_response_subject(subject: str, patterns: Sequence[str]) -> None:
-    """Let nobody have an answer stored where it is none: in a bucket, in a stream of requests.
+    """Refuse a subject that is not one for answers, so that nobody has one stored in a bucket or as a request.
 
     Raises:
         Rejected: the subject is not one for answers.

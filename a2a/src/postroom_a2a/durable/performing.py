@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from postroom_a2a.binding.outlet import too_large
-from postroom_a2a.durable.answers import END, Answers, StreamAnswer, Undeliverable
+from postroom_a2a.durable.answer_writer import END, AnswerWriter, StreamAnswer, Undeliverable
 from postroom_a2a.durable.claims import Claim, Claims
 from postroom_a2a.durable.jobs import Job, RequestDelivery, lost_error
 from postroom_a2a.durable.streams import dead_letter_subject
@@ -57,8 +57,6 @@ class Performer:
 
     Attributes:
         js: JetStream.
-        operations: of the agent.
-        claims: of the server.
         answers: way of its answers.
         lost: what a lost call is answered with.
         at_work: what an answered call still waits for, so that it is known to be lost if the process ends before.
@@ -76,7 +74,7 @@ class Performer:
     js: JetStream
     operations: Operations
     claims: Claims
-    answers: Answers
+    answers: AnswerWriter
     lost: Lost
     at_work: AtWork
     answerable: Callable[[str], Awaitable[bool]]

@@ -11,9 +11,8 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from postroom_a2a.durable import trimming
-from postroom_a2a.durable.answers import Answers
+from postroom_a2a.durable.answer_writer import AnswerWriter
 from postroom_a2a.durable.claims import Claims
-from postroom_a2a.durable.durables import Durable
 from postroom_a2a.durable.jobs import (
     Job,
     Rejected,
@@ -39,6 +38,7 @@ from postroom_a2a.durable.options import (
 )
 from postroom_a2a.durable.performing import AtWork, Lost, Performer
 from postroom_a2a.durable.streams import (
+    Durable,
     Streams,
     durable_name,
     lane_durable_name,
@@ -63,9 +63,8 @@ class DurableServer:
     """The server of one agent's stored requests: `async with DurableServer(...)` works until the block ends.
 
     Args:
-        connection: open; of nats-py, or anything like it.
+        connection: an open one, ours or of nats-py.
         subject: of the requests, as `a2a.agent.echo.requests`.
-        operations: of the agent.
         durable: name of the consumer that the replicas share; "" for the subject's own.
         streams: names and settings of the streams.
         response_subjects: patterns of the subjects that answers may go to; default: of the clients of the namespace.
@@ -137,7 +136,7 @@ class DurableServer:
             js=self._js,
             operations=operations,
             claims=Claims(self._js, self.streams.claims, self._held.__contains__, grace=grace),
-            answers=Answers(self._js, "", max_deliver, self._repair),
+            answers=AnswerWriter(self._js, "", max_deliver, self._repair),
             lost=lost or _lost,
             at_work=at_work,
             answerable=self._answerable,

@@ -10,7 +10,7 @@ from postroom_a2a.errors import PostroomError
 from postroom_a2a.nats.port import Connection
 
 if TYPE_CHECKING:
-    from postroom_a2a.durable.responses import Responses
+    from postroom_a2a.durable.answer_reader import AnswerReader
     from postroom_a2a.nats.mailbox import Mailbox
 
 _NAME = "_postroom_shared"
@@ -29,7 +29,7 @@ class Shared:
 
     def __init__(self) -> None:
         self.mailboxes: dict[str, Mailbox] = {}
-        self.responses: dict[str, Responses] = {}
+        self.responses: dict[str, AnswerReader] = {}
         self.ending: set[Callable[[], Awaitable[None]]] = set()
 
     def announced(self, end: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:

@@ -18,7 +18,6 @@ class Bounds:
     """What a server takes.
 
     Attributes:
-        concurrency: calls that run at a time.
         spare: light calls beyond these.
         share: of the calls that run, what one caller may have; 0 for three quarters.
         waiting: calls that wait for a place at a time; one caller may have three quarters of them.
@@ -36,9 +35,7 @@ class Admission:
     """The places of a server. Whoever waits is served in turn with the others, not in the order of the calls.
 
     Args:
-        bounds: what it takes.
         light: whether a call neither begins work nor streams, so that it overtakes.
-        begin: runs a call.
         refuse: tells the caller that the server is busy.
     """
 

@@ -49,14 +49,13 @@ class Caller(Protocol):
 
         Args:
             request: with an id of its own (`new_id`).
-            timeout: seconds.
 
         Raises:
             NoResponders: nobody serves the subject; nothing was begun.
             RequestTimeout: no answer in time; it may have been acted on.
             MessageTooLarge: over the server's limit; nothing was sent.
             BusDisconnected: the connection takes nothing.
-            ProtocolViolation: the answer is none.
+            ProtocolViolation: the answer is not one.
         """
         ...
 
@@ -84,8 +83,7 @@ class CoreCaller:
     """A caller over core NATS.
 
     Args:
-        connection: open; of nats-py, or anything like it.
-        subject: that the agent serves.
+        connection: an open one, ours or of nats-py.
         mailbox: for the answers, shared with other callers of the connection; None for one of its own.
         within: a mailbox whose subscription covers that one's (`Mailbox`).
         sender: token of the caller that is appended to the subject (extension `urn:postroom:a2a:sender-token:1`); the
@@ -159,12 +157,7 @@ class CoreCaller:
 
 
 class _Inlet:
-    """Where the frames of one stream arrive; a server that does not know yet that its reader is gone is told.
-
-    Attributes:
-        frames: that arrived.
-        reply: subject of the frames.
-    """
+    """Where the frames of one stream arrive; a server that does not know yet that its reader is gone is told."""
 
     def __init__(self, mailbox: Mailbox, flow: Flow) -> None:
         # An error and the end come also where there is no room.

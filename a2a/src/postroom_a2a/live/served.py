@@ -32,7 +32,6 @@ class Site:
 
     Attributes:
         subject: of the server, for its log.
-        operations: of the agent.
         mailbox: that publishes answers and hears acknowledgements.
         stall: seconds that a client may leave the full window of a stream unacknowledged.
         inbox: prefix of the subjects on which a caller acknowledges, None for the mailbox's own.
@@ -91,8 +90,6 @@ class ServedCall:
     """A call that runs.
 
     Args:
-        site: of the server.
-        call: to perform.
         reply: the caller's subject.
         flow: what the caller takes, if the method streams; None if it answers once.
 

@@ -65,7 +65,6 @@ class ServerStatistics:
     """Counts of one server since its start.
 
     Attributes:
-        running: calls at this moment.
         answered: calls that were answered, be it with an error.
         refused: calls that were answered with SERVER_BUSY.
         ignored: messages that nobody could be answered for.
@@ -102,9 +101,8 @@ class CoreServer:
     """The server of one agent's subject: `async with CoreServer(...)` takes calls until the block ends.
 
     Args:
-        connection: open; of nats-py, or anything like it.
+        connection: an open one, ours or of nats-py.
         subject: to serve; it may have wildcards.
-        operations: of the agent.
         queue: queue group, so that of several replicas one gets each call; None for the subject's own, "" for none.
         concurrency: calls that run at a time, streams that stand still left out.
         spare: calls beyond these that neither begin work nor stream.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from postroom_a2a.nats.kv import Bucket
     from postroom_a2a.nats.mailbox import Mailbox
     from postroom_a2a.nats.objects import ObjectBucket
+    from postroom_a2a.nats.pull import PullLoop
 
 __all__ = [
     "Bucket",
@@ -27,6 +28,7 @@ __all__ = [
     "Mailbox",
     "ObjectBucket",
     "Options",
+    "PullLoop",
     "Stored",
     "WireConnection",
     "connect",
@@ -63,6 +65,7 @@ _MODULES = {
     "JetStream": "jetstream",
     "Mailbox": "mailbox",
     "ObjectBucket": "objects",
+    "PullLoop": "pull",
     "Stored": "jetstream",
 }
 

@@ -13,6 +13,7 @@ import secrets
 from asyncio import sleep
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from types import MappingProxyType
 from typing import Any, Self
 
 from postroom_a2a.errors import (
@@ -44,14 +45,19 @@ _FILTER = re.compile(r"([-/_=A-Za-z0-9]+|\*)(\.([-/_=A-Za-z0-9]+|\*))*(\.>)?|>")
 
 
 class Bucket:
-    """One bucket; made by `open`.
+    """One bucket; `open` makes it where it lacks.
+
+    Args:
+        config: of its stream, where it is known; without it no key has a time to live, and the leader answers.
 
     Attributes:
         name: of it.
         has_ttl: whether keys of it may have a time to live; where not, `ttl` arguments have no effect.
     """
 
-    def __init__(self, js: JetStream, name: str, config: Mapping[str, Any]) -> None:
+    def __init__(
+        self, js: JetStream, name: str, config: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         self.js = js
         self.name = name
         self.has_ttl = config.get("allow_msg_ttl") is True
@@ -238,6 +244,17 @@ class Bucket:
         """
         headers = {OPERATION: "PURGE", ROLLUP: "sub"}
         await self._write(key, b"", ttl=self._marker_ttl, expected=revision, headers=headers)
+
+    async def clear(self, keys: str = ">") -> None:
+        """Remove what the filter matches, history and marks included; a watch does not hear of it.
+
+        Raises:
+            InvalidInput: the filter is malformed.
+            As `JetStream.api`.
+        """
+        if not _FILTER.fullmatch(keys):
+            raise InvalidInput(f"{keys!r} is no filter of keys")
+        await self.js.api(f"STREAM.PURGE.{self._stream}", {"filter": self._prefix + keys})
 
     # ── the wire ─────────────────────────────────────────────────────────────────────────────────────────
 

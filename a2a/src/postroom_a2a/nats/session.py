@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import ssl
 from collections import deque
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from functools import partial
 from typing import Any, Protocol, cast
 
 from postroom_a2a.errors import BusDisconnected, PostroomError, ProtocolViolation, Unauthorized
+from postroom_a2a.nats.info import read_info
 from postroom_a2a.nats.options import Options, Server, connect_line
 from postroom_a2a.nats.parser import OnMessage, Parser
 from postroom_a2a.nats.server_errors import refusal_of
@@ -206,7 +206,7 @@ class Session(asyncio.Protocol):
         elif verb == b"PING":
             self.transport.write(b"PONG\r\n")
         elif verb == b"INFO":
-            info = _info_of(rest)
+            info = read_info(rest)
             if self._info.done():
                 self._owner.informed(self, info)
             else:
@@ -272,18 +272,6 @@ async def _dial_tcp(
         ssl=first,
         server_hostname=(options.tls_name or server.host) if first else None,
     )
-
-
-def _info_of(text: bytes) -> dict[str, Any]:
-    try:
-        info = json.loads(text)
-    except ValueError:
-        info = None
-    if not isinstance(info, dict):
-        raise ProtocolViolation(
-            "the NATS server said something about itself that is no JSON object"
-        )
-    return info
 
 
 def _fail(waiting: asyncio.Future[None], error: PostroomError) -> None:

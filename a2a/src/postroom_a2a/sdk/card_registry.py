@@ -38,9 +38,7 @@ async def open_registry(
     Args:
         connection: to NATS, or JetStream as one sees it.
         bucket: name of the bucket, which is made if it is not there.
-        settings: of a new one.
         create: False to fail where there is none.
-        namespace: of the agents.
         ttl: seconds after which a card goes that is not refreshed; 0 for cards that stay.
         compatible: take ids and namespaces that the token rule changes, as the TypeScript package does.
         on_error: called with what went wrong where no call waits for it; logged if there is none.
@@ -78,7 +76,7 @@ def read_card(record: Record) -> types.AgentCard:
     """The card, of either version.
 
     Raises:
-        ProtocolViolation: it is none.
+        ProtocolViolation: it is not one.
     """
     try:
         if "supportedInterfaces" in record or "supported_interfaces" in record:

@@ -17,8 +17,8 @@ from postroom_a2a.binding.subjects import (
     SENDER_TOKEN,
     subject_of,
 )
+from postroom_a2a.durable.answer_reader import AnswerReader
 from postroom_a2a.durable.client import DurableCaller
-from postroom_a2a.durable.responses import Responses
 from postroom_a2a.durable.sharing import shared
 from postroom_a2a.durable.streams import namespace_of
 from postroom_a2a.errors import InvalidInput
@@ -52,7 +52,7 @@ def register(
 
     Args:
         factory: to teach, or the configuration to make one with; its list of bindings gets ours at its end.
-        connection: open; of nats-py, or anything like it.
+        connection: an open one, ours or of nats-py.
         sender: token of this caller, for agents whose card has the extension `urn:postroom:a2a:sender-token:1`.
         timeout: seconds for an answer, and for the first sign of a stream.
         cancel_abandoned: cancel the task of a streamed message whose reader stops before its end.
@@ -88,7 +88,7 @@ def register(
             return durable(subject)
         namespace = namespace_of(subject)
         if namespace not in common.responses:
-            common.responses[namespace] = Responses(
+            common.responses[namespace] = AnswerReader(
                 connection, namespace=namespace, mailbox=mailbox()
             )
         return DurableCaller(connection, subject, responses=common.responses[namespace])

@@ -90,7 +90,6 @@ class SdkOperations:
     `state["task_id"]` where the door chooses the id of a task.
 
     Args:
-        handler: that performs them.
         user: who calls, for the handler to decide what may be seen.
         content: where large content goes that a caller takes by reference; None to send all of it along.
     """

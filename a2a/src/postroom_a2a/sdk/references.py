@@ -86,11 +86,9 @@ class LargeContent:
 
         Args:
             connection: to NATS, or JetStream as one sees it.
-            bucket: name of it.
             max_age: seconds that content can be fetched.
             max_bytes: of all of it; -1 for no limit.
             create: False to fail where there is no bucket.
-            options: as of the class.
 
         Raises:
             As `ObjectBucket.open`.

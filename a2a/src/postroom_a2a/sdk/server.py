@@ -37,12 +37,10 @@ class NatsA2AServer(CoreServer):
     """The server of an SDK handler: `async with NatsA2AServer(connection, subject=..., handler=...)`.
 
     Args:
-        connection: open; of nats-py, or anything like it.
+        connection: an open one, ours or of nats-py.
         subject: to serve, for example by `core_subject("echo")`.
-        handler: of the SDK.
         user: who calls, as the handler is told; nobody unless `admit` has proof.
         content: where large content goes that a caller takes by reference; None to send all of it along.
-        options: as of `CoreServer`.
 
     Raises:
         InvalidInput: the subject cannot be served (a URL, a request subject), or `concurrency` is below 1.
@@ -99,12 +97,10 @@ class JetStreamA2AServer(DurableServer):
     its end.
 
     Args:
-        connection: open; of nats-py, or anything like it.
+        connection: an open one, ours or of nats-py.
         subject: of the requests, for example by `request_subject("echo")`.
-        handler: of the SDK.
         user: who calls, as the handler is told; nobody unless `admit` has proof.
         content: where large content goes that a caller takes by reference; None to send all of it along.
-        options: as of `DurableServer`.
 
     Raises:
         InvalidInput: the subject cannot be served (a URL, a wildcard, a core subject), or `concurrency` is below 1.

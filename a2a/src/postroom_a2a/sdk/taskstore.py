@@ -95,7 +95,6 @@ class KvTaskStore(TaskStore):
     read last; so of two replicas that work on one task, one is refused (`LostUpdate`).
 
     Args:
-        bucket: that keeps the tasks.
         owner: whose task it is, for a call; nobody sees the tasks of another owner.
         keep: seconds that an ended task is kept, where the bucket can do so; 0 for as long as the bucket keeps all.
         retry_for: seconds for which a save is tried again while the log cannot be reached.
@@ -131,10 +130,6 @@ class KvTaskStore(TaskStore):
         Args:
             connection: to NATS, or JetStream as one sees it.
             bucket: name of it; agents that must not see each other's tasks need one each.
-            settings: of a new one.
-            owner: as of the class.
-            keep: as of the class.
-            retry_for: as of the class.
 
         Raises:
             As `Bucket.open`.
@@ -206,7 +201,7 @@ class KvTaskStore(TaskStore):
         """The task; None where the caller's owner has none of that id.
 
         Raises:
-            ProtocolViolation: what is kept is no task.
+            ProtocolViolation: what is kept is not a task.
             As `Bucket.get`.
         """
         key = self._key(task_id, context)

@@ -60,7 +60,6 @@ class NatsA2ATransport(ClientTransport):
     Args:
         caller: of the agent; closed with this.
         card: of the agent, None where it is not known.
-        dialect: the agent's version of A2A.
         binary: speak protobuf (1.0 only, to a server of this binding).
         timeout: seconds for an answer, and for the first sign of a stream; a call's context may state others.
         cancel_abandoned: cancel the task of a streamed message whose reader stops before its end.

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from postroom.errors import InvalidInput, PostroomError, ProtocolViolation, Unauthorized
+from postroom.errors import InvalidInput, PostroomError, Unauthorized
 from postroom.identity import jwt
 
 _TOLD = (
@@ -43,21 +43,6 @@ _CLAIMED: dict[str, type] = {
 }
 
 _MAX_NAME = 256
-
-
-def read_info(line: bytes) -> dict[str, Any]:
-    """What a server says about itself.
-
-    Raises:
-        ProtocolViolation: it is no JSON object.
-    """
-    try:
-        info = json.loads(line)
-    except (ValueError, RecursionError):
-        info = None
-    if not isinstance(info, dict):
-        raise ProtocolViolation("the server's INFO is no JSON object")
-    return info
 
 
 def rewritten_info(info: dict[str, Any]) -> bytes:

@@ -14,7 +14,7 @@ from postroom.errors import StateUnwritable
 from postroom.gateway.connection import GatewayConnection
 from postroom.gateway.nats.audit_records import NatsRecords, message_field, message_id
 from postroom.gateway.nats.client_stream import ClientStream
-from postroom.gateway.nats.greeting import read_info, rewritten_info
+from postroom.gateway.nats.greeting import rewritten_info
 from postroom.gateway.nats.policy import FLOOD, ClientPolicy
 from postroom.gateway.nats.rights import Rights, quoted
 from postroom.gateway.nats.server_stream import ServerStream
@@ -25,6 +25,7 @@ from postroom.gateway.plumbing import ANSWER, BEAT, LARGEST
 from postroom.gateway.port import DEADLINES, Deadlines
 from postroom.gateway.stream_proxy import cut
 from postroom.protocol.audit import IN
+from postroom_a2a.nats.info import read_info
 
 SMALL = 1024
 """Bytes of a piece that counts like a frame, even if it completes none: who sends byte by byte costs as much."""

@@ -2,6 +2,11 @@
 
 A piece that holds nothing but allowed, whole frames is passed on as the object that came in. A control line waits
 until it is whole; a body does not, once its line was allowed.
+
+The library's parser (`postroom_a2a.nats.parser`) does another thing: it takes a server's stream apart into messages.
+The gateway also reads what a client sends, which may be written to smuggle a command past it: nats-server takes any
+case, tabs and runs of spaces. So each line has one spelling here and is judged by its sender's rights, and what was
+allowed is passed on as it came, whole pieces at a time and without a copy.
 """
 
 from __future__ import annotations

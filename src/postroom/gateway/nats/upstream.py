@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from postroom.bus.address import BusAddress
 from postroom.errors import BusDisconnected, ProtocolViolation
-from postroom.gateway.nats.greeting import read_info
+from postroom_a2a.nats.info import read_info
 
 MAX_INFO = 64 * 1024
 """Bytes of a greeting."""

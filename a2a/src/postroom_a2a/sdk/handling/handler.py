@@ -57,7 +57,6 @@ class AgentRequestHandler(ConfigOperations):
     """TaskRuns an agent, stores its tasks, and tells what happens to them.
 
     Args:
-        agent_executor: the agent.
         agent_card: says which of the optional operations there are.
         task_store: where tasks are kept; without it, in memory.
         push_config_store: where clients' push notification settings are kept; without it, there are none.

@@ -38,12 +38,8 @@ class Host:
     """What all tasks of an agent share.
 
     Attributes:
-        executor: the agent.
-        store: of its tasks.
         push: who is told of each change, if anybody.
         idle: seconds after which a task that waits for an answer is forgotten here; None for never.
-        request_context: the SDK's class.
-        discard: forgets a run.
     """
 
     executor: AgentExecutor

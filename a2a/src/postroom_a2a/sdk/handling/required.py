@@ -21,9 +21,6 @@ _checks: dict[Any, Check] = {}
 def require(message: Any) -> None:
     """Return if each required field of `message`, and of the messages in it, is there.
 
-    Args:
-        message: any protobuf message.
-
     Raises:
         InvalidParamsError: as the SDK's `validate_proto_required_fields` raises it.
     """

@@ -38,7 +38,6 @@ class QueuedRequest:
     """A message for the agent.
 
     Attributes:
-        context: what the executor is given.
         known: whether the store may have the task already.
         variables: context variables of the caller, if the request has to wait for another.
     """

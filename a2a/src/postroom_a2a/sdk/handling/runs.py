@@ -30,8 +30,6 @@ class TaskRuns:
     """At most one run for each task, and what they share.
 
     Args:
-        executor: of the agent.
-        store: of its tasks.
         push: who is told of each change, if anybody.
         idle: seconds after which a task that waits for an answer is forgotten here; None for never.
     """

@@ -166,7 +166,7 @@ def read_card(value: Any) -> types.AgentCard:
     """The card in `value`; a security scheme of an unknown type is left out.
 
     Raises:
-        Malformed: it is none.
+        Malformed: it is not one.
     """
     said = record(value, "it")
     capabilities = {**record(said.get("capabilities") or {}, "capabilities")}

@@ -154,5 +154,5 @@ class Dialect(Protocol):
         """The message in a result, or in one event of a stream; None where the operation's type is None.
 
         Raises:
-            ProtocolViolation: it is none.
+            ProtocolViolation: it is not one.
         """

@@ -78,7 +78,7 @@ class Dialect03:
         """The message in a result.
 
         Raises:
-            ProtocolViolation: it is none.
+            ProtocolViolation: it is not one.
         """
         if operation.result is None:
             return None

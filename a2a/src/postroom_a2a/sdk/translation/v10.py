@@ -68,7 +68,7 @@ class Dialect10:
         """The message in ProtoJSON.
 
         Raises:
-            ProtocolViolation: it is none.
+            ProtocolViolation: it is not one.
         """
         if operation.result is None:
             return None

@@ -19,7 +19,7 @@ from postroom.tasks.log import StoredTask
 from postroom.tasks.records import TaskRecord
 
 if TYPE_CHECKING:
-    from tests.sidecar.house import House
+    from tests.sidecar.worker_rig import WorkerRig
 
 
 PAGE = 6
@@ -27,67 +27,67 @@ PAGE = 6
 
 
 @dataclass
-class Street:
+class ControlStub:
     """The workers on one bus, as the control plane knows them and their tasks."""
 
-    houses: list[House] = field(default_factory=list)
+    workers: list[WorkerRig] = field(default_factory=list)
     logs: dict[str, list[tuple[int, TaskRecord]]] = field(default_factory=dict)
     silent: bool = False
     """Whether nobody is told of changes."""
 
-    def house(self, worker: str) -> House | None:
+    def of(self, worker: str) -> WorkerRig | None:
         """The worker's."""
-        return next((house for house in self.houses if house.worker == worker), None)
+        return next((rig for rig in self.workers if rig.worker == worker), None)
 
-    def requests(self) -> list[tuple[House, str]]:
-        """Each task that was asked for, and its worker's house."""
+    def requests(self) -> list[tuple[WorkerRig, str]]:
+        """Each task that was asked for, and its worker's rig."""
         found = []
-        for message in self.houses[0].tap.of("inbox"):
+        for message in self.workers[0].tap.of("inbox"):
             said, envelope = subjects.parse(message.subject), Envelope.decode(message.payload)
-            house = self.house(said.recipient)
-            if house is not None and envelope.request is not None:
+            rig = self.of(said.recipient)
+            if rig is not None and envelope.request is not None:
                 task = task_id(said.recipient, said.sender, envelope.id)
-                house.ledger.asks[task] = Ask(envelope.id, said.sender, envelope.message)
-                found.append((house, task))
+                rig.ledger.asks[task] = Ask(envelope.id, said.sender, envelope.message)
+                found.append((rig, task))
         return list(dict.fromkeys(found))
 
     async def log(self, task: str) -> list[tuple[int, TaskRecord]]:
         """(sequence, record) of every record of a task."""
         known = self.logs.setdefault(task, [])
         after = known[-1][0] if known else 0
-        for house, each in self.requests():
+        for rig, each in self.requests():
             if each == task:
-                subject = f"worker.{house.worker}.tasks.{task}.>"
-                replay = house.rig.admin.replay("TASKS", after=after, subjects=(subject,))
+                subject = f"worker.{rig.worker}.tasks.{task}.>"
+                replay = rig.bus.admin.replay("TASKS", after=after, subjects=(subject,))
                 async for message in replay:
                     if not known or message.sequence > known[-1][0]:  # others read, too
                         known.append((message.sequence, TaskRecord.decode(message.payload)))
         return known
 
-    async def task(self, task: str, asker: str) -> tuple[House, StoredTask]:
+    async def task(self, task: str, asker: str) -> tuple[WorkerRig, StoredTask]:
         """A task that `asker` runs or asked for.
 
         Raises:
             NotFound: there is none.
         """
         self.requests()
-        for house in self.houses:
+        for rig in self.workers:
             with suppress(NotFound):
-                stored = await house.ledger.get(task)
-                if asker in (house.worker, stored.record.requester):
-                    return house, stored
+                stored = await rig.ledger.get(task)
+                if asker in (rig.worker, stored.record.requester):
+                    return rig, stored
         raise NotFound(f"no task {task}")
 
     async def tell(self, message: Message) -> None:
         """Tell who asked for a task of its change, as the control plane does."""
         said = parse_task_subject(message.subject)
-        house = self.house(said[0]) if said is not None else None
-        if self.silent or len(self.houses) < 2 or said is None or house is None:
+        rig = self.of(said[0]) if said is not None else None
+        if self.silent or len(self.workers) < 2 or said is None or rig is None:
             return
         record = TaskRecord.decode(message.payload)
-        asker = self.house(record.requester)
+        asker = self.of(record.requester)
         if asker is not None and record.event is not None:
-            sequence = (await house.ledger.get(record.id)).sequence  # what is heard live has none
+            sequence = (await rig.ledger.get(record.id)).sequence  # what is heard live has none
             await asker.news(
                 Update(
                     record.id,
@@ -101,7 +101,7 @@ class Street:
             )
 
 
-async def task_answer(found: House, asker: str, verb: str, asked: dict[str, Any]) -> bytes:
+async def task_answer(found: WorkerRig, asker: str, verb: str, asked: dict[str, Any]) -> bytes:
     """What the control plane answers about tasks."""
     if verb == "open":
         entries = []
@@ -116,9 +116,7 @@ async def task_answer(found: House, asker: str, verb: str, asked: dict[str, Any]
         found.chosen.append((asked["skill"], asked["key"]))
         return json.dumps({"uid": found.alice.uid, "nick": "alice", "kind": "worker"}).encode()
     if verb == "list":
-        views = [
-            _view(house, await house.ledger.get(task)) for house, task in found.street.requests()
-        ]
+        views = [_view(rig, await rig.ledger.get(task)) for rig, task in found.control.requests()]
         side = {"worker": "requester", "requester": "worker"}[asked["role"]]
         wanted = [
             view
@@ -129,10 +127,10 @@ async def task_answer(found: House, asker: str, verb: str, asked: dict[str, Any]
     if verb == "changes":
         return await _changes(found, asker, asked)
     try:
-        house, stored = await found.street.task(str(asked.get("task", "")), asker)
+        rig, stored = await found.control.task(str(asked.get("task", "")), asker)
         if verb == "cancel":
             cancel = priority.encode(Cancel(stored.record.id, str(asked["reason"])))
-            await found.rig.core.publish(subjects.priority(house.worker, CONTROL_PLANE), cancel)
+            await found.bus.core.publish(subjects.priority(rig.worker, CONTROL_PLANE), cancel)
     except NotFound as error:
         return json.dumps({"error": problem(error)}).encode()
     record = stored.record
@@ -145,16 +143,16 @@ async def task_answer(found: House, asker: str, verb: str, asked: dict[str, Any]
         "lost": record.lost,
         "runner": record.runner,
         "released": record.released,
-        "view": _view(house, stored),
+        "view": _view(rig, stored),
     }
     return json.dumps(answer).encode()
 
 
-async def _changes(found: House, asker: str, asked: dict[str, Any]) -> bytes:
-    log = await found.street.log(asked["task"])
+async def _changes(found: WorkerRig, asker: str, asked: dict[str, Any]) -> bytes:
+    log = await found.control.log(asked["task"])
     if not log:  # it was not taken yet
         try:
-            _, stored = await found.street.task(asked["task"], asker)
+            _, stored = await found.control.task(asked["task"], asker)
         except NotFound as error:
             return json.dumps({"error": problem(error)}).encode()
         log = [(stored.sequence, stored.record)]
@@ -168,7 +166,7 @@ async def _changes(found: House, asker: str, asked: dict[str, Any]) -> bytes:
     return json.dumps(answer | {"state": record.state.value, "task": record.task}).encode()
 
 
-def _view(house: House, stored: StoredTask) -> dict[str, Any]:
+def _view(rig: WorkerRig, stored: StoredTask) -> dict[str, Any]:
     record = stored.record
     return {
         "id": record.id,
@@ -177,6 +175,6 @@ def _view(house: House, stored: StoredTask) -> dict[str, Any]:
         "final": record.state.terminal,
         "seq": stored.sequence,
         "updated_at": float(stored.sequence),
-        "worker": {"uid": house.worker},
+        "worker": {"uid": rig.worker},
         "requester": {"uid": record.requester},
     }

@@ -55,7 +55,7 @@ STATES: dict[type, TaskState] = {
 }
 
 
-class Office(Actions):
+class TaskStub(Actions):
     """Tasks of one worker, `OWN`; whoever is asked for another one is carol.
 
     Attributes:

@@ -11,13 +11,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from postroom.protocol.verbs import Complete
-from postroom.sidecar import singles as module
+from postroom.sidecar import per_request as module
 from postroom.sidecar.adapters import IncomingTask, Said, Sender
 from postroom.sidecar.agent import AgentGone
 from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.config import AgentConfig
+from postroom.sidecar.per_request import RequestProgram
 from postroom.sidecar.session import Run
-from postroom.sidecar.singles import Singles
 from postroom.sidecar.status import Status
 from tests.sidecar.test_outgoing import OWN, Log
 
@@ -43,15 +43,15 @@ class Host:
 
 
 @asynccontextmanager
-async def running(host: Host, *command: str) -> AsyncGenerator[Singles]:
+async def running(host: Host, *command: str) -> AsyncGenerator[RequestProgram]:
     log = Log()
     status, alerts = Status(log, OWN, lambda: 0), Alerts(log, OWN)
     config, env = AgentConfig(command), {"PATH": os.environ["PATH"]}
-    singles = Singles(config, env=env, cwd="", status=status, alerts=alerts)
+    programs = RequestProgram(config, env=env, cwd="", status=status, alerts=alerts)
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
-        tasks.create_task(singles.run(host, 0.0))
-        yield singles
-        singles.stop()
+        tasks.create_task(programs.run(host, 0.0))
+        yield programs
+        programs.stop()
 
 
 async def test_a_run_that_goes_on_for_long_after_its_task_is_ended(
@@ -59,8 +59,8 @@ async def test_a_run_that_goes_on_for_long_after_its_task_is_ended(
 ):
     monkeypatch.setattr(module, "LINGER", 0.05)
     host = Host()
-    async with running(host, "sleep", "600") as singles:
-        run = await singles.running()
+    async with running(host, "sleep", "600") as programs:
+        run = await programs.running()
         await run.hand_over(TASK)
         await run.let_go()
 
@@ -70,12 +70,12 @@ async def test_a_run_that_goes_on_for_long_after_its_task_is_ended(
 
 async def test_a_run_that_is_ended_before_it_began_never_begins():
     host = Host()
-    async with running(host, "echo", "begun") as singles:
-        run = await singles.running()
+    async with running(host, "echo", "begun") as programs:
+        run = await programs.running()
         run.send_signal(signal.SIGINT)
         with pytest.raises(BrokenPipeError):
             await run.hand_over(TASK)
-        after = await singles.running()
+        after = await programs.running()
         await after.hand_over(TASK)
         await after.ended.wait()
 
@@ -85,15 +85,15 @@ async def test_a_run_that_is_ended_before_it_began_never_begins():
 
 async def test_a_run_waits_for_the_one_before_and_none_begins_once_the_worker_is_stopped():
     host = Host()
-    async with running(host, "sleep", "600") as singles:
-        first, second = await singles.running(), await singles.running()
+    async with running(host, "sleep", "600") as programs:
+        first, second = await programs.running(), await programs.running()
         await first.hand_over(TASK)
         waiting = asyncio.create_task(second.hand_over(TASK))
-        singles.stop()
+        programs.stop()
         with pytest.raises(BrokenPipeError):
             await waiting
         assert first.ended.is_set()
         with pytest.raises(AgentGone):
-            await singles.running()
+            await programs.running()
 
     assert host.said == []

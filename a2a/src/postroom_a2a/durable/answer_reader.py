@@ -13,10 +13,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from postroom_a2a.binding.frames import decode_response
+from postroom_a2a.binding.frames import Response, decode_response
 from postroom_a2a.binding.headers import LANE, sequence_of
 from postroom_a2a.binding.subjects import response_subject, token
-from postroom_a2a.durable.answered import Answered
 from postroom_a2a.durable.sharing import shared
 from postroom_a2a.durable.streams import Streams
 from postroom_a2a.errors import (
@@ -75,14 +74,29 @@ class ResponseCounters:
     made_again: int = 0
 
 
-class Responses:
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer as it came.
+
+    Attributes:
+        response: that was read.
+        sequence: of the frame in its stream of answers, 0 where the server does not count.
+        lane: that the server announced, "" for none.
+    """
+
+    response: Response
+    sequence: int
+    lane: str
+
+
+class AnswerReader:
     """The answers of one client on one connection; shared by its callers, whatever agents they call.
 
     `ready` has the request subjects whose streams were seen to. What is held here is given back when the last caller
     has let go, and before the connection ends; the next call takes it again.
 
     Args:
-        connection: open; of nats-py, or anything like it.
+        connection: an open one, ours or of nats-py.
         client: id of the client; "" for one that nobody else has.
         namespace: of the response subject.
         streams: names and settings of the streams.

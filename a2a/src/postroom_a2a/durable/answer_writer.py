@@ -50,8 +50,8 @@ class Undeliverable(PostroomError):
 
 
 @dataclass(slots=True)
-class Answers:
-    """The way of answers into their stream.
+class AnswerWriter:
+    """Stores the answers of a server, frame by frame.
 
     Attributes:
         js: JetStream.
@@ -141,12 +141,11 @@ class StreamAnswer:
     """The frames of one stream: sent one after the other, without waiting for the log's word on each.
 
     Args:
-        answers: of the server.
         subject: of the client.
         name: of the request, for the ids.
     """
 
-    def __init__(self, answers: Answers, subject: str, name: str) -> None:
+    def __init__(self, answers: AnswerWriter, subject: str, name: str) -> None:
         self._answers = answers
         self._subject = subject
         self._name = name

@@ -33,7 +33,7 @@ from postroom.tasks.records import TaskRecord
 from postroom_a2a.messages import ROLE_USER, text_message, text_of
 from postroom_a2a.task_state import TaskState
 from tests.rig import Rig, new_uid, running_bus
-from tests.sidecar.street import Street, task_answer
+from tests.sidecar.control_stub import ControlStub, task_answer
 from tests.tasks.enginedesk import Log
 
 PROJECT = "main"
@@ -66,10 +66,10 @@ class Tap:
 
 
 @dataclass(eq=False)
-class House:
+class WorkerRig:
     """A bus with one worker, an agent `alice` who writes to it, and a tap on everything."""
 
-    rig: Rig
+    bus: Rig
     tap: Tap
     alice: NatsBus
     worker: str
@@ -81,24 +81,24 @@ class House:
     finds: list[dict[str, Any]] = field(default_factory=list)
     asked: list[tuple[str, ...]] = field(default_factory=list)
     chosen: list[tuple[str, str]] = field(default_factory=list)
-    street: Street = field(default_factory=Street)
+    control: ControlStub = field(default_factory=ControlStub)
     ledger: Log = field(init=False)
     """What the control plane knows of tasks: those of the worker, and of alice when the worker asks her."""
 
     def __post_init__(self) -> None:
-        self.ledger = Log(self.rig, self.worker)
-        self.street.houses.append(self)
+        self.ledger = Log(self.bus, self.worker)
+        self.control.workers.append(self)
 
-    async def neighbour(self, nick: str) -> House:
+    async def neighbour(self, nick: str) -> WorkerRig:
         """Another worker on the same bus."""
-        worker = await _moved_in(self.rig)
+        worker = await _moved_in(self.bus)
         home = self.folder.parent / nick
         home.mkdir()
-        credential = self.rig.credential(worker, (PROJECT,))
+        credential = self.bus.credential(worker, (PROJECT,))
         self.nicks[nick] = worker
-        nicks, street = self.nicks, self.street
-        return House(
-            self.rig, self.tap, self.alice, worker, home, credential, nicks=nicks, street=street
+        nicks, control = self.nicks, self.control
+        return WorkerRig(
+            self.bus, self.tap, self.alice, worker, home, credential, nicks=nicks, control=control
         )
 
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
@@ -134,12 +134,12 @@ class House:
     async def overtake(self, record: PriorityRecord) -> None:
         """Something of alice's for the worker that overtakes its inbox; the control plane stores it."""
         subject = subjects.priority(self.worker, self.alice.uid)
-        await self.rig.core.publish(subject, priority.encode(record))
+        await self.bus.core.publish(subject, priority.encode(record))
 
     async def news(self, update: Update | Requested) -> None:
         """News of a task from the control plane."""
         subject = subjects.priority(self.worker, CONTROL_PLANE)
-        await self.rig.core.publish(subject, priority.encode(update))
+        await self.bus.core.publish(subject, priority.encode(update))
 
     async def requested(self, task: str) -> None:
         """The control plane says that a request lies behind messages."""
@@ -247,7 +247,7 @@ class House:
         nats-server counts a record for its consumers after it has acknowledged the publish.
         """
         async with asyncio.timeout(PATIENCE):
-            while await self.rig.admin.pending(stream, self.worker) != wanted:  # noqa: ASYNC110
+            while await self.bus.admin.pending(stream, self.worker) != wanted:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
     def config(self, program: str, /, **changes: Any) -> dict[str, Any]:
@@ -266,7 +266,7 @@ class House:
             "seed": self.credential.seed,
             "token": "t0ken",
             "message_secret": self.secret,
-            "nats_url": self.rig.url,
+            "nats_url": self.bus.url,
             "state": str(state),
             "workspace": str(self.folder),
             "owner": self.alice.uid,
@@ -366,9 +366,19 @@ async def _moved_in(rig: Rig) -> str:
 
 
 @asynccontextmanager
-async def house(folder: Path, *, memory: bool = True) -> AsyncGenerator[House]:
-    """A bus, its agents, the control plane's answers, a tap."""
-    async with running_bus(folder / "bus", memory=memory) as rig, AsyncExitStack() as stack:
+async def worker_rig(folder: Path, *, memory: bool = True) -> AsyncGenerator[WorkerRig]:
+    """A bus of its own with one worker: for a test that stops the server, or reads a whole stream."""
+    async with (
+        running_bus(folder / "bus", memory=memory) as rig,
+        worker_rig_on(rig, folder) as found,
+    ):
+        yield found
+
+
+@asynccontextmanager
+async def worker_rig_on(rig: Rig, folder: Path) -> AsyncGenerator[WorkerRig]:
+    """A new worker on a bus, a new alice, the control plane's answers, a tap."""
+    async with AsyncExitStack() as stack:
         worker = await _moved_in(rig)
         tap = Tap()
         for subject in ("worker.>", "project.>", "system.alerts.>"):
@@ -377,16 +387,18 @@ async def house(folder: Path, *, memory: bool = True) -> AsyncGenerator[House]:
         home = folder / "worker"
         home.mkdir()
         credential = rig.credential(worker, (PROJECT,))
-        found = House(rig, tap, await rig.agent(projects=(PROJECT,)), worker, home, credential)
+        alice = await rig.agent(projects=(PROJECT,))
+        stack.push_async_callback(alice.close)
+        found = WorkerRig(rig, tap, alice, worker, home, credential)
         found.nicks = {"alice": found.alice.uid, "reader": worker}
-        telling = await rig.core.subscribe("worker.*.tasks.>", found.street.tell)
+        telling = await rig.core.subscribe("worker.*.tasks.>", found.control.tell)
         stack.push_async_callback(telling.close)
         serving = await rig.core.serve("ctl.*.>", _answers(found))
         stack.push_async_callback(serving.close)
         yield found
 
 
-def _answers(found: House):
+def _answers(found: WorkerRig):
     async def answer(message: Message) -> bytes:
         said = subjects.parse(message.subject)
         if said.rest == ("credential", "renew"):
@@ -398,8 +410,10 @@ def _answers(found: House):
             return json.dumps({"agents": [LISTED], "truncated": False}).encode()
         found.asked.append(said.rest)
         if said.rest[0] == "tasks":
-            house = found.street.house(said.sender) or found
-            return await task_answer(house, said.sender, said.rest[1], json.loads(message.payload))
+            found_rig = found.control.of(said.sender) or found
+            return await task_answer(
+                found_rig, said.sender, said.rest[1], json.loads(message.payload)
+            )
         ref = str(json.loads(message.payload).get("ref", ""))
         if said.rest == ("cards", "get"):
             return json.dumps({"card": LISTED["card"]}).encode()

@@ -25,13 +25,12 @@ from postroom.sidecar.adapters import (
     Said,
     run_environment,
 )
-from postroom.sidecar.agent import AgentGone, AgentHost
+from postroom.sidecar.agent import AgentGone, AgentHost, AgentProgram
 from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.config import AgentConfig
 from postroom.sidecar.process import AgentProcess, Exit
-from postroom.sidecar.session import Handed, Session
+from postroom.sidecar.session import Handed, Session, attend
 from postroom.sidecar.status import Status
-from postroom.sidecar.stopping import attend
 
 LINGER = 10.0
 """Seconds that a run may go on after its task is over; the next task waits for it."""
@@ -40,7 +39,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Program:
+class _Runs:
     """What every run of the program needs.
 
     Attributes:
@@ -66,16 +65,8 @@ class _Program:
     )
 
 
-class Singles:
-    """The program of one worker, run anew for each request; an `agent.Runs`.
-
-    Args:
-        config: the program.
-        env: its environment, but for what each run is told of its request.
-        cwd: its working folder.
-        status: told how it is.
-        alerts: told when it cannot be run at all.
-    """
+class RequestProgram(AgentProgram):
+    """A program that is run anew for each request; what a run is told of its request is added to `env`."""
 
     session = None
     """No run reads records beside its request."""
@@ -89,37 +80,19 @@ class Singles:
         status: Status,
         alerts: Alerts,
     ) -> None:
-        self._command = config.command
-        self._env = env
-        self._cwd = cwd
-        self._status = status
-        self._alerts = alerts
-        self._program: _Program | None = None
+        super().__init__(config, env=env, cwd=cwd, status=status, alerts=alerts)
+        self._runs: _Runs | None = None
         self._changed = asyncio.Event()
-        self._stop = asyncio.Event()
 
-    async def running(self) -> SingleRun:
-        """A run that has not begun; it begins with what it is handed. Raises as `agent.Runs`."""
+    async def running(self) -> RequestRun:
+        """A run that has not begun; it begins with what it is handed. Raises as `AgentProgram`."""
         await self._changed.wait()
-        if self._program is None:
+        if self._runs is None:
             raise AgentGone
-        return SingleRun(self._program)
+        return RequestRun(self._runs)
 
     def confirmed(self) -> None:
         """Do nothing: a run that fails is no reason not to start the next."""
-
-    def stop(self) -> None:
-        """See `agent.Runs`."""
-        self._stop.set()
-
-    @property
-    def stopped(self) -> bool:
-        """See `agent.Runs`."""
-        return self._stop.is_set()
-
-    async def stopping(self) -> None:
-        """See `agent.Runs`."""
-        await self._stop.wait()
 
     async def run(self, host: AgentHost, grace: float) -> None:
         """Let runs begin until `stop`, then wait for those that go on."""
@@ -127,18 +100,25 @@ class Singles:
             await self._refuse(missing)
             return
         async with asyncio.TaskGroup() as tasks:
-            self._program = _Program(
-                self._command, self._env, self._cwd, self._status, host, grace, tasks, self._stop
+            self._runs = _Runs(
+                self._config.command,
+                self._env,
+                self._cwd,
+                self._status,
+                host,
+                grace,
+                tasks,
+                self._stop,
             )
             self._status.running()
             self._changed.set()
             await self._stop.wait()
-            self._program = None
+            self._runs = None
         await host.gone()
 
     def _missing(self) -> str:
         """What is wrong with the program, "" if it is there."""
-        program, path = self._command[0], self._env.get("PATH", "")
+        program, path = self._config.command[0], self._env.get("PATH", "")
         if "/" in program:
             found = shutil.which(str(Path(self._cwd) / program))
             return "" if found else f"{program} is no program"
@@ -152,11 +132,11 @@ class Singles:
         await self._alerts.send("agent-failed", said)
 
 
-class SingleRun:
+class RequestRun:
     """One run of the program, from what it is handed to its end; a `session.Run`."""
 
-    def __init__(self, program: _Program) -> None:
-        self._program = program
+    def __init__(self, runs: _Runs) -> None:
+        self._runs = runs
         self._session: Session | None = None
         # It has its request, or will not read it; a task, that it was started.
         self._handed = asyncio.Event()
@@ -167,15 +147,15 @@ class SingleRun:
         """See `session.Run`. A message or a task starts the program, when the run before is done."""
         if isinstance(incoming, Mapping):
             return False
-        lane = self._program.lanes[type(incoming)]
+        lane = self._runs.lanes[type(incoming)]
         await lane.acquire()
-        if self._program.stop.is_set():
+        if self._runs.stop.is_set():
             self._over("the worker was stopped")
         if self.ended.is_set():
             lane.release()
             raise BrokenPipeError
         # Nothing is awaited since it was looked whether the worker is being stopped.
-        self._program.tasks.create_task(self._live(incoming, lane))
+        self._runs.tasks.create_task(self._live(incoming, lane))
         await self._handed.wait()
         return True
 
@@ -210,23 +190,23 @@ class SingleRun:
             how = await self._attend(incoming)
             self._over(how)
             if isinstance(incoming, Incoming) and not incoming.to.startswith("#"):
-                await self._program.host.give_back(incoming.id)
+                await self._runs.host.give_back(incoming.id)
         finally:
             self._handed.set()
             lane.release()
 
     async def _attend(self, incoming: Incoming | IncomingTask) -> str:
         """Start the program, and do what it says up to its end; returns how it ended."""
-        program = self._program
-        env = {**program.env, **run_environment(incoming)}
+        runs = self._runs
+        env = {**runs.env, **run_environment(incoming)}
         try:
-            process = await AgentProcess.start(program.command, env, program.cwd)
+            process = await AgentProcess.start(runs.command, env, runs.cwd)
         except (OSError, ValueError) as error:  # a word of the command may not be encodable
             _log.error("the agent cannot be started: %s", error)
             if isinstance(incoming, IncomingTask):
                 await self._act(Fail(incoming.id, f"the agent cannot be started: {error}"))
             return "it cannot be started"
-        session = self._session = Session(process, PlainText(), program.status)
+        session = self._session = Session(process, PlainText(), runs.status)
         if self.ended.is_set():
             session.send_signal(signal.SIGKILL)
         feeding = asyncio.create_task(self._feed(session, incoming))
@@ -236,7 +216,7 @@ class SingleRun:
             await asyncio.wait({feeding})
 
         try:
-            ended = await attend(session, self._act, program.stop, program.grace, withdraw)
+            ended = await attend(session, self._act, runs.stop, runs.grace, withdraw)
         finally:
             feeding.cancel()
         if ended != Exit(0):
@@ -259,7 +239,7 @@ class SingleRun:
             self._handed.set()
 
     async def _act(self, action: Said) -> None:
-        await self._program.host.act(self, action)
+        await self._runs.host.act(self, action)
 
     def _over(self, how: str) -> None:
         """Everything that the run has said was acted on."""

@@ -1,0 +1,166 @@
+"""Questions to the servers themselves, over a connection of a user of their system account.
+
+How many servers answer is not known before, so whoever asks all of them says how long to wait for the next answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from postroom_a2a.errors import BusDisconnected, ProtocolViolation, RequestTimeout
+from postroom_a2a.nats.mailbox import FrameQueue, Mailbox
+from postroom_a2a.nats.port import FAULTS, NO_RESPONDERS, Connection, receive, status_of
+
+MOST = 100_000
+"""Answers to one question that are read."""
+
+
+class ServerAnswer(NamedTuple):
+    """What one server answers.
+
+    Attributes:
+        data: what it tells; {} where it tells nothing.
+        error: why it does not.
+    """
+
+    server_id: str
+    name: str
+    data: dict[str, Any]
+    error: Any
+
+
+@dataclass
+class Members:
+    """The servers of a cluster.
+
+    Attributes:
+        present: id to name of those that answer.
+        absent: names of those that do not, "?" for one whose name nobody tells.
+        size: how many there are.
+    """
+
+    present: dict[str, str]
+    absent: tuple[str, ...]
+    size: int
+
+
+async def ask_server(
+    connection: Connection, subject: str, payload: bytes = b"", *, timeout: float
+) -> bytes:
+    """The answer of the server that is asked, or of the first one.
+
+    Raises:
+        RequestTimeout, BusDisconnected: there is none.
+    """
+    mailbox = Mailbox(connection)
+    try:
+        return (await mailbox.ask(subject, payload, timeout=timeout)).data
+    finally:
+        await mailbox.close()
+
+
+async def ask_servers(
+    connection: Connection, subject: str, payload: bytes = b"", *, wait: Callable[[], float]
+) -> AsyncGenerator[bytes]:
+    """Answers of all servers as they come, until none came for `wait()` seconds.
+
+    Raises:
+        BusDisconnected: there is no connection.
+    """
+    answers = FrameQueue(MOST)
+    inbox = connection.new_inbox()
+    try:
+        subscription = await receive(connection, inbox, answers.put)
+    except FAULTS as error:
+        raise BusDisconnected(f"the servers cannot be asked {subject}: {error}") from error
+    try:
+        await connection.publish(subject, payload, inbox)
+        while True:
+            answer = await answers.get(wait())
+            if status_of(answer) == NO_RESPONDERS:
+                return
+            yield answer.data
+    except RequestTimeout:
+        return
+    except FAULTS as error:
+        raise BusDisconnected(f"the servers cannot be asked {subject}: {error}") from error
+    finally:
+        with suppress(*FAULTS):  # the connection is on its way out
+            await subscription.unsubscribe()
+
+
+async def gather(
+    connection: Connection,
+    subject: str,
+    payload: bytes,
+    take: Callable[[ServerAnswer], bool],
+    timeout: float,
+) -> bool:
+    """Ask all servers; False if `take` has not said True of an answer within `timeout` seconds.
+
+    Raises:
+        BusDisconnected: there is no connection.
+        ProtocolViolation: an answer cannot be read.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + timeout
+
+    def left() -> float:
+        return max(0.0, deadline - clock())
+
+    async with aclosing(ask_servers(connection, subject, payload, wait=left)) as answers:
+        async for answer in answers:
+            if take(read_answer(answer)):
+                return True
+    return False
+
+
+async def members(connection: Connection, timeout: float) -> Members:
+    """Who is there: every member of the cluster knows how many there are, and the leader their names.
+
+    Raises:
+        As `gather`.
+    """
+    present: dict[str, str] = {}
+    names: set[str] = set()
+    size = 1
+
+    def take(answer: ServerAnswer) -> bool:
+        nonlocal size
+        meta = answer.data.get("meta_cluster") or {}
+        present[answer.server_id] = answer.name
+        names.update(str(peer.get("name")) for peer in meta.get("replicas") or ())
+        size = max(size, int(meta.get("cluster_size") or 1), len(present))
+        return len(present) >= size
+
+    await gather(connection, "$SYS.REQ.SERVER.PING.JSZ", b"", take, timeout)
+    absent = sorted(names - set(present.values()))
+    absent += ["?"] * (size - len(present) - len(absent))
+    return Members(present, tuple(absent), size)
+
+
+def read_answer(payload: bytes) -> ServerAnswer:
+    """What a server's answer says.
+
+    Raises:
+        ProtocolViolation: it is not one.
+    """
+    try:
+        document = json.loads(payload)
+    except ValueError as error:
+        raise ProtocolViolation("the answer of a nats-server is no JSON") from error
+    if not isinstance(document, dict):
+        raise ProtocolViolation("the answer of a nats-server is no JSON object")
+    server, data = document.get("server"), document.get("data")
+    server = server if isinstance(server, dict) else {}
+    return ServerAnswer(
+        str(server.get("id")),
+        str(server.get("name")),
+        data if isinstance(data, dict) else {},
+        document.get("error", data),
+    )
