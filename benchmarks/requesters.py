@@ -21,9 +21,9 @@ from postroom.protocol import priority
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.priority import Update
 from postroom.protocol.tasks import parse_task_subject, task_id
-from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.keys import random_key
 from postroom.sidecar.outgoing import Draft, Outgoing
+from postroom.sidecar.wire import alert_raiser
 
 RECORDS = 4
 """What one task stores on its way: the request, `submitted`, `working` and `completed`."""
@@ -90,7 +90,7 @@ class AgentRequester:
         self._bus = bus
         self._worker = worker
         self._outgoing = Outgoing(
-            bus, Alerts(bus, bus.uid), own=bus.uid, secret=secrets.token_bytes(32)
+            bus, alert_raiser(bus, bus.uid), own=bus.uid, secret=secrets.token_bytes(32)
         )
         self._draft = Draft(worker, TEXT, expects_reply=True, request=TaskRequest())
         self._said: dict[str, str] = {}

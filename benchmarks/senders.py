@@ -22,9 +22,9 @@ from postroom.bus.nats import NatsBus
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import message_id
-from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.keys import random_key
 from postroom.sidecar.outgoing import Draft, Outgoing
+from postroom.sidecar.wire import alert_raiser
 from postroom_a2a.messages import text_message
 
 TEXT = "the quick brown fox jumps over the lazy dog; " * 4
@@ -99,7 +99,7 @@ class SidecarSender:
 
     def __init__(self, bus: NatsBus, recipient: str) -> None:
         self._outgoing = Outgoing(
-            bus, Alerts(bus, bus.uid), own=bus.uid, secret=secrets.token_bytes(32)
+            bus, alert_raiser(bus, bus.uid), own=bus.uid, secret=secrets.token_bytes(32)
         )
         self._draft = Draft(recipient, TEXT)
 

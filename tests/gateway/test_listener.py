@@ -20,7 +20,7 @@ from postroom.identity.tokens import digest, new_token
 from postroom.protocol.alerts import Alert
 from postroom.protocol.audit import AuditRecord
 from postroom.protocol.preface import Preface
-from postroom.sidecar.door import Door, by_tls
+from postroom.sidecar.door import Door, by_tls, streams, with_preface
 
 pytestmark = pytest.mark.anyio
 
@@ -75,7 +75,7 @@ class Gate:
         return self.ca.cert_pem.bytes().decode()
 
     async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await by_tls(f"localhost:{self.listener.port}", self.trusted)()
+        return await streams(by_tls(f"localhost:{self.listener.port}", self.trusted))
 
     async def ask(self, line: bytes) -> bytes:
         """What comes back for a first line, until the end."""
@@ -116,8 +116,9 @@ async def test_a_token_opens_its_own_workers_door_and_the_visit_is_audited(gate:
 
 @pytest.mark.requirement("gateway-tls")
 async def test_the_sidecars_door_passes_both_ways_and_ends(gate: Gate) -> None:
-    dial = by_tls(f"localhost:{gate.listener.port}", gate.trusted)
-    async with asyncio.timeout(20), Door(dial, Preface("http", gate.tokens[UID])) as door:
+    gateway = by_tls(f"localhost:{gate.listener.port}", gate.trusted)
+    way = with_preface(gateway, "http", gate.tokens[UID])
+    async with asyncio.timeout(20), Door(way) as door:
         reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
         assert await reader.readline() == f"{UID}\n".encode()
         writer.write(b"x" * 200_000)
@@ -136,7 +137,7 @@ async def test_cleartext_and_another_authority_get_nowhere(gate: Gate) -> None:
     writer.close()
     other = trustme.CA().cert_pem.bytes().decode()
     with pytest.raises(ssl.SSLError):
-        await by_tls(f"localhost:{gate.listener.port}", other)()
+        await streams(by_tls(f"localhost:{gate.listener.port}", other))
     assert gate.audit.records == []
 
 

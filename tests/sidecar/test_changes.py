@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from postroom.sidecar.a2a import changes as module
-from postroom.sidecar.a2a.changes import Change, Changes, Page
+from postroom.sidecar.a2a.changes import SEQUENCE, Change, Changes, Page
+from postroom.sidecar.a2a.live import Live
+from postroom_a2a.binding.frames import Request, Response
 from postroom_a2a.task_state import TaskState
 
 pytestmark = pytest.mark.anyio
@@ -25,16 +28,22 @@ class Log:
     def __init__(self, *stored: Change) -> None:
         self.stored = list(stored)
         self.read = asyncio.Event()
+        self.reads = 0
 
     async def changes(self, _task: str, after: int) -> Page:
         self.read.set()
+        self.reads += 1
         last = self.stored[-1]
         found = tuple(each for each in self.stored if each.sequence > after)
         return Page(found, False, last.sequence, last.state, {})
 
 
 async def shown(changes: Changes, log: Log) -> list[str]:
-    async with asyncio.timeout(10), aclosing(changes.follow(log, "t", 0)) as following:
+    return await shown_of(changes.follow(log, "t", 0))
+
+
+async def shown_of(stream: AsyncGenerator[Change, None]) -> list[str]:
+    async with asyncio.timeout(10), aclosing(stream) as following:
         return [each.event["said"] async for each in following if each.event is not None]
 
 
@@ -68,3 +77,53 @@ async def test_who_is_told_changes_without_end_is_shown_the_end_that_is_stored(
         last = number
         await asyncio.sleep(0)
     assert (await following)[-1] == "canceled"
+
+
+class Liar:
+    """A caller whose peer streams one frame and then nothing."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+
+    async def stream(self, request: Request, *, timeout: float) -> AsyncGenerator[Response]:
+        del timeout
+        yield Response(request.id, result=self._frame)
+
+    async def close(self) -> None: ...
+
+
+def hostile_frames() -> dict[str, Any]:
+    """Frames of which none is a change of the task `t`."""
+    about: dict[str, Any] = {"taskId": "t", "contextId": "t"}
+    about["metadata"] = {SEQUENCE: {"after": 5, "sequence": 6}}
+    about["status"] = {"state": "TASK_STATE_WORKING"}
+    deep: Any = []
+    for _ in range(150):
+        deep = [deep]
+    wide = [[] for _ in range(10_000)]
+    return {
+        "of another task": {"statusUpdate": about | {"taskId": "0" * 32}},
+        "two at once": {"statusUpdate": about, "message": {}},
+        "without a number": {"statusUpdate": about | {"metadata": {}}},
+        "nested deep": {"statusUpdate": about | {"status": about["status"] | {"x": deep}}},
+        "very wide": {"statusUpdate": about | {"status": about["status"] | {"x": wide}}},
+        "not an object": 7,
+    }
+
+
+@pytest.mark.requirement("task-news-from-log-only")
+async def test_a_live_frame_that_is_no_change_of_the_task_is_not_shown_and_ends_no_stream(
+    caplog: pytest.LogCaptureFixture,
+):
+    for kind, frame in hostile_frames().items():
+        changes, log, liar = Changes(), Log(change(0, 5, "begun")), Liar(frame)
+        live = Live(lambda _, liar=liar: liar, changes, "own")  # ty: ignore[invalid-argument-type]
+        following = asyncio.create_task(shown_of(live.follow(log, "t", 0, "peer")))
+        async with asyncio.timeout(10):
+            while log.reads < 2:  # the second time because the peer's stream has ended  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        log.stored.append(change(5, 7, "done", state=TaskState.COMPLETED))
+        changes.told("t", 7)
+        assert await following == ["begun", "done"], kind
+        await live.close()
+    assert "failed" not in caplog.text

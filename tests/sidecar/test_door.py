@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from postroom.http.client import by_socket
 from postroom.protocol.preface import Preface
-from postroom.sidecar.door import CONNECTIONS, Door
+from postroom.sidecar.door import CONNECTIONS, Door, by_socket, with_preface
 
 pytestmark = pytest.mark.anyio
 
 PREFACE = Preface("nats", "t0ken")
+
+
+def door_to(path: str) -> Door:
+    return Door(with_preface(by_socket(path), PREFACE.protocol, PREFACE.token))
 
 
 class Gateway:
@@ -47,7 +50,7 @@ async def test_bytes_pass_both_ways_after_the_preface_and_ends_are_passed_on(
     gateway: tuple[Gateway, str],
 ):
     far, path = gateway
-    async with asyncio.timeout(20), Door(by_socket(path), PREFACE) as door:
+    async with asyncio.timeout(20), door_to(path) as door:
         reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
         blob = bytes(range(256)) * 8192
 
@@ -66,7 +69,7 @@ async def test_bytes_pass_both_ways_after_the_preface_and_ends_are_passed_on(
 async def test_a_far_end_that_does_not_read_holds_the_writer_back(gateway: tuple[Gateway, str]):
     far, path = gateway
     far.hold.clear()
-    async with asyncio.timeout(20), Door(by_socket(path), PREFACE) as door:
+    async with asyncio.timeout(20), door_to(path) as door:
         reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
         writer.transport.set_write_buffer_limits(high=0)
         sent = 0
@@ -88,7 +91,7 @@ async def test_a_far_end_that_does_not_read_holds_the_writer_back(gateway: tuple
 
 
 async def test_without_a_gateway_a_connection_is_closed_and_the_door_stays_open(tmp_path: Path):
-    async with asyncio.timeout(20), Door(by_socket(str(tmp_path / "missing")), PREFACE) as door:
+    async with asyncio.timeout(20), door_to(str(tmp_path / "missing")) as door:
         for _ in range(CONNECTIONS + 3):
             reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
             assert await reader.read(-1) == b""
@@ -97,7 +100,7 @@ async def test_without_a_gateway_a_connection_is_closed_and_the_door_stays_open(
 
 async def test_more_connections_than_the_bound_are_closed(gateway: tuple[Gateway, str]):
     _, path = gateway
-    async with asyncio.timeout(20), Door(by_socket(path), PREFACE) as door:
+    async with asyncio.timeout(20), door_to(path) as door:
         writers = []
         for _ in range(CONNECTIONS):
             reader, writer = await asyncio.open_connection("127.0.0.1", door.port)

@@ -14,9 +14,9 @@ from postroom.errors import (
     StreamFull,
 )
 from postroom.protocol.envelope import Envelope
-from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.keys import Derivation, own_key, random_key
 from postroom.sidecar.outgoing import Draft, Outgoing
+from postroom.sidecar.wire import alert_raiser
 
 pytestmark = pytest.mark.anyio
 
@@ -66,7 +66,7 @@ class Log:
 
 def outgoing(log: Log, **changes: object) -> Outgoing:
     settings = {"own": OWN, "secret": b"s" * 16, "projects": ("main",)} | changes
-    return Outgoing(log, Alerts(log, OWN), **settings)  # ty: ignore[invalid-argument-type]
+    return Outgoing(log, alert_raiser(log, OWN), **settings)  # ty: ignore[invalid-argument-type]
 
 
 async def test_the_same_key_toward_the_same_recipient_is_the_same_message():

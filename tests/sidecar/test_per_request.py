@@ -14,11 +14,11 @@ from postroom.protocol.verbs import Complete
 from postroom.sidecar import per_request as module
 from postroom.sidecar.adapters import IncomingTask, Said, Sender
 from postroom.sidecar.agent import AgentGone
-from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.config import AgentConfig
 from postroom.sidecar.per_request import RequestProgram
 from postroom.sidecar.session import Run
 from postroom.sidecar.status import Status
+from postroom.sidecar.wire import alert_raiser
 from tests.sidecar.test_outgoing import OWN, Log
 
 pytestmark = pytest.mark.anyio
@@ -45,9 +45,9 @@ class Host:
 @asynccontextmanager
 async def running(host: Host, *command: str) -> AsyncGenerator[RequestProgram]:
     log = Log()
-    status, alerts = Status(log, OWN, lambda: 0), Alerts(log, OWN)
+    status, raise_alert = Status(log, OWN, lambda: 0), alert_raiser(log, OWN)
     config, env = AgentConfig(command), {"PATH": os.environ["PATH"]}
-    programs = RequestProgram(config, env=env, cwd="", status=status, alerts=alerts)
+    programs = RequestProgram(config, env=env, cwd="", status=status, raise_alert=raise_alert)
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
         tasks.create_task(programs.run(host, 0.0))
         yield programs

@@ -16,6 +16,7 @@ from postroom.protocol.priority import Cancel, Input
 from postroom.sidecar import priority as module
 from postroom.sidecar.priority import Priority
 from postroom_a2a.messages import text_message, text_of
+from postroom_a2a.retry import RetryPolicy
 
 pytestmark = pytest.mark.anyio
 
@@ -91,7 +92,7 @@ def answer(text: str, task: str = TASK) -> Input:
 async def test_of_two_answers_to_one_task_the_first_is_taken_first_whoever_was_silent_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "backoff", lambda _attempt: 0.0)
+    monkeypatch.setattr(module, "BACKOFF", RetryPolicy(base=0.0))
     engine = Engine()
     async with running(engine) as lane:
         first = await given(lane, answer("the first"))

@@ -8,7 +8,7 @@ from typing import Unpack
 
 from postroom.errors import InvalidInput
 from postroom_a2a.nats import WireConnection, connect
-from postroom_a2a.nats.options import ConnectOptions
+from postroom_a2a.nats.options import ConnectOptions, Dial
 
 ATTEMPT = 2.0
 """Seconds for one attempt to connect; then the next server is tried."""
@@ -26,11 +26,13 @@ class BusAddress:
         tls: context for an encrypted connection, None for none. The handshake comes before the server's greeting
             (INFO), as `handshake_first` demands: whoever sits between could take the word of TLS out of a greeting.
         tls_name: name that the server's certificate must have; "" for the host dialled.
+        dial: opens the stream to a server; None for TCP.
     """
 
     servers: tuple[str, ...]
     tls: ssl.SSLContext | None = None
     tls_name: str = ""
+    dial: Dial | None = None
 
     def __post_init__(self) -> None:
         """Check it.
@@ -58,5 +60,6 @@ class BusAddress:
             "tls": self.tls,
             "tls_first": self.tls is not None,
             "tls_name": self.tls_name,
+            "dial": self.dial,
         } | options
         return await connect(self.servers, **options)

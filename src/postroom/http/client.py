@@ -46,11 +46,6 @@ def by_tcp(host: str, port: int, tls: ssl.SSLContext | None = None) -> Dial:
     return lambda: asyncio.open_connection(host, port, ssl=tls, limit=CHUNK)
 
 
-def by_socket(path: str) -> Dial:
-    """To the unix socket at `path`."""
-    return lambda: asyncio.open_unix_connection(path, limit=CHUNK)
-
-
 class HttpClient:
     """Asks one server.
 

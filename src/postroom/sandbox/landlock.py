@@ -38,8 +38,8 @@ NAME = "landlock"
 OLDEST = 6
 """The first version of Landlock that keeps signals and abstract sockets in."""
 
-PORTS = 4
-"""How many TCP ports a sidecar needs: its local API, and a door for each protocol."""
+PORTS = 2
+"""How many TCP ports a sidecar needs: its local API, and the agent's way out."""
 LOWEST_PORT, HIGHEST_PORT = 15_000, 32_000
 """Below the ports that the kernel gives out itself, so that none of those is taken or reached."""
 

@@ -16,14 +16,14 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from postroom.observe import get_logger
+from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.presence import WorkerState
 from postroom.sidecar.adapters import Malformed, Output, Said, make_adapter
-from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.config import AgentConfig
 from postroom.sidecar.process import AgentProcess, Exit
 from postroom.sidecar.session import Run, Session, attend
 from postroom.sidecar.status import Status
-from postroom.sidecar.wire import backoff
+from postroom.sidecar.wire import BACKOFF
 
 LIVES = 1.0
 """Seconds after which an agent that neither reads nor says anything counts as started."""
@@ -61,7 +61,7 @@ class AgentProgram(ABC):
         env: its whole environment.
         cwd: its working folder.
         status: told how it is.
-        alerts: told when it is given up, or cannot be run at all.
+        raise_alert: called when it is given up, or cannot be run at all.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class AgentProgram(ABC):
         env: Mapping[str, str],
         cwd: str,
         status: Status,
-        alerts: Alerts,
+        raise_alert: RaiseAlert,
     ) -> None:
         self._config = config
         self._env = env
         self._cwd = cwd
         self._status = status
-        self._alerts = alerts
+        self._raise_alert = raise_alert
         self._stop = asyncio.Event()
 
     @property
@@ -126,9 +126,9 @@ class ResidentProgram(AgentProgram):
         cwd: str,
         hello: Mapping[str, Any],
         status: Status,
-        alerts: Alerts,
+        raise_alert: RaiseAlert,
     ) -> None:
-        super().__init__(config, env=env, cwd=cwd, status=status, alerts=alerts)
+        super().__init__(config, env=env, cwd=cwd, status=status, raise_alert=raise_alert)
         self._hello = hello
         self._restarts = 0
         self._last_words: Sequence[str] = ()
@@ -180,7 +180,7 @@ class ResidentProgram(AgentProgram):
             return False
         self._status.fixed(WorkerState.FAILED, ended.detail, self._last_words)
         text = f"the agent ended {self._restarts + 1} times in a row, last with {ended.detail}"
-        await self._alerts.send("agent-failed", text)
+        await self._raise_alert(Alert("agent-failed", text))
         return True
 
     async def _one_run(self, host: AgentHost, grace: float) -> Exit:
@@ -249,7 +249,7 @@ class ResidentProgram(AgentProgram):
 
     async def _pause(self) -> None:
         try:
-            async with asyncio.timeout(backoff(self._restarts)):
+            async with asyncio.timeout(BACKOFF.delay(self._restarts)):
                 await self._stop.wait()
         except TimeoutError:
             return

@@ -15,6 +15,7 @@ from typing import Any
 
 from postroom.bus.port import DeliveryHandler
 from postroom.directory.cards import matches, skills_of
+from postroom.protocol.alerts import RaiseAlert
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.sidecar.a2a.asking import AskedTasks
 from postroom.sidecar.a2a.changes import Changes
@@ -24,7 +25,6 @@ from postroom.sidecar.a2a.peers import Peers
 from postroom.sidecar.a2a.serving import ServedTasks, ServingOperations
 from postroom.sidecar.actions import Actions
 from postroom.sidecar.agent import AgentProgram, ResidentProgram
-from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.api import LocalApi, WorkActions
 from postroom.sidecar.blobs import BlobRelay
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig
@@ -41,7 +41,7 @@ from postroom.sidecar.priority import Priority
 from postroom.sidecar.program import ProgramExecutor
 from postroom.sidecar.receipts import Receipts
 from postroom.sidecar.status import Announcer, Status
-from postroom.sidecar.wire import Wire
+from postroom.sidecar.wire import Wire, alert_raiser
 from postroom.sidecar.workstation import LocalWorkstation, Workstation
 from postroom.tasks.engine import Ask, TaskEngine
 from postroom.tasks.log import TaskLog
@@ -66,7 +66,7 @@ class Sidecar:
     actions: Actions
     notices: Notices
     status: Status
-    alerts: Alerts
+    raise_alert: RaiseAlert
     journal: Journal
     api: LocalApi
     a2a: A2ADoor
@@ -112,7 +112,7 @@ def compose(
     """
     own, agent_config = config.uid, config.agent
     journal = Journal(config.state / JOURNAL)
-    alerts = Alerts(wire, own)
+    raise_alert = alert_raiser(wire, own)
     directory = Directory(wire, own)
     inbox: Inbox
     engine: TaskEngine
@@ -124,7 +124,7 @@ def compose(
         lambda: len(inbox.held) + len(engine.executions),
         lambda: inbox.unconfirmed(),  # noqa: PLW0108 (the inbox is made last)
     )
-    agent = _agent(config, env, _hello(config, port), status, alerts)
+    agent = _agent(config, env, _hello(config, port), status, raise_alert)
     ledger = Ledger(wire, own, config.run)
     changes = Changes()
     live = Live(caller, changes, own)
@@ -151,7 +151,7 @@ def compose(
         changed=status.touch,
     )
     outgoing = Outgoing(
-        wire, alerts, own=own, secret=config.message_secret, projects=_projects(config)
+        wire, raise_alert, own=own, secret=config.message_secret, projects=_projects(config)
     )
     delegations = Delegations(agent, directory, outgoing, ledger, changes, own)
     actions = Actions(
@@ -172,7 +172,7 @@ def compose(
         actions=actions,
         notices=Notices(agent, directory, outgoing, own),
         status=status,
-        alerts=alerts,
+        raise_alert=raise_alert,
         journal=journal,
         api=LocalApi(actions, whoami(config), port, a2a, blobs, work),
         a2a=a2a,
@@ -190,13 +190,15 @@ def _agent(
     env: Mapping[str, str],
     hello: Mapping[str, Any],
     status: Status,
-    alerts: Alerts,
+    raise_alert: RaiseAlert,
 ) -> AgentProgram:
     cwd = config.agent.cwd or config.workspace
     if config.agent.adapter == "text":
-        return RequestProgram(config.agent, env=env, cwd=cwd, status=status, alerts=alerts)
+        return RequestProgram(
+            config.agent, env=env, cwd=cwd, status=status, raise_alert=raise_alert
+        )
     return ResidentProgram(
-        config.agent, env=env, cwd=cwd, hello=hello, status=status, alerts=alerts
+        config.agent, env=env, cwd=cwd, hello=hello, status=status, raise_alert=raise_alert
     )
 
 

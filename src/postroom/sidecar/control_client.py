@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from postroom.errors import BusDisconnected, PeerError, PostroomError, RequestTimeout
 from postroom.http.client import Dial, HttpClient, by_tcp
-from postroom.sidecar.wire import backoff
+from postroom.sidecar.wire import BACKOFF
 
 TIMEOUT = 10.0
 
@@ -54,7 +54,7 @@ class ControlClient:
                 error = cause
             if attempt == attempts:
                 raise error
-            await asyncio.sleep(backoff(attempt))
+            await asyncio.sleep(BACKOFF.delay(attempt))
         if status >= 300:
             raise PeerError(f"the control plane refused the events: {status}")
 

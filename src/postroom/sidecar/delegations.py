@@ -30,7 +30,7 @@ from postroom.sidecar.directory import Directory
 from postroom.sidecar.keys import Key
 from postroom.sidecar.ledger import Ledger
 from postroom.sidecar.outgoing import Draft, Outgoing
-from postroom.sidecar.wire import backoff
+from postroom.sidecar.wire import BACKOFF
 from postroom.tasks.log import StoredTask
 from postroom_a2a.task_state import INTERRUPTED
 from postroom_a2a.tasks import artifacts_of, status_text
@@ -226,7 +226,7 @@ class Delegations:
             except (NoResponders, RequestTimeout, BusDisconnected) as error:
                 failures += 1
                 _log.warning("what became of task %s is not known yet: %s", task, error)
-                await asyncio.sleep(backoff(failures))
+                await asyncio.sleep(BACKOFF.delay(failures))
             except PostroomError as error:
                 _log.info("what became of task %s is not known: %s", task, error)
                 return None

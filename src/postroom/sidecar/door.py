@@ -1,8 +1,8 @@
-"""The sandbox's one door, seen from inside: loopback ports whose connections lead to the gateway.
+"""The sandbox's one door, seen from inside: the gateway, a Unix socket or an address that speaks TLS.
 
-NATS and HTTP clients want a plain TCP address; the gateway is a Unix socket or, for a sandbox on another machine,
-an address that speaks TLS. Each connection to a door opens one to the gateway, says in a preface line what it
-speaks and whose it is, and is then pumped both ways (docs/architecture.md, The two walls).
+Each connection to it says in a preface line what it speaks and whose it is (docs/architecture.md, The two walls). The
+sidecar's own NATS and HTTP connections are opened here. The agent has a loopback port for its way out: its programs
+want a plain TCP address.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from typing import Self
+from collections.abc import Awaitable, Callable
+from typing import Self, cast
 
+from postroom.bus.address import BusAddress
 from postroom.errors import InvalidInput
-from postroom.http.client import Dial, Streams, by_tcp
+from postroom.http.client import Streams
 from postroom.http.wire import CHUNK
 from postroom.observe import get_logger
 from postroom.protocol.preface import Preface
+
+GATEWAY_HOST = "postroom"
+"""Name of the bus and the control plane where the gateway is the only way to them."""
 
 CONNECTIONS = 32
 """Connections through one door at once; more are closed."""
@@ -26,7 +31,18 @@ CONNECT_TIMEOUT = 5.0
 _log = get_logger(__name__)
 
 
-def by_tls(address: str, ca: str) -> Dial:
+Factory = Callable[[], asyncio.Protocol]
+Opened = tuple[asyncio.BaseTransport, asyncio.BaseProtocol]
+Way = Callable[[Factory], Awaitable[Opened]]
+"""Opens a connection to the gateway for the protocol that the factory makes."""
+
+
+def by_socket(path: str) -> Way:
+    """To the gateway's Unix socket at `path`."""
+    return lambda factory: asyncio.get_running_loop().create_unix_connection(factory, path)
+
+
+def by_tls(address: str, ca: str) -> Way:
     """To the gateway at `address` (`host:port`), if it shows a certificate for that host under `ca` (PEM).
 
     Args:
@@ -45,33 +61,53 @@ def by_tls(address: str, ca: str) -> Dial:
     except (ssl.SSLError, ValueError) as error:
         raise InvalidInput("there is no certificate in what the gateway is trusted by") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    return by_tcp(host, int(port), context)
+
+    def connect(factory: Factory) -> Awaitable[Opened]:
+        loop = asyncio.get_running_loop()
+        return loop.create_connection(factory, host, int(port), ssl=context)
+
+    return connect
 
 
-def with_preface(dial: Dial, preface: Preface) -> Dial:
+def with_preface(way: Way, protocol: str, token: str) -> Way:
     """The same way, with the line that says what is spoken on it and whose it is."""
+    line = Preface(protocol, token).encode()
 
-    async def open_connection() -> Streams:
-        reader, writer = await dial()
-        writer.write(preface.encode())
-        return reader, writer
+    async def connect(factory: Factory) -> Opened:
+        transport, made = await way(factory)
+        cast("asyncio.WriteTransport", transport).write(line)
+        return transport, made
 
-    return open_connection
+    return connect
+
+
+def bus_behind(way: Way, token: str) -> BusAddress:
+    """The bus, as the worker with that token reaches it through the gateway."""
+    connect = with_preface(way, "nats", token)
+    return BusAddress((f"nats://{GATEWAY_HOST}",), dial=lambda factory, _server: connect(factory))
+
+
+async def streams(way: Way) -> Streams:
+    """A connection as `asyncio.open_connection` gives one."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(CHUNK, loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    transport, _ = await way(lambda: protocol)
+    plain = cast("asyncio.WriteTransport", transport)
+    return reader, asyncio.StreamWriter(plain, protocol, reader, loop)
 
 
 class Door:
-    """A loopback port for one protocol; an asynchronous context manager that is open inside its block.
+    """A loopback port whose connections are pumped both ways; it is open inside its `async with` block.
 
     Args:
-        dial: the way to the gateway.
-        preface: says which protocol is spoken.
+        way: to the gateway, with its preface.
         port: the loopback port, 0 for any free one.
     """
 
-    def __init__(self, dial: Dial, preface: Preface, port: int = 0) -> None:
-        self._dial = with_preface(dial, preface)
+    def __init__(self, way: Way, port: int = 0) -> None:
+        self._way = way
         self._wanted = port
-        self._protocol = preface.protocol
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -105,7 +141,7 @@ class Door:
         try:
             await self._relay(reader, writer)
         except OSError as error:
-            _log.debug("a connection through the %s door ended: %s", self._protocol, error)
+            _log.debug("a connection through a door ended: %s", error)
         except asyncio.CancelledError:
             # The door closes; asyncio's server would report the cancellation as an error.
             _log.debug("a connection was cut with its door")
@@ -115,7 +151,7 @@ class Door:
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(CONNECT_TIMEOUT):
-            far_reader, far_writer = await self._dial()
+            far_reader, far_writer = await streams(self._way)
         try:
             ways = [
                 asyncio.ensure_future(_pump(reader, far_writer)),

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from postroom.bus.address import BusAddress
 from postroom.bus.nats import NatsBus
 from postroom.bus.port import Subscription
 from postroom.directory.cards import SERVER_SOCKET
@@ -20,23 +21,32 @@ from postroom.errors import (
     exit_code,
     leaves,
 )
-from postroom.http.client import Dial, HttpClient, by_socket
+from postroom.http.client import HttpClient
 from postroom.http.server import HttpServer
 from postroom.identity.nkeys import KeyPair
 from postroom.observe import get_logger, to_stderr
 from postroom.protocol import subjects
-from postroom.protocol.preface import Preface
+from postroom.protocol.alerts import Alert
 from postroom.protocol.presence import OUT_OF_MEMORY, WorkerState
 from postroom.sidecar.a2a.rpc import rpc_caller, rpc_server
 from postroom.sidecar.blobs import BlobRelay
 from postroom.sidecar.compose import Sidecar, compose
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig, load
 from postroom.sidecar.control_client import ControlClient, control_http, direct
-from postroom.sidecar.door import Door, by_tls, with_preface
+from postroom.sidecar.door import (
+    GATEWAY_HOST,
+    Door,
+    Way,
+    bus_behind,
+    by_socket,
+    by_tls,
+    streams,
+    with_preface,
+)
 from postroom.sidecar.renewal import Renewal
 from postroom.sidecar.wall import BREACHED, Wall, examine, harden
 from postroom.sidecar.window import WINDOW
-from postroom.sidecar.wire import backoff
+from postroom.sidecar.wire import BACKOFF
 from postroom_a2a.nats.port import Frame
 
 CONNECT_TIMEOUT = 20.0
@@ -45,9 +55,6 @@ SETTLE_TIMEOUT = 1.0
 
 BATCHES = {"PRIORITY": 256, "INBOX": WINDOW, "RECEIPTS": 8, "FEED": 8}
 """Deliveries of each stream that are open at a time. Of the priority lane none may wait for another."""
-
-GATEWAY_HOST = "postroom"
-"""Name of the control plane where the gateway is the only way to it."""
 
 _log = get_logger(__name__)
 
@@ -66,7 +73,7 @@ class Worker:
         self._jwt = config.jwt
         self._stop = asyncio.Event()
         self._ports = iter(config.ports)
-        self._dial = _dial(config)
+        self._way = _way(config)
 
     async def run(self) -> int:
         """Run until SIGTERM; returns the exit code.
@@ -78,15 +85,15 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         async with AsyncExitStack() as stack:
-            nats_url, address = await self._doors(stack)
+            http = self._control()
             outside = await self._way_out(stack)
             # The uplink: card, inbox, status, tasks, blobs. Events and control are for who asked for them.
-            control = ControlClient(address) if address and self._config.interactive else None
-            bus = await self._connect(nats_url)
+            control = ControlClient(http) if http and self._config.interactive else None
+            bus = await self._connect()
             stack.push_async_callback(bus.close)
             server = HttpServer(self._port())
             caller = partial(rpc_caller, bus.mailbox, bus.uid)
-            blobs = BlobRelay(address) if address else None
+            blobs = BlobRelay(http) if http else None
             sidecar = compose(self._config, bus, caller, server.port, blobs, outside)
             stack.callback(sidecar.journal.close)
             sidecar.status.sandbox = self._wall.level
@@ -102,18 +109,21 @@ class Worker:
             await self._live(sidecar, bus, control)
         return 0
 
-    async def _doors(self, stack: AsyncExitStack) -> tuple[str, HttpClient | None]:
-        """Where the bus and the control plane are: through the gateway or directly."""
+    def _bus(self) -> BusAddress:
+        """Where the bus is: through the gateway or directly."""
         config = self._config
-        if self._dial is None:
-            url = config.control_url
-            return config.nats_url, direct(url, config.token) if url else None
-        nats = Door(self._dial, Preface("nats", config.token), self._port())
-        await stack.enter_async_context(nats)
-        host = urlsplit(config.control_url).netloc or GATEWAY_HOST
-        dial = with_preface(self._dial, Preface("http", config.token))
-        control = control_http(dial, host, config.token)
-        return f"nats://127.0.0.1:{nats.port}", control
+        if self._way is None:
+            return BusAddress((config.nats_url,))
+        return bus_behind(self._way, config.token)
+
+    def _control(self) -> HttpClient | None:
+        """Who asks the control plane, likewise; None where there is nobody to ask."""
+        config = self._config
+        url = config.control_url
+        if self._way is None:
+            return direct(url, config.token) if url else None
+        dial = partial(streams, with_preface(self._way, "http", config.token))
+        return control_http(dial, urlsplit(url).netloc or GATEWAY_HOST, config.token)
 
     def _port(self) -> int:
         """The next of the ports that the wall leaves to the sidecar; 0, any, where there is no such list."""
@@ -122,16 +132,16 @@ class Worker:
     async def _way_out(self, stack: AsyncExitStack) -> str:
         """URL by which the agent reaches the outside; "" if its template lets it reach nothing."""
         config = self._config
-        if not config.egress or self._dial is None:
+        if not config.egress or self._way is None:
             return ""
-        door = Door(self._dial, Preface("egress", config.token), self._port())
+        door = Door(with_preface(self._way, "egress", config.token), self._port())
         await stack.enter_async_context(door)
         return f"http://127.0.0.1:{door.port}"
 
-    async def _connect(self, url: str) -> NatsBus:
+    async def _connect(self) -> NatsBus:
         key = KeyPair.from_seed(self._config.seed) if self._config.seed else None
         return await NatsBus.connect(
-            url,
+            self._bus(),
             uid=self._config.uid,
             jwt=(lambda: self._jwt) if key else None,
             sign=key.sign if key else None,
@@ -144,7 +154,7 @@ class Worker:
         reached = ", ".join(self._wall.breaches)
         text = f"the sandbox of @{self._config.nick} is not closed: it reached {reached}"
         sidecar.status.fixed(WorkerState.FAILED, "the sandbox is not closed")
-        await sidecar.alerts.send("wall-breached", text)
+        await sidecar.raise_alert(Alert("wall-breached", text))
         await sidecar.status.publish()
         await self._report(control)
         return BREACHED
@@ -213,7 +223,7 @@ class Worker:
         return accept
 
 
-def _dial(config: SidecarConfig) -> Dial | None:
+def _way(config: SidecarConfig) -> Way | None:
     """The way to the gateway; None where there is no gateway in between."""
     if config.gateway_socket:
         return by_socket(config.gateway_socket)
@@ -232,7 +242,7 @@ async def _recover(sidecar: Sidecar) -> None:
             # Also one that has too much to do: that others ask too much must not end this worker.
             attempt += 1
             _log.warning("it is not known yet which tasks were left: %s", error)
-            await asyncio.sleep(backoff(attempt))
+            await asyncio.sleep(BACKOFF.delay(attempt))
         else:
             if found:
                 _log.info("%d tasks of an earlier start go on", found)

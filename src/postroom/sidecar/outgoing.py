@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from postroom.errors import InvalidInput, PeerError
 from postroom.protocol import subjects
+from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.ids import check_name, check_uid, message_id
-from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.keys import Key
 from postroom.sidecar.wire import PUBLISH_DEADLINE, Published, Wire, publish_durably
 from postroom_a2a.messages import ROLE_AGENT, ROLE_USER, text_message
@@ -66,7 +66,7 @@ class Outgoing:
 
     Args:
         wire: the bus.
-        alerts: told when an id was taken by somebody else.
+        raise_alert: called when an id was taken by somebody else.
         own: uid of the worker.
         secret: key of its message ids.
         projects: that it may post to, its own first.
@@ -77,7 +77,7 @@ class Outgoing:
     def __init__(
         self,
         wire: Wire,
-        alerts: Alerts,
+        raise_alert: RaiseAlert,
         *,
         own: str,
         secret: bytes,
@@ -86,7 +86,7 @@ class Outgoing:
         deadline: float = PUBLISH_DEADLINE,
     ) -> None:
         self._wire = wire
-        self._alerts = alerts
+        self._raise_alert = raise_alert
         self._own = own
         self._secret = secret
         self._projects = projects
@@ -157,8 +157,8 @@ class Outgoing:
             if not _taken(published, key):
                 return new
             # Nobody else can make this id, so somebody learnt it and stored a record of their own under it.
-            await self._alerts.send(
-                "message-id-taken", f"the id {new} was taken before its first use"
+            await self._raise_alert(
+                Alert("message-id-taken", f"the id {new} was taken before its first use")
             )
             key = Key(f"{key.text}:again:{secrets.token_hex(8)}", repeatable=False)
         raise PeerError("each id of the message was taken by somebody else; it was not accepted")

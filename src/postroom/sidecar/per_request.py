@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.observe import get_logger
+from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.verbs import Fail
 from postroom.sidecar.adapters import (
@@ -26,7 +27,6 @@ from postroom.sidecar.adapters import (
     run_environment,
 )
 from postroom.sidecar.agent import AgentGone, AgentHost, AgentProgram
-from postroom.sidecar.alerts import Alerts
 from postroom.sidecar.config import AgentConfig
 from postroom.sidecar.process import AgentProcess, Exit
 from postroom.sidecar.session import Handed, Session, attend
@@ -78,9 +78,9 @@ class RequestProgram(AgentProgram):
         env: Mapping[str, str],
         cwd: str,
         status: Status,
-        alerts: Alerts,
+        raise_alert: RaiseAlert,
     ) -> None:
-        super().__init__(config, env=env, cwd=cwd, status=status, alerts=alerts)
+        super().__init__(config, env=env, cwd=cwd, status=status, raise_alert=raise_alert)
         self._runs: _Runs | None = None
         self._changed = asyncio.Event()
 
@@ -129,7 +129,7 @@ class RequestProgram(AgentProgram):
         _log.error("%s", said)
         self._status.fixed(WorkerState.FAILED, said)
         self._changed.set()
-        await self._alerts.send("agent-failed", said)
+        await self._raise_alert(Alert("agent-failed", said))
 
 
 class RequestRun:

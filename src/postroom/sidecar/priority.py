@@ -26,7 +26,7 @@ from postroom.protocol.streams import redelivery_delay
 from postroom.sidecar.delegations import Delegations
 from postroom.sidecar.ledger import Ledger
 from postroom.sidecar.program import ANSWERED_BY
-from postroom.sidecar.wire import backoff
+from postroom.sidecar.wire import BACKOFF
 from postroom.tasks.engine import TaskEngine
 from postroom_a2a.tasks import Message
 
@@ -93,7 +93,7 @@ class Priority:
                 except PASSING as error:
                     attempt += 1
                     _log.warning("an answer to task %s waits: %s", task, error)
-                    await asyncio.sleep(backoff(attempt))
+                    await asyncio.sleep(BACKOFF.delay(attempt))
                 else:
                     return
 

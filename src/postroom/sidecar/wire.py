@@ -1,10 +1,11 @@
-"""The two things the sidecar asks of the bus besides pulling, and publishing that does not give up at once."""
+"""What the sidecar asks of the bus besides pulling: records, questions to the control plane, alerts."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import random
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,11 +14,15 @@ from postroom.bus.port import Message, Stored
 from postroom.errors import (
     BusDisconnected,
     NoResponders,
+    PostroomError,
     ProtocolViolation,
     RequestTimeout,
     from_problem,
 )
+from postroom.observe import get_logger
 from postroom.protocol import subjects
+from postroom.protocol.alerts import Alert, RaiseAlert
+from postroom_a2a.retry import RetryPolicy
 
 PUBLISH_DEADLINE = 30.0
 """Seconds that a record is tried to be stored, always under the same id."""
@@ -25,10 +30,15 @@ PUBLISH_DEADLINE = 30.0
 ASK_DEADLINE = 20.0
 """Seconds that a question to the control plane is asked again: a restart takes a few."""
 
-FIRST_DELAY = 0.2
-LONGEST_DELAY = 3.0
+_log = get_logger(__name__)
 
-_jitter = random.Random()  # noqa: S311 (spreads retries, protects nothing)
+
+def _upper_half(_: float, ceiling: float) -> float:
+    return random.uniform(ceiling / 2, ceiling)  # noqa: S311 (spreads retries, protects nothing)
+
+
+BACKOFF = RetryPolicy(base=0.2, cap=3.0, uniform=_upper_half)
+"""Pauses between the tries of whatever the sidecar tries again. None is very short: failures are to cost little."""
 
 
 class Wire(Protocol):
@@ -69,12 +79,6 @@ class Published:
     attempts: int
 
 
-def backoff(attempt: int) -> float:
-    """Seconds to wait after the failed `attempt` (1 for the first): doubling, capped, with jitter."""
-    full = min(FIRST_DELAY * 2 ** min(attempt - 1, 16), LONGEST_DELAY)
-    return full * _jitter.uniform(0.5, 1.0)
-
-
 async def publish_durably(
     wire: Wire,
     subject: str,
@@ -98,10 +102,24 @@ async def publish_durably(
             return Published(await wire.publish(subject, payload, id=id), attempt)
         except (NoResponders, RequestTimeout, BusDisconnected):
             # That no stream answers is so for a moment after the server was started again.
-            pause = backoff(attempt)
+            pause = BACKOFF.delay(attempt)
             if loop.time() + pause >= end:
                 raise
             await asyncio.sleep(pause)
+
+
+def alert_raiser(wire: Wire, own: str) -> RaiseAlert:
+    """Raises alerts of one worker; each is logged too, so that none is lost with the bus."""
+    subject = subjects.alerts(own)
+
+    async def raise_alert(alert: Alert) -> None:
+        _log.error("alert %s: %s", alert.kind, alert.text)
+        try:
+            await publish_durably(wire, subject, alert.encode(), id=secrets.token_hex(16))
+        except PostroomError as error:  # a bus that is away does not stop the worker
+            _log.error("the alert could not be stored: %s", error)
+
+    return raise_alert
 
 
 async def ask_control(
@@ -128,7 +146,7 @@ async def ask_control(
         try:
             return _answer(verb, await wire.request(subject, payload, timeout=timeout))
         except (NoResponders, RequestTimeout, BusDisconnected):
-            pause = backoff(attempt)
+            pause = BACKOFF.delay(attempt)
             if asyncio.get_running_loop().time() + pause >= end:
                 raise
             await asyncio.sleep(pause)

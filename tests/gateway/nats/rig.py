@@ -20,14 +20,13 @@ from postroom.errors import StateUnwritable
 from postroom.gateway.nats.proxy import NatsProxy
 from postroom.gateway.port import Deadlines, DoorSpec, Rates
 from postroom.gateway.server import Gateway
-from postroom.http.client import by_socket
 from postroom.identity.credential import Credential
 from postroom.identity.tokens import digest
 from postroom.protocol.alerts import Alert
 from postroom.protocol.audit import AuditRecord
 from postroom.protocol.preface import Preface
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
-from postroom.sidecar.door import Door
+from postroom.sidecar.door import bus_behind, by_socket
 from tests.gateway.rig import soon
 from tests.rig import Rig as Bus
 from tests.rig import new_uid, running_bus
@@ -189,16 +188,13 @@ class House:
         return await raw.greeted()
 
     async def client(self, worker: Worker) -> NatsBus:
-        """The sidecar's client, through the sidecar's door, with the credential that `worker` has at each connect."""
-        door = await self.stack.enter_async_context(
-            Door(by_socket(str(worker.socket)), Preface("nats", worker.token))
-        )
+        """The sidecar's client, through the gateway, with the credential that `worker` has at each connect."""
 
         def sign(nonce: bytes) -> bytes:
             return worker.credential.sign(nonce)
 
         bus = await NatsBus.connect(
-            f"nats://127.0.0.1:{door.port}",
+            bus_behind(by_socket(str(worker.socket)), worker.token),
             uid=worker.uid,
             jwt=lambda: worker.credential.jwt,
             sign=sign,

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from postroom.errors import BusDisconnected, NoResponders, RequestTimeout
 from postroom.observe import get_logger
-from postroom.sidecar.wire import backoff
+from postroom.sidecar.wire import BACKOFF
 from postroom.tasks.records import TaskRecord
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Task
@@ -193,7 +193,7 @@ class Changes:
                     except (NoResponders, RequestTimeout, BusDisconnected) as error:
                         failures += 1
                         _log.info("what became of task %s is not known yet: %s", task, error)
-                        await asyncio.sleep(backoff(failures))
+                        await asyncio.sleep(BACKOFF.delay(failures))
                         continue
                     failures, behind, look = 0, page.more, clock() + LOOK
                     missed = page.state.terminal and not page.changes
