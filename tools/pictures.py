@@ -81,7 +81,7 @@ MESSAGE = (
     Step(
         GATEWAY,
         SIDECAR,
-        "through the wall",
+        "relay",
         "The sidecar checks where the record came in, and notes the message in its journal before the agent sees it.",
         ("bus/acceptance.py", "sidecar/inbox.py", "sidecar/journal.py"),
     ),
@@ -231,7 +231,7 @@ _TOP = 70
 _ROW = 44
 _STYLE = (
     "text{font:13px sans-serif;fill:#222}.n{font-weight:bold}.lane{font-weight:bold;text-anchor:middle}"
-    ".label{text-anchor:middle}.box{fill:#eef3fa;stroke:#46648c}.life{stroke:#b8c4d4}"
+    ".label{text-anchor:middle;paint-order:stroke;stroke:#fff;stroke-width:5}.box{fill:#eef3fa;stroke:#46648c}.life{stroke:#b8c4d4}"
     ".wall{stroke:#a33;stroke-width:5}.wallname{fill:#a33;text-anchor:middle}"
     ".arrow{stroke:#46648c;stroke-width:1.6;fill:none;marker-end:url(#head)}"
 )
@@ -273,7 +273,7 @@ def _arrow(number: int, step: Step) -> Iterator[str]:
     start, end = _middle(step.source), _middle(step.target)
     if start == end:
         yield f'<path class="arrow" d="M{start} {y - 8}h34v16h-28"/>'
-        x = start + 80
+        x = start + 92
     else:
         yield f'<path class="arrow" d="M{start} {y}H{end - 3 if end > start else end + 3}"/>'
         x = (start + end) // 2

@@ -127,6 +127,11 @@ class RigHost:
         """Nothing: the rig ends it."""
 
 
+def card_subject(uid: str) -> str:
+    """Where the bucket keeps a worker's card."""
+    return f"$KV.{CARDS_BUCKET}.{card_key(DEFAULT_ORG, uid)}"
+
+
 @dataclass
 class Hand:
     """A worker driven by hand: it writes records as the credential of a worker may."""

@@ -15,6 +15,12 @@ TEXT = pictures.DOCUMENT.read_text(encoding="utf-8")
 _FILE = re.compile(r"`([a-z0-9_]+(?:/[a-z0-9_]+)*(?:\.py|/))`")
 """A module or a folder of ours in backticks: `mail/office.py`, `cli/commands/`."""
 
+BANNED = {
+    *("house", "building", "crew", "seat", "visit", "herald", "judge", "hindrance", "yellowpages"),
+    *("mailroom", "passage", "conduct", "threshold", "roost", "cargo", "passport"),
+}
+"""Words that stand for nothing in the vocabulary, and once stood for something in the code."""
+
 _LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)]+))?\)")
 
 
@@ -56,3 +62,24 @@ def test_every_link_of_our_pages_leads_to_a_file_and_a_heading() -> None:
                 broken.append(f"{page.name}: {target}#{anchor}")
 
     assert broken == []
+
+
+def test_the_vocabulary_is_in_order_and_says_each_word_once() -> None:
+    section = TEXT.partition("## Vocabulary")[2].partition("\n## ")[0]
+    words = re.findall(r"^\| \*\*(.+?)\*\* \|", section, re.MULTILINE)
+
+    assert len(words) > 50
+    assert words == sorted(set(words), key=str.lower)
+
+
+def test_no_module_and_no_class_has_a_name_from_outside_the_vocabulary() -> None:
+    sources = [*(ROOT / "src").rglob("*.py"), *(ROOT / "a2a" / "src").rglob("*.py")]
+    modules = {word for path in sources for word in path.stem.split("_")}
+    classes = {
+        word.lower()
+        for path in sources
+        for name in re.findall(r"^class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        for word in re.findall(r"[A-Z][a-z]+", name)
+    }
+
+    assert sorted(BANNED & (modules | classes)) == []

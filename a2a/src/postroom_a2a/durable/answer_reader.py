@@ -278,7 +278,9 @@ class AnswerReader:
             return
         self._inbox = self._connection.new_inbox()
         try:
-            self._subscription = await receive(self._connection, self._inbox, self._arrived)
+            self._subscription = await receive(
+                self.js.mailbox.connection, self._inbox, self._arrived
+            )
         except FAULTS as error:
             raise BusDisconnected(f"{self._inbox} cannot be subscribed: {error}") from error
 

@@ -51,6 +51,7 @@ from postroom_a2a.errors import BusDisconnected, PostroomError
 from postroom_a2a.nats.acks import WORKING, AckSubject
 from postroom_a2a.nats.jetstream import JetStream, covers
 from postroom_a2a.nats.mailbox import Mailbox
+from postroom_a2a.nats.natspy import adapted
 from postroom_a2a.nats.port import FAULTS, Connection, Frame
 from postroom_a2a.nats.pull import PullLoop
 from postroom_a2a.operations import Call, Operations
@@ -112,7 +113,7 @@ class DurableServer:
         self.durable = durable or durable_name(subject)
         self.streams = streams or Streams()
         self._patterns = tuple(response_subjects) or (response_pattern(self.namespace),)
-        self._connection = connection
+        self._connection = adapted(connection)
         self._operations = operations
         self._lane = lane
         self._ack_wait = ack_wait

@@ -21,12 +21,12 @@ from postroom_a2a.errors import BusDisconnected, InvalidInput
 from postroom_a2a.live.admission import Admission, Bounds
 from postroom_a2a.live.served import ServedCall, Site, ending
 from postroom_a2a.nats.mailbox import Mailbox, NewInbox
+from postroom_a2a.nats.natspy import adapted
 from postroom_a2a.nats.port import (
     FAULTS,
     Connection,
     Frame,
     Subscription,
-    leave,
     receive,
     settle,
 )
@@ -137,7 +137,7 @@ class CoreServer:
     ) -> None:
         self.subject = subject
         self.queue = queue_group(subject) if queue is None else queue
-        self._connection = connection
+        self._connection = adapted(connection)
         self._operations = operations
         self._admission = Admission(
             Bounds(concurrency, spare, share, waiting, max_wait),
@@ -300,7 +300,7 @@ class CoreServer:
         try:
             if self._connection.is_connected:
                 async with asyncio.timeout(self._drain):
-                    await leave(self._connection, subscription)
+                    await subscription.drain()
             elif not self._connection.is_closed:
                 await subscription.unsubscribe()
         except (*FAULTS, TimeoutError) as error:

@@ -11,29 +11,22 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from nats import errors as nats_errors
-from nats.aio.client import Client
-
 from postroom_a2a.errors import (
     BusDisconnected,
-    InvalidInput,
-    MessageTooLarge,
     PostroomError,
     Refused,
     RequestTimeout,
     StreamBroken,
 )
 from postroom_a2a.nats.deadlines import Deadlines
-from postroom_a2a.nats.natspy import harden
+from postroom_a2a.nats.natspy import adapted
 from postroom_a2a.nats.port import (
     FAULTS,
     Connection,
     Frame,
     Subscription,
     change_of,
-    is_own,
     receive,
-    size_of,
     watch_denials,
 )
 
@@ -63,19 +56,17 @@ class Mailbox:
     def __init__(
         self, connection: Connection, *, prefix: str = "", within: Mailbox | None = None
     ) -> None:
-        if isinstance(connection, Client):
-            harden(connection)
-        self.connection = connection
-        self.prefix = prefix or connection.new_inbox()
+        self.connection = adapted(connection)
+        self.prefix = prefix or self.connection.new_inbox()
         self._has_own_prefix = bool(prefix)
         self.late = 0
         self._loop = asyncio.get_running_loop()
         self.deadlines = Deadlines()
-        self.hears_changes = hasattr(connection, "changed")
+        self.hears_changes = self.connection.changed is not None
         self._changed_at = float("-inf")
         self._asked: dict[str, tuple[asyncio.Future[Frame], str, bool]] = {}
         self._waiting: dict[str, Callable[[Frame], None]] = {}
-        self._publish = connection.publish if is_own(connection) else self._publish_checked
+        self._publish = self.connection.publish
         self._within = within
         self._routes: dict[str, list[Callable[[Frame], None]]] = {}
         self._subscription: Subscription | None = None
@@ -286,28 +277,6 @@ class Mailbox:
             InvalidInput: the subject or a header is malformed.
         """
         await self._publish(subject, payload, reply, headers)
-
-    async def _publish_checked(
-        self, subject: str, payload: bytes, reply: str, headers: dict[str, str] | None
-    ) -> None:
-        """Publish on a connection whose errors are nats-py's."""
-        connection = self.connection
-        if len(payload) + 512 > connection.max_payload or headers:
-            size = size_of(payload, headers)
-            if size > connection.max_payload:
-                raise MessageTooLarge(
-                    f"the message has {size} bytes, the server's limit is {connection.max_payload}"
-                )
-        try:
-            await connection.publish(subject, payload, reply, headers)
-        except nats_errors.MaxPayloadError as error:
-            raise MessageTooLarge(
-                f"the message is over the server's limit of {connection.max_payload} bytes"
-            ) from error
-        except (nats_errors.BadSubjectError, nats_errors.BadHeaderError) as error:
-            raise InvalidInput(f"{subject!r} cannot be published: {error}") from error
-        except (nats_errors.Error, OSError) as error:
-            raise BusDisconnected(f"the NATS connection takes nothing: {error}") from error
 
 
 class Route:

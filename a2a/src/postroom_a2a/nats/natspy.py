@@ -1,64 +1,189 @@
-"""What keeps a client of nats-py hearing: its reader survives every frame that a stranger, or we, have it read.
+"""A program's own connection of nats-py, made to behave as ours: same errors, same flush, same end of a subscription.
 
-It reaches into nats-py's inner parts, so the dependency is pinned to one release line and the contract suite runs
-against it.
+Nothing here imports nats-py: whoever hands us a connection of it has done so. Any other object that keeps the port
+`Connection` is taken in the same way.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Awaitable
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
-from nats.aio.client import Client
-from nats.errors import ProtocolError
-from nats.protocol import parser
+from postroom_a2a.errors import (
+    BusDisconnected,
+    Forbidden,
+    InvalidInput,
+    MessageTooLarge,
+    PostroomError,
+    RequestTimeout,
+)
+from postroom_a2a.nats.connection import WireConnection
+from postroom_a2a.nats.port import Arrived, Connection, Frame, Subscription, size_of
 
-from postroom_a2a.errors import ProtocolViolation
 
-# A subject may hold any byte but space, tab, CR and LF. The library splits lines at every white space, so that a
-# stranger's vertical tab would be read as a frame for another subscription, or as a broken line. The server
-# itself writes spaces between the fields: one, or two where it leaves out the reply (the system account does).
-parser.MSG_RE = re.compile(rb"\AMSG ([^ \t\r\n]+) (\d+) (([^ \t\r\n]+) | )?(\d+)\r\n")
-parser.HMSG_RE = re.compile(rb"\AHMSG ([^ \t\r\n]+) (\d+) (([^ \t\r\n]+) | )?(\d+) (\d+)\r\n")
+def adapted(connection: Connection) -> WireConnection | AdaptedConnection:
+    """`connection` itself if it is ours, else one of ours that stands on it."""
+    if isinstance(connection, (WireConnection, AdaptedConnection)):
+        return connection
+    return AdaptedConnection(connection)
 
 
-def harden(client: Client) -> None:
-    """Have the reader of `client` go on behind what it cannot handle; hardened already, nothing happens.
+class AdaptedConnection:
+    """Keeps the port `Connection`, and calls functions that never wait as `WireConnection.subscribe_now` does.
 
-    nats-py's reader ends at the first exception that it did not expect, and the client stays connected and hears
-    nothing any more. A subject or header that is no text is such, and so is the PONG of a flush that was cancelled or
-    timed out.
+    It does not tell that a publish was denied, nor that it came back: nats-py tells these to callbacks, which are its
+    owner's.
     """
-    if "_process_headers" in vars(client):
-        return
-    frames = client._ps  # noqa: SLF001
-    read_frames, read_headers = frames.parse, client._process_headers  # noqa: SLF001
 
-    async def parse(data: bytes = b"") -> None:
-        left = None
-        while True:
-            try:
-                await read_frames(data)
-                return
-            except (ProtocolError, OSError):  # the client connects again
-                raise
-            except Exception as error:
-                if left is not None and len(frames.buf) >= left:
-                    raise ProtocolError from error  # the frame is still there: it would fail again
-                left, data = len(frames.buf), b""
-                if not isinstance(error, asyncio.InvalidStateError):  # else nobody waits any more
-                    said = f"an unreadable frame was ignored: {error!r}"
-                    await client._error_cb(ProtocolViolation(said))  # noqa: SLF001
+    changed: asyncio.Future[None] | None = None
+    lost: PostroomError | None = None
 
-    async def guarded(headers: bytes) -> dict[str, str] | None:
-        try:
-            return await read_headers(headers)
-        except (IndexError, UnicodeDecodeError):
-            return None  # headers that are none are taken as not there
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
-    def process_headers(headers: bytes | None) -> Awaitable[dict[str, str] | None]:
-        return guarded(headers) if headers else read_headers(headers)
+    @property
+    def max_payload(self) -> int:
+        """As `Connection.max_payload`."""
+        return self._connection.max_payload
 
-    vars(frames).update(parse=parse)
-    vars(client).update(_process_headers=process_headers)
+    @property
+    def is_closed(self) -> bool:
+        """As `Connection.is_closed`."""
+        return self._connection.is_closed
+
+    @property
+    def is_connected(self) -> bool:
+        """As `Connection.is_connected`."""
+        return self._connection.is_connected
+
+    def new_inbox(self) -> str:
+        """As `Connection.new_inbox`."""
+        return self._connection.new_inbox()
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        reply: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        """As `WireConnection.publish`, which raises the same."""
+        connection = self._connection
+        if headers or len(payload) + 512 > connection.max_payload:
+            size = size_of(payload, headers)
+            if size > connection.max_payload:
+                raise MessageTooLarge(
+                    f"the message has {size} bytes, the server's limit is {connection.max_payload}"
+                )
+        with _translating(subject):
+            await connection.publish(subject, payload, reply, headers)
+
+    async def subscribe(
+        self, subject: str, queue: str = "", cb: Arrived | None = None
+    ) -> AdaptedSubscription:
+        """As `WireConnection.subscribe`, which raises the same."""
+        with _translating(subject):
+            told = self._last_error
+            subscription = await self._connection.subscribe(subject, queue=queue, cb=cb)
+        return AdaptedSubscription(self, subscription, subject, told)
+
+    async def subscribe_now(
+        self, subject: str, arrived: Callable[[Frame], None], queue: str = ""
+    ) -> AdaptedSubscription:
+        """As `subscribe`; `arrived` is called from the task of the subscription."""
+
+        async def take(frame: Frame) -> None:
+            arrived(frame)
+
+        return await self.subscribe(subject, queue, take)
+
+    async def flush(self, timeout: float = 10) -> None:
+        """As `WireConnection.flush`, which raises the same.
+
+        nats-py writes the PING of a flush past what its flusher has not written yet. When the PONG is there, that is
+        written too, so the second PING comes behind it.
+        """
+        with _translating():
+            for _ in range(2):
+                await self._connection.flush(max(1, int(timeout)))
+
+    @property
+    def _last_error(self) -> object:
+        return getattr(self._connection, "last_error", None)
+
+    async def confirm(self, subscription: AdaptedSubscription, timeout: float = 10) -> None:
+        """Return when the server knows a subscription.
+
+        It refuses one beside the protocol, and nats-py goes on as if it were there, but for its last error.
+
+        Raises:
+            Forbidden: this identity may not subscribe there.
+            As `flush`.
+        """
+        await self.flush(timeout)
+        told, subject = self._last_error, subscription.subject
+        if told is not subscription.told and f'subscription to "{subject.lower()}"' in str(told):
+            raise Forbidden(
+                f"this connection may not subscribe to {subject}",
+                remedy="give its user that permission in nats-server's configuration",
+            )
+
+    async def leave(self, subscription: Subscription) -> None:
+        """End a subscription without losing what the server sent before it knew.
+
+        nats-py's own `drain` flushes past its UNSUB (see `flush`), so a message may come that finds nobody any more.
+        """
+        unsubscribe = getattr(self._connection, "_send_unsubscribe", None)
+        with _translating():
+            if unsubscribe is not None:
+                await unsubscribe(getattr(subscription, "_id"))  # noqa: B009 (it has no public name)
+                await self.flush()
+            await subscription.drain()
+
+
+class AdaptedSubscription:
+    """Keeps the port `Subscription`.
+
+    Attributes:
+        subject: of it.
+        told: the last error that the connection had told before.
+    """
+
+    def __init__(
+        self, connection: AdaptedConnection, subscription: Subscription, subject: str, told: object
+    ) -> None:
+        self._connection = connection
+        self._subscription = subscription
+        self.subject = subject
+        self.told = told
+
+    async def unsubscribe(self) -> None:
+        """End it at once."""
+        with _translating():
+            await self._subscription.unsubscribe()
+
+    async def drain(self) -> None:
+        """End it when what the server has sent already was handled."""
+        await self._connection.leave(self._subscription)
+
+
+@contextmanager
+def _translating(subject: str = "") -> Generator[None]:
+    """Raise what one of nats-py's errors says as an error of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise BusDisconnected(f"the NATS connection takes nothing: {error}") from error
+    except Exception as error:
+        theirs = sys.modules.get("nats.errors")
+        if theirs is None or not isinstance(error, theirs.Error):
+            raise
+        if isinstance(error, theirs.MaxPayloadError):
+            raise MessageTooLarge("the message is over the server's limit") from error
+        if isinstance(error, (theirs.BadSubjectError, theirs.BadHeaderError)):
+            raise InvalidInput(f"{subject!r} cannot be used: {error}") from error
+        if isinstance(error, theirs.TimeoutError):
+            raise RequestTimeout("the NATS server does not answer") from error
+        raise BusDisconnected(f"the NATS connection takes nothing: {error}") from error

@@ -1,6 +1,6 @@
-"""The connection that the binding needs: the few methods of nats-py's client that it calls, and nothing else of it.
+"""The connection that the library needs: a few methods, which nats-py's client has too.
 
-A connected `nats.aio.client.Client` is a `Connection` as it is. A faster client needs only these methods.
+Our own is `WireConnection`; a connected `nats.aio.client.Client` is a `Connection` as it is (`natspy` adapts it).
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
-from nats import errors as nats_errors
-
 from postroom_a2a.errors import BusDisconnected, PostroomError, ProtocolViolation, RequestTimeout
 
 NO_RESPONDERS = "503"
 
-FAULTS = (nats_errors.Error, OSError, BusDisconnected, RequestTimeout)
+FAULTS = (OSError, BusDisconnected, RequestTimeout)
 """What a connection raises that takes nothing, or whose server does not answer."""
 
 
@@ -102,11 +100,6 @@ class Connection(Protocol):
         ...
 
 
-def is_own(connection: Connection) -> bool:
-    """Whether it is one of ours (`wire`): it calls `subscribe_now`, and its errors are those of `postroom.errors`."""
-    return hasattr(connection, "subscribe_now")
-
-
 def watch_denials(connection: Connection, denied: Callable[[PostroomError, str], bool]) -> None:
     """Have `denied` called with each subject to which a publish was denied, where the connection tells.
 
@@ -158,18 +151,6 @@ async def settle(connection: Connection, *subscriptions: Subscription) -> None:
         return
     await connection.flush()
     await connection.flush()
-
-
-async def leave(connection: Connection, subscription: Subscription) -> None:
-    """End a subscription without losing what the server sent before it knew.
-
-    nats-py's own `drain` flushes past its UNSUB (see `settle`), so a message may come that finds nobody any more.
-    """
-    unsubscribe = getattr(connection, "_send_unsubscribe", None)
-    if unsubscribe is not None:
-        await unsubscribe(getattr(subscription, "_id"))  # noqa: B009 (it has no public name)
-        await settle(connection)
-    await subscription.drain()
 
 
 def status_of(frame: Frame) -> str:

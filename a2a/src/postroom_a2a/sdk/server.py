@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from a2a.auth.user import User
 
@@ -20,7 +20,7 @@ from postroom_a2a.binding.subjects import (
 from postroom_a2a.durable.jobs import lost_error
 from postroom_a2a.durable.options import DurableOptions
 from postroom_a2a.durable.server import DurableServer
-from postroom_a2a.errors import Forbidden, InvalidInput
+from postroom_a2a.errors import InvalidInput
 from postroom_a2a.live.serving import CoreOptions, CoreServer
 from postroom_a2a.nats.port import Connection
 from postroom_a2a.operations import Call
@@ -58,25 +58,6 @@ class NatsA2AServer(CoreServer):
     ) -> None:
         operations = SdkOperations(handler, user=user, content=content)
         super().__init__(connection, _open(subject, "requests", options), operations, **options)
-
-    async def __aenter__(self) -> Self:
-        """Take calls; returns when the NATS server has the subscription.
-
-        Raises:
-            Forbidden: the connection may not subscribe to the subject.
-            BusDisconnected: the NATS server is not reached.
-        """
-        before = getattr(self._connection, "last_error", None)
-        await super().__aenter__()
-        # The NATS server refuses a subscription beside the protocol, and nats-py goes on as if it were there.
-        told = getattr(self._connection, "last_error", None)
-        if told is not before and f'subscription to "{self.subject.lower()}"' in str(told):
-            await self.drain()
-            raise Forbidden(
-                f"this connection may not subscribe to {self.subject}",
-                remedy="give its user that permission in nats-server's configuration",
-            )
-        return self
 
 
 def core_interfaces(subject: str) -> list[types.AgentInterface]:

@@ -1,8 +1,8 @@
-"""The bus over NATS and JetStream, on nats-py.
+"""The bus over NATS and JetStream.
 
-nats-py carries frames; everything that Postroom promises about them is made here: replies that name their
-sender (`replies`), publishes that are on disk (`publishing`), pull loops (`pulling`), streams and consumers
-(`admin`). nats-py's own request, JetStream publish and fetch are not used: their reply subjects do not fit.
+The library (`postroom_a2a.nats`) has connection, answers, JetStream and pull loops. Here is what Postroom promises on
+top of them: replies that name their sender, messages that a receiver may believe, deliveries that beat while they are
+worked on (`delivery`), streams and consumers as they must be (`admin`).
 """
 
 from postroom.bus.nats.admin import NatsAdmin, ensure_all
