@@ -51,7 +51,6 @@ class JsonOperations:
     """The operations of one agent; implements `postroom_a2a.operations.Operations`.
 
     Args:
-        tasks: of the agent.
         streams: that are open at a time.
     """
 

@@ -14,7 +14,6 @@ class ConcurrencyLimit:
     much.
 
     Args:
-        at_most: of one caller.
         refusal: makes the error that a caller over the limit gets.
     """
 

@@ -19,7 +19,6 @@ def text_message(
     """A Message with one text part.
 
     Args:
-        message_id: unique per sender.
         role: `ROLE_USER` for a person, `ROLE_AGENT` for an agent.
         context_id: groups messages of one conversation, "" for none.
 

@@ -141,7 +141,6 @@ class Registry(Generic[Card]):
         """A registry in the bucket of that name, which is made if it is not there.
 
         Args:
-            js: JetStream.
             create: False to fail where there is none.
 
         Raises:

@@ -12,10 +12,8 @@ class RetryPolicy:
     """How many attempts, and how long a pause before each.
 
     Attributes:
-        attempts: the first one included.
         base, cap: seconds; the delay before attempt n+1 is uniform in [0, min(cap, base * 2**n)], which
             spreads the callers that one restart has cut off ("full jitter").
-        uniform: source of the jitter.
     """
 
     attempts: int = 5

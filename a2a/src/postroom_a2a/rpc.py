@@ -52,7 +52,6 @@ class RpcError(Exception):
 
     Args:
         code: of it; a plain number where a peer sent one that has no name.
-        message: one sentence for people.
         data: of the error, as it came; None to state `about` instead.
         about: names and values that go into the ErrorInfo.
 

@@ -19,7 +19,6 @@ class TaskVersion:
 
     Attributes:
         task: A2A Task.
-        sequence: of the change, growing.
     """
 
     task: Task = field(hash=False)
@@ -51,10 +50,8 @@ class TaskQuery:
         context: context id, "" for any.
         state: None for any.
         since: the status changed at that time or later, seconds since the epoch.
-        limit: tasks on a page.
         page: `next_page` of the page before, "" for the first one.
         history: messages of each task's history, None for all.
-        artifacts: whether they are wanted.
     """
 
     context: str = ""

@@ -29,11 +29,7 @@ class TaskState(StrEnum):
 
     @classmethod
     def from_a2a(cls, name: object) -> TaskState:
-        """The state with that A2A 1.0 name.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """The state with that A2A 1.0 name."""
         if not isinstance(name, str) or not name.startswith("TASK_STATE_"):
             raise ValueError(f"{name!r} is no state of a task")
         return cls(name.removeprefix("TASK_STATE_").lower().replace("_", "-"))

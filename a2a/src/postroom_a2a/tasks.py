@@ -95,7 +95,6 @@ def artifact_update(
     """The event of an artifact, or of a further piece of one.
 
     Args:
-        task: it belongs to.
         artifact: `{"artifactId", "name"?, "parts", ...}`.
         append: its parts come behind those that are there.
         last: nothing more comes of it.
@@ -133,8 +132,6 @@ def apply(task: Task, event: Event, *, heard: Message | None = None) -> Task:
     """The snapshot after `event`; `task` stays as it was.
 
     Args:
-        task: snapshot before.
-        event: that follows it.
         heard: a message to the agent that belongs to the change: an answer that makes it work again.
     """
     after = dict(task)

@@ -25,7 +25,6 @@ def call(
     """The answer of the sidecar whose address is in the environment, within `timeout` seconds.
 
     Raises:
-        NotRunning: there is no address.
         BusDisconnected: nobody answers there.
         PostroomError: what the sidecar says.
     """

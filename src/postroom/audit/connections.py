@@ -30,9 +30,6 @@ class Connections:
 
     Args:
         system: connection to the system account.
-        sink: where the records go.
-        trust: whose accounts are watched.
-        outsiders: told who has connected.
     """
 
     def __init__(

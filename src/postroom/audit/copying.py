@@ -33,9 +33,7 @@ class AuditCopy:
     """Copies the lines of one organisation, and those of the log itself.
 
     Args:
-        log: to follow.
         bus: connection to the organisation's core account.
-        org: its name.
         cursor: how far the copy has come.
         space: raises `StateUnwritable` while the disk of the bus is full: writing then would break its stream.
     """

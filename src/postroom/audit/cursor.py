@@ -31,11 +31,7 @@ class Cursor:
         return {key: at for key, at in document.items() if type(at) is int and at >= 0}
 
     def save(self, numbers: Mapping[str, int]) -> None:
-        """Keep `numbers`.
-
-        Raises:
-            StateUnwritable: it cannot be written.
-        """
+        """Keep `numbers`."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:

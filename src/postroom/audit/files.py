@@ -16,11 +16,7 @@ _ATTEMPTS = 5
 
 
 class Files:
-    """Where the log lies.
-
-    Args:
-        path: of the current file.
-    """
+    """Where the log lies."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -38,7 +38,6 @@ class Trouble:
 
     Attributes:
         reason: as the system says it.
-        since: seconds since the epoch.
         records: that could not be written.
         unsynced: written data did not reach the disk; nothing is written until it does.
     """
@@ -57,7 +56,6 @@ class AuditLog:
         file_bytes: size at which a file is closed.
         files: closed ones that are kept, at least 1.
         lossy: what cannot be written is counted, and passes nevertheless.
-        clock: seconds since the epoch.
 
     Raises:
         StateUnwritable: the file cannot be opened.

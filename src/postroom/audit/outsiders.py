@@ -14,9 +14,6 @@ class Outsiders:
     """The agents whose lines the gateway does not write.
 
     The lines of a worker are the gateway's, those of people are the control plane's own doing.
-
-    Args:
-        directory: of the organisation.
     """
 
     def __init__(self, directory: Directory) -> None:

@@ -31,10 +31,8 @@ class Query:
 
     Attributes:
         org: theirs, or of none (what the log says about itself).
-        worker: uid.
         task: id: they are about it, or caused by it.
         since: a time as records have it (`parse_since`); so written, times compare as texts.
-        denied: refused ones alone.
         plumbing: also what carries the messages and tells of none.
     """
 
@@ -83,11 +81,7 @@ def org_of(line: bytes) -> str:
 
 
 def parse_since(text: str, now: float) -> str:
-    """The time, as records have it, of `10m`, `2h`, `3d` before `now`, or of an RFC 3339 time.
-
-    Raises:
-        InvalidInput: it is neither.
-    """
+    """The time, as records have it, of `10m`, `2h`, `3d` before `now`, or of an RFC 3339 time."""
     span = _SPAN.fullmatch(text)
     if span:
         return format_time(max(0.0, now - int(span[1]) * _SECONDS[span[2]]))

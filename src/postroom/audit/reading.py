@@ -76,10 +76,7 @@ def newest(
     """The last `limit` lines before `end` that are wanted, oldest first, and how many among and after them are omitted.
 
     Args:
-        files: of the log.
-        end: in the log.
         limit: so many are held at a time.
-        judge: called for each line.
         worth: whether a closed file can have any; if not, older ones have none either.
     """
     found: deque[bytes] = deque()

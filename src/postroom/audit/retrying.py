@@ -20,7 +20,6 @@ async def retry_until_done(
     """Take `step` until it succeeds; the log has one line when it begins to wait, and one when it goes on.
 
     Args:
-        step: what to do.
         what: its name in the log.
         org: the organisation that it is done for.
         policy: the pauses; there is no last attempt.

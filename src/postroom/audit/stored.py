@@ -40,10 +40,6 @@ class StoredRecords:
     """Writes a record for each message that an outsider has stored.
 
     Args:
-        admin: reads the streams.
-        log: where the records go.
-        org: whose streams these are.
-        outsiders: whom to look for.
         cursor: how far each stream was read.
     """
 

@@ -35,9 +35,6 @@ async def watch(
     """Raise alerts until cancelled; one that the bus cannot take waits until it can.
 
     Args:
-        log: to watch.
-        bus: where the alerts go.
-        org: whose they are.
         space: raises `StateUnwritable` while the disk of the bus is full: writing then would break its stream.
         over: ends alerts, given why and their kind.
     """

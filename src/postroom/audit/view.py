@@ -33,13 +33,7 @@ READERS = 8
 
 
 class AuditView:
-    """Reads of the audit log.
-
-    Args:
-        log: to read.
-        org: whose records are shown.
-        clock: seconds since the epoch.
-    """
+    """Reads of the audit log."""
 
     def __init__(self, log: AuditLog, org: str, clock: Callable[[], float] = time.time) -> None:
         self.org = org
@@ -62,7 +56,6 @@ class AuditView:
         """Lines that `query` wants, with their breaks; behind what is there how many were omitted, if any.
 
         Args:
-            query: what is wanted.
             limit: the last so many of what is there, 0 for all.
             follow: go on with what comes.
         """

@@ -59,10 +59,7 @@ class BlobOffice:
     A caller is an agent's uid, or `rows.EVERYBODY` for the operator, who reads all and whose uploads all may read.
 
     Args:
-        database: whose they are.
-        folder: their contents.
         caught_up: waits for the fold: who is named a blob may ask for it before the log is folded.
-        clock: seconds since the epoch.
     """
 
     def __init__(
@@ -110,9 +107,6 @@ class BlobOffice:
         """Store a blob; it is on disk when this returns, and the caller may read it.
 
         Args:
-            chunks: the content.
-            caller: who uploads it.
-            media_type: what it is.
             expected: hash that it must have, "" for any.
             size: bytes that are announced, 0 where that is not known.
 
@@ -177,7 +171,6 @@ class BlobOffice:
 
         Raises:
             NotFound: it has been removed.
-            StateUnwritable: it cannot be read.
         """
         file = await asyncio.to_thread(self._folder.read, row.sha256)
         if file is None:
@@ -189,11 +182,7 @@ class BlobOffice:
         return await self._database.read(partial(rows.largest, limit=limit))
 
     async def remove(self, sha256: str) -> None:
-        """Remove a blob, whoever names it.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """Remove a blob, whoever names it."""
         async with self._turn:
             found = await self._database.write(partial(rows.forget, sha256=sha256))
             await asyncio.to_thread(self._folder.remove, sha256)

@@ -18,7 +18,6 @@ def configuration_block(
     """What the configuration must say; the same for each server of a cluster. It holds no private key.
 
     Args:
-        operator_jwt: who may make accounts.
         system_account: public key of the account by which we push the others and ask the servers.
         system_jwt: its JWT; a server must know it from the start.
         proxies: public keys of the gateway.

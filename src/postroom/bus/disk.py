@@ -31,7 +31,6 @@ class DiskWatch:
     """Starts the server again when it has stopped writing and could write again.
 
     Args:
-        config: of the server.
         server: the present one; it is stopped, and who supervises it starts the next.
         space: raises `StateUnwritable` while the disk is full.
     """

@@ -106,11 +106,7 @@ class ExternalBus:
         return self._fit.doubts
 
     async def check(self, system: WireConnection) -> None:  # noqa: ARG002 (we have our own)
-        """Ask all servers again (see `BusHost.check`).
-
-        Raises:
-            ServerFailed, BusDisconnected: as `start`.
-        """
+        """Ask all servers again (see `BusHost.check`)."""
         await self._retry(self._examine)
 
     async def trust_proxies(self, proxies: Sequence[str]) -> bool:
@@ -136,7 +132,6 @@ class ExternalBus:
 
         Raises:
             BusDisconnected: none can be reached, or too few.
-            ServerTooOld: one is.
             ServerFailed: one has another operator, or lacks something; with the remedy.
         """
         try:

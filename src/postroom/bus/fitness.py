@@ -29,7 +29,6 @@ class ServerReport:
 
     Attributes:
         server_id: by which the system account addresses it.
-        name: in its cluster.
         cluster: name of the cluster, "" for a single server.
         proxies: public keys of the gateways that it trusts.
         signers: public signing keys of the operator that it trusts.
@@ -90,7 +89,6 @@ class Fitness:
 
     Attributes:
         replicas: copies that each stream gets.
-        version: of the oldest server.
         doubts: what a person should know, a sentence each.
     """
 
@@ -121,7 +119,6 @@ def assess(servers: Sequence[ServerReport], proxy: str) -> Fitness:
         proxy: public key of our gateway.
 
     Raises:
-        ServerTooOld: one is.
         ServerFailed: they do not keep what they acknowledge, or lack what we need; with the remedy.
         BusDisconnected: too few of them are up.
     """

@@ -20,7 +20,6 @@ class Greeting:
     """One server's.
 
     Attributes:
-        url: where it was heard.
         info: the INFO document; what it lists depends on the server.
     """
 
@@ -49,7 +48,6 @@ async def greeting(
     """The greeting of the server at `url`, `nats://host:port`.
 
     Args:
-        url: of the server.
         tls: for a server that does the TLS handshake before it greets.
         timeout: seconds for all of it.
 

@@ -34,7 +34,6 @@ class Handing:
     Args:
         handler: awaited for one delivery at a time.
         batch: most open deliveries, but for those that were set aside.
-        counters, supervisor: of the bus.
         report: told what a handler raised.
         beat: seconds between in-progress beats.
         sleep: waits for seconds; a test's clock may.

@@ -51,9 +51,6 @@ class BusHost(Protocol):
     async def trust_proxies(self, proxies: Sequence[str]) -> bool:
         """Have the servers trust these gateways and no others; no connection ends for it.
 
-        Args:
-            proxies: public keys.
-
         Returns:
             Whether each of them does now. Somebody else's are not told but asked: False if one does not trust all
             of these, or does not answer.
@@ -72,7 +69,6 @@ class BusHost(Protocol):
 
         Args:
             operator_jwt: JWT of the operator, with the keys.
-            signers: the keys.
             accounts: account public key -> account JWT.
 
         Returns:

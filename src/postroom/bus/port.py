@@ -34,9 +34,6 @@ class Message:
     Attributes:
         id: the `Nats-Msg-Id` of a stored message, "" where none was given.
         sender_uid: from the authenticated subject, never from the payload; "" where the subject names none.
-        subject: it was published to.
-        payload: bytes.
-        metadata: headers and correlation ids.
         timestamp: seconds since the epoch: when it was stored, or received where it is not stored.
         sequence: in its stream, 0 where it is not stored.
         reply_to: subject for an answer, "" if none is wanted.
@@ -59,14 +56,11 @@ class BusStatistics:
     Attributes:
         published: messages given to the bus and not refused.
         received: messages and deliveries handed to handlers.
-        acked: deliveries acknowledged.
         refused: calls that the bus denied or refused.
         ignored: frames that were not what their subject says, taken by nobody.
         dropped: messages lost because a handler was too slow (never stored records, which come again).
-        handler_errors: handlers that raised.
         reconnects: times the connection was made again.
         open_deliveries: deliveries that are neither acked nor given back.
-        connected: now.
     """
 
     published: int = 0
@@ -163,11 +157,8 @@ class MessageBusProvider(Protocol):
         """Publish; for a subject that a stream stores, return when the record is on disk.
 
         Args:
-            subject: in the subject table.
-            payload: bytes.
             id: de-duplication id; a record with the same id within the window is not stored again, and the
                 answer says `duplicate`.
-            metadata: headers.
             timeout: seconds for the log's answer.
 
         Returns:
@@ -179,7 +170,6 @@ class MessageBusProvider(Protocol):
             Forbidden: this identity may not publish there.
             RequestTimeout: no answer; it may or may not be stored (publish again with the same id).
             NoResponders: no stream stores the subject.
-            BusDisconnected: there is no connection.
             MessageTooLarge: over the server's limit.
         """
 
@@ -224,7 +214,6 @@ class MessageBusProvider(Protocol):
         and the log. Frames that are not deliveries to this identity are ignored.
 
         Args:
-            stream: name.
             durable: name of the consumer; while it does not exist, it is waited for.
             handler: awaited for one delivery at a time.
             batch: most deliveries that are open at a time, fetched ahead ones included.
@@ -282,11 +271,7 @@ class BusAdmin(Protocol):
         """Delete one record; nothing happens if there is none."""
 
     async def pending(self, stream: str, durable: str) -> tuple[int, int]:
-        """(not yet delivered, delivered and not yet acknowledged) of a consumer.
-
-        Raises:
-            NotFound: there is no such consumer.
-        """
+        """(not yet delivered, delivered and not yet acknowledged) of a consumer."""
 
     async def poke(self, stream: str, durable: str) -> None:
         """Make an idle consumer notice exhausted deliveries; takes nothing (facts: the advisory needs a pull)."""

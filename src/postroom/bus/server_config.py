@@ -29,7 +29,6 @@ class ServerTls:
 
     Attributes:
         file: PEM of its certificate (chain) and key, 0600.
-        client: for connections of ours.
         name: that the certificate stands for, by which we know it.
     """
 
@@ -44,9 +43,7 @@ class ServerConfig:
 
     Attributes:
         folder: of the server alone: configuration, accounts, streams, log.
-        host: address to listen on.
         port: 0 for any free one.
-        operator_jwt: JWT of the operator.
         system_account: public key of the system account.
         preload: account public key -> account JWT, known from the start.
         proxies: public keys of trusted proxies (NATS, ADR-55): the gateway's.

@@ -29,7 +29,6 @@ async def server_reports(
         timeout: seconds that the first, and those expected, have for their answers.
 
     Raises:
-        BusDisconnected: there is no connection.
         ProtocolViolation: an answer cannot be read.
     """
     reports: dict[str, ServerReport] = {}
@@ -59,9 +58,6 @@ async def share_accounts(connection: WireConnection, servers: int) -> bool:
 
     Each that keeps any answers when it is asked for a list; for others to copy, one of type `full`
     gives all of them.
-
-    Raises:
-        BusDisconnected: there is no connection.
     """
     listing = await _count(connection, "$SYS.REQ.CLAIMS.LIST", servers)
     return listing == servers and await _count(connection, "$SYS.REQ.CLAIMS.PACK", 1) == 1

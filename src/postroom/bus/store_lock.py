@@ -45,9 +45,6 @@ async def acquire_within(path: Path, patience: float) -> int:
     """As `acquire`, but for `patience` seconds a server that has the lock is waited for.
 
     The kernel tells nobody that a lock is free, and the holder named in the file may not be the last one.
-
-    Raises:
-        StoreLocked, OSError: as `acquire`.
     """
     deadline = time.monotonic() + patience
     while True:

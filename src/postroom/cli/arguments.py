@@ -18,7 +18,6 @@ def text_argument(words: tuple[str, ...]) -> str:
     """The words, or all of standard input where there are none on a pipe, or only `-`.
 
     Raises:
-        UsageError: there is no text.
         MessageTooLarge: standard input holds more than a message can.
     """
     if words and words != ("-",):
@@ -76,7 +75,6 @@ def confirm(question: str, refusal: str, with_yes: str, *, yes: bool) -> None:
     """Return if it may be done: `yes` says so, or a person at the terminal.
 
     Args:
-        question: for the person.
         refusal: what is wrong where nobody can be asked.
         with_yes: the command that does it without a question.
         yes: it was said on the command line.

@@ -42,7 +42,6 @@ class LogLine:
         at: when it was printed, seconds since the epoch; None if that is not known.
         source: `stdout`, `stderr`, `over-long line`, `sidecar`, or "" for what neither agent nor sidecar wrote, such as
             the sandbox.
-        text: harmless, its indentation kept.
         level: of the sidecar's own lines, "" for others.
     """
 
@@ -71,11 +70,7 @@ def read_line(raw: bytes) -> LogLine:
 
 
 def read_log(path: Path, count: int, wanted: Wanted, *, follow: bool) -> Iterator[LogLine]:
-    """The last `count` lines that are `wanted`, the former file's too; with `follow` what comes, for ever.
-
-    Raises:
-        NotFound: there is no log.
-    """
+    """The last `count` lines that are `wanted`, the former file's too; with `follow` what comes, for ever."""
     file = _open(path)
     try:
         found: deque[LogLine] = deque(maxlen=count)

@@ -94,7 +94,6 @@ def table(
     """Rows under a head, each column as wide as its widest cell.
 
     Args:
-        head: titles.
         rows: a cell for each title.
         cut: titles of columns that are made narrower before the others, the widest first.
         width: columns that there are, None for any number.

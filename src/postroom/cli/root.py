@@ -22,7 +22,6 @@ class LazyGroup(click.Group):
     """Commands by name, each in the module of its name in `package`, as its attribute `command`.
 
     Args:
-        package: where the modules are.
         summaries: for each command its line in the help; the order is that of the help.
     """
 

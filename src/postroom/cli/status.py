@@ -43,9 +43,7 @@ def status_lines(status: Status, now: float, *, width: int | None, wide: bool = 
 
     Args:
         status: what the post room says.
-        now: seconds since the epoch.
         width: columns that a line may take, None for any number.
-        wide: the plumbing, too.
     """
     lines = [fitted(_room(status, wide=wide), width)]
     lines += _needed(status, width)

@@ -28,7 +28,6 @@ def unit(kind: str, state: Path, arguments: Sequence[str]) -> str:
     """The unit for `systemd` or `launchd`.
 
     Args:
-        kind: which of them.
         state: the state folder, absolute.
         arguments: of `up`.
     """

@@ -61,7 +61,6 @@ def check(mail: Mail, milestone: str, timeout: float) -> None:
     """Raise if `mail` has not reached `milestone`.
 
     Raises:
-        Refused: it is dead.
         RequestTimeout: it is still on its way.
     """
     state = State(mail["state"])

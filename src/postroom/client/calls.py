@@ -40,11 +40,7 @@ def name_of(ref: str) -> str:
 
 
 def task_ref(ref: str) -> str:
-    """A task's id, or its beginning, as a path segment.
-
-    Raises:
-        InvalidInput: it is malformed.
-    """
+    """A task's id, or its beginning, as a path segment."""
     if TASK_REF.fullmatch(ref) is None:
         raise InvalidInput(
             f"{ref!r} is no id of a task: 4 to 32 of the digits 0-9 and a-f",
@@ -124,10 +120,8 @@ class AuditCalls(Calls):
         """Records of the audit log as they come, oldest first (fields: `postroom.protocol.audit.AuditRecord`).
 
         Args:
-            worker: nick or uid.
             task: id, or 6 or more digits of it.
             since: RFC 3339, or `10m`, `2h`, `3d`.
-            denied: refused ones alone.
             plumbing: also what carries the messages and tells of none; else one of the records is
                 `{"omitted": N}`, where there was some.
             limit: the last so many of what is there, 0 for all.
@@ -271,7 +265,6 @@ class TaskCalls(Calls):
         """Give an agent a task; it is on disk when this returns, also if the agent is offline.
 
         Args:
-            text: what to do.
             to: `@nick` or uid; "" lets the post room choose an agent that has `skill`.
             skill: that the agent's card must have.
             key: idempotency key; the same key toward the same agent is the same task. Without one a fresh
@@ -329,11 +322,7 @@ class TaskCalls(Calls):
         )
 
     def cancel_task(self, ref: str, *, reason: str = "", timeout: float = CANCEL_TIMEOUT) -> Task:
-        """Have an agent stop working on a task; after `timeout` seconds it is returned as it stands.
-
-        Raises:
-            Conflict: it has ended already.
-        """
+        """Have an agent stop working on a task; after `timeout` seconds it is returned as it stands."""
         body = {"timeout": timeout} | given(reason=reason)
         path = f"/v1/tasks/{task_ref(ref)}/cancel"
         return self._post(path, body, repeatable=True, patience=timeout)

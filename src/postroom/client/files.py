@@ -29,11 +29,7 @@ def media_type_for(name: str, given: str) -> str:
 
 @contextmanager
 def whole_file(path: Path) -> Generator[BinaryIO]:
-    """A file to write to, which has its name only when the block has ended well.
-
-    Raises:
-        EnvironmentFault: it cannot be written.
-    """
+    """A file to write to, which has its name only when the block has ended well."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("xb") as file:

@@ -50,7 +50,6 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         """The post room that runs on the folder `state`, as `org` ("" for the default one) sees it.
 
         Raises:
-            NotRunning: there is none.
             InvalidName: no organisation can have that name.
         """
         return cls(Transport(lambda: locate(state), org=org))
@@ -235,7 +234,6 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
 
         Args:
             to: `@nick` or uid.
-            text: of the message.
             expects_reply: it ends `answered` and not `seen`.
             expires_in: seconds after which it is dead if it was not seen.
             key: idempotency key; the same key toward the same agent is the same message. Without one a

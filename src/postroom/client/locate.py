@@ -26,7 +26,6 @@ class Server:
 
     Attributes:
         url: of its HTTP interface, without a slash at the end.
-        pid: of the control plane.
         ca: path of the authority to trust if the URL is `https`; "" for those that this system trusts.
         token: bearer token of the operator; left out of `repr` so that no log shows it.
         listen: URLs for others, of the API and of the bus.

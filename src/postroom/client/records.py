@@ -145,7 +145,6 @@ class Task(TypedDict):
         requested: sequence of its request; lists are in this order, the newest first.
         status_text: what the agent said with the state.
         started_at: when it began with it, None before that.
-        artifacts: left out in lists.
         timed_out: it was waited for in vain.
     """
 

@@ -84,11 +84,9 @@ class EventStream:
     """Iterates over the events of a feed, chat or task, from one thread; `close` may be called from another.
 
     Args:
-        transport: makes the connections.
         topic: query that names the feed or chat.
         after: id of the last record that is known already.
         retry: how often, and how fast, a lost connection is made anew before its error is raised.
-        path: of the route.
         is_last: whether nothing comes after an event; None where something always may.
     """
 

@@ -126,10 +126,7 @@ class Transport:
         """The JSON value that the control plane answers, None for an empty answer.
 
         Args:
-            method: of HTTP.
-            path: below the address, quoted.
             json: the body, None for no body.
-            params: of the query.
             repeatable: a second call with the same content has no second effect (see `retry`).
             patience: seconds that the answer may take beyond the usual.
 

@@ -36,7 +36,6 @@ class Asker:
     """Who asks, as the server says.
 
     Attributes:
-        uid: from the subject.
         key: public user key of the connection, from the server's own header; "" if it sent none.
     """
 

@@ -50,7 +50,6 @@ def build_api(
     """The application of one organisation.
 
     Args:
-        parts: the open organisation.
         announcement: what `server.json` says now.
         managed: all organisations, for the API of the default one; None for the others'.
     """

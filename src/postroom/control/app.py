@@ -81,12 +81,10 @@ class Installation:
 
     Attributes:
         settings: of the installation; organisations derive theirs from them.
-        router: where HTTP requests arrive.
         credentials: secrets that the gateway adds to workers' requests.
         alerts: how an alert is raised in each organisation that is open, by its name.
         canaries: what each sandbox is tried against.
         remote: where sandboxes of other machines run, None for nowhere.
-        shut_down: ends the post room.
     """
 
     settings: Settings

@@ -65,10 +65,7 @@ class CertificateKeeper:
     """Shows a certificate and looks after it.
 
     Args:
-        files: where it comes from.
         folder: for the copy that is shown; for a local one the authority, too.
-        endpoints: where it is shown.
-        clock: seconds since the epoch.
     """
 
     def __init__(

@@ -45,7 +45,6 @@ class Endpoints:
     """Where a post room listens.
 
     Attributes:
-        loopback: address for this machine.
         loopback_tls: whether TLS is spoken there, too.
         outward: address for others, None for none.
         gateway: address for sandboxes on other machines, None for none; always with TLS.

@@ -41,11 +41,7 @@ class Cursor:
 
     @classmethod
     def parse(cls, text: str) -> Cursor:
-        """The cursor that a reader gave back.
-
-        Raises:
-            InvalidInput: it is none.
-        """
+        """The cursor that a reader gave back."""
         if re.fullmatch(r"\d{1,18}(-\d{1,18}){3}", text, re.ASCII) is None:
             raise InvalidInput("after is no cursor of this stream", remedy="leave it out")
         return cls(*map(int, text.split("-")))

@@ -33,8 +33,6 @@ class Holder:
     """One connection of an agent.
 
     Attributes:
-        org: its organisation.
-        uid: whom its credential names.
         keys: public keys that it hangs on: the one that signed the credential, and its gateway's.
     """
 

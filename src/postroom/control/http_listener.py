@@ -179,8 +179,6 @@ class HttpListener:
     """Serves one ASGI application on a bound socket until told to stop.
 
     Args:
-        app: the application.
-        listener: the socket.
         context: TLS of the connections, None for none.
     """
 

@@ -170,7 +170,6 @@ def nats_block(settings: Settings, folder: str) -> dict[str, Any]:
     """The configuration; keys that are missing are made, which takes the state folder's lock.
 
     Args:
-        settings: name the state folder.
         folder: of the server, on its own machine.
 
     Raises:

@@ -88,7 +88,6 @@ class Organisation:
             installation: what it shares with other organisations.
             settings: of this organisation; its folders are its own.
             trust: keys, seen from this organisation.
-            stack: closes it.
             key: the operator's API key, "" to make one.
 
         Raises:

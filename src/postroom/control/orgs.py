@@ -74,7 +74,6 @@ class _Entry:
         org: None while it is not open.
         fault: why it is not, "" if it was not tried yet.
         tried: its first opening has ended, well or not.
-        ending: it is to end.
     """
 
     name: str
@@ -96,10 +95,7 @@ class Orgs:
     """The organisations.
 
     Args:
-        settings: of the post room.
         trust: keys, seen from the default organisation.
-        router: where their APIs are.
-        default: the default organisation, open.
         open_org: opens another one.
         delete_accounts: see `Deleter`.
         announcement: what `server.json` says of the default one.
@@ -176,7 +172,6 @@ class Orgs:
 
         Raises:
             Conflict: the default one stays.
-            NotFound: there is none of that name.
             StateUnwritable: it is still there, and opened again.
             RequestTimeout: its workers do not end.
         """

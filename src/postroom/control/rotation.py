@@ -31,7 +31,6 @@ class Rotated:
     """What became of a rotation.
 
     Attributes:
-        roles: whose keys are new.
         cut: uids that had not moved in time; a restart brings them back.
         steps: what a person must do, where the servers are somebody else's.
     """
@@ -49,9 +48,6 @@ class Rotation:
     """Rotates the keys of one organisation and its post room, one kind at a time.
 
     Args:
-        trust: has the keys.
-        host: the servers.
-        accounts: tells them the accounts.
         renew_own: gives the control plane's connection among the agents a new credential.
         move_timeout: seconds that workers have.
     """

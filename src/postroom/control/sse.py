@@ -59,12 +59,9 @@ async def follow(
     """Events of `topics` past sequence `after`, until they have ended, the reader goes or the post room ends.
 
     Args:
-        changes: what the fold tells.
         topics: to listen to; listening begins before the first read, so nothing falls between.
         name: of the event of a new record.
         after: sequence of the last record that the reader has.
-        read: new records.
-        show: other changes.
         ended: whether there will be no record past a sequence; None for topics that never end.
     """
     with changes.listen(*topics) as listener:

@@ -18,7 +18,6 @@ class Announcement:
     """What `server.json` says.
 
     Attributes:
-        url: of the HTTP API.
         token: API key of the operator; the file is 0600 for its sake, so it stays out of `repr`.
         nats_url: of the bus; several servers of somebody else with commas between them.
         nats_pid: of our nats-server, 0 for somebody else's.

@@ -23,9 +23,6 @@ class Directory:
     """The agents of one org.
 
     Args:
-        database: where they are stored.
-        org: name.
-        clock: seconds since the epoch.
         new_uid: makes uids; they are never used again.
     """
 
@@ -54,10 +51,8 @@ class Directory:
         """Give a new agent its address.
 
         Args:
-            nick: its name.
             kind: one of `KINDS`.
             uid: "" for a new one.
-            projects: it belongs to.
             also: writes what must not be missing for the agent, in the same transaction.
 
         Raises:
@@ -96,11 +91,7 @@ class Directory:
         return await self._database.read(lambda c: resolve(c, self.org, ref))
 
     async def get(self, uid: str) -> Agent:
-        """The agent with that uid, retired or not.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """The agent with that uid, retired or not."""
         agent = await self._database.read(lambda c: agents.agent_by_uid(c, uid))
         if agent is None:
             raise NotFound(f"there is no agent with the uid {uid!r}")
@@ -121,11 +112,7 @@ class Directory:
             raise NotFound(f"there is no agent with the uid {uid!r}")
 
     async def message_secret(self, uid: str) -> bytes:
-        """Key of the HMAC that makes the message ids of `uid`; handed to its sidecar and to nobody else.
-
-        Raises:
-            NotFound: there is no such agent.
-        """
+        """Key of the HMAC that makes the message ids of `uid`; handed to its sidecar and to nobody else."""
         secret = await self._database.read(lambda c: agents.message_secret(c, uid))
         if secret is None:
             raise NotFound(f"there is no agent with the uid {uid!r}")

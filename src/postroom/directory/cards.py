@@ -61,10 +61,7 @@ def build_card(uid: str, nick: str, template: Template, *, version: str) -> Card
     """The card of a worker; what is too long or too much for a card is cut.
 
     Args:
-        uid: of the worker.
-        nick: of the worker.
         template: what it was made from.
-        version: of the agent.
 
     Raises:
         InvalidName: uid or nick is malformed.
@@ -148,7 +145,6 @@ def read_card(payload: bytes, uid: str, nick: str) -> Card:
     Args:
         payload: JSON.
         uid: of the announcer, as the server has checked it.
-        nick: that the announcer has.
 
     Raises:
         MessageTooLarge: it is over `MAX_CARD_BYTES`.

@@ -24,7 +24,6 @@ class PresenceBoard:
     Args:
         bus: connection to core, where every worker's status arrives.
         admin: for what was said before this process started.
-        clock: seconds since the epoch.
         heard: told after each status message that says another state than the one before.
     """
 

@@ -43,8 +43,6 @@ class Registry:
     Args:
         js: JetStream of the core account.
         cards: the card of each worker that is online, None for each that no longer is.
-        key: signs.
-        org: whose cards these are.
     """
 
     def __init__(

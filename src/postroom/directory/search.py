@@ -19,10 +19,8 @@ class AgentSearch:
     """Looks agents up.
 
     Args:
-        directory: everybody.
         cards: the cards by uid, of the agent with the uid or, without one, of all that have a card.
         online: whether the agent with that uid is.
-        sign: signs a card.
     """
 
     def __init__(

@@ -23,13 +23,11 @@ class GatewayConnection:
         spec: the door that it came through.
         connection: name that its records share.
         protocol: as in `AuditRecord`; "" until the preface has named it.
-        audit: where its records go.
         cause: what the worker is at, as its own records claim; shared by the connections of a door.
         offend: counts a violation of the worker, for a reason: alert, and cut-off after too many.
         warn: tells that the worker is held back, for a reason: an alert, and nothing else.
         rate_limit: what the worker may put through; shared by the connections of a door.
         passed: bytes that passed so far, both ways, for the record of the end; its proxy counts them.
-        clock: seconds since the epoch.
         plumbing: what passed of it and is in no line yet.
     """
 
@@ -65,11 +63,7 @@ class GatewayConnection:
         self.audit.write(self.record(**said).encode())
 
     def write_ending(self, reason: str) -> None:
-        """Write how the connection has ended, and before it the plumbing that no line has counted.
-
-        Raises:
-            StateUnwritable: it could not be kept.
-        """
+        """Write how the connection has ended, and before it the plumbing that no line has counted."""
         if self.plumbing.frames:
             self.write(verb=PLUMBING, **self.plumbing.line())
         self.write(verb="close", size=self.passed, reason=reason)

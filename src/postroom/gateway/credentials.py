@@ -42,11 +42,9 @@ class BoundCredential:
     Attributes:
         name: by which templates name it.
         org: whose workers may use it.
-        scheme, host, port: where to, exactly.
         path: prefix, `/` for all.
         header: name of the header, as it is sent.
         form: value of the header with `{secret}` in it.
-        secret: what stands there.
         workers: uids that may use it; none named: all whose template names it.
     """
 
@@ -76,13 +74,9 @@ class BoundCredential:
         """A credential from what a person says.
 
         Args:
-            name: of it.
             org: whose workers may use it.
             host: `host`, `host:port` or with a scheme before it; no `*`.
-            secret: printable ASCII.
-            path: prefix of the paths.
             header: `Name: value` with `{secret}` in the value.
-            workers: uids.
 
         Raises:
             InvalidInput: a part is malformed; no message repeats the secret.
@@ -188,7 +182,6 @@ class Credentials:
         """Forget a credential; the next request goes without it.
 
         Raises:
-            NotFound: there is none of that name.
             StateUnwritable: it cannot be removed.
         """
         if (org, name) not in self._known:
@@ -217,10 +210,6 @@ class Credentials:
 
 def check_credentials(template: Template, known: Sequence[BoundCredential]) -> None:
     """Refuse a template that names a credential which is not there, or could never be used.
-
-    Args:
-        template: of the worker.
-        known: those of its organisation.
 
     Raises:
         InvalidTemplate: with what to do.

@@ -17,9 +17,6 @@ class Silence(PostroomError):
 class FirstLine(asyncio.Protocol):
     """Reads the first line of a connection, and no further.
 
-    Args:
-        enter: told of the connection.
-
     Attributes:
         line: the line, and what came after it.
     """

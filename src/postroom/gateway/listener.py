@@ -57,9 +57,7 @@ class TlsListener:
     Args:
         listener: where they come; it is closed at the end of `run`.
         tls: the certificate that is shown. There is no listener without one.
-        admit: lets them in.
         deadlines: how long one may take.
-        most: strangers at a time.
 
     Attributes:
         refused: connections that were sent away.

@@ -58,7 +58,6 @@ class FairLookups:
     """Looks names up for several, of each a few at a time: a name whose servers are silent holds a thread for long.
 
     Args:
-        resolve: what asks.
         most: lookups of one at a time; one that nobody waits for any more counts until it has ended.
     """
 
@@ -161,7 +160,6 @@ def check_address(text: str, host: str, port: int, policy: OutboundPolicy) -> st
     Args:
         text: an IP address of `host`.
         host: what was asked for, in its one spelling.
-        port: likewise.
         policy: what the operator has opened.
 
     Raises:
@@ -224,14 +222,11 @@ async def connect(
 
     Args:
         host: name or address; it is what the certificate must name.
-        port: of TCP.
-        policy: which addresses are allowed.
         tls: `client_context()`; None for none.
         timeout: seconds for everything: resolving, connecting, the TLS handshake.
 
     Raises:
         AddressRefused: an address of it is not allowed; nothing was connected to.
-        InvalidInput: it is no host.
         PeerError: it cannot be reached, or its certificate is not valid.
         RequestTimeout: not within `timeout`.
     """

@@ -12,7 +12,6 @@ class Deadlines:
     """Seconds that a connection has.
 
     Attributes:
-        preface: for its first line.
         dial: until its upstream is open.
         flush: to take what is buffered when both sides have ended; then it is cut.
     """
@@ -35,7 +34,6 @@ class Rates:
         stored_bytes: bytes an hour on subjects that a stream stores; what is over it is refused.
         records: messages a second that a stream stores, with a burst of ten seconds; who is over it is slowed down. The
             post office folds all records of a stream in their order, everybody's.
-        connections: open at a time.
     """
 
     messages: int = 2_000

@@ -52,12 +52,7 @@ class _Bucket:
 
 
 class RateLimit:
-    """The rates of a door.
-
-    Args:
-        rates: the limits.
-        clock: seconds.
-    """
+    """The rates of a door."""
 
     def __init__(self, rates: Rates, clock: Callable[[], float] = time.monotonic) -> None:
         now = clock()

@@ -42,7 +42,6 @@ class StreamProxy:
     """A `StreamServer` as a proxy of the door.
 
     Args:
-        proxy: serves the visits.
         deadlines: for the last bytes.
     """
 

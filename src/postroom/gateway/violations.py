@@ -25,11 +25,6 @@ class Violations:
         most: violations within `WINDOW` that cut it off.
         alert: told the kind and the text of an alert.
         cut: ends every connection of the worker.
-        clock: seconds.
-
-    Attributes:
-        barred: it is cut off.
-        count: all violations.
     """
 
     def __init__(

@@ -51,7 +51,6 @@ class HttpClient:
 
     Args:
         name: what errors call it, like "the control plane".
-        dial: the way to it.
         headers: of each request; `host` among them.
         step: seconds to connect, and for a piece to be taken or to come; None where the caller has a deadline.
         answer: seconds from the end of a request to the head of its answer; None likewise.
@@ -147,7 +146,6 @@ class Answer:
     """An answer whose head is there; its body is read as it comes.
 
     Attributes:
-        status: of it.
         headers: its names in lower case.
     """
 
@@ -180,7 +178,6 @@ class Answer:
 
         Raises:
             ProtocolViolation: it is longer, or much longer with what its coding adds.
-            PostroomError: as `pieces`.
         """
         body = bytearray()
         async for data in self.pieces():

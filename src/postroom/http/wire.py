@@ -32,7 +32,6 @@ class Wire:
 
     Args:
         role: `h11.SERVER` or `h11.CLIENT`.
-        reader, writer: its streams.
         pace: slows down who sends too many small pieces; None for nobody.
         max_head: bytes of a head.
 

@@ -31,8 +31,6 @@ class Accounts:
     """Publishes the accounts of one organisation.
 
     Args:
-        trust: makes them.
-        host: where the servers are.
         alert: told kind and text once when a server is behind, and "" when it has caught up.
     """
 

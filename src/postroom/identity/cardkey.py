@@ -67,11 +67,7 @@ class CardKey:
 
     @classmethod
     def from_secret(cls, text: str) -> CardKey:
-        """The key with that private value.
-
-        Raises:
-            InvalidInput: it is none.
-        """
+        """The key with that private value."""
         try:
             number = int.from_bytes(from_text(text), "big")
             return cls._of(ec.derive_private_key(number, ec.SECP256R1()))

@@ -99,12 +99,7 @@ class CertificateFolder:
         return self.ca.exists() or self.ca_key.exists()
 
     def authority(self) -> Certificate:
-        """What the authority's certificate says.
-
-        Raises:
-            NotFound: there is none.
-            InvalidInput: it cannot be read.
-        """
+        """What the authority's certificate says."""
         return certificates.read(_content(self.ca))
 
     def init(
@@ -114,8 +109,6 @@ class CertificateFolder:
 
         Args:
             hosts: further host names and addresses.
-            days: validity of the certificate.
-            now: seconds since the epoch.
             force: replace an authority that is there; who trusts that one will not trust this one.
 
         Raises:
@@ -140,7 +133,6 @@ class CertificateFolder:
         """A new certificate with the names of the present one, under the same authority.
 
         Args:
-            now: seconds since the epoch.
             days: its validity; as long as the present one's if not given.
 
         Raises:

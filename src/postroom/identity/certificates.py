@@ -49,9 +49,7 @@ class Certificate:
     """What a certificate says.
 
     Attributes:
-        subject, issuer: common names, for people.
         names: host names and addresses that it stands for.
-        not_before, not_after: seconds since the epoch.
         fingerprint: SHA-256 of the certificate, hex.
         self_issued: its issuer is its subject.
     """
@@ -81,11 +79,7 @@ class Certificate:
 
 
 def canonical(name: str) -> str:
-    """A host name or address in the one spelling that is compared.
-
-    Raises:
-        InvalidInput: it is neither.
-    """
+    """A host name or address in the one spelling that is compared."""
     if (address := _address(name)) is not None:
         return str(address)
     lowered = name.lower().rstrip(".")
@@ -173,11 +167,7 @@ def issue(authority: Pair, names: Sequence[str], *, now: float, days: float = SE
 
 
 def read(pem: bytes) -> Certificate:
-    """The first certificate in `pem`, which is the server's own where it is a chain.
-
-    Raises:
-        InvalidInput: there is none.
-    """
+    """The first certificate in `pem`, which is the server's own where it is a chain."""
     certificate = _first(pem)
     alternative: tuple[str, ...] = ()
     try:

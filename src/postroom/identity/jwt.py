@@ -53,7 +53,6 @@ def encode(
     """A signed JWT.
 
     Args:
-        issuer: key that signs.
         subject: public key it is about.
         name: for people; in a user's JWT what `{{name()}}` stands for.
         body: the `nats` claim.
@@ -111,7 +110,6 @@ def verify(token: str, issuer: str, *, now: float) -> Claims:
     """The claims of `token` if `issuer` (a public key) signed it and it is valid at `now`.
 
     Raises:
-        InvalidInput: as `decode`.
         Unauthorized: signed by another, or expired.
     """
     claims = decode(token)
@@ -160,7 +158,6 @@ def scope(
 
     Args:
         signing_key: its public key (kind account).
-        role: name of the scope.
         permissions: may contain `{{name()}}` and `{{tag(...)}}`.
         subscriptions: most that one connection may have at a time.
         proxied: a connection counts only with the signature of a trusted proxy (NATS, ADR-55).

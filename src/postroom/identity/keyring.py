@@ -27,7 +27,6 @@ class OrgKeys:
 
     Attributes:
         core: account of JetStream and the control plane.
-        edge: account of the agents.
         agents: signing key of edge, scoped to an agent's rights.
         control: signing key of edge, scoped to the control plane's rights there.
         workers: as `agents`, but whom it signs is let in through a trusted proxy only: the gateway.
@@ -169,7 +168,6 @@ def load(folder: Path) -> Keyring | None:
 
     Raises:
         InvalidInput: the file is damaged, or of a later version.
-        StateUnwritable: it cannot be read.
     """
     path = folder / FILE
     try:

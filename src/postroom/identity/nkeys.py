@@ -105,9 +105,7 @@ class KeyPair:
     """A key that can sign.
 
     Attributes:
-        kind: what it is for.
         seed: secret text; not part of the repr.
-        public: public text.
     """
 
     kind: Kind
@@ -122,11 +120,7 @@ class KeyPair:
 
     @classmethod
     def from_seed(cls, text: str) -> KeyPair:
-        """The key of a seed.
-
-        Raises:
-            InvalidInput: as `decode_seed`.
-        """
+        """The key of a seed."""
         kind, seed = decode_seed(text)
         return cls._of(kind, Ed25519PrivateKey.from_private_bytes(seed))
 

@@ -34,7 +34,6 @@ async def push_accounts(
 
     Args:
         connection: of the system account, to any of the servers.
-        trust: makes the accounts.
         changed: public keys of accounts that are known to have changed; the others are left alone. Without any the
             servers are asked which differ.
         timeout: seconds for each answer.

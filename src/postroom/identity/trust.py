@@ -35,7 +35,6 @@ class Trust:
 
     Args:
         folder: where the keys are kept.
-        keys: all of them.
         org: the organisation that accounts and credentials are for.
         clock: seconds since the epoch, for what is issued without a stated time.
     """
@@ -86,11 +85,7 @@ class Trust:
         return tuple(self._keys.orgs)
 
     def of(self, org: str) -> Trust:
-        """The same keys, seen from the organisation `org`.
-
-        Raises:
-            NotFound: there is none of that name.
-        """
+        """The same keys, seen from the organisation `org`."""
         seen = Trust(self._folder, self._keys, org, self._clock)
         seen._kept = self._kept
         return seen
@@ -113,7 +108,6 @@ class Trust:
         """Forget the keys of an organisation, for ever: nobody can have a credential of it any more.
 
         Raises:
-            NotFound: there is none of that name.
             StateUnwritable: the disk still has them.
         """
         if org not in self._keys.orgs:
@@ -256,7 +250,6 @@ class Trust:
             uid: 32 hex digits.
             projects: it may post to these.
             lifetime: seconds of validity, at most `minting.MAX_LIFETIME`.
-            now: seconds since the epoch.
             proxied: it is let in through the gateway only.
 
         Raises:
@@ -297,11 +290,9 @@ class Trust:
 
         Args:
             keys: public key of a user -> epoch second at which its last credential expires.
-            now: seconds since the epoch.
 
         Raises:
             InvalidInput: one is not the public key of a user.
-            StateUnwritable: it could not be kept.
         """
         org = minting.revoked(self._org, keys, now=now)
         self._save_dated(replace(self._keys, orgs={**self._keys.orgs, self.org: org}))

@@ -59,10 +59,7 @@ class AlertOffice:
     Args:
         bus: connection of the control plane.
         admin: how far ALERTS has come.
-        database: the projection.
-        changes: told by the fold.
         space: asked before a person's wish is written; raises `StateUnwritable` while the disk is full.
-        clock: seconds since the epoch.
     """
 
     def __init__(

@@ -30,8 +30,6 @@ class Clerk:
 
     Args:
         bus: connection of the control plane.
-        database: the projection.
-        clock: seconds since the epoch.
     """
 
     def __init__(

@@ -33,9 +33,6 @@ class DeadLetterService:
 
     Args:
         bus: connection of the control plane.
-        database: the projection.
-        changes: told by the fold.
-        clock: seconds since the epoch.
     """
 
     def __init__(
@@ -74,7 +71,6 @@ class DeadLetterService:
 
         Raises:
             NotFound: none.
-            Conflict: several.
         """
         number = int(ref) if ref.isascii() and ref.isdecimal() and len(ref) < NUMBER_DIGITS else 0
         if number and await self._read(number) is not None:

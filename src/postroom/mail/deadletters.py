@@ -60,7 +60,6 @@ class Advisory:
     """The server's word that a consumer gave a message up.
 
     Attributes:
-        attempts: deliveries.
         detail: the reason that a terminating consumer gave, "" where deliveries were exhausted.
     """
 
@@ -85,11 +84,7 @@ class Advisory:
 
     @classmethod
     def decode(cls, message: Message) -> Advisory:
-        """The advisory in a record of ADVISORIES (NATS JetStream advisories `max_deliver`, `terminated`).
-
-        Raises:
-            ProtocolViolation: it is none.
-        """
+        """The advisory in a record of ADVISORIES (NATS JetStream advisories `max_deliver`, `terminated`)."""
         record = read_record(message.payload)
         try:
             return cls(
@@ -110,9 +105,6 @@ class DeadLetterMover:
     Args:
         bus: connection of the control plane.
         admin: reads the message, pokes consumers.
-        database: the projection.
-        clerk: appends the receipt.
-        clock: seconds since the epoch.
     """
 
     def __init__(

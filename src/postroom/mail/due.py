@@ -68,8 +68,6 @@ class Watch:
 
     Args:
         task: what to find and to do.
-        changes: told by the fold.
-        clock: seconds since the epoch.
     """
 
     def __init__(
@@ -139,7 +137,6 @@ class Stale:
 
     Args:
         bus: connection of the control plane.
-        database: the projection.
         after: seconds in `accepted` that are too long.
     """
 

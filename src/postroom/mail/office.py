@@ -55,12 +55,7 @@ class PostOffice:
 
     Args:
         bus: connection of the control plane to the account where messages are stored.
-        admin: reads records back.
         database: the projection and the directory.
-        changes: told by the fold.
-        org: name.
-        clock: seconds since the epoch.
-        new_key: makes idempotency keys.
         space: asked before anything is written; raises `StateUnwritable` while the disk is full.
     """
 
@@ -104,9 +99,7 @@ class PostOffice:
         """Send a message; on return it is in the log, on disk.
 
         Args:
-            sender: uid.
             recipient: `@nick` or uid.
-            text: of the message.
             expects_reply: it ends `answered` and not `seen`.
             key: idempotency key: the same key toward the same recipient is the same message, "" for a new one.
             reply_to: id of a message from `recipient` that this one answers.
@@ -200,11 +193,7 @@ class PostOffice:
     # ── reading ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def find(self, ref: str) -> str:
-        """The id of the message that an id, or four or more of its first digits, means; `ref` itself if none does.
-
-        Raises:
-            Conflict: several.
-        """
+        """The id of the message that an id, or four or more of its first digits, means; `ref` itself if none does."""
         if ref in self._unfolded or ID_PREFIX.fullmatch(ref) is None:
             return ref
         limit = MAX_CANDIDATES + 1
@@ -213,18 +202,13 @@ class PostOffice:
         return ref if ref in known else only_one(ref, sent.union(known), "messages") or ref
 
     async def get(self, message_id: str) -> Mail:
-        """The message with that id.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """The message with that id."""
         return await self._show(await self._row(message_id))
 
     async def wait(self, message_id: str, wanted: State, timeout: float) -> Mail:
         """The message when it has reached `wanted`, or is final; as it is, `timed_out`, after `timeout` seconds.
 
         Raises:
-            NotFound: there is no such message.
             RequestTimeout: it was accepted, and the log cannot be read meanwhile.
             Refused: too many wait.
         """

@@ -27,7 +27,6 @@ class Mail:
     """A message and how far it got.
 
     Attributes:
-        seq: sequence in INBOX.
         answer: the first reply of its recipient.
         attempts: deliveries that are known of: those of its dead letter, else 1 once it was handed over.
         timed_out: it was waited for in vain.

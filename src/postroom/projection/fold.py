@@ -97,7 +97,6 @@ class Order:
     """What a stream comes after.
 
     Attributes:
-        streams: those.
         builds: whether a record may build on what is in them; the others are folded as they come.
     """
 
@@ -120,9 +119,6 @@ class Fold:
     Args:
         bus: connection of the control plane.
         admin: reads the log and makes the consumers.
-        database: the projection.
-        changes: told after each commit.
-        rules: of the streams.
         after: stream to what follows from folding it.
         order: stream to what it comes after; never in a circle.
     """

@@ -21,8 +21,6 @@ async def rebuild(database: Database, admin: BusAdmin, rules: Rules, copy: Path 
     No `Fold` may run on `database` meanwhile.
 
     Args:
-        database: migrated.
-        admin: reads the log.
         rules: of all streams, which are folded one after the other, in this order.
         copy: made by `Retention`; None where the log was never shortened.
 

@@ -43,11 +43,8 @@ class Retention:
     """Shortens the log.
 
     Args:
-        admin: reads and deletes records.
         database: the projection, in a file.
-        folder: for the copy.
         over: the streams that are shortened, and what is over in each.
-        clock: seconds since the epoch.
         keep: seconds that what is final is kept.
     """
 

@@ -59,14 +59,11 @@ async def submit(
         admin: reads a duplicate's record back.
         secret: the sender's.
         recipient: uid, or `#` and a project.
-        subject: to publish on.
         key: idempotency key, "" for a new one each time.
         envelope: makes the envelope for an id.
         earlier: finds what is folded under an id, beyond the log's own window of de-duplication.
-        new_key: makes keys.
 
     Raises:
-        MessageTooLarge, StreamFull, Forbidden, RequestTimeout, BusDisconnected: as `publish` says.
         Refused: each id was taken by somebody else.
     """
     for attempt in range(ID_ATTEMPTS):

@@ -53,7 +53,6 @@ class AlertEnd:
     """Ends the alerts that match every field given here; without any, all alerts.
 
     Attributes:
-        ends: why.
         id: of one alert, 0 for any.
         upto: the last sequence of ALERTS that it may end; 0 for all that was stored before this record.
     """

@@ -39,7 +39,6 @@ class AuditRecord:
         direction: `out` from the agent or `in` to it.
         verb: `plumbing` (see `PLUMBING`);
             `PUB`, `HPUB`, `SUB`, `UNSUB`, `MSG`, `HMSG`, `CONNECT`, `-ERR`; an HTTP method; `open`, `close`.
-        subject: of the bus.
         url: of an HTTP request, without user, query and fragment; `host:port` of a tunnel.
         size: bytes of headers and payload; of what passed so far on `close`.
         count: frames of `size` bytes since the last line of plumbing, in such a line; else 0.
@@ -95,11 +94,7 @@ class AuditRecord:
 
     @classmethod
     def decode(cls, line: bytes | str | Mapping[str, Any]) -> AuditRecord:
-        """The record in a line; fields of later versions are passed over.
-
-        Raises:
-            InvalidInput: it is none.
-        """
+        """The record in a line; fields of later versions are passed over."""
         try:
             record = line if isinstance(line, Mapping) else json.loads(line)
             return cls(**{name: record[name] for name in _NAMES if name in record})

@@ -29,11 +29,7 @@ def blob_url(sha256: str) -> str:
 
 
 def check_sha256(value: str) -> str:
-    """`value` if it is a hash.
-
-    Raises:
-        InvalidInput: it is none.
-    """
+    """`value` if it is a hash."""
     if SHA256.fullmatch(value) is None:
         raise InvalidInput("a blob is named by the 64 hex digits of its SHA-256")
     return value

@@ -26,7 +26,6 @@ class Field:
     """A text, and what all kinds of fields have in common.
 
     Args:
-        help: for people.
         argument: name of the command's argument, "" where it is not one.
         option: of the command, such as `--key`, "" for none.
         metavar: what the option's help calls its value, "" for the usual word.

@@ -33,7 +33,6 @@ class Export:
     """A service that the core account offers to the edge account.
 
     Attributes:
-        subject: with wildcards.
         stream_response: the answer may be many messages (pulls, control answers), not exactly one.
         share: requests carry who connected (`Nats-Request-Info`); costs CPU, so only where it is needed.
     """

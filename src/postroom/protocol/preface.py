@@ -29,11 +29,7 @@ class Preface:
 
     @classmethod
     def decode(cls, line: bytes) -> Preface:
-        """The preface in `line`, newline included. One spelling is accepted and nothing else.
-
-        Raises:
-            ProtocolViolation: it is none.
-        """
+        """The preface in `line`, newline included. One spelling is accepted and nothing else."""
         if len(line) > MAX_BYTES or not line.endswith(b"\n"):
             raise ProtocolViolation("no preface line")
         try:

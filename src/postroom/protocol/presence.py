@@ -53,12 +53,10 @@ class Presence:
     """One status message.
 
     Attributes:
-        state: of the agent.
         detail: for people, e.g. `exit code 1`.
         sandbox: enforcement level that the sidecar's own test found (`enforced`, `partial`, `none`).
         waiting: messages handed over and not yet confirmed by the agent.
         at: when, seconds since the epoch.
-        started_at: when the sidecar started.
         stderr: the last lines that an agent printed to its standard error before it ended; none while it runs.
     """
 
@@ -76,11 +74,7 @@ class Presence:
 
     @classmethod
     def decode(cls, payload: bytes) -> Presence:
-        """The presence in a payload.
-
-        Raises:
-            ProtocolViolation: it is none.
-        """
+        """The presence in a payload."""
         record = read_record(payload)
         waiting = record.get("waiting", 0)
         if not isinstance(waiting, int) or not 0 <= waiting <= MAX_WAITING:

@@ -61,7 +61,6 @@ class Update:
         request: id of the message that asked for it.
         sequence: of the record in TASKS; a later one has a greater one.
         attempt: 0 before the first run.
-        state: after the change.
         update: A2A StreamResponse; with a `task` in it where the change ends or interrupts the task.
     """
 
@@ -109,11 +108,7 @@ def encode(record: PriorityRecord) -> bytes:
 
 
 def decode(payload: bytes) -> PriorityRecord:
-    """The record in a payload.
-
-    Raises:
-        ProtocolViolation: it is none.
-    """
+    """The record in a payload."""
     record = read_record(payload, PRIORITY_DEPTH)
     task = record.get("task")
     if record.get("v") != 1 or not isinstance(task, str) or TASK_ID.fullmatch(task) is None:

@@ -88,9 +88,6 @@ class Receipt:
     """One report on one message, as stored in RECEIPTS; who reports is in its subject.
 
     Attributes:
-        message_id: of the message.
-        recipient: uid it was for.
-        state: reached.
         reason: for `dead`; for `delivered` if the recipient does not confirm it; else "".
         at: when, seconds since the epoch.
     """
@@ -116,11 +113,7 @@ class Receipt:
 
     @classmethod
     def decode(cls, payload: bytes) -> Receipt:
-        """The receipt in a record's payload.
-
-        Raises:
-            ProtocolViolation: it is none.
-        """
+        """The receipt in a record's payload."""
         record = read_record(payload)
         message_id, recipient = record.get("message_id"), record.get("recipient")
         if not isinstance(message_id, str) or not isinstance(recipient, str):

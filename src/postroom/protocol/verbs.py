@@ -83,7 +83,6 @@ class Verb(NamedTuple):
 
     Attributes:
         name: the type of its line.
-        help: for people.
         route: method and path in the local API; a part in braces is a field. "" for none.
         pattern: the method and the parts of the path.
         command: of `postroom-agent`, "" for none.

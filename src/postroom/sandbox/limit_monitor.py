@@ -64,8 +64,6 @@ class LimitMonitor:
         """Start `spec` by `provider`.
 
         Args:
-            provider: builds the wall.
-            spec: with the limits.
             elapsed: seconds of its time that have gone already.
             grace: seconds that the program has to end by itself when its time is over.
 

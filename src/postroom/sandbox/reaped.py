@@ -56,9 +56,6 @@ async def start_reaped(
     """Run `command` in the place of the program of `spec`, under a reaper; `make_runtime` came before.
 
     Args:
-        spec: for everything but argv.
-        command: what the reaper starts.
-        level: what was proven.
         memory: keep secrets in memory, behind descriptors that the program inherits (Linux).
     """
     runtime = runtime_folder(spec)

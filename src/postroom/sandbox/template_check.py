@@ -35,7 +35,6 @@ def check_program(template: Template, shown: Sequence[str], *, all_shown: bool =
     """Refuse a command that cannot be started, as far as that can be seen from here.
 
     Args:
-        template: of the worker.
         shown: folders of the machine that its sandbox shows without a mount.
         all_shown: there is no wall: it sees the whole machine.
 

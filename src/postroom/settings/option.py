@@ -30,11 +30,7 @@ class Option:
     Attributes:
         key: its name in a file, `table.name`.
         field: of `Settings`.
-        variable: of the environment.
-        meaning: in one line.
         flag: of `postroom up`, "" for none.
-        choices: for a CHOICE.
-        least: of a number.
         secret: it is never printed, and never taken from a command line.
         usual: what holds where nothing is chosen and `Settings` has no value.
     """

@@ -278,11 +278,7 @@ INSIDE = MappingProxyType(
 
 
 def option(key: str) -> Option:
-    """The setting of that name.
-
-    Raises:
-        InvalidInput: there is none.
-    """
+    """The setting of that name."""
     if key not in BY_KEY:
         raise InvalidInput(f"there is no setting {key!r}", remedy=f"one of: {', '.join(BY_KEY)}")
     return BY_KEY[key]

@@ -66,7 +66,6 @@ def load(state: Path, flags: Mapping[str, str] = MappingProxyType({}), **others:
     """The settings of the post room on `state`.
 
     Args:
-        state: its folder.
         flags: field -> what a flag says.
         others: fields that are no settings, but of this run alone.
 
@@ -127,7 +126,6 @@ def read(path: Path) -> str:
     """The text of a file of settings, "" if there is none.
 
     Raises:
-        EnvironmentFault: it cannot be read.
         InvalidInput: it is too large, or no text.
     """
     try:

@@ -162,11 +162,7 @@ class Actions:
         return sent
 
     async def post(self, action: Post) -> str:
-        """Post to a feed; returns the id once it is on disk.
-
-        Raises:
-            PostroomError: as `send`.
-        """
+        """Post to a feed; returns the id once it is on disk."""
         project = action.project or self._outgoing.home
         key = self._key("post", action.key, f"#{project}", action.text)
         return await self._outgoing.post(project, action.text, key)
@@ -230,7 +226,6 @@ class Actions:
 
         Raises:
             NotFound: it asked for no such task.
-            Conflict: it has ended already.
         """
         return await self._ledger.cancel(action.task, action.reason)
 
@@ -244,11 +239,7 @@ class Actions:
         return await self._ledger.answer(action.task, action.text, action.named)
 
     async def task(self, task_id: str, *, wait: bool, timeout: float) -> dict[str, Any]:
-        """A task that this worker runs or asked for; with `wait` when it has ended or asks, at most `timeout` s.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """A task that this worker runs or asked for; with `wait` when it has ended or asks, at most `timeout` s."""
         if task_id == "current":
             task_id = self._engine.execution().id
         return await self._delegations.view(task_id, wait=wait, timeout=timeout)

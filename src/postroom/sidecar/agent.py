@@ -58,9 +58,6 @@ class AgentProgram(ABC):
     """The agent program of one worker over all of its runs, as those see it who hand it something.
 
     Args:
-        env: its whole environment.
-        cwd: its working folder.
-        status: told how it is.
         raise_alert: called when it is given up, or cannot be run at all.
     """
 

@@ -71,7 +71,6 @@ class LocalApi:
 
         Raises:
             Forbidden: it comes from a web page, or under another host name.
-            NotFound: there is no such route.
             PostroomError: why the action was refused.
         """
         check_host(request.headers.get("host", ""), request.headers.get("origin"), self._hosts)

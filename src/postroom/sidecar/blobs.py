@@ -47,7 +47,6 @@ class BlobRelay:
 
         Raises:
             NotFound: there is none that this worker may read.
-            PostroomError: there is no answer.
         """
         answer = await self._control.ask("GET", f"/v1/blobs/{sha256}")
         try:

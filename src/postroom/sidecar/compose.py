@@ -100,10 +100,7 @@ def compose(
     """Make the sidecar of `config`; the local API will listen on `port`.
 
     Args:
-        config: of the worker.
-        wire: the bus.
         caller: reaches other agents over the ephemeral path.
-        port: of the local API.
         blobs: None where no control plane can be asked for them.
         outside: URL of the way out, "" for none.
 
@@ -207,7 +204,6 @@ def refusal(card: Mapping[str, Any], ask: Ask) -> str:
 
     Args:
         card: {} for one that takes anything.
-        ask: the request.
     """
     if ask.skill and card and not matches(dict(card), skill=ask.skill):
         offered = ", ".join(skills_of(dict(card)))

@@ -34,8 +34,6 @@ class AgentConfig:
     """The agent program.
 
     Attributes:
-        command: program and arguments.
-        env: added to its environment.
         cwd: working folder, "" for the workspace.
         adapter: `jsonl` or `text`.
         confirm: `explicit` (it says that it has seen a message, or its run ends well) or `read` (it has read it).

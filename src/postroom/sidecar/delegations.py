@@ -50,7 +50,6 @@ class Delegated:
 
     Attributes:
         id: of the request, which is a message.
-        worker: who will do it.
         again: it may have been asked for before, so the agent may have been told what became of it.
     """
 
@@ -81,12 +80,9 @@ class Delegations:
     """The requester's side of tasks.
 
     Args:
-        agent: who is told.
         directory: finds and names other agents.
-        outgoing: stores the requests.
         ledger: what the control plane knows of tasks.
         changes: who follows a task is told of news.
-        own: uid of the worker.
     """
 
     def __init__(
@@ -112,7 +108,6 @@ class Delegations:
 
         Raises:
             InvalidInput: it is a person.
-            UnknownRecipient: there is none.
             PostroomError: the control plane did not answer.
         """
         found = await self._directory.describe(await self._directory.uid_of(address))

@@ -29,7 +29,6 @@ class Directory:
 
     Args:
         wire: to ask the control plane.
-        own: uid of the worker.
         clock: seconds, monotonic.
     """
 
@@ -43,7 +42,6 @@ class Directory:
         """The uid behind `@nick`, or a uid as it is.
 
         Raises:
-            InvalidInput: it is neither.
             UnknownRecipient: no agent has that nick.
             PostroomError: the control plane did not answer.
         """

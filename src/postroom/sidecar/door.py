@@ -46,7 +46,6 @@ def by_tls(address: str, ca: str) -> Way:
     """To the gateway at `address` (`host:port`), if it shows a certificate for that host under `ca` (PEM).
 
     Args:
-        address: where it is.
         ca: what to trust; "" for what this system trusts.
 
     Raises:

@@ -83,9 +83,7 @@ class ExecdWorkstation:
     """See `Workstation`: execd does the work.
 
     Args:
-        address: of execd.
         root: the workspace, which is in the same container.
-        env: of commands.
     """
 
     def __init__(self, address: ExecdAddress, root: Path, env: Mapping[str, str]) -> None:

@@ -76,16 +76,11 @@ class Inbox:
 
     Args:
         agent: who is handed the messages.
-        directory: names the senders.
-        receipts: reports to them.
-        journal: of confirmed messages.
-        own, nick: of the worker.
         accept: makes a request a task; returns when its first record is on disk.
         confirm_on_read: a message that the agent read off its input is confirmed; one that expects a reply when
             the agent said something, or after `patience` seconds.
         patience: seconds for which a message that is not confirmed keeps further ones waiting.
         changed: told when the number of held messages changes.
-        now: seconds since the epoch.
     """
 
     def __init__(

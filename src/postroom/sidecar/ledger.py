@@ -19,13 +19,7 @@ MOST = 200
 
 
 class Ledger:
-    """Asks for tasks; an `a2a.tasklog.TaskSource`.
-
-    Args:
-        wire: the bus.
-        own: uid of the worker.
-        run: this start of it.
-    """
+    """Asks for tasks; an `a2a.tasklog.TaskSource`."""
 
     def __init__(self, wire: Wire, own: str, run: str) -> None:
         self._wire = wire
@@ -88,7 +82,6 @@ class Ledger:
 
         Raises:
             NotFound: this worker neither runs it nor asked for it.
-            PostroomError: there is no answer.
         """
         answer = await self._ask("tasks.get", {"task": task_id})
         return dict(answer["view"])
@@ -126,11 +119,7 @@ class Ledger:
         return list(answer["tasks"])
 
     async def choose(self, skill: str, key: str) -> Sender:
-        """Another agent that has the skill; the same one again for what was asked under the same key.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """Another agent that has the skill; the same one again for what was asked under the same key."""
         answer = await self._ask("tasks.choose", {"skill": skill, "key": key})
         return Sender(str(answer["uid"]), str(answer["nick"]), str(answer["kind"]))
 
@@ -139,7 +128,6 @@ class Ledger:
 
         Raises:
             NotFound: it asked for no such task.
-            Conflict: it has ended already.
         """
         answer = await self._ask("tasks.cancel", {"task": task_id, "reason": reason})
         return dict(answer["view"])

@@ -60,12 +60,7 @@ _log = get_logger(__name__)
 
 
 class Worker:
-    """One run of the sidecar.
-
-    Args:
-        config: who it is.
-        wall: what the self-test found.
-    """
+    """One run of the sidecar."""
 
     def __init__(self, config: SidecarConfig, wall: Wall) -> None:
         self._config = config

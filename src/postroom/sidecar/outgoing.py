@@ -33,7 +33,6 @@ class Draft:
     """A message before it has an id.
 
     Attributes:
-        recipient: uid.
         text: of its only part.
         expects_reply: whether it ends `answered`.
         reply_to: id of the message that it answers, or "".
@@ -65,12 +64,9 @@ class Outgoing:
     """Sends for one worker.
 
     Args:
-        wire: the bus.
         raise_alert: called when an id was taken by somebody else.
-        own: uid of the worker.
         secret: key of its message ids.
         projects: that it may post to, its own first.
-        now: seconds since the epoch.
         deadline: seconds that one message is tried.
     """
 
@@ -126,7 +122,6 @@ class Outgoing:
 
         Raises:
             InvalidInput: there is no project to post to.
-            PostroomError: as `message`.
         """
         chosen = project or self.home
         if not chosen:

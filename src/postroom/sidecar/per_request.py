@@ -44,7 +44,6 @@ class _Runs:
 
     Attributes:
         command, env, cwd: what is started; each run is told of its request in further variables.
-        status: of the worker.
         host: acts on what is said.
         grace: seconds that a run has to end by itself once `stop` is set.
         tasks: in which the runs are attended to.

@@ -30,8 +30,6 @@ class ProgramExecutor:
     """Hands tasks to the agent of one worker; an `a2a.execution.Executor`.
 
     Args:
-        agent: the program.
-        directory: names who asks.
         grace: seconds that the program has to stop working on a task before it is killed.
     """
 

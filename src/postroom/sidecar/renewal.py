@@ -41,11 +41,9 @@ class Renewal:
 
     Args:
         wire: to ask the control plane.
-        own: uid of the worker.
         expires_at: epoch seconds, 0 for never.
         accept: takes the new JWT into use within so many seconds, after which the former one runs out; raises
             PostroomError if the bus does not take it.
-        now: seconds since the epoch.
     """
 
     def __init__(

@@ -238,8 +238,6 @@ async def attend(
     """Carry out what a run of the agent says, up to its end and all that its end implies.
 
     Args:
-        session: the run.
-        act: carries out one action.
         stop: set to end it, which takes `grace` and some seconds.
         grace: seconds that it has to end by itself then.
         withdraw: called as soon as it has ended, so that nothing more is handed to it.

@@ -45,7 +45,6 @@ class Done:
     Attributes:
         exit_code: 128 + N if signal N ended it.
         stdout, stderr: the first `MAX_OUTPUT` bytes of each; what is no UTF-8 became U+FFFD.
-        stdout_truncated, stderr_truncated: there was more.
         timed_out: it was killed at the end of its time.
     """
 
@@ -80,12 +79,7 @@ class Workstation(Protocol):
         ...
 
     async def read(self, path: str, offset: int, length: int) -> bytes:
-        """At most `length` bytes of a file from `offset`; b"" at its end.
-
-        Raises:
-            NotFound: there is no such file.
-            PostroomError: it cannot be read.
-        """
+        """At most `length` bytes of a file from `offset`; b"" at its end."""
         ...
 
     async def write(self, path: str, content: bytes, mode: int) -> None:
@@ -159,12 +153,7 @@ async def within(seconds: float, what: str) -> AsyncGenerator[None]:
 
 
 class LocalWorkstation:
-    """See `Workstation`: the sidecar's own processes and files.
-
-    Args:
-        root: the workspace.
-        env: of commands.
-    """
+    """See `Workstation`: the sidecar's own processes and files."""
 
     def __init__(self, root: Path, env: Mapping[str, str]) -> None:
         self._root = root

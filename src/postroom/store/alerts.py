@@ -52,7 +52,6 @@ class AlertRow:
 
     Attributes:
         id: sequence in ALERTS of its first record.
-        seq: of its last one.
         kind, about: what the post office raised it for; "" of what an agent has raised.
         who: uid of the agent that it is about, "" for the post room.
         count: how often it was raised.
@@ -124,9 +123,6 @@ def ended(
     """Fold a record that ends alerts; returns how many.
 
     Args:
-        connection: in a transaction.
-        why: in words.
-        at: when.
         upto: only those that were not raised after this sequence.
         id: of one, 0 for any.
         cause: `kind`, `about`, `who` that they have; "" for any.

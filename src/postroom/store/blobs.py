@@ -38,7 +38,6 @@ class BlobRow:
         sha256: of it, 64 hex digits.
         size: in bytes.
         media_type: what its first uploader called it; for the operator alone, since it would say that somebody had it.
-        created_at: when it was stored.
         touched_at: when it was uploaded last.
         named: a message or a task has named it.
     """

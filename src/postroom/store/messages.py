@@ -21,7 +21,6 @@ class MessageRow:
     """A message and its state toward its recipient.
 
     Attributes:
-        seq: sequence in INBOX.
         message: A2A Message, as JSON text.
         stored_at: of the record in the log; `sent_at` and `expires_at` are what the sender says.
         updated_at: of the record that set the present state.

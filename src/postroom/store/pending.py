@@ -78,7 +78,6 @@ def unaddressable(
     The request of a task that was taken is none: it ends with its task.
 
     Args:
-        connection: to read from.
         seqs: look at these only; None for all.
         after: look past this sequence only.
     """
@@ -99,7 +98,6 @@ def answered(
     """Open messages to which the log holds a reply of their recipient.
 
     Args:
-        connection: to read from.
         seqs: look only at these messages and at those that they answer; None for all.
         after: look at messages past this sequence only.
     """

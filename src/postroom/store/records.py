@@ -31,7 +31,6 @@ class DeadLetterRow:
     """A message that could not be delivered.
 
     Attributes:
-        id: sequence in DEADLETTER.
         origin: which delivery failed, `<stream>-<sequence>-<consumer>`.
         subject: that it was first stored under.
         message_id: "" where the payload is no envelope.

@@ -95,11 +95,7 @@ class TaskEventRow:
     """A record of TASKS that counted.
 
     Attributes:
-        seq: its sequence.
-        task: id of the task.
         worker: uid of who runs it.
-        state: after it.
-        at: when it was stored.
         event: A2A StreamResponse, as JSON text; "" for the first record, which is the task itself.
     """
 
@@ -252,7 +248,6 @@ def list_tasks(
     """Tasks, the newest request first.
 
     Args:
-        connection: to read from.
         worker: uid, only its tasks; "" for any.
         requester: uid, only what it asked for; "" for any.
         states: only those in one of these states; empty for any.
@@ -338,7 +333,6 @@ def undelivered_dead(
     """Tasks that nobody has taken and whose request is dead, each with the reason.
 
     Args:
-        connection: to read from.
         after: only requests past this sequence of INBOX.
         seqs: only requests at these sequences; None for all.
     """
@@ -381,7 +375,6 @@ def behind(
     """Tasks whose request does not yet say that they were taken or have ended, each with what it should say.
 
     Args:
-        connection: to read from.
         after: only requests past this sequence of INBOX.
         ids: only these tasks; None for all.
     """

@@ -17,7 +17,6 @@ class Waiting:
     """A task that waits.
 
     Attributes:
-        id: of the task.
         stored: its last record; None if that is to be asked for when its turn comes.
         begun: it was worked on before, and not up to a question.
         heard: the answer that it goes on with.
@@ -55,11 +54,7 @@ class Backlog:
             self._waiting.move_to_end(waiting.id, last=False)
 
     def next(self) -> Waiting:
-        """Take the next one.
-
-        Raises:
-            KeyError: there is none.
-        """
+        """Take the next one."""
         _, waiting = self._waiting.popitem(last=False)
         return self._let_go(waiting)
 

@@ -27,9 +27,6 @@ def ended(row: TaskRow, state: TaskState, why: str, at: float) -> TaskRecord:
 
     Args:
         row: the task as it is.
-        state: a final one.
-        why: for people.
-        at: seconds since the epoch.
     """
     # The worker may have written any context into its records, and of any length.
     task = json.loads(row.snapshot) | {"contextId": row.context_id}
@@ -50,8 +47,6 @@ class Chain:
 
     Args:
         bus: connection of the control plane.
-        admin: reads and deletes records.
-        database: the projection.
     """
 
     def __init__(self, bus: MessageBusProvider, admin: BusAdmin, database: Database) -> None:

@@ -70,9 +70,6 @@ class TaskClerk:
 
     Args:
         bus: connection of the control plane.
-        database: the projection.
-        chain: ends tasks.
-        clock: seconds since the epoch.
     """
 
     def __init__(

@@ -59,7 +59,6 @@ class Ask:
     """A request for a task.
 
     Attributes:
-        request: id of the message.
         requester: uid of its sender, as the server has checked it.
         message: A2A Message.
         skill: of the card that is wanted, "" for any.
@@ -75,14 +74,9 @@ class TaskEngine:
     """Runs the tasks of one worker. For one event loop.
 
     Args:
-        log: where the records go.
-        source: what the log holds.
-        executor: works on the tasks.
-        worker: uid.
         refuse: why the worker does not take a request, "" if it does.
         trusted: uids that may cancel and answer what others asked for.
         changed: told when a task begins or ends.
-        now: seconds since the epoch.
     """
 
     def __init__(
@@ -131,9 +125,6 @@ class TaskEngine:
 
         What an executor says before it was handed a task is about another one: it would end a task that
         nobody has read, and its record would race with the one that says that the attempt begins.
-
-        Raises:
-            NotFound: there is none.
         """
         begun = {found.id: found for found in self._executions.values() if found.begun}
         if not task and begun:

@@ -26,8 +26,6 @@ class Execution:
 
     Attributes:
         record: the last one that is stored.
-        sequence: of that record.
-        write: stores the next one.
         heard: what the agent is told now if it has begun before: the answer to its question; None at a (new) start.
         begun: that the attempt begins is stored; before, nothing can be said of it.
         canceling: somebody wants it to end.

@@ -73,7 +73,6 @@ class TaskSource(Protocol):
 
         Raises:
             NotFound: nobody has asked this worker for such a task.
-            PostroomError: there is no answer.
         """
 
 
@@ -82,10 +81,7 @@ class TaskLog:
 
     Args:
         bus: the worker's connection.
-        source: says who wrote last.
-        worker: uid.
         run: this start of the worker; the `runner` of its records.
-        policy: pauses between attempts.
         stored: told of each record that is stored: it, the sequence that it follows, and its own.
     """
 

@@ -57,13 +57,8 @@ class TaskOffice:
     Args:
         bus: connection of the control plane to the account where records are stored.
         database: the projection and the directory.
-        changes: told by the fold.
-        chain: ends tasks.
         requests: stores what is asked for.
-        running: whether a worker runs.
         blocker: why a worker that runs does nothing for its tasks, "" if nothing is known to keep it.
-        clock: seconds since the epoch.
-        new_id: makes ids of messages.
     """
 
     def __init__(
@@ -119,7 +114,6 @@ class TaskOffice:
 
         Raises:
             NotFound: none.
-            Conflict: several.
         """
         if TASK_ID.fullmatch(ref):
             found = await self._row(ref)
@@ -137,11 +131,7 @@ class TaskOffice:
         return found
 
     async def get(self, ref: str) -> TaskView:
-        """The task as it is now.
-
-        Raises:
-            NotFound, Conflict: as `find` says.
-        """
+        """The task as it is now."""
         return await self._show(await self.find(ref))
 
     async def wait(self, ref: str, timeout: float, *, settled: bool = False) -> TaskView:
@@ -149,7 +139,6 @@ class TaskOffice:
         `timeout` seconds.
 
         Raises:
-            NotFound, Conflict: as `find` says.
             Refused: too many wait.
         """
 
@@ -193,11 +182,7 @@ class TaskOffice:
         )
 
     async def events(self, ref: str, *, after: int = 0, limit: int = PAGE) -> list[TaskEvent]:
-        """The first `limit` changes of a task past sequence `after`, in their order.
-
-        Raises:
-            NotFound, Conflict: as `find` says.
-        """
+        """The first `limit` changes of a task past sequence `after`, in their order."""
         row = await self.find(ref)
         return await self._database.read(
             lambda c: views.events(store.events_of(c, row.id, after, limit), row)
@@ -227,11 +212,8 @@ class TaskOffice:
         Args:
             ref: as `find` says.
             by: uid of who cancels: the requester or the worker's owner.
-            reason: for people.
-            timeout: seconds.
 
         Raises:
-            NotFound: there is no such task.
             Conflict: several begin with `ref`, or it has ended otherwise.
             RequestTimeout, BusDisconnected, StreamFull: perhaps not told; cancel again.
         """
@@ -260,7 +242,6 @@ class TaskOffice:
         """Give a task what it waits for; on return the answer is in the log, on disk. `named` is its `messageId`.
 
         Raises:
-            NotFound: there is no such task.
             Conflict: several begin with `ref`, it waits for nothing, or another answer was taken before this one.
             InvalidInput: an empty text.
             MessageTooLarge: nothing was answered.

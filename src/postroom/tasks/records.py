@@ -30,10 +30,8 @@ class TaskRecord:
     """One change of a task.
 
     Attributes:
-        task: snapshot after it.
         event: what changed; None for the first record.
         request: id of the message that asked for the task.
-        requester: uid of its sender.
         attempt: how many times the task was begun, 0 before the first.
         lost: how many of those ended without anybody saying so.
         runner: the start of the worker that wrote it, or the control plane's uid.
@@ -115,11 +113,7 @@ class TaskRecord:
 
     @classmethod
     def decode(cls, payload: bytes) -> TaskRecord:
-        """The record in a payload.
-
-        Raises:
-            ProtocolViolation: it is none.
-        """
+        """The record in a payload."""
         record = read_record(payload, TASK_DEPTH)
         task, event = record.get("task"), record.get("event")
         if record.get("v") != 1 or not isinstance(task, dict) or not _is_task(task):

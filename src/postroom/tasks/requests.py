@@ -31,8 +31,6 @@ class Requests:
         bus: connection of the control plane to the account where they are stored.
         admin: reads a duplicate's record back.
         database: the projection and the directory.
-        clock: seconds since the epoch.
-        new_key: makes idempotency keys.
         space: asked before anything is written; raises `StateUnwritable` while the disk is full.
     """
 
@@ -66,10 +64,8 @@ class Requests:
         """Ask `worker` for a task; on return the request is in the log, on disk.
 
         Args:
-            requester: uid.
             worker: who is to do it.
             text: what is to be done.
-            request: with which skill.
             key: idempotency key: the same key toward the same worker is the same task, "" for a new one.
             context: id of the conversation that the task belongs to, "" for one of its own.
 

@@ -36,7 +36,6 @@ class TaskView:
         seq: sequence in TASKS of its last record, 0 while nobody has taken it.
         requested: sequence of its request in INBOX; lists are in this order.
         detail: how it stands, on one line.
-        text: what was asked for.
         status_text: what the worker said with the present state.
         started_at: when its worker began with it, None before that.
         artifacts: `{"id", "name", "text", "files"?}` each; None where they are left out.
@@ -110,7 +109,6 @@ class TaskEvent:
     """One change of a task.
 
     Attributes:
-        seq: sequence in TASKS.
         kind: `task` (it was taken, or ended by the first word), `status` or `artifact`.
         text: what was said with the change, or the text of the artifact.
         artifact: which one, None for other kinds.

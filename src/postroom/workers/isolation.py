@@ -23,11 +23,7 @@ class Demand:
 
 
 def level_of(name: str) -> Level:
-    """The level called `name`.
-
-    Raises:
-        InvalidInput: there is none.
-    """
+    """The level called `name`."""
     try:
         return Level(name)
     except ValueError:

@@ -24,8 +24,6 @@ class Issuer:
 
     Args:
         database: where the keys are written down.
-        trust: makes and revokes credentials.
-        accounts: tells the servers.
         lifetime: seconds that a credential is valid.
     """
 

@@ -57,7 +57,6 @@ class WorkerFolders:
     """The host folders of one worker.
 
     Attributes:
-        root: all of them.
         post_room: the state folder of the post room, with the keys of all organisations.
     """
 
@@ -148,7 +147,6 @@ class WorkerIdentity:
 
     Attributes:
         level: what the wall is, as proven.
-        run: id of this start.
     """
 
     uid: str

@@ -77,11 +77,7 @@ class Workers:
         return WorkerFolders.of(self._settings, uid).state
 
     async def interactive(self, uid: str) -> bool:
-        """Whether the template of worker `uid` has a `[sidecar]` table: then it may report events.
-
-        Raises:
-            NotFound: there is no such worker.
-        """
+        """Whether the template of worker `uid` has a `[sidecar]` table: then it may report events."""
         run = self._runs.get(uid)
         if run is not None:
             return run.interactive
@@ -128,11 +124,7 @@ class Workers:
         return [(agents[record.uid], record) for record in records if record.uid in agents]
 
     async def record(self, ref: str) -> tuple[Agent, WorkerRecord]:
-        """The worker with that nick (with or without `@`) or uid.
-
-        Raises:
-            NotFound: there is no such worker.
-        """
+        """The worker with that nick (with or without `@`) or uid."""
         agent = await self._directory.resolve(ref)
         record = await self._database.read(lambda c: worker_rows.worker_by_uid(c, agent.uid))
         if record is None:
@@ -208,15 +200,10 @@ class Workers:
     async def remove(self, ref: str, *, purge: bool = False) -> tuple[Agent, Path]:
         """End a worker and take its address away for ever; its nick is free again.
 
-        Args:
-            ref: nick or uid.
-            purge: delete its folder, too.
-
         Returns:
             The agent, and the folder with its workspace, which stays unless it is purged.
 
         Raises:
-            NotFound: there is no such worker.
             StateUnwritable: its folder cannot be deleted; it is removed all the same.
         """
         agent, _ = await self.record(ref)
@@ -309,7 +296,6 @@ class Workers:
         """End a worker if it runs, and start it with a new credential and token.
 
         Args:
-            ref: nick or uid.
             template: text of a new template; "" for the one that it has.
             files: that the new template names, in base64.
 

@@ -23,7 +23,6 @@ class WorkerParts:
     """The parts.
 
     Attributes:
-        owner: uid of the operator.
         credentials: the secrets that the gateway may add to workers' requests, as they are now.
         canaries: what each sandbox is tried against.
         remote: where sandboxes of other machines run, None for nowhere.

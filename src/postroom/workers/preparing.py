@@ -62,9 +62,7 @@ class Preparing:
         """What a person's template makes.
 
         Args:
-            text: of the template.
             files: that it names, in base64.
-            values: of its parameters.
             sandbox: that the person asks for, "" for nothing said.
             isolation: that they accept, "" for nothing said.
             least: level that the wall must have in any case.
@@ -118,7 +116,6 @@ class Preparing:
 
         Raises:
             Conflict: it would be another worker.
-            PostroomError: as `prepare`.
         """
         said, kept = record.origin, declared(text)
         values = {name: value for name, value in record.overrides.items() if name in kept}

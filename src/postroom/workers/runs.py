@@ -31,14 +31,10 @@ class Run:
     """One start of a worker in this process.
 
     Attributes:
-        handle: its sandbox.
         provider: name of the sandbox provider.
-        started_at: seconds since the epoch.
-        nick: of the worker.
         card: its card, not signed: that of its template, or what it announced since.
         id: of this start; what it wrote of a task carries it.
         interactive: its template lets it report events.
-        limits: what it may use.
         unenforced: those of them that nothing keeps on this machine.
         stopping: somebody asked it to end.
         ended: how it ended, None while it runs.

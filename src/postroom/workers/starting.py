@@ -44,10 +44,7 @@ class Starter:
         """Start a worker that does not run, with a new credential and token; those before are void.
 
         Args:
-            agent: the worker.
             record: what the store keeps of it.
-            template: read from the record.
-            chosen: its sandbox.
             files: of its template, by name.
 
         Raises:

@@ -53,11 +53,7 @@ class WorkerChanges:
 
 
 class WorkerStates:
-    """How each worker is, by its process and its status messages.
-
-    Args:
-        now: seconds since the epoch.
-    """
+    """How each worker is, by its process and its status messages."""
 
     def __init__(
         self, workers: Workers, presence: PresenceBoard, now: Callable[[], float] = time.time
@@ -107,13 +103,8 @@ class WorkerViews:
     """Views of workers.
 
     Args:
-        workers: their records and runs.
-        states: how they are.
         presence: what they said of themselves.
         admin: how much waits in their inboxes.
-        tasks: what they are at.
-        alerts: which rules they broke.
-        changed: that one has changed.
     """
 
     def __init__(
@@ -157,11 +148,7 @@ class WorkerViews:
         return found
 
     async def one(self, ref: str) -> dict[str, Any]:
-        """One worker.
-
-        Raises:
-            NotFound: there is no such worker.
-        """
+        """One worker."""
         end = asyncio.get_running_loop().time() + COUNTING
         return await self._view(*await self._workers.record(ref), await self._load(), end)
 
@@ -243,10 +230,7 @@ def state_of(
     """State and detail of a worker.
 
     Args:
-        desired: what it should do.
         run: its last start in this process.
-        said: its last status message.
-        now: seconds since the epoch.
         why: why there is no start: the limit that it was ended for before this process, or what failed; "" for neither.
     """
     if desired == REVOKED and (run is None or not run.running):

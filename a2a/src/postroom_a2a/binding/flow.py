@@ -52,7 +52,6 @@ class Reading:
     Args:
         call_id: of the request; every frame has to repeat it.
         subject: of the request, for the texts of errors.
-        flow: that the client announced.
         idle: seconds of silence after which the stream is broken; 0 for the default.
 
     Attributes:

@@ -37,7 +37,6 @@ class Request:
     """A call on the wire.
 
     Attributes:
-        id: that the answer repeats.
         params: JSON value, None where it is left out; bytes of protobuf in a binary frame.
         binary: whether it is, or has to be, a binary frame.
         response_subject: where the answer has to be stored; "" for the reply subject.
@@ -72,7 +71,6 @@ class Response:
     Attributes:
         kind: of a stream frame; "" for a bare JSON-RPC response.
         result: JSON value, or bytes of protobuf; None where there is none.
-        error: instead of a result.
         binary: whether it was a binary frame.
     """
 

@@ -31,7 +31,6 @@ class Outlet:
     Args:
         mailbox: that hears acknowledgements, and the server's word that nobody listens.
         reply: the client's subject.
-        flow: that the client announced.
         stall: seconds that a client may leave a full window unacknowledged.
         gone: called when the client listens no more.
         standing: called with True when the stream stands still, and with False when it goes on or ends.

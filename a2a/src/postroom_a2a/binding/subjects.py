@@ -224,7 +224,6 @@ def served(subject: str, ending: str, other: str) -> str:
     Args:
         subject: to serve; wildcards are left to the server.
         ending: last token of the subjects of the other binding, on which this one would be mistaken for it.
-        other: what serves those.
 
     Raises:
         InvalidInput: it is a URL or no subject, or belongs to the other binding.

@@ -62,7 +62,6 @@ class ResponseCounters:
     """What a client has seen.
 
     Attributes:
-        read: answers.
         unclaimed: answers that no call waited for.
         malformed: messages that are no answer.
         made_again: times that the consumer was made again.
@@ -79,7 +78,6 @@ class Answered:
     """An answer as it came.
 
     Attributes:
-        response: that was read.
         sequence: of the frame in its stream of answers, 0 where the server does not count.
         lane: that the server announced, "" for none.
     """
@@ -98,7 +96,6 @@ class AnswerReader:
     Args:
         connection: an open one, ours or of nats-py.
         client: id of the client; "" for one that nobody else has.
-        namespace: of the response subject.
         streams: names and settings of the streams.
         mailbox: shared with others of the connection; None for one of its own.
         prefix: of JetStream's API.

@@ -54,11 +54,9 @@ class AnswerWriter:
     """Stores the answers of a server, frame by frame.
 
     Attributes:
-        js: JetStream.
         lane: subject that answers announce, "" for none.
         attempts: refusals after which an answer is given up.
         repair: makes the streams again that answers and claims need, if it may.
-        failures: refusals so far.
     """
 
     js: JetStream
@@ -109,8 +107,6 @@ class AnswerWriter:
 
         Args:
             ending: where the frame is that decided how the stream ended.
-            subject: of the client.
-            complete: the frame.
             name: of the request, for the id.
 
         Raises:
@@ -141,7 +137,6 @@ class StreamAnswer:
     """The frames of one stream: sent one after the other, without waiting for the log's word on each.
 
     Args:
-        subject: of the client.
         name: of the request, for the ids.
     """
 

@@ -61,8 +61,6 @@ class Claims:
     """The claims of one server.
 
     Args:
-        js: JetStream.
-        bucket: of the claims.
         held: whether we work on the request of a key.
         grace: seconds for which an owner that cannot be reached may be on its way back to the NATS server.
     """

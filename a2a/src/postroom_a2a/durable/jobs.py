@@ -64,8 +64,6 @@ class Job:
     """A request that we hold.
 
     Attributes:
-        delivery: the latest of it.
-        call: what it asks for.
         response_subject: where its answer is stored.
         streams: whether the answer is a stream.
         begins: whether it may begin work.
@@ -74,7 +72,6 @@ class Job:
         begun: whether it was claimed or performed.
         answered: whether its answer is stored.
         finished: whether it was performed, so that it takes no room any more.
-        task: that works on it.
     """
 
     delivery: RequestDelivery
@@ -125,8 +122,6 @@ def read_job(
     Args:
         check: raises `Rejected` for a subject that answers may not go to.
         abandon_after: seconds after which a request without a deadline is taken as abandoned.
-        caller: who sent it.
-        now: seconds since the epoch.
 
     Raises:
         Rejected: it may not be performed, and there is nowhere to say so.

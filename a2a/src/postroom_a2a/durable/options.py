@@ -52,13 +52,11 @@ class DurableStatistics:
     """Counts of one server since its start.
 
     Attributes:
-        held: requests at this moment.
         answered: requests whose answer is stored.
         rejected: requests that were not performed and not answered: expired, or nobody to answer.
         lost: requests that another process had begun.
         dead: requests that were given up.
         refused_answers: times that a stream did not take an answer.
-        pulls: requests for work.
     """
 
     held: int

@@ -56,8 +56,6 @@ class Performer:
     """What performs the jobs of one server.
 
     Attributes:
-        js: JetStream.
-        answers: way of its answers.
         lost: what a lost call is answered with.
         at_work: what an answered call still waits for, so that it is known to be lost if the process ends before.
         answerable: whether a stream stores the subject.

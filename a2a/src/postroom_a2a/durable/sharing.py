@@ -23,7 +23,6 @@ class Shared:
 
     Attributes:
         mailboxes: by the prefix of their subjects.
-        responses: by their namespace.
         ending: called before the connection ends.
     """
 

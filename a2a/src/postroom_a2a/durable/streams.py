@@ -28,8 +28,6 @@ class Streams:
     """Names of the streams, and the settings of those that are made here; one that is there keeps its own.
 
     Attributes:
-        requests: stream of the requests.
-        responses: stream of the answers.
         claims: KV bucket of the claims.
         create: make what is missing and add missing subjects; False where operations provision the streams.
         max_age: seconds after which requests, answers and claims are gone.
@@ -38,7 +36,6 @@ class Streams:
         claims_bytes: of the claims; the oldest goes.
         per_client: answers of one client that are kept; the oldest goes.
         replicas: servers that keep a copy.
-        storage: of all three.
     """
 
     requests: str = "A2A_REQUESTS"
@@ -70,8 +67,6 @@ class Streams:
         """See to it that the answers to the clients of a namespace are stored.
 
         Args:
-            js: JetStream.
-            namespace: of the clients.
             subject: of the one client that matters, where the streams are provisioned; "" for all.
 
         Raises:
@@ -174,9 +169,7 @@ class Durable:
     """A durable consumer of the requests to one subject.
 
     Attributes:
-        js: JetStream.
         streams: names and settings of the streams.
-        name: of the durable.
     """
 
     js: JetStream
@@ -201,7 +194,6 @@ class Durable:
         Args:
             floor: what `floor` said last, None if it was never there. Behind it may be requests that another replica
                 holds and will not come to answer, so what only we know to be dealt with says nothing.
-            deliver: where to begin then.
             abandon_after: seconds that "recent" goes back.
 
         Raises:

@@ -18,7 +18,6 @@ class Bounds:
     """What a server takes.
 
     Attributes:
-        spare: light calls beyond these.
         share: of the calls that run, what one caller may have; 0 for three quarters.
         waiting: calls that wait for a place at a time; one caller may have three quarters of them.
         max_wait: seconds that a call waits for its place; with 0 none waits.

@@ -52,8 +52,6 @@ class WireConnection:
         changed: done when the connection came back, or is over for good; then another takes its place.
         reconnects: times that it connected again, so that what was under way may be lost.
         reconnected_at: when, by the loop's clock.
-        sent: messages that were published.
-        received: messages that came.
         dropped: messages that came and were dropped, since too many lay unread.
     """
 
@@ -227,11 +225,7 @@ class WireConnection:
     async def flush(self, timeout: float = 10) -> None:
         """Return when the server has worked through everything that was sent so far.
 
-        Args:
-            timeout: seconds.
-
         Raises:
-            RequestTimeout: not in time.
             BusDisconnected: the connection was lost; what was sent may be lost as well.
         """
         while self._holding is not None:
@@ -250,7 +244,6 @@ class WireConnection:
         """As `flush`, but a connection that breaks meanwhile is waited for, and asked again.
 
         Raises:
-            RequestTimeout: not in time.
             BusDisconnected, Unauthorized: there is no connection, or never again.
         """
         until = self._loop.time() + timeout
@@ -303,7 +296,6 @@ class WireConnection:
 
         Raises:
             InvalidInput: the subject or the queue group is malformed, or there is no `cb`.
-            BusDisconnected: it is closed.
         """
         if cb is None:
             raise InvalidInput("a subscription needs a function that takes its frames")

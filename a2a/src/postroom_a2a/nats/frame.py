@@ -20,9 +20,7 @@ class WireFrame:
     """A received message; it keeps the port `Frame`. The headers are read when they are first asked for.
 
     Attributes:
-        subject: it was published to.
         reply: subject for an answer, "" if none is wanted.
-        data: payload.
     """
 
     __slots__ = ("_block", "_headers", "data", "reply", "subject")

@@ -35,8 +35,6 @@ async def fetch_info(
     """Connect, read the INFO and hang up.
 
     Args:
-        host: of the server.
-        port: of the server.
         tls: for a server that does the TLS handshake before it says anything.
         tls_name: that its certificate is for, where that is not the host.
 

@@ -68,7 +68,6 @@ class JetStream:
     """JetStream as one connection sees it.
 
     Args:
-        mailbox: receives the answers.
         prefix: of the API's subjects (another for a domain).
     """
 
@@ -147,10 +146,6 @@ class JetStream:
         """Publish, and wait for one answer, over lost connections too.
 
         Args:
-            subject: to publish to.
-            payload: bytes.
-            timeout: seconds.
-            headers: NATS headers.
             repeat: ask again where the answer was lost; for what may be done twice.
 
         Returns:
@@ -221,7 +216,6 @@ class JetStream:
         """Make the stream, or add the subjects that one of that name lacks; its other settings stay as they are.
 
         Args:
-            name: of the stream.
             subjects: that it has to store; one that is covered by a wildcard of it is not added.
             settings: members of the stream's configuration for a new one.
 

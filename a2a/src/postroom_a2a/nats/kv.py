@@ -51,7 +51,6 @@ class Bucket:
         config: of its stream, where it is known; without it no key has a time to live, and the leader answers.
 
     Attributes:
-        name: of it.
         has_ttl: whether keys of it may have a time to live; where not, `ttl` arguments have no effect.
     """
 
@@ -74,9 +73,7 @@ class Bucket:
         """The bucket `name`, made if it is not there.
 
         Args:
-            js: JetStream.
             name: letters, digits, `-` and `_`.
-            settings: for a new bucket.
             create: False to fail where there is none.
 
         Raises:
@@ -110,7 +107,6 @@ class Bucket:
         """What `key` holds; None for nothing, a deleted or an expired one.
 
         Args:
-            key: of the bucket.
             fresh: ask the leader; a replica of a bucket with several may be a moment behind.
 
         Raises:
@@ -187,8 +183,6 @@ class Bucket:
         """Write; returns the revision.
 
         Args:
-            key: of the bucket.
-            value: bytes.
             ttl: seconds, rounded up to whole ones, after which the key is gone; 0 for never.
 
         Raises:
@@ -202,7 +196,6 @@ class Bucket:
         """Write a key that is not there.
 
         Raises:
-            LostUpdate: it is there.
             As `put`.
         """
         for _ in range(3):
@@ -221,7 +214,6 @@ class Bucket:
         """Write if `revision` is the key's last one; 0 for a key that was never written.
 
         Raises:
-            LostUpdate: it is not.
             As `put`.
         """
         return await self._write(key, value, ttl=ttl, expected=revision)
@@ -230,7 +222,6 @@ class Bucket:
         """Mark the key as deleted (if `revision` is the last one); its history stays.
 
         Raises:
-            LostUpdate: it is not.
             As `put`.
         """
         await self._write(key, b"", expected=revision, headers={OPERATION: "DEL"})

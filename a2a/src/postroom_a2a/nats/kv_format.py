@@ -30,7 +30,6 @@ class Settings:
         marker_ttl: seconds that the mark of an expired or purged key is kept, so that watchers hear of it.
         direct: whether every replica answers a get, and not the leader alone.
         storage: "file" or "memory".
-        replicas: of the stream.
     """
 
     history: int = 1
@@ -71,7 +70,6 @@ class Entry:
     """What a key holds.
 
     Attributes:
-        key: of it.
         value: bytes; b"" for a deletion.
         revision: of this key, which `update` expects; it grows with each write of the bucket.
         deleted: the key is gone (only a watch says so).

@@ -47,7 +47,6 @@ class Mailbox:
     """The answers of one connection.
 
     Args:
-        connection: that receives them.
         prefix: of the reply subjects, without the last token; "" for a new inbox of the connection.
         within: another mailbox of the connection, whose subscription covers that prefix: a second subscription would
             have the server send each answer twice.
@@ -73,11 +72,7 @@ class Mailbox:
         self._opening: asyncio.Lock = asyncio.Lock()
 
     async def open(self) -> None:
-        """Subscribe; done already, nothing happens.
-
-        Raises:
-            BusDisconnected: there is no connection.
-        """
+        """Subscribe; done already, nothing happens."""
         if self._subscription is None:
             async with self._opening:
                 if self._subscription is None:
@@ -101,7 +96,6 @@ class Mailbox:
 
         Args:
             prefix: all but the last token of the subjects; that of the mailbox itself for all of them.
-            arrived: takes the frames.
         """
         return Route(self._routes, prefix, arrived)
 
@@ -173,7 +167,6 @@ class Mailbox:
         It is random as a whole, so that a peer that has seen one call cannot answer another, or end another's stream.
 
         Args:
-            arrived: takes the frames.
             prefix: of this subject, where the mailbox's own has a wildcard.
 
         Raises:
@@ -234,10 +227,6 @@ class Mailbox:
         """Publish, and wait for one answer; a status of the server ("503") is an answer as well.
 
         Args:
-            subject: to publish to.
-            payload: bytes.
-            timeout: seconds.
-            headers: NATS headers.
             prefix: of the reply subject, where the mailbox's own has a wildcard.
             until_change: do not wait any longer when the connection came back in between.
 

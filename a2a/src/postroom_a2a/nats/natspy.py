@@ -147,7 +147,6 @@ class AdaptedSubscription:
     """Keeps the port `Subscription`.
 
     Attributes:
-        subject: of it.
         told: the last error that the connection had told before.
     """
 

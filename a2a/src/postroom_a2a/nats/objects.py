@@ -47,9 +47,6 @@ class ObjectInfo:
     """What a bucket says of an object.
 
     Attributes:
-        name: of it.
-        size: bytes.
-        chunks: messages that hold it.
         digest: `SHA-256=` and the hash in base64url.
         nuid: token of the chunks' subject.
     """
@@ -65,7 +62,6 @@ class ObjectBucket:
     """One bucket; made by `open`.
 
     Attributes:
-        name: of it.
         max_age: seconds that objects are kept; 0 for ever.
     """
 
@@ -91,12 +87,10 @@ class ObjectBucket:
         """The bucket `name`, made if it is not there; one that is there is used as it is.
 
         Args:
-            js: JetStream.
             name: letters, digits, `-` and `_`.
             max_age: seconds that objects are kept; 0 for ever.
             max_bytes: of the whole bucket; -1 for no limit. A full one refuses (`StreamFull`).
             storage: "file" or "memory".
-            replicas: of the stream.
             create: False to fail where there is none.
 
         Raises:
@@ -159,15 +153,12 @@ class ObjectBucket:
         """The content of an object.
 
         Args:
-            name: of it.
             limit: bytes that it may have.
-            timeout: seconds.
 
         Raises:
             NotFound: there is none (any more).
             MessageTooLarge: it is over `limit`.
             ProtocolViolation: what came is not what its digest says.
-            RequestTimeout: not in time.
             As `JetStream.api`.
         """
         info = await self._info(name)

@@ -45,12 +45,8 @@ class Server:
     """One server.
 
     Attributes:
-        host: name or address.
-        port: TCP.
         tls: whether it has to be spoken to over TLS.
         user: in its address, "" for none.
-        password: in its address.
-        token: in its address.
     """
 
     host: str
@@ -95,8 +91,6 @@ class Options:
 
     Attributes:
         user: with `password`.
-        password: of the user.
-        token: instead of both.
         credentials: instead of those: a key, or a JWT and its key.
         tls: context; with one, nothing is ever sent in clear. None: the default context where TLS is asked for.
         tls_first: speak TLS before the server says anything (`handshake_first`).

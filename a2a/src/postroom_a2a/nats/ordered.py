@@ -40,8 +40,6 @@ class OrderedConsumer:
     """A consumer for one reader; an async context manager.
 
     Args:
-        js: JetStream.
-        stream: to read.
         subjects: filter, one or several, may have wildcards; () for every record.
         beat: seconds of silence after which the server sends a sign of life; after three there is none.
         config: further members of the consumer's configuration, as `deliver_policy` or `headers_only`.

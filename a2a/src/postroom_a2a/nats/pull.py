@@ -55,7 +55,6 @@ class PullCounters:
     """What a loop has seen.
 
     Attributes:
-        pulls: asked for.
         lost: pulls that the server refused, or that fell silent.
     """
 

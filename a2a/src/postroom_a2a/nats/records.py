@@ -46,8 +46,6 @@ async def last_record(
     """The last record of `subject` in `stream`; None where there is none.
 
     Args:
-        js: JetStream.
-        stream: that has it.
         subject: without wildcards where `direct` is set.
         direct: any replica may answer (ADR-31); it may be a moment behind the leader.
 

@@ -39,7 +39,6 @@ class Denied(Forbidden):
 
     Attributes:
         verb: "publish" or "subscription".
-        subject: that it tried.
     """
 
     def __init__(self, verb: str, subject: str) -> None:

@@ -36,7 +36,6 @@ class Pool:
     """The servers of one connection: those that it was given, and those that they name.
 
     Args:
-        servers: that it was given.
         insist: never give up a server that refuses us.
     """
 

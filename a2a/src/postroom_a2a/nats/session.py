@@ -51,15 +51,7 @@ class Owner(Protocol):
 
 
 class Session(asyncio.Protocol):
-    """A connection that is dialled with `dial`.
-
-    Args:
-        owner: of the connection.
-        options: of the connection.
-
-    Attributes:
-        transport: to write to.
-    """
+    """A connection that is dialled with `dial`."""
 
     transport: asyncio.Transport
 

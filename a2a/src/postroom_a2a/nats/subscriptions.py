@@ -35,9 +35,7 @@ class WireSubscription:
     """A subscription; it keeps the port `Subscription`.
 
     Args:
-        keeper: the connection.
         sid: its number in the protocol.
-        subject: that it is for.
         queue: group, "" for none.
 
     Attributes:
@@ -93,9 +91,7 @@ class Reader:
     """Gives the frames of a subscription to an async function, one after the other; bounded.
 
     Args:
-        keeper: the connection.
         subject: of the subscription, for reports.
-        arrived: the function.
         unread: frames that may lie unread.
         unread_size: bytes of these.
     """

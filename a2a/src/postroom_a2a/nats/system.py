@@ -41,7 +41,6 @@ class Members:
     Attributes:
         present: id to name of those that answer.
         absent: names of those that do not, "?" for one whose name nobody tells.
-        size: how many there are.
     """
 
     present: dict[str, str]
@@ -52,11 +51,7 @@ class Members:
 async def ask_server(
     connection: Connection, subject: str, payload: bytes = b"", *, timeout: float
 ) -> bytes:
-    """The answer of the server that is asked, or of the first one.
-
-    Raises:
-        RequestTimeout, BusDisconnected: there is none.
-    """
+    """The answer of the server that is asked, or of the first one."""
     mailbox = Mailbox(connection)
     try:
         return (await mailbox.ask(subject, payload, timeout=timeout)).data
@@ -67,11 +62,7 @@ async def ask_server(
 async def ask_servers(
     connection: Connection, subject: str, payload: bytes = b"", *, wait: Callable[[], float]
 ) -> AsyncGenerator[bytes]:
-    """Answers of all servers as they come, until none came for `wait()` seconds.
-
-    Raises:
-        BusDisconnected: there is no connection.
-    """
+    """Answers of all servers as they come, until none came for `wait()` seconds."""
     answers = FrameQueue(MOST)
     inbox = connection.new_inbox()
     try:
@@ -104,7 +95,6 @@ async def gather(
     """Ask all servers; False if `take` has not said True of an answer within `timeout` seconds.
 
     Raises:
-        BusDisconnected: there is no connection.
         ProtocolViolation: an answer cannot be read.
     """
     clock = asyncio.get_running_loop().time

@@ -59,11 +59,7 @@ class MemoryBroker:
             self._streams[spec.name] = MemoryStream(spec, self.clock)
 
     def stream(self, name: str) -> MemoryStream:
-        """A stream.
-
-        Raises:
-            NotFound: there is none of that name.
-        """
+        """A stream."""
         try:
             return self._streams[name]
         except KeyError:
@@ -84,11 +80,7 @@ class MemoryBroker:
         self._arrivals.pop(key, asyncio.Event()).set()
 
     def consumer(self, stream: str, durable: str) -> MemoryConsumer:
-        """A consumer.
-
-        Raises:
-            NotFound: there is none of that name.
-        """
+        """A consumer."""
         try:
             return self._consumers[stream, durable]
         except KeyError:

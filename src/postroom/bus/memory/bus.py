@@ -50,7 +50,6 @@ class MemoryBus:
     """Implements `MessageBusProvider`.
 
     Args:
-        broker: to connect to.
         uid: who this is; an agent has an agent's rights, the control plane all.
         projects: an agent may post to these.
         on_error: told about errors that no call waits for.

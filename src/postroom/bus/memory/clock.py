@@ -42,11 +42,7 @@ class LoopClock:
 
 
 class ManualClock:
-    """A time that moves only when a test says so.
-
-    Args:
-        start: seconds since the epoch.
-    """
+    """A time that moves only when a test says so."""
 
     def __init__(self, start: float = 1_000_000.0) -> None:
         self._now = start

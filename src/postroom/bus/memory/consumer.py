@@ -41,8 +41,6 @@ class MemoryConsumer:
     """Delivers the records of a stream to its takers.
 
     Args:
-        spec: what it is.
-        stream: whose records.
         clock: for `ack_wait` and delays.
         advise: told about what is given up.
     """

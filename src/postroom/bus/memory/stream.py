@@ -125,11 +125,7 @@ class MemoryStream:
         return self._records.get(sequence)
 
     def get(self, sequence: int) -> Message:
-        """The record at `sequence`.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """The record at `sequence`."""
         message = self.find(sequence)
         if message is None:
             raise NotFound(f"{self.spec.name} has no record {sequence}")

@@ -23,7 +23,6 @@ class LiveSubscription:
     """A `Subscription` to live messages.
 
     Args:
-        accepts: whether a message counts.
         work: for one message; what it raises is reported.
         report: told what `work` raised.
     """

@@ -41,9 +41,6 @@ class NatsAdmin:
         bus: a connection to the account with JetStream, with every right there.
         memory: keep streams in memory: all is gone when the server ends.
         replicas: copies of each record; 3 on a cluster.
-
-    Attributes:
-        jetstream: of that account.
     """
 
     def __init__(self, bus: NatsBus, *, memory: bool = False, replicas: int = 1) -> None:

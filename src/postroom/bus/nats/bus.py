@@ -56,7 +56,6 @@ class NatsBus:
         connection: the library's.
         mailbox: receives the answers to this identity, `_I.<uid>.<answerer>.<token>`: so even an answer names its
             sender. Four tokens exactly: the inboxes of pulls have more, and their frames do not arrive twice.
-        jetstream: over this connection.
     """
 
     def __init__(self, uid: str, link: Link, *, projects: tuple[str, ...], beat: float) -> None:
@@ -98,7 +97,6 @@ class NatsBus:
             name: shown by the server's monitoring.
             projects: whose feeds this identity receives.
             on_error: told about errors that no call waits for.
-            connect_timeout: seconds.
             beat: seconds between in-progress beats of open deliveries.
 
         Raises:

@@ -30,8 +30,6 @@ class NatsDelivery:
     """A `Delivery`.
 
     Args:
-        frame: what the consumer delivered.
-        ack: its reply subject, parsed.
         on_change: told when the delivery was set aside, and once when it is no longer open.
     """
 
@@ -112,10 +110,7 @@ class Consumption:
     """A `Subscription` to a durable consumer.
 
     Args:
-        js, counters, supervisor: of the bus.
-        stream, durable: the consumer.
         handler: awaited for one delivery at a time.
-        batch: most open deliveries.
         accepts: whether a frame with this subject and reply subject is a delivery to us.
         beat: seconds between in-progress beats.
         report: told about errors that no call waits for.

@@ -30,7 +30,6 @@ class Link:
     """One identity's connection, opened once.
 
     Args:
-        counters: of the bus.
         on_error: told about errors that no call waits for.
     """
 
@@ -125,7 +124,6 @@ class Link:
 
         Raises:
             RequestTimeout: not before `deadline`.
-            BusDisconnected: there is no connection.
         """
         await self.connection.settle(remaining(deadline) or 0.0)
 

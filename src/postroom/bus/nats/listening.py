@@ -26,8 +26,6 @@ class Listener:
     """A `Subscription`: takes frames, runs `work` for them, ends in order.
 
     Args:
-        link, supervisor: of the bus.
-        accepts: whether a message counts.
         work: for one message; what it raises is reported.
         concurrent: messages worked on at a time; 1 keeps their order.
         on_closed: told when it has ended.

@@ -48,9 +48,6 @@ class Conversation:
     """One chat from its start to its end, in the main thread.
 
     Args:
-        client: of the post room.
-        target: whom one talks to.
-        screen: prints.
         typed: the input is a terminal, so a line that was refused is said and does not end the chat.
         prompt: where lines are edited, None where they come as they are.
     """

@@ -46,7 +46,6 @@ class Screen:
     """Prints posts, messages and receipts.
 
     Args:
-        me: uid of the person.
         echoed: the terminal shows what the person types, so it is not printed again.
         receipts: print how own messages fare.
         live: own messages stand above the typed line with their state, and are printed when that is final.

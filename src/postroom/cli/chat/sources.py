@@ -63,7 +63,6 @@ class Sources:
     """Runs both threads. Use it in a `with` statement.
 
     Args:
-        events: live events.
         descriptor: file descriptor of the person's input, -1 for none.
         prompt: reads the person's lines instead.
     """

@@ -103,11 +103,7 @@ LEAST = 20
 
 
 class Lines:
-    """Makes lines.
-
-    Args:
-        client: to ask for nicks.
-    """
+    """Makes lines."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -106,11 +106,7 @@ def remove(name: str, as_json: bool) -> None:
 
 
 def _secret(variable: str) -> str:
-    """The secret, from where it leaves no trace in a list of processes or a shell's history.
-
-    Raises:
-        InvalidInput: there is none.
-    """
+    """The secret, from where it leaves no trace in a list of processes or a shell's history."""
     if variable:
         secret = os.environ.get(variable, "")
         source = f"the variable {variable}"

@@ -63,11 +63,7 @@ HOME, CLEAR_LINE, CLEAR_REST = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 class Occasions:
-    """Follows all that happens in a thread of its own.
-
-    Args:
-        client: of the post room.
-    """
+    """Follows all that happens in a thread of its own."""
 
     def __init__(self, client: Client) -> None:
         self._happened = threading.Event()

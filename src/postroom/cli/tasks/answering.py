@@ -26,12 +26,7 @@ def has_person() -> bool:
 
 
 class Answers:
-    """Reads lines in a thread of its own; use it in a `with` statement.
-
-    Args:
-        client: answers the task.
-        descriptor: of the terminal.
-    """
+    """Reads lines in a thread of its own; use it in a `with` statement."""
 
     def __init__(self, client: Client, descriptor: int) -> None:
         self._client = client

@@ -90,11 +90,7 @@ def _answers(client: Client, as_json: bool) -> AbstractContextManager[Answers | 
 
 
 def _ask(client: Client, event: Any, answers: Answers | None) -> None:
-    """Have a question answered by the person, if it is still open; a script is told to do it.
-
-    Raises:
-        RequestTimeout: there is no person.
-    """
+    """Have a question answered by the person, if it is still open; a script is told to do it."""
     task = client.task(event["task"])
     if not is_question(task["state"]) or task["seq"] > event["seq"]:
         return  # it was answered long since

@@ -118,7 +118,6 @@ class Updates:
     """Says the changes of one task, oldest first; it remembers which attempt they belong to.
 
     Args:
-        worker: who runs the task.
         now: the present, in seconds since the epoch.
     """
 

@@ -108,8 +108,6 @@ class ContentResponse(Response):
     """Sends an open file piece by piece and closes it; who does not read is cut.
 
     Args:
-        file: the content.
-        headers: of the answer.
         empty: only the headers are wanted.
     """
 

@@ -54,7 +54,6 @@ def onward(
 
     Args:
         headers: as the sandbox has sent them.
-        host: of the Host header.
         added: by their names in small letters; they replace what the sandbox has sent under these names.
     """
     chunked = any(name == b"transfer-encoding" for name, _ in headers)

@@ -18,13 +18,7 @@ _BEFORE = re.compile(r"\w+://|/\w+/|")
 
 
 class RequestRecord:
-    """Writes about one request.
-
-    Args:
-        conn: whose.
-        request: as it was read.
-        url: without its query.
-    """
+    """Writes about one request."""
 
     def __init__(self, conn: GatewayConnection, request: h11.Request, url: str) -> None:
         message, task, exact = conn.cause.now()

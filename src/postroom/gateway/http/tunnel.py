@@ -22,7 +22,6 @@ class Tunnel:
 
     Args:
         near: the sandbox, whose CONNECT was read.
-        reader, writer: the host.
         timeouts: `answer` is how long nothing may pass.
     """
 

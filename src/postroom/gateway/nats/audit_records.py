@@ -29,7 +29,6 @@ class NatsRecords:
     """The records of one direction of a conn.
 
     Args:
-        conn: whose.
         direction: as in `AuditRecord`.
     """
 
@@ -65,7 +64,6 @@ class NatsRecords:
         """Note what will be passed on.
 
         Args:
-            verb: of the frame.
             said: subject, as it stands in JSON.
             size: bytes of headers and payload.
             extra: further fields, as JSON that begins with a comma.
@@ -111,11 +109,7 @@ class NatsRecords:
         )
 
     def write(self) -> None:
-        """Write what was noted; only then may the piece be passed on.
-
-        Raises:
-            StateUnwritable: it could not be kept.
-        """
+        """Write what was noted; only then may the piece be passed on."""
         if self.lines:
             lines = b"".join(self.lines)
             self.lines.clear()

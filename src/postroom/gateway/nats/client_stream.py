@@ -68,9 +68,6 @@ class ClientHandler(Protocol):
 class ClientStream(Stream):
     """The direction out of the sandbox.
 
-    Args:
-        handler: decides.
-
     Attributes:
         max_payload: bytes of one message, as the server says.
     """

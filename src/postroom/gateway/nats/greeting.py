@@ -57,7 +57,6 @@ def rewritten_connect(
     """The CONNECT line for the server.
 
     Args:
-        options: what the client says.
         own: uid of the worker whose door it is.
         nonce: of the server's INFO.
         sign: makes the gateway's signature.

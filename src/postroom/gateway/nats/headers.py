@@ -39,7 +39,6 @@ class Headers:
 
         Args:
             data: has the whole block, unless it is over `HELD` bytes.
-            start: where it begins.
             size: its bytes.
             task: it is that of a record of a task of its own.
         """

@@ -35,9 +35,7 @@ class ClientPolicy:
     """The handler of a client's frames.
 
     Args:
-        rights: of the worker.
         journal: takes the records of the piece that is being read.
-        conn: the conn.
         nonce: that the server has sent.
         sign: makes the gateway's signature.
 

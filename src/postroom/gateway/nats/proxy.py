@@ -59,7 +59,6 @@ class NatsProxy:
         """Serve a connection to its end; returns how it ended.
 
         Args:
-            conn: the conn.
             transport: the sandbox's side, not being read from.
             first: what came after the preface.
 

@@ -83,7 +83,6 @@ class _Answers:
     """Subjects for answers, which end in something new each time: what comes before their last dot is remembered.
 
     Args:
-        own: uid, and a space.
         allowed: of a subject behind that; what it allows with one last token, it allows with any.
     """
 

@@ -39,11 +39,7 @@ class ServerHandler(Protocol):
 
 
 class ServerStream(Stream):
-    """The direction into the sandbox.
-
-    Args:
-        handler: takes what is said.
-    """
+    """The direction into the sandbox."""
 
     def __init__(self, handler: ServerHandler) -> None:
         super().__init__(MAX_LINE)

@@ -23,8 +23,6 @@ class Side(asyncio.BufferedProtocol):
     """What both ends share: when they are read from, and how they end.
 
     Args:
-        conn: the conn.
-        transport: of this end.
         ended: gets how the connection ends.
     """
 

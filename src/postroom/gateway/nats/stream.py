@@ -195,11 +195,7 @@ class Stream:
 
 
 def number(digits: bytes) -> int:
-    """A length in its one spelling: digits without leading zeros.
-
-    Raises:
-        ProtocolViolation: it is none.
-    """
+    """A length in its one spelling: digits without leading zeros."""
     if not digits.isdigit() or len(digits) > 9 or (digits[0] == 48 and len(digits) > 1):
         raise ProtocolViolation(UNKNOWN)
     return int(digits)

@@ -22,7 +22,6 @@ class Upstream:
     """A server that has greeted, and is not read from until somebody resumes.
 
     Attributes:
-        transport: the connection.
         info: what the server says about itself.
         rest: what it said after that.
     """

@@ -31,11 +31,7 @@ class OpenSandboxHandle:
     """See `SandboxHandle`. The program is a command of execd; the container is removed with its end.
 
     Args:
-        sandbox: the container.
-        command: id of the command.
         output: where its output goes; closed at the end.
-        level: what was proven.
-        remote: deadlines.
     """
 
     pid = 0

@@ -35,9 +35,7 @@ class Remote:
 
     Attributes:
         url: of its lifecycle API, without `/v1`.
-        key: its API key.
         image: container image with Python and what the sidecar imports.
-        python: the interpreter in it.
         gateway: `host:port` of the gateway for sandboxes of other machines.
         gateway_ca: certificates (PEM) to trust there, "" for what the image trusts.
         room: name of this post room among all that use the server.

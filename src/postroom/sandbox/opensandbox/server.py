@@ -86,7 +86,6 @@ async def create(remote: Remote, limits: Limits) -> Sandbox:
     """A container with the gateway as its only way out: that is read back before anything is put into it.
 
     Args:
-        remote: where.
         limits: memory and processor that it may use; the usual where they say nothing.
 
     Raises:

@@ -34,10 +34,8 @@ class AskedTasks:
     """The tasks of one agent, for the agent of this worker; implements `postroom_a2a.service.TaskService`.
 
     Args:
-        actions: ask for tasks.
         ledger: what the control plane knows of them.
         live: what other workers say of them.
-        own: uid of this worker.
         worker: uid of the agent that does the tasks.
     """
 

@@ -40,7 +40,6 @@ class Change:
 
     Attributes:
         after: sequence of the record before it.
-        sequence: of its record.
         event: A2A StreamResponse; None for the first record, which only says that the task is there.
         proven: it was read from the log, or written by us.
     """
@@ -63,9 +62,7 @@ class Page:
 
     Attributes:
         changes: in their order.
-        more: whether others follow.
         sequence: of the task's last record.
-        state: after that.
         task: as it is after that.
     """
 
@@ -80,12 +77,7 @@ class Records(Protocol):
     """Tells what is stored of tasks."""
 
     async def changes(self, task_id: str, after: int, /) -> Page:
-        """Changes past sequence `after`, as far as the log goes now.
-
-        Raises:
-            NotFound: there is no such task.
-            PostroomError: there is no answer.
-        """
+        """Changes past sequence `after`, as far as the log goes now."""
         ...
 
 

@@ -39,11 +39,7 @@ class Others(Protocol):
     """Other agents as A2A servers."""
 
     async def operations(self, name: str, /) -> Operations:
-        """The operations of the agent with that nick or uid.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """The operations of the agent with that nick or uid."""
         ...
 
     async def card(self, name: str, /) -> Card:
@@ -55,7 +51,6 @@ class A2ADoor:
     """The A2A routes of one worker.
 
     Args:
-        operations: of the worker itself.
         others: the agents that its agent can ask; None for nobody.
         card: the worker's, {} for none.
         port: that the local API listens on.

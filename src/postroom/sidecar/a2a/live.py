@@ -49,9 +49,7 @@ class Live:
     """The ephemeral path to other agents.
 
     Args:
-        caller: makes the callers.
         changes: is told what they say.
-        own: uid of the worker.
     """
 
     def __init__(self, caller: NewCaller, changes: Changes, own: str) -> None:
@@ -70,7 +68,6 @@ class Live:
 
         Raises:
             RpcError: the agent answered with it, or nobody serves it.
-            PostroomError: there is no answer.
         """
         caller = await self._caller(worker)
         try:
@@ -151,11 +148,7 @@ def _unserved(worker: str) -> RpcError:
 
 
 def _change(result: Any, task: str) -> Change | None:
-    """The change of `task` in a frame; None for the task itself, with which a stream begins.
-
-    Raises:
-        ProtocolViolation: it is none.
-    """
+    """The change of `task` in a frame; None for the task itself, with which a stream begins."""
     match result:
         case dict() if len(result) != 1:
             pass

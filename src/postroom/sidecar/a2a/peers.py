@@ -84,11 +84,8 @@ class Peers:
     """The agents that this worker can ask.
 
     Args:
-        actions: ask for tasks.
-        directory: knows the agents.
         ledger: what the control plane knows of tasks.
         live: the ephemeral path to the agents.
-        own: uid of the worker.
     """
 
     def __init__(
@@ -104,7 +101,6 @@ class Peers:
         """The operations of the agent with that nick or uid.
 
         Raises:
-            UnknownRecipient: there is none.
             InvalidInput: it is a person, or no name.
             PostroomError: the control plane did not answer.
         """
@@ -117,12 +113,7 @@ class Peers:
         return PeerOperations(tasks, self._live, found.uid)
 
     async def card(self, name: str) -> Card:
-        """The agent's card.
-
-        Raises:
-            NotFound: it has none.
-            PostroomError: as `operations`.
-        """
+        """The agent's card."""
         card = (await self._directory.entry(_ref(name))).get("card")
         if not isinstance(card, dict):
             raise NotFound(f"{name[:80]} has no Agent Card")

@@ -62,9 +62,6 @@ class ServedTasks:
 
     Args:
         ledger: what is stored of them.
-        changes: news of them.
-        engine: works on them.
-        own: uid of the worker.
     """
 
     def __init__(self, ledger: Ledger, changes: Changes, engine: Engine, own: str) -> None:

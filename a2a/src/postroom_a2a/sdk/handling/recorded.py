@@ -56,7 +56,6 @@ class RecordedTask:
     Events are recorded in the executor's own coroutine. Once the task is terminal nothing is written any more.
 
     Attributes:
-        id: of the task.
         task: as it was saved last; None before the agent has begun one.
         unsaved: its failure could not be stored, so the store may have it at work.
         finished: takes no more requests: the task has ended, or the answer was a message.

@@ -145,7 +145,6 @@ class Dialect(Protocol):
         """A result, or one event of a stream, as a JSON value.
 
         Args:
-            operation: that was performed.
             message: what it gave, of the operation's type; None if that is None.
             request: that it answers, where it is known. It decides which members a list of tasks shows.
         """
