@@ -153,7 +153,7 @@ class TaskStub(Actions):
         self.answered.append(action)
         heard = text_message("h", action.text, role=ROLE_USER)
         update = status_update(task, TaskState.WORKING, next(self._clock))
-        await self._store(apply(task, update, heard=heard), update)
+        await self._store(apply(task, update, answer=heard), update)
         return self._view(self._found(action.task))
 
     async def changes(self, task_id: str, after: int) -> Page:

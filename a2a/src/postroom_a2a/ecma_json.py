@@ -31,10 +31,10 @@ def dumps(value: Any) -> bytes:
 
 
 def loads(payload: bytes) -> Any:
-    """The value in `payload`; bytes that are no UTF-8 become U+FFFD, a byte order mark is dropped.
+    """The value in `payload`; bytes that are not UTF-8 become U+FFFD, and a byte order mark is dropped.
 
     Raises:
-        ValueError: it is no JSON, is nested too deep, or has a number that no double is near to.
+        ValueError: `payload` is not JSON, is nested too deep, or has a number beyond the range of a double.
     """
     try:
         return _decode(payload.decode("utf-8", "replace").removeprefix(_BOM))
@@ -43,22 +43,22 @@ def loads(payload: bytes) -> Any:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _finite(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
-        raise ValueError("a number is too great")
+        raise ValueError("a number is beyond the range of a double")
     return number
 
 
-# Made once: `json.loads` makes a decoder for each call that has an option.
+# Made once: `json.loads` makes a decoder for each call with an option.
 _decode = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite).decode
 
 
 def _same(value: Any) -> bool:
-    """Whether Python's own encoder writes the same."""
+    """Whether Python's own encoder writes `value` the same."""
     kind = type(value)
     if kind is str or value is None or kind is bool:
         return True
@@ -91,7 +91,7 @@ def _write(value: Any) -> Iterator[str]:
             mark = ","
         yield "[]" if mark == "[" else "]"
     else:
-        raise TypeError(f"{type(value).__name__} is no JSON")
+        raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
 def _ordered(members: dict[str, Any]) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def _is_index(name: str) -> bool:
 
 
 def number(value: float) -> str:
-    """A number as ECMAScript prints it (ECMA-262, Number::toString); what is not finite is null."""
+    """A number as ECMAScript prints it (ECMA-262, Number::toString); infinity and NaN are null."""
     try:
         double = float(value)
     except OverflowError:

@@ -1,9 +1,9 @@
-"""The errors that the library raises; Postroom's own errors (`postroom.errors`) belong to the same tree.
+"""The errors of the library, in one tree with Postroom's own (`postroom.errors`).
 
-The tree says whose fault it is, so that a caller can decide without reading texts:
+The class says whose fault an error is, so a caller can decide without reading its text:
 
     PostroomError
-    ├── CallerError                the caller asked for something that cannot be: do not retry
+    ├── CallerError                the caller asked for something impossible: do not retry
     │   ├── InvalidInput
     │   │   ├── InvalidName
     │   │   └── MessageTooLarge
@@ -37,8 +37,8 @@ class PostroomError(Exception):
 
     Args:
         message: one sentence that says what is wrong, in the user's words.
-        remedy: what the user can do about it, or "" where nothing is known.
-        details: what stands behind it, for who wants to know more.
+        remedy: the user's next step, "" for none known.
+        details: causes, for a reader who looks further.
     """
 
     code: ClassVar[str] = "error"
@@ -50,7 +50,7 @@ class PostroomError(Exception):
         self.details = tuple(details)
 
     def __str__(self) -> str:
-        """The message and, where there is one, the remedy, on one line."""
+        """The message and, if any, the remedy, on one line."""
         return f"{self.message} ({self.remedy})" if self.remedy else self.message
 
 
@@ -79,13 +79,13 @@ class MessageTooLarge(InvalidInput):
 
 
 class NotFound(CallerError):
-    """What the request names does not exist."""
+    """The thing that the request names does not exist."""
 
     code = "not-found"
 
 
 class Conflict(CallerError):
-    """The request does not fit the present state."""
+    """The present state does not allow the request."""
 
     code = "conflict"
 
@@ -109,7 +109,7 @@ class PeerError(PostroomError):
 
 
 class ProtocolViolation(PeerError):
-    """A frame, record or line is not what its protocol allows."""
+    """A frame, record or line breaks its protocol."""
 
     code = "protocol-violation"
 
@@ -121,19 +121,19 @@ class NoResponders(PeerError):
 
 
 class RequestTimeout(PeerError):
-    """No answer came within the deadline; whether it was acted on is unknown."""
+    """No answer came within the deadline; the peer may have acted on the request."""
 
     code = "request-timeout"
 
 
 class Uncertain(RequestTimeout):
-    """The connection broke after the request was sent; whether it was acted on is unknown."""
+    """The connection broke after the request was sent; the peer may have acted on it."""
 
     code = "uncertain"
 
 
 class StreamBroken(PeerError):
-    """A stream of answers has a gap or fell silent; what was lost is unknown."""
+    """A stream of answers has a gap or fell silent; an unknown part is lost."""
 
     code = "stream-broken"
 
@@ -157,7 +157,7 @@ class LostUpdate(Refused):
 
 
 class EnvironmentFault(PostroomError):
-    """Something on this machine prevents it; a person has to act."""
+    """This machine or its surroundings prevent the request; a person has to act."""
 
     code = "environment"
 

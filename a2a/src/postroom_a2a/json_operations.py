@@ -1,4 +1,4 @@
-"""The operations of A2A 1.0 in JSON, over tasks of whatever kind: no SDK, no protobuf."""
+"""The operations of A2A 1.0 in JSON over any `TaskService`: no SDK, no protobuf."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from postroom_a2a.times import parse_time
 VERSION = "1.0"
 
 STREAMS = 32
-"""Streams of one agent's operations that are open at a time."""
+"""Open streams of one agent's operations at a time."""
 
 WAIT = 3600.0
-"""Seconds that a call or a stream waits for its task; then it ends with the task as it is."""
+"""Seconds that a call or a stream waits for its task; then it ends with the task's present state."""
 
 BEGINNING = frozenset({"SendMessage", "SendStreamingMessage"})
 STREAMING = frozenset({"SendStreamingMessage", "SubscribeToTask"})
@@ -40,7 +40,7 @@ PUSH = frozenset(
     for verb, plural in (("Create", ""), ("Get", ""), ("List", "s"), ("Delete", ""))
 )
 UNSUPPORTED = frozenset({"GetExtendedAgentCard"})
-"""Methods of A2A 1.0 that nobody offers here: a card states no capability for them."""
+"""Methods of A2A 1.0 without an implementation here: no card states a capability for them."""
 
 Params = dict[str, Any]
 Single = Callable[[Params, str], Awaitable[Any]]
@@ -51,7 +51,7 @@ class JsonOperations:
     """The operations of one agent; implements `postroom_a2a.operations.Operations`.
 
     Args:
-        streams: that are open at a time.
+        streams: most open streams at a time.
     """
 
     def __init__(self, tasks: TaskService, *, streams: int = STREAMS) -> None:
@@ -105,17 +105,13 @@ class JsonOperations:
                 raise _refused(params, error) from error
 
     async def other(self, call: Call) -> bytes:
-        """Perform a call of a method that has no name here; result as JSON text.
-
-        Raises:
-            RpcError: it is not offered.
-        """
+        """Answer a call of any other method, for a subclass; the result is JSON text."""
         raise not_offered(call.method)
 
     # ── messages ────────────────────────────────────────────────────────────────────────────────────
 
     async def _send(self, params: Params, requester: str) -> dict[str, Any]:
-        message, configuration, limit = _said(params)
+        message, configuration, limit = _send_params(params)
         task = message.get("taskId") or ""
         if task:
             await self._answer(message, requester)
@@ -128,12 +124,12 @@ class JsonOperations:
     async def _send_and_follow(
         self, params: Params, requester: str
     ) -> AsyncGenerator[dict[str, Any], None]:
-        message, _configuration, limit = _said(params)
+        message, _configuration, limit = _send_params(params)
         if task := message.get("taskId") or "":
             after = await self._answer(message, requester)
             first = (await self._tasks.get(task, requester)).task
         else:
-            # From its first change on, so that each stream of it shows the same, however soon it was begun.
+            # From the first change on: a stream that is opened later shows the same.
             task, after = await self._tasks.submit(message, requester, follow=True), 0
             first = _as_asked((await self._tasks.get(task, requester)).task)
         yield {"task": shortened(first, limit)}
@@ -145,7 +141,7 @@ class JsonOperations:
                     return
 
     async def _answer(self, message: Message, requester: str) -> int:
-        """Answer a task; returns the sequence of the change with its question."""
+        """Answer a task's question; returns the sequence of the change that asked it."""
         task = name_param(message, "taskId")
         version = await self._tasks.get(task, requester)
         context = message.get("contextId") or ""
@@ -186,8 +182,8 @@ class JsonOperations:
         task = name_param(params, "id")
         version = await self._tasks.get(task, requester)
         if version.state.terminal:
-            said = f"it is {version.state.value}"
-            raise RpcError(Code.UNSUPPORTED_OPERATION, said, taskId=task)
+            text = f"the task is {version.state.value}: nothing follows"
+            raise RpcError(Code.UNSUPPORTED_OPERATION, text, taskId=task)
         yield {"task": version.task}
         async with aclosing(self._following(task, requester, version.sequence)) as changes:
             async for change in changes:
@@ -197,7 +193,7 @@ class JsonOperations:
     async def _following(
         self, task: str, requester: str, after: int
     ) -> AsyncGenerator[TaskChange, None]:
-        """The changes until their end, for `WAIT` seconds at most."""
+        """The changes of a task until it ends, for `WAIT` seconds at most."""
         deadline = asyncio.get_running_loop().time() + WAIT
         async with aclosing(self._tasks.follow(task, requester, after)) as changes:
             while True:
@@ -213,12 +209,12 @@ def read_params(call: Call) -> Params:
     """The parameters of a call.
 
     Raises:
-        RpcError: they are not an object, or not in an encoding or a version that is spoken here.
+        RpcError: the parameters are not an object, or in an encoding or version that this server does not speak.
     """
     if call.binary:
-        raise RpcError(Code.CONTENT_TYPE_NOT_SUPPORTED, "only JSON is taken here")
-    said = {name.lower(): value for name, value in call.parameters.items()}.get("a2a-version")
-    if said is not None and said.split(".")[:2] != VERSION.split("."):
+        raise RpcError(Code.CONTENT_TYPE_NOT_SUPPORTED, "this server takes only JSON")
+    version = {name.lower(): value for name, value in call.parameters.items()}.get("a2a-version")
+    if version is not None and version.split(".")[:2] != VERSION.split("."):
         raise not_spoken()
     if call.params is None:
         return {}
@@ -229,8 +225,8 @@ def read_params(call: Call) -> Params:
 
 def not_spoken() -> RpcError:
     """The refusal of another version."""
-    said = f"only A2A {VERSION} is spoken here: send the header A2A-Version: {VERSION}"
-    return RpcError(Code.VERSION_NOT_SUPPORTED, said)
+    text = f"only A2A {VERSION} is spoken here: send the header A2A-Version: {VERSION}"
+    return RpcError(Code.VERSION_NOT_SUPPORTED, text)
 
 
 def not_offered(method: str) -> RpcError:
@@ -243,7 +239,7 @@ def not_offered(method: str) -> RpcError:
 
 
 def _refused(params: Params, error: PostroomError) -> RpcError:
-    """The answer to a call that failed; about a task that is missing or another's it says the same."""
+    """The error of a failed call; the same for a missing task and another requester's task."""
     message = params.get("message")
     task = message.get("taskId") if isinstance(message, dict) else params.get("id")
     if type(error) is NotFound and isinstance(task, str):
@@ -251,8 +247,8 @@ def _refused(params: Params, error: PostroomError) -> RpcError:
     return RpcError.of(error)
 
 
-def _said(params: Params) -> tuple[Message, dict[str, Any], int | None]:
-    """Message, configuration and length of the history that a call to send states."""
+def _send_params(params: Params) -> tuple[Message, dict[str, Any], int | None]:
+    """Message, configuration and history length in the parameters of a send."""
     message = check_message(params)
     configuration = params.get("configuration") or {}
     if not isinstance(configuration, dict):
@@ -263,7 +259,7 @@ def _said(params: Params) -> tuple[Message, dict[str, Any], int | None]:
 
 
 def _as_asked(task: Task) -> Task:
-    """The task as it was when nothing had become of it yet."""
+    """The task as it was submitted."""
     history = task.get("history") or []
     if state_of(task) is TaskState.SUBMITTED or not history:
         return task

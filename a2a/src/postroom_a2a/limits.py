@@ -1,4 +1,4 @@
-"""A limit on how much one caller has under way at a time. Pure."""
+"""A limit on each caller's requests at a time. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from contextlib import contextmanager
 
 
 class ConcurrencyLimit:
-    """Counts what is under way, for each caller separately.
+    """Counts each caller's running requests.
 
-    A caller over the limit is refused and does not wait: a queue would take memory for it, and hide that it asks too
-    much.
+    A caller over the limit gets an error instead of a place in a queue: a queue takes memory, and hides the overload.
 
     Args:
-        refusal: makes the error that a caller over the limit gets.
+        refusal: makes that error.
     """
 
     def __init__(self, at_most: int, refusal: Callable[[], Exception]) -> None:
@@ -24,7 +23,7 @@ class ConcurrencyLimit:
 
     @contextmanager
     def slot(self, caller: str = "") -> Generator[None]:
-        """Count one piece of work while the block runs; raises the refusal if there are too many."""
+        """Count one request while the block runs; raises the refusal over the limit."""
         if self._under_way[caller] >= self._at_most:
             raise self._refusal()
         self._under_way[caller] += 1

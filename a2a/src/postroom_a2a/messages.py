@@ -1,4 +1,4 @@
-"""A2A 1.0 Messages as JSON: the one place that knows their shape (A2A specification 1.0, section 4.1.4)."""
+"""A2A 1.0 Messages as JSON (specification, section 4.1.4): the one place that knows their shape."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROLE_USER = "ROLE_USER"
 ROLE_AGENT = "ROLE_AGENT"
 
 MAX_CONTEXT = 256
-"""Characters of a context id. It is in every snapshot of a task and in everything that is said of it."""
+"""Characters of a context id. Every snapshot and every event of a task repeats it."""
 
 
 def text_message(
@@ -19,8 +19,7 @@ def text_message(
     """A Message with one text part.
 
     Args:
-        role: `ROLE_USER` for a person, `ROLE_AGENT` for an agent.
-        context_id: groups messages of one conversation, "" for none.
+        context_id: groups the messages of one conversation, "" for none.
 
     Raises:
         InvalidInput: the context id is too long.
@@ -34,12 +33,12 @@ def text_message(
 
 
 def text_of(message: dict[str, Any]) -> str:
-    """The text parts of a Message, one per line; parts of other kinds are left out."""
+    """The text parts of a Message, one per line, without parts of other kinds."""
     return "\n".join(texts_of(message))
 
 
 def texts_of(holder: dict[str, Any]) -> list[str]:
-    """The texts of the text parts of a Message or an Artifact, which may be anything."""
+    """The texts in a Message or an Artifact, which may be malformed."""
     parts = holder.get("parts")
     if not isinstance(parts, list):
         return []
@@ -51,7 +50,7 @@ def texts_of(holder: dict[str, Any]) -> list[str]:
 
 
 def files_of(holder: dict[str, Any]) -> list[dict[str, str]]:
-    """The parts of a Message or an Artifact that are named by a URL, as `{"url", "mediaType", "filename"}`."""
+    """The URL parts of a Message or an Artifact, as `{"url", "mediaType", "filename"}`."""
     parts = holder.get("parts")
     if not isinstance(parts, list):
         return []
@@ -72,7 +71,7 @@ def _word(part: dict[str, Any], key: str) -> str:
 
 
 def context_fault(context: object) -> str:
-    """What is wrong with the context id of a Message, "" if nothing is."""
+    """The fault of a context id as text, "" for none."""
     if not isinstance(context, str):
         return "a context id has to be a text"
     if len(context) > MAX_CONTEXT:
@@ -81,6 +80,6 @@ def context_fault(context: object) -> str:
 
 
 def context_of(message: dict[str, Any]) -> str:
-    """The context id of a Message, "" if it has none that can be one (`context_fault`)."""
+    """The context id of a Message, "" if it has none or a faulty one (`context_fault`)."""
     context = message.get("contextId", "")
     return "" if context_fault(context) else context

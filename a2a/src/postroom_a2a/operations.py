@@ -1,7 +1,7 @@
-"""What a door of an A2A agent (a NATS subject, a socket) needs of the agent behind it: a port without the SDK.
+"""The port between a server (on a NATS subject or a socket) and the A2A agent behind it, without the SDK.
 
-A door reads a frame, asks the operations, and writes what they give into a frame of the same encoding. It knows no
-type of A2A, so who implements the port decides what has to be loaded.
+A server reads a frame, calls the operations, and writes their result into a frame of the same encoding. It knows no
+type of A2A, so only the implementation of the port decides whether the SDK is loaded.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from postroom_a2a.rpc import Id
 
 @dataclass(slots=True)
 class Call:
-    """One call, as it came in.
+    """One incoming call.
 
     Attributes:
-        id: that the answer repeats, with its type.
-        method: as the caller's version of A2A names it: `SendMessage` (1.0) or `message/send` (0.3).
-        params: the JSON value as it was sent (None where there was none), or bytes of protobuf if `binary`.
+        id: the answer repeats it, with its type.
+        method: in the caller's version of A2A: `SendMessage` (1.0) or `message/send` (0.3).
+        params: a JSON value (None for none), or bytes of protobuf if `binary`.
         binary: whether the caller speaks protobuf; the results have to be in the same encoding.
         parameters: service parameters, which take the place of HTTP headers (A2A 1.0, section 3.2.6).
-        caller: who called, where the door has proof of that; "" where it has none.
-        task_id: that a task has to get which this call begins; "" for any. A door that may hand the same call over
-            twice (after a crash) gives the same id again. Where the call is about a task already, operations may put
-            its id here.
+        caller: proven by the server; "" without proof.
+        task_id: the id for the task that this call begins; "" for any. A server that may hand a call over twice
+            (after a crash) gives the same id again. For a call about an existing task, operations may put its id here.
         deadline: seconds since the epoch after which nobody waits for the answer; 0 for none.
     """
 
@@ -44,26 +43,26 @@ class Operations(Protocol):
     """The operations of one agent, in the versions of A2A that it speaks."""
 
     def streams(self, method: str) -> bool:
-        """Whether `method` answers with a stream; False also for a method that there is not."""
+        """Whether `method` answers with a stream; False for an unknown method."""
 
     def begins(self, method: str) -> bool:
-        """Whether `method` may begin work, so that it must not be performed twice for one call."""
+        """Whether `method` may begin work, so that one call must not be performed twice."""
 
     async def answer(self, call: Call) -> bytes:
         """Perform a call that answers once.
 
         Returns:
-            The result: JSON text, or protobuf where `call.binary` (b"" is a message too).
+            JSON text, or protobuf where `call.binary` (b"" is a message too).
 
         Raises:
-            RpcError: it is answered with this error.
+            RpcError: the error that answers the call.
         """
 
     def stream(self, call: Call) -> AsyncGenerator[bytes, None]:
-        """Perform a call that answers with a stream; each result as by `answer`.
+        """Perform a call that answers with a stream of results, each as by `answer`.
 
-        Closing the generator ends the stream, not the task that it is about.
+        Closing the generator ends the stream, not its task.
 
         Raises:
-            RpcError: the stream ends with this error.
+            RpcError: the error that ends the stream.
         """

@@ -1,4 +1,4 @@
-"""Parameters of A2A 1.0 calls: what they have to be, and what they make of an answer. Pure."""
+"""Parameters of A2A 1.0 calls: checked, read, and applied to an answer. Pure."""
 
 from __future__ import annotations
 
@@ -23,33 +23,31 @@ MAX_ID = MAX_CONTEXT
 
 
 def camel(value: Any) -> Any:
-    """Parameters with the JSON names of their fields; whoever reads ProtoJSON takes the proto's own names, too.
+    """Parameters under the JSON names of their fields; a reader of ProtoJSON takes the proto's own names, too.
 
-    What is free of form (`metadata`, the `data` of a part) stays as it is.
+    Free-form values (`metadata`, the `data` of a part) stay as they are.
     """
     if isinstance(value, list):
         return [camel(each) for each in value]
     if not isinstance(value, dict):
         return value
     found = {_JSON_NAME.sub(lambda end: end[1].upper(), name): name for name in value}
-    # Of a field under both names the JSON one counts.
-    chosen = {name: name if name in value else said for name, said in found.items()}
+    # For a field under both names the JSON name counts.
+    chosen = {name: name if name in value else given for name, given in found.items()}
     return {
-        name: value[said] if name in _FREE else camel(value[said]) for name, said in chosen.items()
+        name: value[key] if name in _FREE else camel(value[key]) for name, key in chosen.items()
     }
 
 
 def name_param(params: Mapping[str, Any], name: str, default: str | None = None) -> str:
-    """An id in the parameters.
-
-    Raises:
-        RpcError: it is missing and has no default, or is not an id; the others raise it likewise.
-    """
+    """An id in the parameters; this and the readers below raise `RpcError` for a value that they cannot take."""
     value = params.get(name)
     if value in ("", None) and default is not None:
         return default
     if not isinstance(value, str) or not 0 < len(value) <= MAX_ID:
-        raise RpcError(Code.INVALID_PARAMS, f"{name!r} has to be a text of 1 to {MAX_ID}")
+        raise RpcError(
+            Code.INVALID_PARAMS, f"{name!r} has to be a text of 1 to {MAX_ID} characters"
+        )
     return value
 
 
@@ -63,7 +61,7 @@ def _whole(params: Mapping[str, Any], name: str, least: int, most: int) -> int |
 
 
 def check_message(params: Mapping[str, Any]) -> Message:
-    """The message of a SendMessage. Only text can be handed to an agent."""
+    """The message of a SendMessage; an agent takes only text."""
     message = params.get("message")
     if not isinstance(message, dict):
         raise RpcError(Code.INVALID_PARAMS, "'message' has to be an object")
@@ -83,12 +81,12 @@ def check_message(params: Mapping[str, Any]) -> Message:
 
 
 def history_length(params: Mapping[str, Any]) -> int | None:
-    """How many messages of the history are wanted, None for all."""
+    """Messages of the history to show, None for all."""
     return _whole(params, "historyLength", 0, 2**31)
 
 
 def shortened(task: dict[str, Any], limit: int | None) -> dict[str, Any]:
-    """A task with the last `limit` messages of its history, None for all (section 3.2.4)."""
+    """A task with the last `limit` messages of its history, all for None (section 3.2.4)."""
     kept = {name: value for name, value in task.items() if name != "history"}
     history = task.get("history", [])
     if limit is not None:
@@ -97,7 +95,7 @@ def shortened(task: dict[str, Any], limit: int | None) -> dict[str, Any]:
 
 
 def query_of(params: Mapping[str, Any]) -> TaskQuery:
-    """What a ListTasks asks for."""
+    """The query in the parameters of a ListTasks."""
     return TaskQuery(
         context=name_param(params, "contextId", ""),
         state=_state(params.get("status")),
@@ -124,4 +122,4 @@ def _time(value: object) -> float:
     try:
         return parse_time(str(value))
     except ProtocolViolation as error:
-        raise RpcError(Code.INVALID_PARAMS, "'statusTimestampAfter' is no time") from error
+        raise RpcError(Code.INVALID_PARAMS, "'statusTimestampAfter' is not a time") from error

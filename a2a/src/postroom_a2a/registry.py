@@ -1,6 +1,6 @@
 """The registry of Agent Cards in a KV bucket, shared with every peer of `a2a-nats/1` (docs/binding.md, Registry).
 
-The registry keeps cards as JSON and is told how to write and read them, so it needs no type of A2A.
+The registry keeps cards as JSON, written and read by a `Codec`, so it needs no type of A2A.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TTL = 60.0
 MAX_CARD_BYTES = 64 * 1024
 
 CLOSE_TIMEOUT = 10.0
-"""Seconds that a refreshing may go on when the registry is closed."""
+"""Seconds that `close` waits for a refresh on its way."""
 
 Record = dict[str, Any]
 """An Agent Card as JSON."""
@@ -39,18 +39,17 @@ Record = dict[str, Any]
 Card = TypeVar("Card")
 
 Liveness = Literal["live", "unknown"]
-"""A card that goes when its agent does is "live"; of one that stays nobody knows."""
+"""A card that expires without its agent is "live"; a card that stays says nothing of its agent."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[Card]):
-    """How cards are written and read.
+    """Writes and reads cards.
 
     Attributes:
-        write: a card as JSON.
-        read: a card from JSON; raises ProtocolViolation for JSON that is not a card.
+        read: raises ProtocolViolation for JSON that is not a card.
     """
 
     write: Callable[[Card], Record]
@@ -58,17 +57,12 @@ class Codec(Generic[Card]):
 
 
 PLAIN: Codec[Record] = Codec(dict, dict)
-"""Cards as the JSON that they are."""
+"""Cards as plain JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registered(Generic[Card]):
-    """A card that is registered.
-
-    Attributes:
-        revision: for a change that must not overwrite another.
-        liveness: whether the card says that the agent is there.
-    """
+    """A registered card; a change that must not overwrite another one names its `revision`."""
 
     agent_id: str
     card: Card
@@ -77,12 +71,8 @@ class Registered(Generic[Card]):
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Generic[Card]):
-    """What a watch saw: a card that is new or another, or that one is gone.
-
-    Attributes:
-        registered: None where it is gone.
-    """
+class CardChange(Generic[Card]):
+    """A card that a watch saw come, change, or go (`registered` is None)."""
 
     agent_id: str
     registered: Registered[Card] | None
@@ -98,10 +88,10 @@ class Registry(Generic[Card]):
     """Cards of one namespace; an async context manager that removes on exit what it published.
 
     Args:
-        ttl: seconds after which a card goes that is not refreshed; 0 for cards that stay.
+        ttl: seconds until a card without a refresh expires; 0 for cards that stay.
         compatible: take ids and namespaces that the token rule changes, as the TypeScript package does; two agents
             may then have one key.
-        on_error: called with what went wrong where no call waits for it; logged if there is none.
+        on_error: called with an error in the background; None logs it.
     """
 
     def __init__(
@@ -125,7 +115,9 @@ class Registry(Generic[Card]):
         self._refresher: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         if ttl and not bucket.has_ttl:
-            _log.warning("keys of the bucket %s cannot expire: no card says who lives", bucket.name)
+            _log.warning(
+                "keys of the bucket %s cannot expire: cards of stopped agents stay", bucket.name
+            )
 
     @classmethod
     async def open(
@@ -138,10 +130,7 @@ class Registry(Generic[Card]):
         create: bool = True,
         **options: Any,
     ) -> Self:
-        """A registry in the bucket of that name, which is made if it is not there.
-
-        Args:
-            create: False to fail where there is none.
+        """A registry in the bucket of that name; without `create`, a missing bucket is an error.
 
         Raises:
             As `Bucket.open`.
@@ -163,10 +152,10 @@ class Registry(Generic[Card]):
         await self.close()
 
     async def close(self) -> None:
-        """Remove the cards that were published here, unless another wrote them since; a failure is reported."""
+        """Remove the cards published here, unless another writer replaced them; report a failure."""
         refresher, self._refresher = self._refresher, None
         if refresher is not None:
-            self._closing.set()  # rather than a cancellation, so that no write is left half done
+            self._closing.set()  # a cancellation could leave a write half done
             await asyncio.wait([refresher], timeout=CLOSE_TIMEOUT)
             refresher.cancel()
         published, self._published = self._published, {}
@@ -186,11 +175,11 @@ class Registry(Generic[Card]):
         """Register a card, and keep it registered until `close` or `remove`.
 
         Args:
-            agent_id: of the agent; a letter, digit, `-` or `_` each, unless the registry is `compatible`.
-            expected_revision: of the card that is replaced; 0 for none; None to replace any.
+            agent_id: letters, digits, `-` and `_`, unless the registry is `compatible`.
+            expected_revision: of the card to replace; 0 for none; None to replace any.
 
         Returns:
-            The revision.
+            The revision of the new card.
 
         Raises:
             InvalidName: the token rule would change the id.
@@ -217,9 +206,9 @@ class Registry(Generic[Card]):
         return revision
 
     async def remove(self, agent_id: str, *, expected_revision: int | None = None) -> None:
-        """Remove a card, whoever published it; of one that is not there nothing happens.
+        """Remove a card, whoever published it; a missing card is no error.
 
-        Where it fails, a card that was published here is kept alive as before.
+        If that fails, a card published here is kept alive as before.
 
         Raises:
             LostUpdate: `expected_revision` is not the last one.
@@ -240,14 +229,14 @@ class Registry(Generic[Card]):
         """The card of an agent; None for none.
 
         Raises:
-            ProtocolViolation: what is registered is not a card.
+            ProtocolViolation: the registered value is not a card.
             As `Bucket.get`.
         """
         entry = await self._bucket.get(self._key(agent_id))
         return None if entry is None else self._read(entry)
 
     async def list(self) -> Sequence[Registered[Card]]:
-        """Every card of the namespace; what is no card is left out and reported.
+        """Every card of the namespace; a value that is not a card is left out and reported.
 
         Raises:
             As `Bucket.watch`.
@@ -263,10 +252,10 @@ class Registry(Generic[Card]):
         entries = self._readable(await self._bucket.entries(self._filter))
         return [each for _, record, each in entries if has_skill(record, skill)]
 
-    async def watch(self) -> AsyncGenerator[Change[Card] | None, None]:
-        """What is registered, then None once, then each change; close the generator to end it.
+    async def watch(self) -> AsyncGenerator[CardChange[Card] | None, None]:
+        """The registered cards, then None once, then each change; close the generator to end the watch.
 
-        A refreshed card is no change. What is no card is left out and reported.
+        A refresh is not a change. A value that is not a card is left out and reported.
 
         Raises:
             As `Bucket.watch`.
@@ -278,11 +267,11 @@ class Registry(Generic[Card]):
                     yield None
                 elif entry.deleted:
                     if shown.pop(entry.key, None) is not None:
-                        yield Change(self._agent(entry), None)
+                        yield CardChange(self._agent(entry), None)
                 elif shown.get(entry.key) != entry.value:
                     for _, _, registered in self._readable([entry]):
                         shown[entry.key] = entry.value
-                        yield Change(registered.agent_id, registered)
+                        yield CardChange(registered.agent_id, registered)
 
     # ── keeping alive ────────────────────────────────────────────────────────────────────────────────────
 
@@ -302,7 +291,7 @@ class Registry(Generic[Card]):
     async def _renew(self, key: str, mine: _Published) -> None:
         revision = mine.revision
         for _ in range(3):
-            if self._published.get(key) is not mine:  # published again, or removed
+            if self._published.get(key) is not mine:  # it was published again, or removed
                 return
             with suppress(LostUpdate):
                 if revision:
@@ -314,17 +303,16 @@ class Registry(Generic[Card]):
             entry = await self._bucket.get(key, fresh=True)
             if entry is not None and entry.value != mine.payload:
                 self._published.pop(key, None)
-                raise Conflict(f"another card was registered as {key!r}; ours gave way")
-            # Expired while we were cut off, or written by a replica that has the same card.
+                raise Conflict(
+                    f"another agent registered a card as {key!r}; this agent's card is gone"
+                )
+            # It expired while the connection was down, or a replica wrote the same card.
             revision = entry.revision if entry else 0
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._report(
-                error
-                if isinstance(error, Exception)
-                else RuntimeError("the refreshing of cards ended")
-            )
+            ended = RuntimeError("the refresh of cards ended")
+            self._report(error if isinstance(error, Exception) else ended)
 
     # ── keys and cards ───────────────────────────────────────────────────────────────────────────────────
 
@@ -357,7 +345,7 @@ class Registry(Generic[Card]):
 
 
 def has_skill(card: Record, skill: str) -> bool:
-    """Whether a card, of whatever version and however odd, has a skill of that id, name or tag."""
+    """Whether a card of any version, even a malformed one, has a skill of that id, name or tag."""
     wanted = skill.casefold()
     skills = card.get("skills")
     for each in skills if isinstance(skills, list) else ():
@@ -371,13 +359,15 @@ def has_skill(card: Record, skill: str) -> bool:
 
 def _record(entry: Entry) -> Record:
     if len(entry.value) > MAX_CARD_BYTES:
-        raise ProtocolViolation(f"the card {entry.key!r} has {len(entry.value)} bytes")
+        raise ProtocolViolation(
+            f"the card {entry.key!r} has {len(entry.value)} bytes; {MAX_CARD_BYTES} are allowed"
+        )
     try:
         record = loads(entry.value)
     except ValueError as error:
-        raise ProtocolViolation(f"the card {entry.key!r} is no JSON") from error
+        raise ProtocolViolation(f"the card {entry.key!r} is not JSON") from error
     if not isinstance(record, dict):
-        raise ProtocolViolation(f"the card {entry.key!r} is no JSON object")
+        raise ProtocolViolation(f"the card {entry.key!r} is not a JSON object")
     return record
 
 

@@ -1,4 +1,4 @@
-"""How often something is tried again, and after which pauses: capped exponential back-off with full jitter. Pure."""
+"""Capped exponential back-off with full jitter: number of attempts and pauses between them. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How many attempts, and how long a pause before each.
+    """Number of attempts, and the pause before each.
 
     Attributes:
         base, cap: seconds; the delay before attempt n+1 is uniform in [0, min(cap, base * 2**n)], which
@@ -22,17 +22,17 @@ class RetryPolicy:
     uniform: Callable[[float, float], float] = random.uniform
 
     def delay(self, failures: int) -> float:
-        """Seconds to wait after so many failures in a row (1 or more)."""
+        """Seconds to wait after that many failures in a row (1 or more)."""
         ceiling = min(self.cap, self.base * 2 ** min(failures - 1, 30))
         return self.uniform(0.0, ceiling)
 
 
 class Backoff:
-    """The pauses of one loop that tries again, as `RetryPolicy.delay` has them; for loops that do not give up.
+    """The pauses of one loop that retries without end, as `RetryPolicy.delay` has them.
 
     Args:
-        base: seconds that the first pause has at most; twice as many for each further one.
-        cap: seconds that a pause has at most.
+        base: seconds of the first pause at most; each further one may be twice as long.
+        cap: seconds of any pause at most.
     """
 
     def __init__(self, base: float, cap: float) -> None:
@@ -45,5 +45,5 @@ class Backoff:
         return self._policy.delay(self._failures)
 
     def reset(self) -> None:
-        """Begin with short pauses again: the last attempt went well."""
+        """Begin with short pauses again: the last attempt succeeded."""
         self._failures = 0

@@ -1,6 +1,6 @@
 """JSON-RPC 2.0 as A2A uses it: requests in, results and errors out (A2A 1.0, section 9). Pure.
 
-Every door of an A2A agent (HTTP, NATS, the socket of a worker) reads calls and writes refusals with this module.
+Every server of an A2A agent (HTTP, NATS, the socket of a worker) reads calls and writes errors with this module.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ class Code(IntEnum):
     EXTENDED_AGENT_CARD_NOT_CONFIGURED = -32007
     EXTENSION_SUPPORT_REQUIRED = -32008
     VERSION_NOT_SUPPORTED = -32009
-    SERVER_BUSY = (
-        -32050
-    )  # ours, in JSON-RPC's range for servers: nothing was begun, try again later
+    # Ours, in JSON-RPC's range for servers: the server began nothing, the caller may try again later.
+    SERVER_BUSY = -32050
     INVALID_REQUEST = -32600
     METHOD_NOT_FOUND = -32601
     INVALID_PARAMS = -32602
@@ -48,15 +47,15 @@ _CODES = frozenset(map(int, Code))
 
 
 class RpcError(Exception):
-    """A call that is answered with an error.
+    """The error that answers a call.
 
     Args:
-        code: of it; a plain number where a peer sent one that has no name.
-        data: of the error, as it came; None to state `about` instead.
-        about: names and values that go into the ErrorInfo.
+        code: a plain number where a peer sent an unknown one.
+        data: as a peer sent it; None for an ErrorInfo with `about`.
+        about: metadata of the ErrorInfo.
 
     Attributes:
-        plain: say it without ErrorInfo, as A2A 0.3 does.
+        plain: leave out the ErrorInfo, as A2A 0.3 does.
     """
 
     def __init__(self, code: Code | int, message: str, data: Any = None, **about: str) -> None:
@@ -69,7 +68,7 @@ class RpcError(Exception):
 
     @classmethod
     def of(cls, error: PostroomError) -> RpcError:
-        """What an error of Postroom's is to an A2A client."""
+        """The A2A error for an error of Postroom's."""
         code = Code.INTERNAL_ERROR
         if isinstance(error, InvalidInput):
             code = Code.INVALID_PARAMS
@@ -82,7 +81,7 @@ class RpcError(Exception):
         return cls(code, str(error), postroom=error.code)
 
     def document(self) -> dict[str, Any]:
-        """The error member of a response; never null, never with a null member."""
+        """The error member of a response, without null members."""
         document: dict[str, Any] = {
             "code": int(self.code),
             "message": one_line(self.message, 500),
@@ -99,7 +98,7 @@ class RpcError(Exception):
     def read(cls, document: Any) -> RpcError:
         """The error in a response, whatever a peer wrote there."""
         if not isinstance(document, dict):
-            return cls(Code.INTERNAL_ERROR, "the peer sent an error that is no object")
+            return cls(Code.INTERNAL_ERROR, "the peer sent an error that is not an object")
         code, message = document.get("code"), document.get("message")
         number = code if isinstance(code, int) and not isinstance(code, bool) else -32603
         named = Code(number) if number in _CODES else number
@@ -107,19 +106,19 @@ class RpcError(Exception):
 
 
 Id = str | int | None
-"""What a call's answer repeats."""
+"""Id of a call; the answer repeats it."""
 
 
 def read_json(body: bytes) -> Any:
-    """The value in a body.
+    """The JSON value in a body.
 
     Raises:
-        RpcError: it is not one.
+        RpcError: the body is not JSON.
     """
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise RpcError(Code.PARSE_ERROR, "the body is no JSON") from error
+        raise RpcError(Code.PARSE_ERROR, "the body is not JSON") from error
 
 
 def id_of(record: Any) -> Id:
@@ -132,10 +131,10 @@ def read_call(record: Any) -> tuple[str, dict[str, Any]]:
     """Method and parameters of a call.
 
     Raises:
-        RpcError: it is not one.
+        RpcError: `record` is not a call.
     """
     if not isinstance(record, dict) or record.get("jsonrpc") != "2.0":
-        raise RpcError(Code.INVALID_REQUEST, "it is no single call of JSON-RPC 2.0")
+        raise RpcError(Code.INVALID_REQUEST, "the body is not a single call of JSON-RPC 2.0")
     if record.get("id") is not None and id_of(record) is None:
         raise RpcError(Code.INVALID_REQUEST, "'id' has to be a text or a whole number")
     method, params = record.get("method"), record.get("params", {})
@@ -147,10 +146,10 @@ def read_call(record: Any) -> tuple[str, dict[str, Any]]:
 
 
 def result(call_id: Id, value: Any) -> dict[str, Any]:
-    """The answer to a call that went well."""
+    """The answer to a call that succeeded."""
     return {"jsonrpc": "2.0", "id": call_id, "result": value}
 
 
 def refusal(call_id: Id, error: RpcError) -> dict[str, Any]:
-    """The answer to a call that did not."""
+    """The answer to a call that failed."""
     return {"jsonrpc": "2.0", "id": call_id, "error": error.document()}

@@ -31,17 +31,17 @@ class TaskState(StrEnum):
     def from_a2a(cls, name: object) -> TaskState:
         """The state with that A2A 1.0 name."""
         if not isinstance(name, str) or not name.startswith("TASK_STATE_"):
-            raise ValueError(f"{name!r} is no state of a task")
+            raise ValueError(f"{name!r} is not a state of a task")
         return cls(name.removeprefix("TASK_STATE_").lower().replace("_", "-"))
 
     @property
     def terminal(self) -> bool:
-        """Whether nothing follows."""
+        """Whether no state follows."""
         return self in TERMINAL
 
     @property
     def interrupted(self) -> bool:
-        """Whether it waits for somebody to say something."""
+        """Whether the task waits for an answer."""
         return self in INTERRUPTED
 
 
@@ -62,9 +62,9 @@ TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
     TaskState.AUTH_REQUIRED: frozenset({TaskState.WORKING}) | INTERRUPTED | TERMINAL,
     **{state: frozenset() for state in TERMINAL},
 }
-"""What may follow what. `working` follows itself: progress, artifacts, another attempt."""
+"""The states that may follow each state. `working` follows itself: progress, artifacts, another attempt."""
 
 
 def allowed(before: TaskState | None, after: TaskState) -> bool:
-    """Whether a task in `before` (None: no record yet) may be in `after` next."""
+    """Whether `after` may follow `before` (None: no record yet)."""
     return after in (FIRST if before is None else TRANSITIONS[before])

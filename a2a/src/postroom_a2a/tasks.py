@@ -1,7 +1,7 @@
-"""A2A 1.0 Tasks as JSON: a snapshot, and what an event makes of it (specification, sections 4.1.1 and 4.2). Pure.
+"""A2A 1.0 Tasks as JSON: snapshots, and the events that change them (specification, sections 4.1.1 and 4.2). Pure.
 
-A snapshot holds what somebody needs who knows nothing else: state, artifacts, and in `history` what was asked, what
-the agent asked back and what it was answered. Progress is in the events alone.
+A snapshot is complete by itself: state, artifacts, and in `history` the request, the agent's questions and the answers
+to them. Progress is in the events alone.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Message = dict[str, Any]
 """A Message as JSON."""
 
 ANSWER = "urn:postroom:a2a:answer:1"
-"""Key in the metadata of a status update: what was answered to the task's question."""
+"""Key in the metadata of a status update: the answer to the task's question."""
 
 
 def new_task(task_id: str, context_id: str, request: Message, at: float) -> Task:
-    """The task that a request makes, `submitted`."""
+    """The `submitted` task of a request."""
     return {
         "id": task_id,
         "contextId": context_id,
@@ -42,7 +42,7 @@ def state_of(task: Task) -> TaskState:
     """The state of a snapshot.
 
     Raises:
-        InvalidInput: it says none.
+        InvalidInput: the snapshot has none.
     """
     status = task.get("status")
     try:
@@ -52,20 +52,20 @@ def state_of(task: Task) -> TaskState:
 
 
 def status_text(holder: Task) -> str:
-    """What the agent said with the state of a task, or of a status update of one; "" if nothing."""
+    """The agent's text in the status of a task or a status update, "" for none."""
     status = holder.get("status")
     message = status.get("message") if isinstance(status, dict) else None
     return text_of(message) if isinstance(message, dict) else ""
 
 
 def agent_message(task: Task, text: str) -> Message:
-    """A new message of the agent's about its task."""
-    said = text_message(secrets.token_hex(16), text, context_id=task["contextId"])
-    return {**said, "taskId": task["id"]}
+    """A new message from the agent about its task."""
+    message = text_message(secrets.token_hex(16), text, context_id=task["contextId"])
+    return {**message, "taskId": task["id"]}
 
 
 def status_update(task: Task, state: TaskState, at: float, message: Message | None = None) -> Event:
-    """The event of a change of state; also of progress, which is `working` again."""
+    """The event for a change of state, or for progress (`working` again)."""
     status: dict[str, Any] = {"state": state.a2a, "timestamp": format_time(at)}
     if message is not None:
         status["message"] = message
@@ -75,29 +75,28 @@ def status_update(task: Task, state: TaskState, at: float, message: Message | No
 
 
 def answer_update(task: Task, at: float, answer: Message) -> Event:
-    """The event of an answer: the task is worked on again. What was said stands in the event's metadata."""
+    """The event for an answer, which makes the task `working` again; its metadata holds the answer."""
     event = status_update(task, TaskState.WORKING, at)
     event["statusUpdate"]["metadata"] = {ANSWER: text_of(answer)}
     return event
 
 
 def answer_in(event: Event) -> str:
-    """What was answered, if `event` is that of an answer, else ""."""
+    """The answer in an event by `answer_update`, "" in any other event."""
     update = event.get("statusUpdate")
     metadata = update.get("metadata") if isinstance(update, dict) else None
-    said = metadata.get(ANSWER) if isinstance(metadata, dict) else None
-    return said if isinstance(said, str) else ""
+    answer = metadata.get(ANSWER) if isinstance(metadata, dict) else None
+    return answer if isinstance(answer, str) else ""
 
 
 def artifact_update(
     task: Task, artifact: dict[str, Any], *, append: bool = False, last: bool = True
 ) -> Event:
-    """The event of an artifact, or of a further piece of one.
+    """The event for an artifact `{"artifactId", "name"?, "parts", ...}`.
 
     Args:
-        artifact: `{"artifactId", "name"?, "parts", ...}`.
-        append: its parts come behind those that are there.
-        last: nothing more comes of it.
+        append: the parts follow those of the artifact's earlier events.
+        last: no event follows for this artifact.
     """
     update: dict[str, Any] = {
         "taskId": task["id"],
@@ -120,7 +119,7 @@ def text_artifact(artifact_id: str, text: str, name: str = "") -> dict[str, Any]
 def file_artifact(
     artifact_id: str, url: str, media_type: str, filename: str, name: str = ""
 ) -> dict[str, Any]:
-    """An artifact with one part that is named by its URL; "" where the type or the file's name is not known."""
+    """An artifact with one URL part; "" for an unknown media type or file name."""
     part = {"url": url}
     part |= {"mediaType": media_type} if media_type else {}
     part |= {"filename": filename} if filename else {}
@@ -128,15 +127,11 @@ def file_artifact(
     return {"artifactId": artifact_id, **named, "parts": [part]}
 
 
-def apply(task: Task, event: Event, *, heard: Message | None = None) -> Task:
-    """The snapshot after `event`; `task` stays as it was.
-
-    Args:
-        heard: a message to the agent that belongs to the change: an answer that makes it work again.
-    """
+def apply(task: Task, event: Event, *, answer: Message | None = None) -> Task:
+    """The snapshot after `event`; `task` stays unchanged. An `answer` that made the agent go on joins the history."""
     after = dict(task)
-    if heard is not None:
-        after["history"] = [*task.get("history", ()), *_question(task), heard]
+    if answer is not None:
+        after["history"] = [*task.get("history", ()), *_question(task), answer]
     if "statusUpdate" in event:
         update = event["statusUpdate"]
         after["status"] = update["status"]
@@ -169,7 +164,7 @@ def _with_artifact(
 
 
 def artifacts_of(task: Task) -> list[dict[str, Any]]:
-    """The artifacts as `{"id", "name", "text", "files"?}`: text parts joined, and parts that are named by a URL."""
+    """The artifacts as `{"id", "name", "text", "files"?}`: the text parts joined, and the URL parts."""
     return [_shown(artifact) for artifact in task.get("artifacts", ())]
 
 

@@ -59,7 +59,7 @@ class TaskRecord:
 
     def then(self, event: Event, *, heard: Message | None = None, **changes: Any) -> TaskRecord:
         """The record of `event`; `changes` are further fields of it, `heard` as in `tasks.apply`."""
-        after = apply(self.task, event, heard=heard)
+        after = apply(self.task, event, answer=heard)
         return replace(self, **{"task": after, "event": event, "released": False, **changes})
 
     def fitting(self) -> TaskRecord:

@@ -203,7 +203,7 @@ async def standing(s: Scene, count: int) -> AsyncGenerator[list[Any]]:
 @pytest.mark.requirement("core-busy-told")
 async def test_streams_that_are_never_acknowledged_keep_no_one_out(tmp_path: Path):
     async with scene(tmp_path, drain=0.1) as s, standing(s, 64 + 48), another(s) as other:
-        while s.server.statistics().standing < 64:
+        while s.server.statistics().stalled < 64:
             await s.call("get")
         for number in range(5):
             assert (await ask(other, "echo", number)).result == number
@@ -216,11 +216,11 @@ async def test_streams_that_are_never_acknowledged_keep_no_one_out(tmp_path: Pat
 async def test_of_too_many_streams_that_stand_still_the_longest_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(admission, "STANDING", 4)
+    monkeypatch.setattr(admission, "MAX_STALLED", 4)
     async with scene(tmp_path, drain=0.1) as s, standing(s, 6) as queues:
         for queue in queues[:2]:
             said = [await asyncio.wait_for(queue.get(), TIMEOUT) for _ in range(3)]
             assert b"too many streams stand still" in said[1].payload
             assert b'"complete"' in said[2].payload
-        assert s.server.statistics().standing == 4
+        assert s.server.statistics().stalled == 4
         assert (await s.call("echo", 1)).result == 1

@@ -56,7 +56,7 @@ async def test_a_client_that_loses_its_consumer_or_an_answer_reads_on_without_lo
                 caller.responses._delivered -= 1  # as if an answer before had been lost on the way
             agent.release.set()
             assert [response.result async for response in stream] == ["last"]
-        assert caller.responses.counters.made_again == 1
+        assert caller.responses.counters.recreated == 1
         assert await ask(caller, "after") == {"echo": "after"}
 
 

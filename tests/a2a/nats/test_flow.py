@@ -26,8 +26,8 @@ class Frame:
     subject: str = "inbox"
 
 
-def reading(call_id: Any = "c1", window: int = 4, beat: float = 10) -> flow.Reading:
-    return flow.Reading(call_id, "a2a.agent.x.rpc", Flow(window, beat))
+def reading(call_id: Any = "c1", window: int = 4, beat: float = 10) -> flow.FrameReader:
+    return flow.FrameReader(call_id, "a2a.agent.x.rpc", Flow(window, beat))
 
 
 def event(number: int = 0, call_id: Any = "c1", reply: str = "back") -> Frame:

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from postroom_a2a.binding.frame_writer import BURST
 from postroom_a2a.binding.headers import Flow
-from postroom_a2a.binding.outlet import BURST
 from tests.a2a.nats.agent import SUBJECT, TIMEOUT, Scene, scene
 from tests.a2a.nats.rawpeer import RawClient, compact, wire
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from postroom_a2a.binding.frames import COMPLETE, TRANSPORT_ERROR, Response, decode_response
 from postroom_a2a.binding.headers import BEAT, Flow, sequence_of
-from postroom_a2a.binding.subjects import may_be_told
+from postroom_a2a.binding.subjects import may_publish_to
 from postroom_a2a.errors import NoResponders, ProtocolViolation, StreamBroken
 from postroom_a2a.nats.port import NO_RESPONDERS, Frame, status_of
 from postroom_a2a.rpc import Id
@@ -46,7 +46,7 @@ def nobody(subject: str) -> NoResponders:
     )
 
 
-class Reading:
+class FrameReader:
     """The client's end of one stream.
 
     Args:
@@ -92,7 +92,7 @@ class Reading:
                 raise nobody(self._subject)
             raise StreamBroken(f"the server answered with status {status}")
         self._begun = True
-        if frame.reply and may_be_told(frame.reply):
+        if frame.reply and may_publish_to(frame.reply):
             self.back = frame.reply
         headers = frame.headers or {}
         if not frame.data and BEAT in headers:

@@ -77,7 +77,7 @@ def check_subject(subject: str) -> str:
     return subject
 
 
-def may_be_told(subject: str) -> bool:
+def may_publish_to(subject: str) -> bool:
     """Whether to publish to a subject that a peer has named: not with the rights to what is the NATS server's own.
 
     A subject that begins with `$` is a command to JetStream, a key, or the like.

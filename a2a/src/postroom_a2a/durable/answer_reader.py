@@ -64,13 +64,13 @@ class ResponseCounters:
     Attributes:
         unclaimed: answers that no call waited for.
         malformed: messages that are no answer.
-        made_again: times that the consumer was made again.
+        recreated: times that the consumer was made again.
     """
 
     read: int = 0
     unclaimed: int = 0
     malformed: int = 0
-    made_again: int = 0
+    recreated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ class AnswerReader:
         self._heard = asyncio.get_running_loop().time()
         ack = parse_ack_subject(frame.reply)
         if ack is None:
-            self._told(frame)
+            self._control_frame(frame)
             return
         if ack.consumer != self._consumer:
             return  # an earlier one; what it had is read by this one
@@ -226,21 +226,21 @@ class AnswerReader:
             self._last = ack.place.sequence
             self._read(frame)
 
-    def _told(self, frame: Frame) -> None:
+    def _control_frame(self, frame: Frame) -> None:
         headers = frame.headers or {}
         if headers.get("Status") != "100":
             if status_of(frame):
                 self._broken.set()  # the consumer was deleted, or its server goes down
             return
         if frame.reply:  # flow control: go on when this was read
-            self._go_on(frame.reply)
+            self._answer_flow_control(frame.reply)
         elif stalled := headers.get("Nats-Consumer-Stalled"):
-            self._go_on(stalled)
+            self._answer_flow_control(stalled)
         delivered = headers.get("Nats-Last-Consumer", "")
         if delivered.isdigit() and int(delivered) > self._delivered:
             self._broken.set()
 
-    def _go_on(self, subject: str) -> None:
+    def _answer_flow_control(self, subject: str) -> None:
         # The server asks again with its next sign of life, so one at a time is enough.
         if self._answering is None or self._answering.done():
             self._answering = asyncio.create_task(self._answer(subject))
@@ -333,12 +333,12 @@ class AnswerReader:
         """Make the consumer again whenever it has lost something or fell silent."""
         loop, backoff = asyncio.get_running_loop(), Backoff(0.1, 4.0)
         while not self._connection.is_closed:
-            if not await self._trouble(self._heard + SILENCE - loop.time()):
+            if not await self._needs_recreation(self._heard + SILENCE - loop.time()):
                 backoff.reset()
                 continue
             if self._connection.is_connected:
                 try:
-                    await self._again()
+                    await self._recreate()
                 except PostroomError as error:
                     _log.warning("%s: answers cannot be read: %s", self.subject, error)
                     self._broken.set()
@@ -348,7 +348,7 @@ class AnswerReader:
                 self._broken.set()
             await asyncio.sleep(backoff.next())
 
-    async def _trouble(self, timeout: float) -> bool:
+    async def _needs_recreation(self, timeout: float) -> bool:
         """Whether there is any; returns at once if so, else when it is time to look again."""
         if timeout <= 0:
             return True
@@ -359,9 +359,9 @@ class AnswerReader:
             return not self._connection.is_connected
         return True
 
-    async def _again(self) -> None:
+    async def _recreate(self) -> None:
         self._broken.clear()
-        self.counters.made_again += 1
+        self.counters.recreated += 1
         try:
             await self._consume()
         except NotFound:

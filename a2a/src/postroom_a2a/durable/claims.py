@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from enum import Enum
 
-from postroom_a2a.binding.subjects import may_be_told
+from postroom_a2a.binding.subjects import may_publish_to
 from postroom_a2a.errors import (
     BusDisconnected,
     InvalidInput,
@@ -175,7 +175,7 @@ class Claims:
         """Another process found our claim."""
         key = frame.data.decode(errors="replace")
         said = b"held" if self._held(key) else b"done" if key in self._done else b""
-        if frame.reply and may_be_told(frame.reply):
+        if frame.reply and may_publish_to(frame.reply):
             task = asyncio.get_running_loop().create_task(
                 self._answer(frame.reply, said or b"lost")
             )

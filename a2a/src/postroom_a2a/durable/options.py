@@ -40,7 +40,7 @@ MAX_DELIVER = 5
 DRAIN = 10.0
 """Seconds that running requests get when the server ends."""
 
-LAST_WORDS = 5.0
+CANCEL_GRACE = 5.0
 """Seconds in which what was cancelled then has to be answered."""
 
 GRACE = 5.0

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from postroom_a2a.binding.outlet import too_large
+from postroom_a2a.binding.frame_writer import too_large
 from postroom_a2a.durable.answer_writer import END, AnswerWriter, StreamAnswer, Undeliverable
 from postroom_a2a.durable.claims import Claim, Claims
 from postroom_a2a.durable.jobs import Job, RequestDelivery, lost_error
@@ -189,9 +189,9 @@ class Performer:
     async def _begin(self, job: Job) -> None:
         job.begun = True
         if job.streams:
-            await self._pour(job)
+            await self._stream(job)
             if job.begins and (working := self.at_work(job.call)):
-                await self._rest(job, working)
+                await self._await_work(job, working)
         else:
             try:
                 payload = job.result(await self.operations.answer(job.call))
@@ -202,17 +202,17 @@ class Performer:
                 self._finish(job)
             await self._answer(job, payload)
             if working:
-                await self._rest(job, working)
+                await self._await_work(job, working)
         await self._acknowledge(job)
 
-    async def _rest(self, job: Job, working: Callable[[], Awaitable[None]]) -> None:
+    async def _await_work(self, job: Job, working: Callable[[], Awaitable[None]]) -> None:
         """Wait until the work of an answered job is over."""
         try:
             await working()
         except Exception as error:  # noqa: BLE001 - it was answered; the rest is the agent's
             _log.error("%s failed after its answer", job.call.method, exc_info=error)
 
-    async def _pour(self, job: Job) -> None:
+    async def _stream(self, job: Job) -> None:
         answer = StreamAnswer(self.answers, job.response_subject, job.place.key)
         error: RpcError | None = None
         try:
@@ -261,11 +261,11 @@ class Performer:
 
     async def acknowledge(self, delivery: RequestDelivery) -> None:
         """The request is dealt with. A lost word of it is made good by the claim, so nobody waits for it."""
-        await self._say(delivery, ACK, confirmed=self.drained)
+        await self._send_ack(delivery, ACK, confirmed=self.drained)
 
     async def give_back(self, delivery: RequestDelivery, delay: float = 0.0) -> None:
         """Have it delivered again, to us or another."""
-        await self._say(delivery, give_back(delay), confirmed=self.drained)
+        await self._send_ack(delivery, give_back(delay), confirmed=self.drained)
 
     async def reject(self, delivery: RequestDelivery, reason: str) -> None:
         """Never deliver it again, nor answer it."""
@@ -282,7 +282,7 @@ class Performer:
 
     async def _terminate(self, delivery: RequestDelivery, reason: str) -> None:
         self.claims.done(delivery.place)
-        await self._say(delivery, give_up(reason))
+        await self._send_ack(delivery, give_up(reason))
 
     async def _give_up(self, job: Job, reason: str) -> None:
         """Put it where dead letters are kept, if they are, and never deliver it again."""
@@ -303,7 +303,7 @@ class Performer:
             _log.error("gave up request %s: %s; it is kept on %s", name, reason, subject)
         await self._terminate(job.delivery, reason)
 
-    async def _say(
+    async def _send_ack(
         self, delivery: RequestDelivery, word: bytes, *, confirmed: bool = False
     ) -> None:
         mailbox = self.js.mailbox

@@ -24,11 +24,11 @@ from postroom_a2a.durable.jobs import (
 from postroom_a2a.durable.options import (
     ABANDON_AFTER,
     ACK_WAIT,
+    CANCEL_GRACE,
     CONCURRENCY,
     DRAIN,
     GRACE,
     KNOWN_CLIENTS,
-    LAST_WORDS,
     MAX_DELIVER,
     QUICK,
     SURPLUS,
@@ -123,13 +123,13 @@ class DurableServer:
         self._drain = drain
         self._js = JetStream(Mailbox(connection), prefix=prefix)
         self._held: dict[str, Job] = {}
-        self._places: list[Durable] = []
+        self._durables: list[Durable] = []
         self._floors: dict[str, int] = {}
         self._stored: list[str] = []
-        self._good: set[str] = set()
+        self._storable: set[str] = set()
         self._loops: list[PullLoop] = []
         self._running: set[asyncio.Task[None]] = set()
-        self._keepers: list[asyncio.Task[None]] = []
+        self._background: list[asyncio.Task[None]] = []
         self._ending = False
         self._counted = dict.fromkeys((self.durable, lane_durable_name(self.durable)), 0)
         self._concurrency = concurrency
@@ -169,12 +169,12 @@ class DurableServer:
         except BaseException:
             await self._js.mailbox.close()
             raise
-        self._keepers = [self._spawn(loop.run(), f"pull {loop.durable}") for loop in self._loops]
-        self._keepers.append(self._spawn(self._beat(), "beat"))
+        self._background = [self._spawn(loop.run(), f"pull {loop.durable}") for loop in self._loops]
+        self._background.append(self._spawn(self._beat(), "beat"))
         if self.streams.create:
             subjects = [self.subject, lane_of(self.subject)]
-            self._keepers.append(
-                self._spawn(trimming.keep(self._js, self.streams.requests, subjects), "trim")
+            self._background.append(
+                self._spawn(trimming.run(self._js, self.streams.requests, subjects), "trim")
             )
         return self
 
@@ -215,7 +215,7 @@ class DurableServer:
         for job in tuple(self._held.values()):
             if job.task is not None:
                 job.task.cancel()
-        await self._finish(LAST_WORDS)
+        await self._finish(CANCEL_GRACE)
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -228,7 +228,7 @@ class DurableServer:
                 await self._connection.flush()
 
     async def _finish(self, seconds: float) -> None:
-        if tasks := self._running.difference(self._keepers):
+        if tasks := self._running.difference(self._background):
             await asyncio.wait(tasks, timeout=seconds)
 
     def _spawn(self, work: Any, name: str) -> asyncio.Task[None]:
@@ -256,12 +256,12 @@ class DurableServer:
         if self._lane and any(covers(have, lane) for have in there):
             self._performer.answers.lane = lane
             self._add_loop(lane_durable_name(self.durable), lane)
-        for place in self._places:
+        for place in self._durables:
             await self._ensure(place)
 
     def _add_loop(self, durable: str, subject: str) -> None:
         place = Durable(self._js, self.streams, durable, subject)
-        self._places.append(place)
+        self._durables.append(place)
 
         async def ensure() -> None:
             await self._ensure(place)
@@ -297,12 +297,12 @@ class DurableServer:
             _log.warning("%s: %s", self.subject, error)
 
     def _check(self, subject: str) -> None:
-        if subject not in self._good:
+        if subject not in self._storable:
             check_response_subject(subject, self._patterns)
 
     async def _answerable(self, subject: str) -> bool:
         """Whether a stream stores the answer, asked before anything is performed."""
-        if subject in self._good:
+        if subject in self._storable:
             return True
         if not any(covers(have, subject) for have in self._stored):
             try:
@@ -311,9 +311,9 @@ class DurableServer:
                 return True  # it is seen when the answer is stored
             if not found.get("streams"):
                 return False
-        if len(self._good) >= KNOWN_CLIENTS:
-            self._good.clear()
-        self._good.add(subject)
+        if len(self._storable) >= KNOWN_CLIENTS:
+            self._storable.clear()
+        self._storable.add(subject)
         return True
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────────────
@@ -399,7 +399,7 @@ class DurableServer:
             for job in tuple(self._held.values()):
                 with suppress(PostroomError):  # the next beat is as good
                     await self._js.mailbox.send(job.delivery.reply, WORKING)
-            for place in self._places:
+            for place in self._durables:
                 with suppress(PostroomError):
                     self._floors[place.name] = await place.floor()
 

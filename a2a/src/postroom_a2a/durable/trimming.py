@@ -16,7 +16,7 @@ INTERVAL = 60.0
 _log = logging.getLogger(__name__)
 
 
-async def keep(js: JetStream, stream: str, subjects: Sequence[str]) -> None:
+async def run(js: JetStream, stream: str, subjects: Sequence[str]) -> None:
     """Trim again and again, so that no sender is refused for requests that are dealt with."""
     while True:
         await asyncio.sleep(INTERVAL)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from postroom_a2a.live.served import ServedCall
 
-STANDING = 256
+MAX_STALLED = 256
 """Streams that may stand still at a time; they cost no more than memory."""
 
 
@@ -51,16 +51,16 @@ class Admission:
         self._light, self._begin, self._refuse = light, begin, refuse
         self._running = 0
         self._held: dict[str, int] = {}  # places by caller
-        self._waiting: dict[
+        self._queues: dict[
             str, dict[ServedCall, asyncio.TimerHandle]
         ] = {}  # by caller; the next is first
-        self._standing: dict[ServedCall, None] = {}
-        self.waits = 0
+        self._stalled: dict[ServedCall, None] = {}
+        self.waiting = 0
 
     @property
-    def stands(self) -> int:
+    def stalled(self) -> int:
         """Streams that stand still."""
-        return len(self._standing)
+        return len(self._stalled)
 
     def offer(self, run: ServedCall) -> None:
         """Begin a call, or have it wait, or refuse it."""
@@ -83,28 +83,28 @@ class Admission:
             self._held[caller] -= 1
         else:
             del self._held[caller]
-        if self.waits:
-            self._call_in()
+        if self.waiting:
+            self._begin_waiting()
 
-    def stand(self, run: ServedCall) -> None:
+    def stall(self, run: ServedCall) -> None:
         """A stream stands still: its place is for others. Of too many such streams one is ended."""
-        self._standing[run] = None
+        self._stalled[run] = None
         self.free(run)
-        if len(self._standing) > STANDING:
-            callers = Counter(each.caller for each in self._standing)
+        if len(self._stalled) > MAX_STALLED:
+            callers = Counter(each.caller for each in self._stalled)
             greedy = callers.most_common(1)[0][0]
-            longest = next(each for each in self._standing if each.caller == greedy)
-            del self._standing[longest]
-            longest.stop_standing()
+            longest = next(each for each in self._stalled if each.caller == greedy)
+            del self._stalled[longest]
+            longest.stop_stalled()
 
-    def go_on(self, run: ServedCall) -> None:
+    def resume(self, run: ServedCall) -> None:
         """A stream that stood still goes on or ends, whether or not there is a place."""
-        self._standing.pop(run, None)
+        self._stalled.pop(run, None)
         self._take(run.caller)
 
     def clear(self) -> list[ServedCall]:
         """Take out what waits."""
-        runs = [run for mine in self._waiting.values() for run in mine]
+        runs = [run for mine in self._queues.values() for run in mine]
         for run in runs:
             self._leave(run)
         return runs
@@ -115,35 +115,35 @@ class Admission:
 
     def _queue(self, run: ServedCall) -> None:
         bounds = self._bounds
-        mine = self._waiting.get(run.caller, {})
+        mine = self._queues.get(run.caller, {})
         most = bounds.waiting - bounds.waiting // 4
-        if bounds.max_wait <= 0 or self.waits >= bounds.waiting or len(mine) >= most:
+        if bounds.max_wait <= 0 or self.waiting >= bounds.waiting or len(mine) >= most:
             self._refuse(run)
             return
         loop = asyncio.get_running_loop()
         mine[run] = loop.call_later(bounds.max_wait, self._give_up, run)
-        self._waiting[run.caller] = mine
-        self.waits += 1
+        self._queues[run.caller] = mine
+        self.waiting += 1
 
     def _give_up(self, run: ServedCall) -> None:
         self._leave(run)
         self._refuse(run)
 
     def _leave(self, run: ServedCall) -> None:
-        mine = self._waiting.pop(run.caller)
+        mine = self._queues.pop(run.caller)
         mine.pop(run).cancel()
-        self.waits -= 1
+        self.waiting -= 1
         if mine:
-            self._waiting[run.caller] = mine  # its next turn is behind everybody else's
+            self._queues[run.caller] = mine  # its next turn is behind everybody else's
 
-    def _call_in(self) -> None:
+    def _begin_waiting(self) -> None:
         """Begin what waits, as far as there is room."""
-        while self.waits and self._running < self._bounds.concurrency:
-            callers = (c for c in self._waiting if self._held.get(c, 0) < self._share)
+        while self.waiting and self._running < self._bounds.concurrency:
+            callers = (c for c in self._queues if self._held.get(c, 0) < self._share)
             caller = next(callers, None)
             if caller is None:
                 return
-            run = next(iter(self._waiting[caller]))
+            run = next(iter(self._queues[caller]))
             self._leave(run)
             self._take(caller)
             self._begin(run)

@@ -15,7 +15,7 @@ from typing import Protocol
 from postroom_a2a.binding import flow as flows
 from postroom_a2a.binding.frames import COMPLETE, Request, Response, decode_response, encode_request
 from postroom_a2a.binding.headers import DEADLINE, STREAM, Flow, milliseconds
-from postroom_a2a.binding.subjects import may_be_told
+from postroom_a2a.binding.subjects import may_publish_to
 from postroom_a2a.errors import (
     PostroomError,
     ProtocolViolation,
@@ -31,7 +31,7 @@ FLOW = Flow(window=32, beat=10.0)
 LINGER = 60.0
 """Seconds for which the first frame of a stream is waited for whose reader is gone."""
 
-_ENDINGS: set[asyncio.Task[None]] = set()
+_END_TASKS: set[asyncio.Task[None]] = set()
 _STEM = secrets.token_hex(8)
 _COUNT = itertools.count(1)
 
@@ -127,28 +127,28 @@ class CoreCaller:
     async def stream(self, request: Request, *, timeout: float) -> AsyncGenerator[Response, None]:
         """As `Caller.stream`."""
         mailbox = self._mailbox
-        reading = flows.Reading(request.id, self.subject, self._flow, self._idle)
+        reader = flows.FrameReader(request.id, self.subject, self._flow, self._idle)
         payload = encode_request(request)
         await mailbox.open()
-        inlet = _Inlet(mailbox, self._flow)
+        inbox = _StreamInbox(mailbox, self._flow)
         try:
             headers = _headers(request, self._flow)
-            await mailbox.send(self.subject, payload, reply=inlet.reply, headers=headers)
-            frame = await inlet.frames.get(timeout)
+            await mailbox.send(self.subject, payload, reply=inbox.reply, headers=headers)
+            frame = await inbox.frames.get(timeout)
             while True:
-                response = reading.read(frame)
+                response = reader.read(frame)
                 if response is not None:
                     yield response
-                if reading.over:
+                if reader.over:
                     return
-                if sequence := reading.due():
-                    await mailbox.send(reading.back, flows.ack(sequence))
+                if sequence := reader.due():
+                    await mailbox.send(reader.back, flows.ack(sequence))
                 try:
-                    frame = await inlet.frames.get(reading.idle)
+                    frame = await inbox.frames.get(reader.idle)
                 except RequestTimeout as error:
-                    raise StreamBroken(f"nothing came for {reading.idle:g} s") from error
+                    raise StreamBroken(f"nothing came for {reader.idle:g} s") from error
         finally:
-            await inlet.close(over=reading.over)
+            await inbox.close(over=reader.over)
 
     async def close(self) -> None:
         """As `Caller.close`."""
@@ -156,7 +156,7 @@ class CoreCaller:
             await self._mailbox.close()
 
 
-class _Inlet:
+class _StreamInbox:
     """Where the frames of one stream arrive; a server that does not know yet that its reader is gone is told."""
 
     def __init__(self, mailbox: Mailbox, flow: Flow) -> None:
@@ -169,15 +169,15 @@ class _Inlet:
         self._gone = False
 
     def _arrived(self, frame: Frame) -> None:
-        if not self._back and may_be_told(frame.reply):
+        if not self._back and may_publish_to(frame.reply):
             self._back = frame.reply
         if not self._gone:
             self.frames.put(frame)
         elif self._back:
             self._mailbox.forget(self.reply)
             ending = asyncio.create_task(self._end())
-            _ENDINGS.add(ending)
-            ending.add_done_callback(_ENDINGS.discard)
+            _END_TASKS.add(ending)
+            ending.add_done_callback(_END_TASKS.discard)
 
     async def close(self, *, over: bool) -> None:
         """Take no more frames; unless the stream is over, tell the server as soon as it has said where."""

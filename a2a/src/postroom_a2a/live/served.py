@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from postroom_a2a.binding.frame_writer import FrameWriter, too_large
 from postroom_a2a.binding.frames import (
     encode_complete,
     encode_error,
@@ -16,7 +17,6 @@ from postroom_a2a.binding.frames import (
     encode_stream_frame,
 )
 from postroom_a2a.binding.headers import Flow
-from postroom_a2a.binding.outlet import Outlet, too_large
 from postroom_a2a.errors import MessageTooLarge, PostroomError
 from postroom_a2a.nats.deadlines import EXCEEDED
 from postroom_a2a.nats.mailbox import Mailbox, NewInbox
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Site:
+class ServerContext:
     """What the calls of one server share.
 
     Attributes:
@@ -45,7 +45,7 @@ class Site:
     mailbox: Mailbox
     stall: float
     inbox: NewInbox | None
-    standing: Callable[[ServedCall, bool], None]
+    on_stall: Callable[[ServedCall, bool], None]
     answered: int = 0
     lost: int = 0
 
@@ -63,7 +63,7 @@ class Site:
             self.answered += 1
 
     async def end_stream(
-        self, call: Call, reply: str, error: RpcError | None, outlet: Outlet | None = None
+        self, call: Call, reply: str, error: RpcError | None, writer: FrameWriter | None = None
     ) -> None:
         """Publish the last frames of a stream: an error, if any, and the end."""
         frames = [encode_complete(call.id, binary=call.binary)]
@@ -72,10 +72,10 @@ class Site:
             frames.insert(0, encode_stream_frame(response, binary=call.binary))
         try:
             for frame in frames:
-                if outlet is None:
+                if writer is None:
                     await self.mailbox.send(reply, frame)
                 else:
-                    await outlet.send_last(frame)
+                    await writer.send_last(frame)
         except PostroomError as failure:
             self._lose(failure)
         else:
@@ -97,15 +97,15 @@ class ServedCall:
         caller: who called; where nobody has proof of that, who the answers go to.
     """
 
-    def __init__(self, site: Site, call: Call, reply: str, flow: Flow | None) -> None:
+    def __init__(self, server: ServerContext, call: Call, reply: str, flow: Flow | None) -> None:
         self.call = call
         self.reply = reply
         self.flow = flow
         self.caller = call.caller or reply.rpartition(".")[0]
         self.why: RpcError | None = None
         self.task: asyncio.Task[None] | None = None
-        self._site = site
-        self._outlet: Outlet | None = None
+        self._server = server
+        self._writer: FrameWriter | None = None
         self._begun = False
         self._abandoned = False
         self._over = False
@@ -118,7 +118,7 @@ class ServedCall:
             if self._begun and self.task is not None:
                 self.task.cancel()
 
-    def stop_standing(self) -> None:
+    def stop_stalled(self) -> None:
         """As `stop`, for a stream whose reader stands still while too many others do."""
         said = "nothing was acknowledged, and too many streams stand still"
         self.stop(RpcError(Code.INTERNAL_ERROR, said))
@@ -139,9 +139,9 @@ class ServedCall:
             if self.why is not None:
                 raise self.why
             if self.flow is None:
-                result = await self._site.operations.answer(self.call)
+                result = await self._server.operations.answer(self.call)
             else:
-                await self._pour(self.flow)
+                await self._stream(self.flow)
         except (Exception, asyncio.CancelledError) as failure:  # noqa: BLE001 - an answer in any case
             error = self._error(failure)
         finally:
@@ -158,41 +158,41 @@ class ServedCall:
         if self._over:
             return
         self._over = True
-        if self._outlet is not None:
-            self._outlet.close()
+        if self._writer is not None:
+            self._writer.close()
         if self._abandoned:
             return
         call = self.call
         if self.flow is not None:
-            await self._site.end_stream(call, self.reply, error, self._outlet)
+            await self._server.end_stream(call, self.reply, error, self._writer)
         elif error is not None:
             payload = encode_error(call.id, error, binary=call.binary)
-            await self._site.answer(call, self.reply, payload)
+            await self._server.answer(call, self.reply, payload)
         else:
             payload = encode_result(call.id, result, binary=call.binary)
-            await self._site.answer(call, self.reply, payload)
+            await self._server.answer(call, self.reply, payload)
 
-    async def _pour(self, flow: Flow) -> None:
-        site, call = self._site, self.call
-        self._outlet = outlet = Outlet(
-            site.mailbox,
+    async def _stream(self, flow: Flow) -> None:
+        server, call = self._server, self.call
+        self._writer = writer = FrameWriter(
+            server.mailbox,
             self.reply,
             flow,
-            stall=site.stall,
-            gone=self._abandon,
-            standing=self._stands,
-            prefix=site.inbox(call.caller) if site.inbox else "",
+            stall=server.stall,
+            on_gone=self._abandon,
+            on_stall=self._stall,
+            prefix=server.inbox(call.caller) if server.inbox else "",
         )
-        await outlet.open()
-        async with aclosing(site.operations.stream(call)) as results:
+        await writer.open()
+        async with aclosing(server.operations.stream(call)) as results:
             async for result in results:
                 response = encode_result(call.id, result, binary=call.binary)
-                await outlet.send(encode_stream_frame(response, binary=call.binary))
+                await writer.send(encode_stream_frame(response, binary=call.binary))
                 if self.task is not None and self.task.cancelling():
                     raise asyncio.CancelledError  # nats-py swallowed it, waiting for room
 
-    def _stands(self, stands: bool) -> None:
-        self._site.standing(self, stands)
+    def _stall(self, stalled: bool) -> None:
+        self._server.on_stall(self, stalled)
 
     def _set_alarm(self, left: float) -> asyncio.TimerHandle | None:
         if left > 0:
@@ -211,7 +211,7 @@ class ServedCall:
             return failure
         if isinstance(failure, PostroomError):
             return RpcError.of(failure)
-        _log.error("%s: %s failed", self._site.subject, self.call.method, exc_info=failure)
+        _log.error("%s: %s failed", self._server.subject, self.call.method, exc_info=failure)
         return RpcError(Code.INTERNAL_ERROR, "Internal error")
 
 

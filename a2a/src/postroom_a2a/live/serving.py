@@ -16,10 +16,10 @@ from typing import Any, Self, TypedDict
 
 from postroom_a2a.binding.frames import BadRequest, Request, decode_request, encode_error
 from postroom_a2a.binding.headers import STREAM, Flow, deadline_of
-from postroom_a2a.binding.subjects import may_be_told, queue_group
+from postroom_a2a.binding.subjects import may_publish_to, queue_group
 from postroom_a2a.errors import BusDisconnected, InvalidInput
 from postroom_a2a.live.admission import Admission, Bounds
-from postroom_a2a.live.served import ServedCall, Site, ending
+from postroom_a2a.live.served import ServedCall, ServerContext, ending
 from postroom_a2a.nats.mailbox import Mailbox, NewInbox
 from postroom_a2a.nats.natspy import adapted
 from postroom_a2a.nats.port import (
@@ -79,7 +79,7 @@ class ServerStatistics:
     ignored: int
     lost: int
     waiting: int
-    standing: int
+    stalled: int
 
 
 class CoreOptions(TypedDict, total=False):
@@ -148,10 +148,12 @@ class CoreServer:
         self._admit = admit
         self._drain = drain
         self._mailbox = Mailbox(connection, prefix=inbox("*") if inbox else "", within=within)
-        self._site = Site(subject, operations, self._mailbox, stall, inbox, self._standing)
+        self._context = ServerContext(
+            subject, operations, self._mailbox, stall, inbox, self._on_stall
+        )
         self._subscription: Subscription | None = None
         self._running: dict[asyncio.Task[None], ServedCall] = {}
-        self._saying: set[asyncio.Task[None]] = set()
+        self._sending: set[asyncio.Task[None]] = set()
         self._refused = 0
         self._ignored = 0
 
@@ -193,15 +195,15 @@ class CoreServer:
 
     def statistics(self) -> ServerStatistics:
         """The counts."""
-        site, admission = self._site, self._admission
+        context, admission = self._context, self._admission
         return ServerStatistics(
             len(self._running),
-            site.answered,
+            context.answered,
             self._refused,
             self._ignored,
-            site.lost,
-            admission.waits,
-            admission.stands,
+            context.lost,
+            admission.waiting,
+            admission.stalled,
         )
 
     def _arrived(self, frame: Frame) -> None:
@@ -214,11 +216,11 @@ class CoreServer:
         except BadRequest as bad:
             call = Call(bad.id, "", binary=bad.binary)
             error = encode_error(bad.id, bad.error, binary=bad.binary)
-            self._say(self._site.answer(call, frame.reply, error))
+            self._send(self._context.answer(call, frame.reply, error))
             return
         call = request.call(caller, _deadline(request, frame))
         flow = _flow(frame) if self._operations.streams(call.method) else None
-        self._admission.offer(ServedCall(self._site, call, frame.reply, flow))
+        self._admission.offer(ServedCall(self._context, call, frame.reply, flow))
 
     def _light(self, run: ServedCall) -> bool:
         return run.flow is None and not self._operations.begins(run.call.method)
@@ -228,26 +230,26 @@ class CoreServer:
         self._running[task] = run
         task.add_done_callback(self._done)
 
-    def _standing(self, run: ServedCall, stands: bool) -> None:
-        (self._admission.stand if stands else self._admission.go_on)(run)
+    def _on_stall(self, run: ServedCall, stalled: bool) -> None:
+        (self._admission.stall if stalled else self._admission.resume)(run)
 
     def _refuse(self, run: ServedCall) -> None:
         self._refused += 1
-        self._say(run.conclude(b"", _busy()))
+        self._send(run.conclude(b"", _busy()))
 
-    def _say(self, answer: Coroutine[Any, Any, None]) -> None:
+    def _send(self, answer: Coroutine[Any, Any, None]) -> None:
         """Send an answer for which nothing has to be performed."""
-        if len(self._saying) >= REFUSALS:
+        if len(self._sending) >= REFUSALS:
             answer.close()
             self._ignore(self.subject)
             return
         task = asyncio.create_task(answer)
-        self._saying.add(task)
-        task.add_done_callback(self._saying.discard)
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
 
     def _admitted(self, frame: Frame) -> str | None:
         """Who sent a frame, "" if unknown; None to ignore it."""
-        if not frame.reply or frame.reply == frame.subject or not may_be_told(frame.reply):
+        if not frame.reply or frame.reply == frame.subject or not may_publish_to(frame.reply):
             return None
         try:
             return self._admit(frame)
@@ -281,15 +283,15 @@ class CoreServer:
             await self._leave(subscription)
         await self._finish(self._drain)
         for run in self._admission.clear():
-            self._say(run.conclude(b"", ending()))
+            self._send(run.conclude(b"", ending()))
         for run in self._running.values():
             run.stop(ending())
         await self._finish(_GRACE)
         for run in tuple(self._running.values()):
             _log.error("%s: %s goes on though cancelled", self.subject, run.call.method)
             await run.conclude(b"", ending())
-        if self._saying:
-            await asyncio.wait(tuple(self._saying), timeout=_GRACE)
+        if self._sending:
+            await asyncio.wait(tuple(self._sending), timeout=_GRACE)
         await self._mailbox.close()
         if self._connection.is_connected:
             with suppress(*FAULTS):

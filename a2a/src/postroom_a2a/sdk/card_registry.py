@@ -17,7 +17,7 @@ from postroom_a2a.nats.port import Connection
 from postroom_a2a.registry import BUCKET, TTL, Codec, Record, Registry
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk.translation import cards03
-from postroom_a2a.sdk.translation.values import Malformed
+from postroom_a2a.sdk.translation.values import MalformedObject
 
 CardRegistry = Registry[types.AgentCard]
 
@@ -82,7 +82,7 @@ def read_card(record: Record) -> types.AgentCard:
         if "supportedInterfaces" in record or "supported_interfaces" in record:
             return ParseDict(record, types.AgentCard(), ignore_unknown_fields=True)
         return cards03.read_card(record)
-    except (Malformed, ParseError, ValueError, RecursionError) as error:
+    except (MalformedObject, ParseError, ValueError, RecursionError) as error:
         raise ProtocolViolation(f"what is registered is no agent card: {error}") from error
 
 

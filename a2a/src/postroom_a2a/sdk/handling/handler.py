@@ -41,7 +41,7 @@ from postroom_a2a.sdk.handling.memory import MemoryTaskStore
 from postroom_a2a.sdk.handling.required import require
 from postroom_a2a.sdk.handling.run import QueuedRequest, TaskRun, terminal
 from postroom_a2a.sdk.handling.runs import TaskRuns
-from postroom_a2a.sdk.handling.subscribers import BUFFER, STALL, Stream, Waiter
+from postroom_a2a.sdk.handling.subscribers import BUFFER, STALL, EventStream, Waiter
 
 if TYPE_CHECKING:
     from a2a.server.agent_execution import AgentExecutor, RequestContext, RequestContextBuilder
@@ -54,7 +54,7 @@ same call over twice sets it; the second time the call joins the task, or is ans
 
 
 class AgentRequestHandler(ConfigOperations):
-    """TaskRuns an agent, stores its tasks, and tells what happens to them.
+    """Runs an agent, stores its tasks, and tells what happens to them.
 
     Args:
         agent_card: says which of the optional operations there are.
@@ -253,8 +253,8 @@ class AgentRequestHandler(ConfigOperations):
             run = self._runs.open(task_id, context_id, context, built.message)
         return run
 
-    def _stream(self, request: QueuedRequest | None = None) -> Stream:
-        return Stream(request, buffer=self._buffer, stall=self._stall)
+    def _stream(self, request: QueuedRequest | None = None) -> EventStream:
+        return EventStream(request, buffer=self._buffer, stall=self._stall)
 
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
 

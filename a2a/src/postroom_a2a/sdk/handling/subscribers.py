@@ -98,7 +98,7 @@ class Waiter:
             self.result.set_result(self._found)
 
 
-class Stream:
+class EventStream:
     """The events of a task, for one reader.
 
     Args:

@@ -15,7 +15,7 @@ from a2a import types
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk.translation.values import (
     UNREADABLE,
-    Malformed,
+    MalformedObject,
     Record,
     listed,
     mapping,
@@ -166,7 +166,7 @@ def read_card(value: Any) -> types.AgentCard:
     """The card in `value`; a security scheme of an unknown type is left out.
 
     Raises:
-        Malformed: it is not one.
+        MalformedObject: it is not one.
     """
     said = record(value, "it")
     capabilities = {**record(said.get("capabilities") or {}, "capabilities")}
@@ -193,7 +193,7 @@ def read_card(value: Any) -> types.AgentCard:
     try:
         return ParseDict(card, types.AgentCard(), ignore_unknown_fields=True)
     except UNREADABLE as error:
-        raise Malformed("the card", f"cannot be taken: {reason(error)}") from error
+        raise MalformedObject("the card", f"cannot be taken: {reason(error)}") from error
 
 
 def _without_empty(name: str) -> Callable[[Any], Record]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from a2a import types
 from postroom_a2a.sdk.translation.values import (
-    Malformed,
+    MalformedObject,
     Record,
     count,
     flag,
@@ -60,7 +60,7 @@ def read_task_push_config(value: Any) -> types.TaskPushNotificationConfig:
     said = record(value)
     config = within(said, "pushNotificationConfig", read_push_config)
     if config is None:
-        raise Malformed("pushNotificationConfig", "is required")
+        raise MalformedObject("pushNotificationConfig", "is required")
     config.task_id = text(said, "taskId")
     return config
 

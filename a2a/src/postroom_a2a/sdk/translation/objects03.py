@@ -14,7 +14,7 @@ from typing import Any
 
 from a2a import types
 from postroom_a2a.sdk.translation.values import (
-    Malformed,
+    MalformedObject,
     Record,
     flag,
     free,
@@ -86,13 +86,13 @@ def read_part(value: Any) -> types.Part:
     kind = said.get("kind") or next((each for each in _PARTS if each in said), None)
     read = _PARTS.get(kind) if isinstance(kind, str) else None
     if read is None:
-        raise Malformed("kind", "has to be 'text', 'file' or 'data'")
+        raise MalformedObject("kind", "has to be 'text', 'file' or 'data'")
     return read(said)
 
 
 def _read_text(said: Record) -> types.Part:
     if said.get("text") is None:
-        raise Malformed("text", "is required")
+        raise MalformedObject("text", "is required")
     part = types.Part(text=text(said, "text"))
     struct(said, "metadata", part.metadata, keep_empty=True)
     return part
@@ -101,7 +101,7 @@ def _read_text(said: Record) -> types.Part:
 def _read_file(said: Record) -> types.Part:
     part = within(said, "file", _read_content)
     if part is None:
-        raise Malformed("file", "is required")
+        raise MalformedObject("file", "is required")
     struct(said, "metadata", part.metadata, keep_empty=True)
     return part
 
@@ -113,7 +113,7 @@ def _read_content(file: Record) -> types.Part:
     elif file.get("uri") is not None:
         part.url = text(file, "uri")
     else:
-        raise Malformed("bytes", "or 'uri' is required")
+        raise MalformedObject("bytes", "or 'uri' is required")
     return part
 
 
@@ -126,7 +126,7 @@ def _decoded(encoded: str) -> bytes:
     try:
         return b64decode(plain + "=" * (-len(plain) % 4), validate=True)
     except (ValueError, binascii.Error) as error:
-        raise Malformed("bytes", "has to be base64") from error
+        raise MalformedObject("bytes", "has to be base64") from error
 
 
 def _read_data(said: Record) -> types.Part:
@@ -174,7 +174,7 @@ def read_message(value: Any) -> types.Message:
     said = record(value)
     role = text(said, "role")
     if role and role not in _ROLES:
-        raise Malformed("role", "has to be 'user' or 'agent'")
+        raise MalformedObject("role", "has to be 'user' or 'agent'")
     message = types.Message(
         message_id=text(said, "messageId"),
         context_id=text(said, "contextId"),
@@ -212,7 +212,7 @@ def read_status(said: Record) -> types.TaskStatus:
         try:
             status.timestamp.FromJsonString(at.replace("+00:00", "Z"))
         except ValueError as error:
-            raise Malformed("timestamp", "has to be an instant (RFC 3339)") from error
+            raise MalformedObject("timestamp", "has to be an instant (RFC 3339)") from error
     return status
 
 

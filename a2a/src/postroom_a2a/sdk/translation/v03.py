@@ -17,7 +17,7 @@ from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk.translation import cards03, configs03, objects03
 from postroom_a2a.sdk.translation.table import Operation
 from postroom_a2a.sdk.translation.values import (
-    Malformed,
+    MalformedObject,
     Record,
     count,
     needed,
@@ -60,7 +60,7 @@ class Dialect03:
             return operation.request()
         try:
             return _READ_PARAMS[operation.request](record(value, "'params'"))
-        except Malformed as error:
+        except MalformedObject as error:
             raise RpcError(Code.INVALID_PARAMS, str(error)) from error
 
     def write_result(
@@ -84,7 +84,7 @@ class Dialect03:
             return None
         try:
             return _READ_RESULT[operation.result](value)
-        except Malformed as error:
+        except MalformedObject as error:
             raise ProtocolViolation(f"the result of {operation.legacy}: {error}") from error
 
 
@@ -103,9 +103,9 @@ def _write_send(request: types.SendMessageRequest) -> Record:
 def _read_send(said: Record) -> types.SendMessageRequest:
     message = within(said, "message", objects03.read_message)
     if message is None:
-        raise Malformed("message", "is required")
+        raise MalformedObject("message", "is required")
     if not message.message_id:
-        raise Malformed("message.messageId", "is required")
+        raise MalformedObject("message.messageId", "is required")
     request = types.SendMessageRequest(
         message=message, configuration=within(said, "configuration", configs03.read_configuration)
     )
@@ -221,7 +221,7 @@ def _read_answer(value: Any) -> types.SendMessageResponse:
             return types.SendMessageResponse(task=objects03.read_task(said))
         case "message":
             return types.SendMessageResponse(message=objects03.read_message(said))
-    raise Malformed("kind", "has to be 'task' or 'message'")
+    raise MalformedObject("kind", "has to be 'task' or 'message'")
 
 
 def _read_event(value: Any) -> types.StreamResponse:
@@ -235,7 +235,9 @@ def _read_event(value: Any) -> types.StreamResponse:
             return types.StreamResponse(status_update=objects03.read_status_update(said))
         case "artifact-update":
             return types.StreamResponse(artifact_update=objects03.read_artifact_update(said))
-    raise Malformed("kind", "has to be 'task', 'message', 'status-update' or 'artifact-update'")
+    raise MalformedObject(
+        "kind", "has to be 'task', 'message', 'status-update' or 'artifact-update'"
+    )
 
 
 def _write_configs(found: types.ListTaskPushNotificationConfigsResponse) -> list[Record]:
@@ -244,7 +246,7 @@ def _write_configs(found: types.ListTaskPushNotificationConfigsResponse) -> list
 
 def _read_configs(value: Any) -> types.ListTaskPushNotificationConfigsResponse:
     if not isinstance(value, list):
-        raise Malformed("it", "has to be a list")
+        raise MalformedObject("it", "has to be a list")
     configs = [configs03.read_task_push_config(each) for each in value]
     return types.ListTaskPushNotificationConfigsResponse(configs=configs)
 

@@ -37,7 +37,7 @@ def reason(error: Exception) -> str:
     return str(error)
 
 
-class Malformed(Exception):
+class MalformedObject(Exception):
     """A member is not what it has to be.
 
     Args:
@@ -50,7 +50,7 @@ class Malformed(Exception):
         self.member = member
         self.rule = rule
 
-    def inside(self, holder: str) -> Malformed:
+    def inside(self, holder: str) -> MalformedObject:
         """The same, said of a member of `holder`."""
         mark = "" if self.member.startswith("[") or not self.member else "."
         self.member = f"{holder}{mark}{self.member}"
@@ -63,7 +63,7 @@ class Malformed(Exception):
 def record(value: Any, name: str = "") -> Record:
     """`value`, which has to be an object."""
     if not isinstance(value, dict):
-        raise Malformed(name, "has to be an object")
+        raise MalformedObject(name, "has to be an object")
     return value
 
 
@@ -73,7 +73,7 @@ def text(holder: Record, name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise Malformed(name, "has to be a text")
+        raise MalformedObject(name, "has to be a text")
     _check(value, name)
     return value
 
@@ -83,14 +83,14 @@ def _check(value: str, name: str) -> None:
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            raise Malformed(name, "holds half of a character") from error
+            raise MalformedObject(name, "holds half of a character") from error
 
 
 def needed(holder: Record, name: str) -> str:
     """A text member that has to be there."""
     value = text(holder, name)
     if not value:
-        raise Malformed(name, "is required")
+        raise MalformedObject(name, "is required")
     return value
 
 
@@ -98,7 +98,7 @@ def flag(holder: Record, name: str) -> bool | None:
     """A member that is true or false; None if it is absent."""
     value = holder.get(name)
     if value is not None and not isinstance(value, bool):
-        raise Malformed(name, "has to be true or false")
+        raise MalformedObject(name, "has to be true or false")
     return value
 
 
@@ -110,7 +110,7 @@ def count(holder: Record, name: str) -> int | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not -_INT32 <= value < _INT32:
-        raise Malformed(name, "has to be a whole number")
+        raise MalformedObject(name, "has to be a whole number")
     return value
 
 
@@ -120,12 +120,12 @@ def listed(holder: Record, name: str, read: Callable[[Any], _T]) -> list[_T]:
     if values is None:
         return []
     if not isinstance(values, list):
-        raise Malformed(name, "has to be a list")
+        raise MalformedObject(name, "has to be a list")
     found = []
     for value in values:
         try:
             found.append(read(value))
-        except Malformed as error:
+        except MalformedObject as error:
             raise error.inside(f"{name}[{len(found)}]") from None
     return found
 
@@ -137,7 +137,7 @@ def texts(holder: Record, name: str) -> list[str]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise Malformed("", "has to be a text")
+        raise MalformedObject("", "has to be a text")
     _check(value, "")
     return value
 
@@ -149,7 +149,7 @@ def within(holder: Record, name: str, read: Callable[[Record], _T]) -> _T | None
         return None
     try:
         return read(record(value))
-    except Malformed as error:
+    except MalformedObject as error:
         raise error.inside(name) from None
 
 
@@ -160,7 +160,7 @@ def mapping(holder: Record, name: str, read: Callable[[Any], _T]) -> dict[str, _
         _check(key, name)
         try:
             found[key] = read(value)
-        except Malformed as error:
+        except MalformedObject as error:
             raise error.inside(f"{name}.{key}") from None
     return found
 
@@ -180,7 +180,7 @@ def free(value: Any, name: str, into: Any) -> None:
     try:
         ParseDict(value, into, max_recursion_depth=DEPTH - 8)
     except UNREADABLE as error:
-        raise Malformed(name, f"cannot be taken: {reason(error)}") from error
+        raise MalformedObject(name, f"cannot be taken: {reason(error)}") from error
 
 
 # ── writing ──────────────────────────────────────────────────────────────────────────────────────────

@@ -18,14 +18,14 @@ from postroom_a2a.rpc import Code, RpcError
 BURST = 64
 """Frames that are published at a time to a client without a window."""
 
-STILL = 0.5
+STALL_NOTICE = 0.5
 """Seconds that a full window is unacknowledged before the stream is said to stand still."""
 
 MIN_BEAT = 0.5
 """Seconds; a client that asks for faster beats gets these."""
 
 
-class Outlet:
+class FrameWriter:
     """Where the frames of one stream go.
 
     Args:
@@ -44,17 +44,17 @@ class Outlet:
         flow: Flow,
         *,
         stall: float,
-        gone: Callable[[], None],
-        standing: Callable[[bool], None],
+        on_gone: Callable[[], None],
+        on_stall: Callable[[bool], None],
         prefix: str = "",
     ) -> None:
         self._mailbox = mailbox
         self._reply = reply
         self._flow = flow
         self._stall = stall
-        self._gone = gone
-        self._standing = standing
-        self._stands = False
+        self._on_gone = on_gone
+        self._on_stall = on_stall
+        self._stalled = False
         self._sequence = 0
         self._acknowledged = 0
         self._room: asyncio.Future[None] | None = None
@@ -120,25 +120,25 @@ class Outlet:
     async def _wait(self, window: int) -> None:
         while self._sequence - self._acknowledged >= window:
             self._room = room = self._loop.create_future()
-            notice = self._loop.call_later(STILL, self._stand)
-            alarm = self._loop.call_later(self._stall, _stalled, room, self._stall)
+            notice = self._loop.call_later(STALL_NOTICE, self._notice_stall)
+            alarm = self._loop.call_later(self._stall, _break_off, room, self._stall)
             try:
                 await room
             finally:
                 notice.cancel()
                 alarm.cancel()
                 self._room = None
-                if self._stands:
-                    self._stands = False
-                    self._standing(False)
+                if self._stalled:
+                    self._stalled = False
+                    self._on_stall(False)
 
-    def _stand(self) -> None:
-        self._stands = True
-        self._standing(True)
+    def _notice_stall(self) -> None:
+        self._stalled = True
+        self._on_stall(True)
 
     def _arrived(self, frame: Frame) -> None:
         if status_of(frame) == NO_RESPONDERS or frame.data == END:
-            self._gone()
+            self._on_gone()
         elif sequence := acknowledged(frame.data):
             self._acknowledged = max(self._acknowledged, min(sequence, self._sequence))
             if self._room is not None and not self._room.done():
@@ -163,7 +163,7 @@ def too_large(error: MessageTooLarge) -> RpcError:
     return RpcError(Code.INTERNAL_ERROR, f"the answer cannot be sent: {error.message}")
 
 
-def _stalled(room: asyncio.Future[None], stall: float) -> None:
+def _break_off(room: asyncio.Future[None], stall: float) -> None:
     if not room.done():
         room.set_exception(
             RpcError(Code.INTERNAL_ERROR, f"nothing was acknowledged for {stall:g} s")
