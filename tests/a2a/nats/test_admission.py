@@ -181,7 +181,7 @@ async def ask(caller: CoreCaller, method: str, params: Any = None) -> Response:
     return await caller.call(Request(new_id(), method, params), timeout=TIMEOUT)
 
 
-# ── streams that stand still ────────────────────────────────────────────────────────────────────────
+# ── stalled streams ────────────────────────────────────────────────────────────────────────
 
 
 @asynccontextmanager
@@ -220,7 +220,7 @@ async def test_of_too_many_streams_that_stand_still_the_longest_is_ended(
     async with scene(tmp_path, drain=0.1) as s, standing(s, 6) as queues:
         for queue in queues[:2]:
             said = [await asyncio.wait_for(queue.get(), TIMEOUT) for _ in range(3)]
-            assert b"too many streams stand still" in said[1].payload
+            assert b"too many streams are stalled" in said[1].payload
             assert b'"complete"' in said[2].payload
         assert s.server.statistics().stalled == 4
         assert (await s.call("echo", 1)).result == 1

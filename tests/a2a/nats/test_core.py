@@ -125,7 +125,7 @@ async def test_a_call_without_a_reply_subject_is_counted_and_not_performed(
         ignored = s.server.statistics().ignored
     assert ignored == 5
     assert [call.method for call in s.agent.calls] == ["get"]
-    assert caplog.text.count("nobody can be answered") == 3  # at 1, 2 and 4
+    assert caplog.text.count("without a usable reply subject") == 3  # at 1, 2 and 4
 
 
 async def test_a_frame_that_is_not_admitted_is_ignored_and_who_is_admitted_is_told(tmp_path: Path):
@@ -243,7 +243,7 @@ async def test_a_reader_that_never_acknowledges_loses_its_stream_with_an_error(t
         await asyncio.wait_for(ended.wait(), TIMEOUT)
         await asyncio.wait_for(s.agent.closed.wait(), TIMEOUT)
     assert len(frames) == 6
-    assert b"nothing was acknowledged" in frames[4].data
+    assert b"acknowledged nothing" in frames[4].data
     assert [frame.headers["A2A-Sequence"] for frame in frames] == list("123456")
 
 

@@ -1,7 +1,7 @@
-"""What both ends of a stream on core NATS count: frames, acknowledgements and silence. Pure.
+"""Flow control of a stream on core NATS: frames, acknowledgements and silence. Pure.
 
-The server numbers its frames and names a subject on them; a client that can says there what it has read (`ack 16`)
-and that it has had enough (`end`). Rules: docs/binding.md, Streams.
+The server numbers its frames and names a subject in each. There a client acknowledges the frames that it has read
+(`ack 16`) and ends the stream (`end`). Rules: docs/binding.md, Streams.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from postroom_a2a.nats.port import NO_RESPONDERS, Frame, status_of
 from postroom_a2a.rpc import Id
 
 END = b"end"
-"""What a client publishes when it gives a stream up."""
+"""Payload with which a client ends a stream."""
 
 _ACK = b"ack "
 _MAX_ACK = 24
 
 SILENT_BEATS = 3
-"""So many missed beats of a server that beats mean that it is gone."""
+"""Missed heartbeats after which a server counts as gone."""
 
 IDLE = 300.0
-"""Seconds that a server which does not beat may be silent within a stream."""
+"""Seconds that a server without heartbeats may be silent within a stream."""
 
 
 def ack(sequence: int) -> bytes:
-    """What a client publishes when it has read the frames up to `sequence`."""
+    """Payload that acknowledges the frames up to `sequence`."""
     return _ACK + str(sequence).encode()
 
 
 def acknowledged(payload: bytes) -> int:
-    """The sequence that a client acknowledges, 0 for anything else."""
+    """The acknowledged sequence in a payload, 0 for any other payload."""
     if payload.startswith(_ACK) and len(payload) <= _MAX_ACK and payload[4:].isdigit():
         return int(payload[4:])
     return 0
 
 
 def nobody(subject: str) -> NoResponders:
-    """That a call found nobody."""
+    """The error of a call that nobody serves."""
     return NoResponders(
         f"nobody serves {subject}",
         remedy="start its agent, and see that it uses this subject on the same NATS server",
@@ -50,13 +50,13 @@ class FrameReader:
     """The client's end of one stream.
 
     Args:
-        call_id: of the request; every frame has to repeat it.
-        subject: of the request, for the texts of errors.
+        call_id: every frame has to repeat it.
+        subject: of the request, for error texts.
         idle: seconds of silence after which the stream is broken; 0 for the default.
 
     Attributes:
         over: whether the server has ended the stream.
-        back: subject for acknowledgements, "" where the server has named none that may be told.
+        back: subject for acknowledgements, "" until the server names a permitted one.
     """
 
     def __init__(self, call_id: Id, subject: str, flow: Flow, idle: float = 0.0) -> None:
@@ -79,12 +79,12 @@ class FrameReader:
         return SILENT_BEATS * self._flow.beat if self._beats else IDLE
 
     def read(self, frame: Frame) -> Response | None:
-        """What a frame brings: an event or an error; None if it says nothing to the reader.
+        """The event or error in a frame; None for a frame without either.
 
         Raises:
             NoResponders: nobody serves the subject.
-            StreamBroken: a frame was lost, or the server reports that the stream failed.
-            ProtocolViolation: it is no frame of this stream.
+            StreamBroken: a frame was lost, or the server reports a failure of the stream.
+            ProtocolViolation: the frame does not belong to this stream.
         """
         if status := status_of(frame):
             self.over = True
@@ -118,12 +118,12 @@ class FrameReader:
             raise StreamBroken(f"the server's stream failed: {text}")
         if not answers(response, self._id):
             raise ProtocolViolation(f"a frame of another call is in the stream of {self._id!r}")
-        # An error ends the stream, and so does an answer without a frame around it.
+        # An error ends the stream, and so does a bare response.
         self.over = response.kind in {COMPLETE, ""} or response.error is not None
         return None if response.kind == COMPLETE else response
 
     def due(self) -> int:
-        """The sequence that has to be acknowledged now, 0 for none."""
+        """The sequence to acknowledge now, 0 for none."""
         window = self._flow.window
         if not window or not self.back or self._sequence - self._said < max(1, window // 2):
             return 0
@@ -132,7 +132,7 @@ class FrameReader:
 
 
 def answers(response: Response, call_id: Id) -> bool:
-    """Whether a response is to the call; "10" is not 10. An error may have no id: its server could not read it."""
+    """Whether a response answers the call. Text "10" is not 10; an error may lack the id that its server could not read."""
     if response.id is None and response.error is not None:
         return True
     return response.id == call_id and type(response.id) is type(call_id)

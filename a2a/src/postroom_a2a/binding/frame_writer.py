@@ -1,7 +1,4 @@
-"""The server's end of one stream on core NATS: numbered frames, as many as the client takes.
-
-Rules: docs/binding.md, Streams.
-"""
+"""The server's end of one stream on core NATS (docs/binding.md, Streams)."""
 
 from __future__ import annotations
 
@@ -16,24 +13,24 @@ from postroom_a2a.nats.port import FAULTS, NO_RESPONDERS, Frame, status_of
 from postroom_a2a.rpc import Code, RpcError
 
 BURST = 64
-"""Frames that are published at a time to a client without a window."""
+"""Frames to a client without a window between two flushes."""
 
 STALL_NOTICE = 0.5
-"""Seconds that a full window is unacknowledged before the stream is said to stand still."""
+"""Seconds after which a stream with a full window counts as stalled."""
 
 MIN_BEAT = 0.5
-"""Seconds; a client that asks for faster beats gets these."""
+"""Shortest period of heartbeats in seconds, whatever the client asks for."""
 
 
 class FrameWriter:
-    """Where the frames of one stream go.
+    """Numbers and publishes the frames of one stream, no more than the client's window takes.
 
     Args:
-        mailbox: that hears acknowledgements, and the server's word that nobody listens.
+        mailbox: receives the acknowledgements, and the NATS server's notice that nobody listens.
         reply: the client's subject.
         stall: seconds that a client may leave a full window unacknowledged.
-        gone: called when the client listens no more.
-        standing: called with True when the stream stands still, and with False when it goes on or ends.
+        on_gone: called when the client listens no more.
+        on_stall: called with True when the stream stalls, and with False when it goes on or ends.
         prefix: of the subject for acknowledgements, where the mailbox's own has a wildcard.
     """
 
@@ -66,22 +63,22 @@ class FrameWriter:
         self._back = mailbox.token(self._arrived, prefix=prefix)
 
     async def open(self) -> None:
-        """Tell a client that takes beats that the call was accepted."""
+        """Send the first heartbeat, if the client takes them: the call was accepted."""
         if self._period:
             await self._beat()
             self._alarm = self._loop.call_later(self._period, self._silence)
 
     def close(self) -> None:
-        """Stop beating and listening."""
+        """Stop heartbeats, and listen no more."""
         self._mailbox.forget(self._back)
         if self._alarm is not None:
             self._alarm.cancel()
 
     async def send(self, frame: bytes) -> None:
-        """Publish an event; waits while the client has no room for it.
+        """Publish an event; waits while the client's window is full.
 
         Raises:
-            RpcError: the stream has to end with this error.
+            RpcError: the error that has to end the stream.
             BusDisconnected: the connection takes nothing.
         """
         window = self._flow.window
@@ -95,7 +92,7 @@ class FrameWriter:
             await self._catch_up()
 
     async def _catch_up(self) -> None:
-        """Wait for the NATS server, since the client does not say how far it is; its 503 comes before this returns."""
+        """Flush, since the client does not acknowledge; a 503 of the NATS server comes before this returns."""
         connection = self._mailbox.connection
         try:
             if connection.is_connected:
@@ -104,7 +101,7 @@ class FrameWriter:
             raise BusDisconnected(f"the NATS connection takes nothing: {error}") from error
 
     async def send_last(self, frame: bytes) -> None:
-        """Publish an error or the end, whether or not the client has room.
+        """Publish an error or the end, whether or not the window is full.
 
         Raises:
             BusDisconnected: the connection takes nothing.
@@ -159,18 +156,18 @@ class FrameWriter:
 
 
 def too_large(error: MessageTooLarge) -> RpcError:
-    """What a client is told whose answer does not fit; the text names the limit."""
+    """The error in place of an answer that does not fit; its text names the limit."""
     return RpcError(Code.INTERNAL_ERROR, f"the answer cannot be sent: {error.message}")
 
 
 def _break_off(room: asyncio.Future[None], stall: float) -> None:
     if not room.done():
         room.set_exception(
-            RpcError(Code.INTERNAL_ERROR, f"nothing was acknowledged for {stall:g} s")
+            RpcError(Code.INTERNAL_ERROR, f"the client acknowledged nothing for {stall:g} s")
         )
 
 
 def _reported(beat: asyncio.Task[None]) -> None:
-    # A beat that could not be sent is no more than a beat that got lost.
+    # A heartbeat that could not be sent counts as lost: the next one is as good.
     if not beat.cancelled():
         beat.exception()

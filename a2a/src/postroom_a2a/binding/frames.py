@@ -1,7 +1,7 @@
-r"""The frames of the binding: JSON as the wire `a2a-nats/1` has it, and protobuf for peers of A2A 1.0. Pure.
+r"""The frames of the binding: JSON of the wire `a2a-nats/1`, and protobuf for peers of A2A 1.0. Pure.
 
-JSON frames have their members in a fixed order and no others; a reader takes more. A binary frame is a zero byte,
-a JSON object on one line (the head), and the message as protobuf behind it:
+A JSON frame has its members in a fixed order and no others; a reader ignores further members. A binary frame is a zero
+byte, a JSON object on one line (the head), and the message as protobuf:
 
     \x00{"id":"7f","method":"SendMessage"}\n<SendMessageRequest>
     \x00{"id":"7f"}\n<SendMessageResponse>
@@ -29,7 +29,7 @@ COMPLETE = "complete"
 TRANSPORT_ERROR = "transport-error"
 
 BINARY = b"\x00"
-_NO_FRAME = "it is no A2A request frame"
+_NO_FRAME = "the message is not an A2A request frame"
 
 
 @dataclass(slots=True)
@@ -37,10 +37,9 @@ class Request:
     """A call on the wire.
 
     Attributes:
-        params: JSON value, None where it is left out; bytes of protobuf in a binary frame.
-        binary: whether it is, or has to be, a binary frame.
-        response_subject: where the answer has to be stored; "" for the reply subject.
-        deadline: seconds since the epoch after which nobody waits, 0 for none; JSON frames say it in a header.
+        params: JSON value, None for none; bytes of protobuf in a binary frame.
+        response_subject: the subject for a stored answer; "" for the reply subject.
+        deadline: seconds since the epoch after which nobody waits, 0 for none; a JSON request states it in a header.
     """
 
     id: Id
@@ -52,7 +51,7 @@ class Request:
     deadline: float = 0.0
 
     def call(self, caller: str, deadline: float) -> Call:
-        """The call that it asks for, of `caller`, until `deadline` (seconds since the epoch, 0 for none)."""
+        """The call in this request; `deadline` is in seconds since the epoch, 0 for none."""
         return Call(
             self.id,
             self.method,
@@ -70,8 +69,7 @@ class Response:
 
     Attributes:
         kind: of a stream frame; "" for a bare JSON-RPC response.
-        result: JSON value, or bytes of protobuf; None where there is none.
-        binary: whether it was a binary frame.
+        result: JSON value, or bytes of protobuf; None for none.
     """
 
     id: Id
@@ -82,12 +80,11 @@ class Response:
 
 
 class BadRequest(ProtocolViolation):
-    """A payload that is no request.
+    """A payload that is not a request.
 
     Args:
-        error: that it is answered with.
-        call_id: of the request, where it could be read.
-        binary: whether it was a binary frame.
+        error: the answer to it.
+        call_id: None where it could not be read.
     """
 
     def __init__(self, error: RpcError, call_id: Id = None, *, binary: bool = False) -> None:
@@ -98,7 +95,7 @@ class BadRequest(ProtocolViolation):
 
 
 def _id(call_id: Id) -> bytes:
-    """An id as JSON; a whole number with all its digits, though ECMAScript would round it."""
+    """An id as JSON; a whole number keeps all its digits, which ECMAScript would round."""
     return b"%d" % call_id if type(call_id) is int else dumps(call_id)
 
 
@@ -106,7 +103,7 @@ def _id(call_id: Id) -> bytes:
 
 
 def encode_request(request: Request) -> bytes:
-    """The frame of a request; `params` of a JSON frame may be the JSON text already."""
+    """The frame of a request; `params` of a JSON frame may be JSON text already."""
     if request.binary:
         return _encode_binary_request(request)
     params = request.params
@@ -143,19 +140,17 @@ def _encode_binary_request(request: Request) -> bytes:
 
 
 def decode_request(payload: bytes) -> Request:
-    """The request in a payload: framed, a bare JSON-RPC request, or a binary frame.
-
-    Members that have no meaning here are ignored.
+    """The request in a payload: framed, a bare JSON-RPC request, or a binary frame; unknown members are ignored.
 
     Raises:
-        BadRequest: it is not one.
+        BadRequest: the payload is not a request.
     """
     if payload.startswith(BINARY):
         return _decode_binary_request(payload)
     try:
         frame = loads(payload)
     except ValueError as error:
-        raise BadRequest(RpcError(Code.PARSE_ERROR, "the message is no JSON")) from error
+        raise BadRequest(RpcError(Code.PARSE_ERROR, "the message is not JSON")) from error
     if not isinstance(frame, dict):
         raise BadRequest(RpcError(Code.INVALID_REQUEST, _NO_FRAME))
     if "protocol" not in frame and "jsonrpc" in frame:
@@ -173,7 +168,9 @@ def _request_of(call: dict[str, Any], frame: dict[str, Any]) -> Request:
     if call_id is not None and (isinstance(call_id, bool) or not isinstance(call_id, (str, int))):
         raise BadRequest(RpcError(Code.INVALID_REQUEST, "'id' has to be a text or a whole number"))
     if call.get("jsonrpc") != "2.0" or not isinstance(method, str):
-        raise BadRequest(RpcError(Code.INVALID_REQUEST, f"{_NO_FRAME}: no JSON-RPC 2.0"), call_id)
+        raise BadRequest(
+            RpcError(Code.INVALID_REQUEST, f"{_NO_FRAME}: it is not JSON-RPC 2.0"), call_id
+        )
     subject = frame.get("responseSubject")
     return Request(
         call_id,
@@ -223,7 +220,7 @@ def _split(payload: bytes) -> tuple[dict[str, Any] | None, bytes]:
 
 
 def encode_result(call_id: Id, result: bytes, *, binary: bool = False) -> bytes:
-    """The bare response with a result, which is JSON text or protobuf."""
+    """The bare response with a result (JSON text or protobuf)."""
     if binary:
         return b"".join((b'\x00{"id":', _id(call_id), b"}\n", result))
     return b"".join((b'{"jsonrpc":"2.0","id":', _id(call_id), b',"result":', result, b"}"))
@@ -255,25 +252,25 @@ def decode_response(payload: bytes) -> Response:
     """The response in a payload: bare, or a stream frame.
 
     Raises:
-        ProtocolViolation: it is not one.
+        ProtocolViolation: the payload is not a response.
     """
     if payload.startswith(BINARY):
         return _decode_binary_response(payload)
     try:
         frame = loads(payload)
     except ValueError as error:
-        raise ProtocolViolation("the answer is no JSON") from error
+        raise ProtocolViolation("the answer is not JSON") from error
     if not isinstance(frame, dict):
-        raise ProtocolViolation("the answer is no JSON object")
+        raise ProtocolViolation("the answer is not a JSON object")
     if "kind" not in frame and frame.get("jsonrpc") == "2.0":
         return _response_of(frame, "")
     if frame.get("protocol") != PROTOCOL:
         if "stream" in frame and "seq" in frame:
             raise ProtocolViolation(
-                f"the JetStream stream {frame['stream']!r} stored the call, and its receipt came as answer",
+                f"the JetStream stream {frame['stream']!r} took the call, and the NATS server answered in the agent's place",
                 remedy="take the subject out of that stream",
             )
-        raise ProtocolViolation(f"the answer is no frame of {PROTOCOL}")
+        raise ProtocolViolation(f"the answer is not a frame of {PROTOCOL}")
     match frame.get("kind"), frame.get("response"):
         case "response", dict() as response:
             return _response_of(response, RESPONSE)

@@ -1,8 +1,7 @@
-"""Names of the binding: subjects (the token rule, the URL rule, how each is built) and identifiers. Pure.
+"""Subjects of the binding (token rule, URL rule, builders) and its identifiers. Pure.
 
-Both rules are those of the wire `a2a-nats/1`. They lose information (`a.b` and `a b` give one token) and let
-wildcards through, so what they would change or what is no subject is refused here, unless the caller asks for
-compatibility.
+The wire `a2a-nats/1` defines both rules. They lose information (`a.b` and `a b` give one token) and let wildcards
+through, so this module refuses whatever a rule would change, unless the caller asks for compatibility.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from ipaddress import AddressValueError, IPv6Address
 from postroom_a2a.errors import InvalidInput, InvalidName
 
 NAMESPACE = "a2a"
-"""Of subjects, unless another is given."""
+"""First token of subjects by default."""
 
 MAX_SUBJECT = 1024
 """Bytes of a subject; nats-server takes a little less than 4096 for a whole control line."""
 
 MAX_DURABLE = 128
-"""Characters of the name of a consumer, after which the wire cuts it."""
+"""Characters of a consumer's name; the wire cuts the rest."""
 
 SENDER_TOKEN = "urn:postroom:a2a:sender-token:1"
 """Extension of a card: a caller appends its own token to the subject."""
@@ -44,11 +43,10 @@ def token(value: str, *, compatible: bool = False) -> str:
     """`value` (a namespace, an agent's id, a client's id) as one token of a subject.
 
     Args:
-        value: as its owner writes it.
-        compatible: change it as the wire's rule does, rather than refuse what the rule would change.
+        compatible: apply the wire's rule, instead of refusing a value that the rule would change.
 
     Raises:
-        InvalidName: nothing is left, or it would be changed and might become another's token.
+        InvalidName: the token would be empty, or might be another value's token.
     """
     stripped = value.strip(_SPACE)
     changed = _FOREIGN.sub(lambda found: "__" if found[0] > "\uffff" else "_", stripped)
@@ -56,7 +54,7 @@ def token(value: str, *, compatible: bool = False) -> str:
         raise InvalidName("a token of a subject cannot be empty")
     if changed != value and not compatible:
         raise InvalidName(
-            f"{value!r} is no token of a subject: it would become {changed!r}, which may be another's",
+            f"{value!r} is not a token of a subject: it would become {changed!r}, which may be another's",
             remedy="use letters, digits, '-' and '_'",
         )
     return changed
@@ -66,21 +64,21 @@ def check_subject(subject: str) -> str:
     """`subject`, if a call can be published to it.
 
     Raises:
-        InvalidInput: it has wildcards, empty tokens or spaces, or is too long.
+        InvalidInput: the subject has wildcards, empty tokens or spaces, or is too long.
     """
     if len(subject.encode("utf-8", "surrogatepass")) > MAX_SUBJECT:
         raise InvalidInput(f"a subject has at most {MAX_SUBJECT} bytes")
     if not _LEGAL.fullmatch(subject):
         raise InvalidInput(
-            f"{subject!r} is no subject: it has a wildcard, an empty token or a space"
+            f"{subject!r} is not a subject for calls: it has a wildcard, an empty token or a space"
         )
     return subject
 
 
 def may_publish_to(subject: str) -> bool:
-    """Whether to publish to a subject that a peer has named: not with the rights to what is the NATS server's own.
+    """Whether to publish to a subject that a peer has named.
 
-    A subject that begins with `$` is a command to JetStream, a key, or the like.
+    Not to one that begins with `$` (a command to JetStream, a key, ...): the peer would borrow our permissions.
     """
     return not subject.startswith("$") and "*" not in subject and ">" not in subject
 
@@ -100,14 +98,14 @@ _DOTS = {".": 1, "%2e": 1, "..": 2, ".%2e": 2, "%2e.": 2, "%2e%2e": 2}
 def subject_of(url: str, *, compatible: bool = False) -> str:
     """The subject that the URL of a card's interface names; a URL without `://` is the subject itself.
 
-    The host is part of the subject, never the address of a NATS server; user, password, port, query and fragment mean
-    nothing, and are logged when they are there.
+    The host is part of the subject, never the address of a NATS server. User, password, port, query and fragment mean
+    nothing; a warning reports them.
 
     Args:
-        compatible: accept also what no call can be published to, as the wire's rule does.
+        compatible: accept a subject that no call can be published to, as the wire's rule does.
 
     Raises:
-        InvalidInput: it names none.
+        InvalidInput: the URL names no subject.
     """
     text = url.strip(_SPACE)
     if not text:
@@ -117,7 +115,7 @@ def subject_of(url: str, *, compatible: bool = False) -> str:
 
 
 def _parsed(text: str) -> str:
-    """The subject in a URL, read as the WHATWG's URL parser reads one of a scheme that it does not know."""
+    """The subject in a URL, read as the WHATWG's URL parser reads a URL of an unknown scheme."""
     rest = re.sub("[\t\n\r]", "", text.strip("".join(map(chr, range(33)))))
     scheme = _SCHEME.match(rest)
     if scheme is None:
@@ -144,7 +142,7 @@ def _parsed(text: str) -> str:
 
 
 def _host(authority: str, text: str) -> tuple[str, bool]:
-    """The host, and whether anything else was there."""
+    """The host, and whether the authority has more than that."""
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
         raise InvalidInput(f"Invalid URL: {text!r}")
@@ -181,7 +179,7 @@ def _percent(found: re.Match[str]) -> str:
 def _warn_once(url: str) -> None:
     if url not in _warned and len(_warned) < 1000:
         _warned.add(url)
-        # A password may be in it, so the text is not shown.
+        # The URL may hold a password, so the log does not show it.
         _log.warning(
             "the NATS URL of a card has a user, port, query or fragment: they mean nothing, its host is part of "
             "the subject"
@@ -192,19 +190,19 @@ def _warn_once(url: str) -> None:
 
 
 def core_subject(agent: str, namespace: str = NAMESPACE, *, compatible: bool = False) -> str:
-    """Where an agent takes calls over core NATS."""
+    """An agent's subject for calls over core NATS."""
     return (
         f"{token(namespace, compatible=compatible)}.agent.{token(agent, compatible=compatible)}.rpc"
     )
 
 
 def request_subject(agent: str, namespace: str = NAMESPACE, *, compatible: bool = False) -> str:
-    """Where durable requests to an agent are stored."""
+    """The subject of stored requests to an agent."""
     return f"{token(namespace, compatible=compatible)}.agent.{token(agent, compatible=compatible)}.requests"
 
 
 def response_subject(client: str, namespace: str = NAMESPACE, *, compatible: bool = False) -> str:
-    """Where the answers to a client's durable requests are stored."""
+    """The subject of stored answers to a client."""
     return f"{token(namespace, compatible=compatible)}.client.{token(client, compatible=compatible)}.responses"
 
 
@@ -214,27 +212,27 @@ def card_key(agent: str, namespace: str = NAMESPACE, *, compatible: bool = False
 
 
 def queue_group(subject: str) -> str:
-    """Queue group of the replicas that serve `subject`, as the wire names the durable of a request subject."""
+    """Queue group of the replicas that serve `subject`, named like the durable of a request subject."""
     return token(f"{subject}_server", compatible=True)[:MAX_DURABLE]
 
 
 def served(subject: str, ending: str, other: str) -> str:
-    """`subject`, if an agent can be served on it.
+    """`subject`, if an agent can be served on it; wildcards are left to the server.
 
     Args:
-        subject: to serve; wildcards are left to the server.
-        ending: last token of the subjects of the other binding, on which this one would be mistaken for it.
+        ending: last token of the other binding's subjects.
+        other: the server class for those.
 
     Raises:
-        InvalidInput: it is a URL or no subject, or belongs to the other binding.
+        InvalidInput: `subject` is a URL, is malformed, or belongs to the other binding.
     """
     if "://" in subject:
         raise InvalidInput(f"{subject!r} is a URL, not a subject", remedy="use subject_of(url)")
     if not subject or re.search(r"\s|^\.|\.\.|\.$", subject):
-        raise InvalidInput(f"{subject!r} is no subject: it has an empty token or a space")
+        raise InvalidInput(f"{subject!r} is not a subject: it has an empty token or a space")
     tokens = subject.split(".")
     if len(tokens) == 4 and tokens[1] == "agent" and tokens[3] == ending:
-        raise InvalidInput(f"{subject!r} is for a {other}: calls there are of the other binding")
+        raise InvalidInput(f"{subject!r} belongs to the other binding: serve it with {other}")
     return subject
 
 
@@ -244,11 +242,11 @@ def core_url(subject: str) -> str:
 
 
 def durable_url(subject: str) -> str:
-    """URL of a card's interface over JetStream; the first token is the host, as the wire writes it."""
+    """URL of a card's interface over JetStream; the first token is the host."""
     return f"{DURABLE_SCHEME}://{check_subject(subject).replace('.', '/')}"
 
 
-# ── what a card calls each form of this binding (docs/binding.md, Identifiers) ───────────────────────
+# ── names of the forms of this binding in a card (docs/binding.md, Identifiers) ──────────────────────
 
 CORE = "NATS"
 """Core NATS, JSON frames, A2A 1.0 or 0.3 by the interface's `protocolVersion`."""
@@ -263,4 +261,4 @@ DURABLE_BINARY = "urn:postroom:a2a:nats-js:1"
 """JetStream, protobuf, A2A 1.0."""
 
 BINDINGS = (CORE_BINARY, CORE, DURABLE_BINARY, DURABLE)
-"""All of them, the one to prefer first."""
+"""All forms, the preferred one first."""

@@ -1,4 +1,4 @@
-"""Which calls of a server run, which wait for a moment, and which find it busy (docs/binding.md, Limits)."""
+"""Admission control: which calls of a server run, wait, or find it busy (docs/binding.md, Limits)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from postroom_a2a.live.served import ServedCall
 
 MAX_STALLED = 256
-"""Streams that may stand still at a time; they cost no more than memory."""
+"""Most stalled streams at a time; they cost no more than memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a server takes.
+    """The limits of a server.
 
     Attributes:
-        share: of the calls that run, what one caller may have; 0 for three quarters.
-        waiting: calls that wait for a place at a time; one caller may have three quarters of them.
-        max_wait: seconds that a call waits for its place; with 0 none waits.
+        share: one caller's part of the running calls; 0 for three quarters.
+        waiting: calls that wait for a slot at a time; one caller may have three quarters of them.
+        max_wait: seconds that a call waits for its slot; with 0 no call waits.
     """
 
     concurrency: int
@@ -31,11 +31,11 @@ class Bounds:
 
 
 class Admission:
-    """The places of a server. Whoever waits is served in turn with the others, not in the order of the calls.
+    """The slots of a server. Callers with waiting calls take turns, however many calls each has.
 
     Args:
-        light: whether a call neither begins work nor streams, so that it overtakes.
-        refuse: tells the caller that the server is busy.
+        light: whether a call overtakes, because it neither begins work nor streams.
+        refuse: answers that the server is busy.
     """
 
     def __init__(
@@ -50,20 +50,19 @@ class Admission:
         self._share = bounds.share or bounds.concurrency - bounds.concurrency // 4
         self._light, self._begin, self._refuse = light, begin, refuse
         self._running = 0
-        self._held: dict[str, int] = {}  # places by caller
-        self._queues: dict[
-            str, dict[ServedCall, asyncio.TimerHandle]
-        ] = {}  # by caller; the next is first
+        self._held: dict[str, int] = {}  # slots by caller
+        # By caller; the next caller and its next call are first.
+        self._queues: dict[str, dict[ServedCall, asyncio.TimerHandle]] = {}
         self._stalled: dict[ServedCall, None] = {}
         self.waiting = 0
 
     @property
     def stalled(self) -> int:
-        """Streams that stand still."""
+        """Number of stalled streams."""
         return len(self._stalled)
 
     def offer(self, run: ServedCall) -> None:
-        """Begin a call, or have it wait, or refuse it."""
+        """Begin, queue or refuse a call."""
         bounds = self._bounds
         if self._running < bounds.concurrency:
             room = self._held.get(run.caller, 0) < self._share or self._light(run)
@@ -76,7 +75,7 @@ class Admission:
             self._queue(run)
 
     def free(self, run: ServedCall) -> None:
-        """A call that ran is over, or counts no more."""
+        """Free the slot of a call that is over or stalled."""
         caller = run.caller
         self._running -= 1
         if self._held[caller] > 1:
@@ -87,7 +86,7 @@ class Admission:
             self._begin_waiting()
 
     def stall(self, run: ServedCall) -> None:
-        """A stream stands still: its place is for others. Of too many such streams one is ended."""
+        """Free the slot of a stalled stream; of too many, end the oldest of the caller with most of them."""
         self._stalled[run] = None
         self.free(run)
         if len(self._stalled) > MAX_STALLED:
@@ -98,12 +97,12 @@ class Admission:
             longest.stop_stalled()
 
     def resume(self, run: ServedCall) -> None:
-        """A stream that stood still goes on or ends, whether or not there is a place."""
+        """Count a stalled stream that goes on or ends, even beyond the limit."""
         self._stalled.pop(run, None)
         self._take(run.caller)
 
     def clear(self) -> list[ServedCall]:
-        """Take out what waits."""
+        """Remove and return the waiting calls."""
         runs = [run for mine in self._queues.values() for run in mine]
         for run in runs:
             self._leave(run)
@@ -137,7 +136,7 @@ class Admission:
             self._queues[run.caller] = mine  # its next turn is behind everybody else's
 
     def _begin_waiting(self) -> None:
-        """Begin what waits, as far as there is room."""
+        """Begin waiting calls while slots are free."""
         while self.waiting and self._running < self._bounds.concurrency:
             callers = (c for c in self._queues if self._held.get(c, 0) < self._share)
             caller = next(callers, None)

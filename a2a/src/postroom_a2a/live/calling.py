@@ -1,6 +1,6 @@
 """Calls of an A2A agent over core NATS: request and reply, and streams (docs/binding.md, Streams).
 
-Nothing here knows a type of A2A: requests and responses are frames, whose params and results somebody else reads.
+Nothing here knows a type of A2A: the params and results in the frames are for the layer above.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from postroom_a2a.nats.mailbox import FrameQueue, Mailbox
 from postroom_a2a.nats.port import NO_RESPONDERS, Connection, Frame, status_of
 
 FLOW = Flow(window=32, beat=10.0)
-"""What a caller takes of a stream unless it is told otherwise."""
+"""A caller's flow control by default."""
 
 LINGER = 60.0
-"""Seconds for which the first frame of a stream is waited for whose reader is gone."""
+"""Seconds to wait for the first frame of a stream whose reader is gone: it names the subject for `end`."""
 
 _END_TASKS: set[asyncio.Task[None]] = set()
 _STEM = secrets.token_hex(8)
@@ -37,7 +37,7 @@ _COUNT = itertools.count(1)
 
 
 def new_id() -> str:
-    """An id for a call that no other call of any process has."""
+    """An id for a call, unique over all processes."""
     return f"{_STEM}{next(_COUNT):x}"
 
 
@@ -51,31 +51,31 @@ class Caller(Protocol):
             request: with an id of its own (`new_id`).
 
         Raises:
-            NoResponders: nobody serves the subject; nothing was begun.
-            RequestTimeout: no answer in time; it may have been acted on.
-            MessageTooLarge: over the server's limit; nothing was sent.
+            NoResponders: nobody serves the subject; no agent began the call.
+            RequestTimeout: no answer in time; the agent may have acted on the call.
+            MessageTooLarge: the request exceeds the NATS server's limit and was not sent.
             BusDisconnected: the connection takes nothing.
-            ProtocolViolation: the answer is not one.
+            ProtocolViolation: the answer is malformed or another call's.
         """
         ...
 
     def stream(self, request: Request, *, timeout: float) -> AsyncGenerator[Response, None]:
-        """Call, and yield the events of the answer as they come; an error comes as the last `Response.error`.
+        """Call, and yield the events of the answer; an error comes as the last `Response.error`.
 
-        Closing the generator early tells the server that nobody reads any more; the task goes on.
+        Closing the generator early ends the stream at the server; the task goes on.
 
         Args:
             request: with an id of its own (`new_id`).
             timeout: seconds until the first sign of the server.
 
         Raises:
-            StreamBroken: frames were lost, the server fell silent, or it says that the stream failed.
+            StreamBroken: frames were lost, the server fell silent, or it reports a failure of the stream.
             As `call`.
         """
         ...
 
     async def close(self) -> None:
-        """Give back what the caller holds; the connection stays open."""
+        """Release the caller's subscriptions; the connection stays open."""
         ...
 
 
@@ -84,12 +84,11 @@ class CoreCaller:
 
     Args:
         connection: an open one, ours or of nats-py.
-        mailbox: for the answers, shared with other callers of the connection; None for one of its own.
+        mailbox: for the answers, shared with other callers of the connection; None for a new one.
         within: a mailbox whose subscription covers that one's (`Mailbox`).
-        sender: token of the caller that is appended to the subject (extension `urn:postroom:a2a:sender-token:1`); the
-            subject's second token is then who answers, on `_I.<sender>.<answerer>`.
-        flow: what the caller takes of a stream.
-        idle: seconds of silence that end a stream; 0 for three beats of a server that beats, and 300 s of another.
+        sender: token of the caller, appended to the subject (extension `urn:postroom:a2a:sender-token:1`); the answers
+            then come on `_I.<sender>.<the subject's second token>`.
+        idle: seconds of silence that end a stream; 0 for three heartbeats, or 300 s of a server without heartbeats.
     """
 
     def __init__(
@@ -121,7 +120,9 @@ class CoreCaller:
             raise ProtocolViolation(f"the server answered with status {status}")
         response = decode_response(frame.data)
         if response.kind == COMPLETE or not flows.answers(response, request.id):
-            raise ProtocolViolation(f"what came on {self.subject} does not answer {request.id!r}")
+            raise ProtocolViolation(
+                f"the answer on {self.subject} does not belong to the call {request.id!r}"
+            )
         return response
 
     async def stream(self, request: Request, *, timeout: float) -> AsyncGenerator[Response, None]:
@@ -157,10 +158,10 @@ class CoreCaller:
 
 
 class _StreamInbox:
-    """Where the frames of one stream arrive; a server that does not know yet that its reader is gone is told."""
+    """Receives the frames of one stream; once the reader is gone, it answers a frame with `end`."""
 
     def __init__(self, mailbox: Mailbox, flow: Flow) -> None:
-        # An error and the end come also where there is no room.
+        # An error and the end come also when the window is full.
         frames = flow.window + 2 if flow.window else 0
         self.frames = FrameQueue(room=frames * mailbox.connection.max_payload)
         self.reply = mailbox.token(self._arrived)
@@ -180,7 +181,7 @@ class _StreamInbox:
             ending.add_done_callback(_END_TASKS.discard)
 
     async def close(self, *, over: bool) -> None:
-        """Take no more frames; unless the stream is over, tell the server as soon as it has said where."""
+        """Take no more frames; unless the stream is over, send `end` once the server has named a subject for it."""
         self._gone = True
         if over or self._back:
             self._mailbox.forget(self.reply)
@@ -190,7 +191,7 @@ class _StreamInbox:
             await self._end()
 
     async def _end(self) -> None:
-        with suppress(PostroomError):  # the server finds out by itself, later
+        with suppress(PostroomError):  # without it the server notices later
             await self._mailbox.send(self._back, flows.END)
 
 

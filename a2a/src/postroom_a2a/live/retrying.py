@@ -1,4 +1,4 @@
-"""A caller that calls again, within the call's time, where it found the server busy (docs/binding.md, Limits)."""
+"""A caller that repeats a call while the server is busy, within the call's time (docs/binding.md, Limits)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,14 @@ RETRY = RetryPolicy(attempts=8, base=0.1, cap=2.0)
 
 
 class RetryingCaller:
-    """Keeps the port `Caller` over another one. A busy server has begun nothing, so every call may be made again.
-
-    Args:
-        caller: that calls; closed with this.
-        policy: how often, and after which pauses.
-    """
+    """A `Caller` over another one, which it closes. A busy server has begun nothing, so every call may be repeated."""
 
     def __init__(self, caller: Caller, policy: RetryPolicy = RETRY) -> None:
         self._caller = caller
         self._policy = policy
 
     async def call(self, request: Request, *, timeout: float) -> Response:
-        """As `Caller.call`; that the server is busy comes when no more time or attempt is left."""
+        """As `Caller.call`; SERVER_BUSY comes back when no time or attempt is left."""
         loop = asyncio.get_running_loop()
         until, failures = loop.time() + timeout, 0
         while True:
@@ -38,7 +33,7 @@ class RetryingCaller:
             request.id, timeout = new_id(), until - loop.time()
 
     async def stream(self, request: Request, *, timeout: float) -> AsyncGenerator[Response, None]:
-        """As `Caller.stream`; that the server is busy comes when no more time or attempt is left."""
+        """As `Caller.stream`; SERVER_BUSY comes back when no time or attempt is left."""
         loop = asyncio.get_running_loop()
         until, failures = loop.time() + timeout, 0
         while True:
@@ -59,7 +54,7 @@ class RetryingCaller:
         await self._caller.close()
 
     async def _pause(self, failures: int, until: float) -> bool:
-        """Wait before the next attempt; False if the call has no attempt or no time left."""
+        """Wait before the next attempt; False if no time or attempt is left."""
         pause = self._policy.delay(failures)
         left = until - asyncio.get_running_loop().time()
         if failures >= self._policy.attempts or pause >= left:

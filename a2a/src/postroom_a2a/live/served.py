@@ -1,4 +1,4 @@
-"""One call in a server: performed, and answered whatever happens to it."""
+"""One call in a server, answered whatever happens to it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ class ServerContext:
     """What the calls of one server share.
 
     Attributes:
-        subject: of the server, for its log.
-        mailbox: that publishes answers and hears acknowledgements.
+        mailbox: publishes answers and receives acknowledgements.
         stall: seconds that a client may leave the full window of a stream unacknowledged.
         inbox: prefix of the subjects on which a caller acknowledges, None for the mailbox's own.
-        standing: told of each stream that stands still (True) or goes on (False).
-        answered: calls that were answered, be it with an error.
+        on_stall: called when a stream stalls (True) or goes on (False).
+        answered: calls that were answered, also with an error.
         lost: answers that the connection did not take.
     """
 
@@ -91,10 +90,11 @@ class ServedCall:
 
     Args:
         reply: the caller's subject.
-        flow: what the caller takes, if the method streams; None if it answers once.
+        flow: the caller's flow control if the method streams; None if it answers once.
 
     Attributes:
-        caller: who called; where nobody has proof of that, who the answers go to.
+        caller: the proven caller, else the prefix of `reply`.
+        why: the error that `stop` set.
     """
 
     def __init__(self, server: ServerContext, call: Call, reply: str, flow: Flow | None) -> None:
@@ -111,20 +111,20 @@ class ServedCall:
         self._over = False
 
     def stop(self, why: RpcError) -> None:
-        """Cancel it, and answer with `why`."""
+        """Cancel the call, and answer it with `why`."""
         if self.why is None and not self._abandoned and not self._over:
             self.why = why
-            # A task that is cancelled before its first step would never get to its answer.
+            # A task that is cancelled before its first step would never reach its answer.
             if self._begun and self.task is not None:
                 self.task.cancel()
 
     def stop_stalled(self) -> None:
-        """As `stop`, for a stream whose reader stands still while too many others do."""
-        said = "nothing was acknowledged, and too many streams stand still"
-        self.stop(RpcError(Code.INTERNAL_ERROR, said))
+        """As `stop`, for one of too many stalled streams."""
+        text = "the client acknowledged nothing, and too many streams are stalled"
+        self.stop(RpcError(Code.INTERNAL_ERROR, text))
 
     def _abandon(self) -> None:
-        """Cancel it: nobody listens any more."""
+        """Cancel the call: nobody listens any more."""
         if self.why is None and not self._over and self.task is not None:
             self._abandoned = True
             self.task.cancel()
@@ -142,7 +142,7 @@ class ServedCall:
                 result = await self._server.operations.answer(self.call)
             else:
                 await self._stream(self.flow)
-        except (Exception, asyncio.CancelledError) as failure:  # noqa: BLE001 - an answer in any case
+        except (Exception, asyncio.CancelledError) as failure:  # noqa: BLE001 (every call gets an answer)
             error = self._error(failure)
         finally:
             if alarm is not None:
@@ -150,11 +150,11 @@ class ServedCall:
         await self.conclude(result, error)
         if error is not None and self.task is not None and self.task.cancelling():
             if self.why is None and not self._abandoned:
-                raise asyncio.CancelledError  # it came from outside, so it goes on
+                raise asyncio.CancelledError  # it came from outside: pass it on
             self.task.uncancel()
 
     async def conclude(self, result: bytes, error: RpcError | None) -> None:
-        """Answer, if nothing was answered yet."""
+        """Answer the call, unless that has happened."""
         if self._over:
             return
         self._over = True
@@ -189,7 +189,7 @@ class ServedCall:
                 response = encode_result(call.id, result, binary=call.binary)
                 await writer.send(encode_stream_frame(response, binary=call.binary))
                 if self.task is not None and self.task.cancelling():
-                    raise asyncio.CancelledError  # nats-py swallowed it, waiting for room
+                    raise asyncio.CancelledError  # nats-py swallowed it while it waited for its buffer
 
     def _stall(self, stalled: bool) -> None:
         self._server.on_stall(self, stalled)
@@ -202,7 +202,7 @@ class ServedCall:
         return None
 
     def _error(self, failure: BaseException) -> RpcError:
-        """What the call is answered with; the text of an internal error stays here."""
+        """The error that answers the call; the text of an internal error stays in the log."""
         if isinstance(failure, asyncio.CancelledError) and self.why is not None:
             return self.why
         if isinstance(failure, asyncio.CancelledError) and self.task and self.task.cancelling():
@@ -216,7 +216,7 @@ class ServedCall:
 
 
 def ending() -> RpcError:
-    """What a call is answered with that the end of the server cut off."""
+    """The answer to a call that the end of the server cut off."""
     return RpcError(Code.INTERNAL_ERROR, "the server ended before the call did")
 
 

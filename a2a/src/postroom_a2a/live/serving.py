@@ -1,7 +1,7 @@
 """Serving A2A over core NATS: frames of one subject in, answers and streams out (docs/binding.md, Streams and Limits).
 
-Every call is one supervised task. Whatever happens to it (an error, a deadline, the end of the server), its caller is
-answered; only a message that nobody could be answered for is ignored, and counted.
+Every call is one supervised task, and its caller gets an answer whatever happens (an error, a deadline, the end of the
+server). Only a message without a usable reply subject is ignored, and counted.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from postroom_a2a.operations import Call, Operations
 from postroom_a2a.rpc import Code, RpcError
 
 CONCURRENCY = 64
-"""Calls that run at a time unless the server is told otherwise."""
+"""Running calls at a time by default."""
 
 SPARE = 16
-"""Calls beyond that which neither begin work nor stream (get, cancel, ...), so that they overtake."""
+"""Further calls that overtake, because they neither begin work nor stream (get, cancel, ...)."""
 
 WAITING = 256
-"""Calls that wait for a place at a time."""
+"""Calls that wait for a slot at a time."""
 
 MAX_WAIT = 1.0
-"""Seconds that a call waits for its place."""
+"""Seconds that a call waits for its slot."""
 
 REFUSALS = 4096
-"""Refusals that may be on their way at a time; a flood beyond that is ignored, not answered."""
+"""Refusals on their way at a time; the server ignores a flood beyond that."""
 
 DRAIN = 10.0
 """Seconds that running calls get when the server ends."""
@@ -65,12 +65,12 @@ class ServerStatistics:
     """Counts of one server since its start.
 
     Attributes:
-        answered: calls that were answered, be it with an error.
+        answered: calls that were answered, also with an error.
         refused: calls that were answered with SERVER_BUSY.
-        ignored: messages that nobody could be answered for.
+        ignored: messages without a usable reply subject.
         lost: answers that the connection did not take.
-        waiting: calls that wait for a place at this moment.
-        standing: of `running`, streams whose reader stands still.
+        waiting: calls that wait for a slot now.
+        stalled: of `running`, streams whose reader acknowledges nothing.
     """
 
     running: int
@@ -83,7 +83,7 @@ class ServerStatistics:
 
 
 class CoreOptions(TypedDict, total=False):
-    """The options of `CoreServer`, for what builds on it."""
+    """The options of `CoreServer`, for classes that build on it."""
 
     queue: str | None
     concurrency: int
@@ -103,17 +103,17 @@ class CoreServer:
     Args:
         connection: an open one, ours or of nats-py.
         subject: to serve; it may have wildcards.
-        queue: queue group, so that of several replicas one gets each call; None for the subject's own, "" for none.
-        concurrency: calls that run at a time, streams that stand still left out.
-        spare: calls beyond these that neither begin work nor stream.
-        share: of these, what one caller may have; 0 for three quarters.
-        waiting: calls that wait for a place; one more is answered with SERVER_BUSY.
-        max_wait: seconds for which a call waits before it is answered so.
-        admit: gives the caller of a frame ("" if unknown), or None to ignore it; default: everybody is unknown.
-        drain: seconds that running calls get when the server ends, before they are cancelled.
+        queue: queue group, in which one of several replicas gets each call; None for the subject's own, "" for none.
+        concurrency: running calls at a time, stalled streams left out.
+        spare: further calls that neither begin work nor stream.
+        share: one caller's part of `concurrency`; 0 for three quarters.
+        waiting: calls that wait for a slot; one more gets SERVER_BUSY.
+        max_wait: seconds that a call waits before it gets SERVER_BUSY.
+        admit: gives the caller of a frame ("" if unknown), or None to ignore it; default: every caller is unknown.
+        drain: seconds that running calls get when the server ends, before it cancels them.
         stall: seconds that a client may leave the full window of a stream unacknowledged.
         inbox: prefix of the subjects on which a caller acknowledges streams, called with the caller, and with "*" for
-            what the server subscribes; None for an inbox of the connection.
+            the server's subscription; None for an inbox of the connection.
         within: a mailbox whose subscription covers that (`Mailbox`).
     """
 
@@ -161,9 +161,9 @@ class CoreServer:
         """Take calls; returns when the NATS server has the subscription.
 
         Raises:
-            BusDisconnected: it is not reached.
-            Forbidden: this identity may not subscribe there (a connection of nats-py does not tell).
-            InvalidInput: it takes calls already.
+            BusDisconnected: the NATS server cannot be reached.
+            Forbidden: this identity may not subscribe there (nats-py does not report that).
+            InvalidInput: this server takes calls already.
         """
         if self._subscription is not None:
             raise InvalidInput(f"the server of {self.subject} takes calls already")
@@ -190,7 +190,7 @@ class CoreServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Drain."""
+        """As `drain`."""
         await self.drain()
 
     def statistics(self) -> ServerStatistics:
@@ -238,7 +238,7 @@ class CoreServer:
         self._send(run.conclude(b"", _busy()))
 
     def _send(self, answer: Coroutine[Any, Any, None]) -> None:
-        """Send an answer for which nothing has to be performed."""
+        """Send an answer that needs no call."""
         if len(self._sending) >= REFUSALS:
             answer.close()
             self._ignore(self.subject)
@@ -248,12 +248,12 @@ class CoreServer:
         task.add_done_callback(self._sending.discard)
 
     def _admitted(self, frame: Frame) -> str | None:
-        """Who sent a frame, "" if unknown; None to ignore it."""
+        """The sender of a frame, "" if unknown; None to ignore the frame."""
         if not frame.reply or frame.reply == frame.subject or not may_publish_to(frame.reply):
             return None
         try:
             return self._admit(frame)
-        except Exception:  # noqa: BLE001 (whoever sent it must not end the server)
+        except Exception:  # noqa: BLE001 (a message must not end the server)
             _log.exception("%s: the admission of a message failed", self.subject)
             return None
 
@@ -267,16 +267,16 @@ class CoreServer:
         self._ignored += 1
         if self._ignored.bit_count() == 1:  # 1, 2, 4, 8, ...: a flood must not fill the log
             _log.warning(
-                "%s: ignored a message on %s that nobody can be answered for (%d so far)",
+                "%s: ignored a message on %s without a usable reply subject or sender (%d so far)",
                 self.subject,
                 subject,
                 self._ignored,
             )
 
     async def drain(self) -> None:
-        """Take no more calls, finish what runs, cancel what does not finish in time, and flush.
+        """Take no more calls, let running ones finish, cancel the rest with an error as answer, and flush.
 
-        What is cancelled is answered with an error. The connection stays open.
+        The connection stays open.
         """
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
@@ -298,7 +298,7 @@ class CoreServer:
                 await settle(self._connection)
 
     async def _leave(self, subscription: Subscription) -> None:
-        """Unsubscribe; what the NATS server has sent already is still taken."""
+        """Unsubscribe, but take the calls that the NATS server has sent already."""
         try:
             if self._connection.is_connected:
                 async with asyncio.timeout(self._drain):
@@ -311,7 +311,7 @@ class CoreServer:
     async def _finish(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._running:  # what waits begins meanwhile
+                while self._running:  # waiting calls begin meanwhile
                     await asyncio.wait(tuple(self._running))
 
 
@@ -324,4 +324,4 @@ def _flow(frame: Frame) -> Flow:
 
 
 def _busy() -> RpcError:
-    return RpcError(Code.SERVER_BUSY, "the agent has as many calls as it takes, try again later")
+    return RpcError(Code.SERVER_BUSY, "the agent has as many calls as it takes: try again later")
