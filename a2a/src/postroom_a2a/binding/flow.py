@@ -132,7 +132,7 @@ class FrameReader:
 
 
 def answers(response: Response, call_id: Id) -> bool:
-    """Whether a response answers the call. Text "10" is not 10; an error may lack the id that its server could not read."""
+    """Whether a response answers the call; "10" is not 10. An error may lack an id that its server could not read."""
     if response.id is None and response.error is not None:
         return True
     return response.id == call_id and type(response.id) is type(call_id)

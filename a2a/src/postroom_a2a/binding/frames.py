@@ -267,7 +267,7 @@ def decode_response(payload: bytes) -> Response:
     if frame.get("protocol") != PROTOCOL:
         if "stream" in frame and "seq" in frame:
             raise ProtocolViolation(
-                f"the JetStream stream {frame['stream']!r} took the call, and the NATS server answered in the agent's place",
+                f"the JetStream stream {frame['stream']!r} took the call, and its receipt came in place of an answer",
                 remedy="take the subject out of that stream",
             )
         raise ProtocolViolation(f"the answer is not a frame of {PROTOCOL}")

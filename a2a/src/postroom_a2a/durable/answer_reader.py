@@ -1,7 +1,7 @@
-"""The answers of a client: one consumer for all its calls, read again from the right place whatever happens to it.
+"""The answers of a client: one consumer for all its calls, made again whenever it fails.
 
-The consumer acknowledges nothing and lies in memory, since the stream has the answers: it is made before the first
-request, and made again behind the last answer that was read when one is missing, or when the server falls silent.
+The consumer acknowledges nothing and lies in memory, since the stream keeps the answers. The reader makes it before the
+first request. When an answer is missing or the server falls silent, it makes another behind the last answer it read.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ from postroom_a2a.retry import Backoff
 from postroom_a2a.rpc import Id
 
 HEARTBEAT = 2.0
-"""Seconds between the server's signs of life."""
+"""Seconds between the server's heartbeats."""
 
 SILENCE = 2.5 * HEARTBEAT
-"""Seconds without one after which the consumer is made again."""
+"""Seconds without a heartbeat after which the reader makes the consumer again."""
 
 INACTIVE = 3.0
-"""Seconds after which the server forgets the consumer of a client that went away without a word.
+"""Seconds after which the server deletes the consumer of a client that is gone.
 
-Less than for how long a client tries to make its own, so it gets the place of one that crashed.
+A client tries longer than this to make its consumer, so it can take the place of one that crashed.
 """
 
 MAX_WAITING = 16_384
-"""Calls of a client that may wait at a time."""
+"""Waiting calls of a client at a time."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class ResponseCounters:
-    """What a client has seen.
+    """Counts of one client.
 
     Attributes:
         unclaimed: answers that no call waited for.
-        malformed: messages that are no answer.
+        malformed: messages that are not answers.
         recreated: times that the consumer was made again.
     """
 
@@ -78,8 +78,8 @@ class Answered:
     """An answer as it came.
 
     Attributes:
-        sequence: of the frame in its stream of answers, 0 where the server does not count.
-        lane: that the server announced, "" for none.
+        sequence: of the frame in its stream of answers, 0 from a server that does not count.
+        lane: announced by the server, "" for none.
     """
 
     response: Response
@@ -88,17 +88,19 @@ class Answered:
 
 
 class AnswerReader:
-    """The answers of one client on one connection; shared by its callers, whatever agents they call.
+    """The answers of one client on one connection; its callers share the reader, whatever agents they call.
 
-    `ready` has the request subjects whose streams were seen to. What is held here is given back when the last caller
-    has let go, and before the connection ends; the next call takes it again.
+    The consumer is deleted when the last caller has let go, and before the connection ends; the next call makes it
+    again.
 
     Args:
         connection: an open one, ours or of nats-py.
-        client: id of the client; "" for one that nobody else has.
-        streams: names and settings of the streams.
-        mailbox: shared with others of the connection; None for one of its own.
+        client: id of the client; "" for a new one.
+        mailbox: shared with others of the connection; None for a new one.
         prefix: of JetStream's API.
+
+    Attributes:
+        ready: request subjects whose streams exist.
     """
 
     def __init__(
@@ -134,11 +136,11 @@ class AnswerReader:
         self._answering: asyncio.Task[None] | None = None
 
     async def open(self, request_subject: str) -> None:
-        """Be ready for the answers to requests on a subject; done already, nothing happens.
+        """Provide the streams for requests on a subject, and listen for answers, unless that is done.
 
         Raises:
-            EnvironmentFault: a stream lacks something, or JetStream is off; the message says what.
-            BusDisconnected: the NATS server is not reached.
+            EnvironmentFault: a stream lacks something, or JetStream is off.
+            BusDisconnected: the NATS server cannot be reached.
         """
         async with self._opening:
             if request_subject in self.ready:
@@ -153,22 +155,22 @@ class AnswerReader:
             self.ready.add(request_subject)
 
     def hold(self) -> None:
-        """There is one caller more."""
+        """Count one more caller."""
         self._holders += 1
 
     async def let_go(self) -> None:
-        """There is one caller less."""
+        """Count one caller less; the last one closes the reader."""
         self._holders -= 1
         async with self._opening:
             if not self._holders:
                 await self.close()
 
     async def close(self) -> None:
-        """Give the consumer back; what still waits runs into its deadline."""
+        """Delete the consumer; calls that still wait run into their deadline."""
         await self._give_back(self._drop)
 
     async def _end(self) -> None:
-        """Give the consumer back before the connection ends, without waiting for the server."""
+        """Delete the consumer before the connection ends, without waiting for the server."""
         await self._give_back(self._drop_unheard)
 
     async def _give_back(self, drop: Callable[[str], Awaitable[None]]) -> None:
@@ -189,14 +191,14 @@ class AnswerReader:
             await self.js.mailbox.close()
 
     def missing(self, request_subject: str) -> None:
-        """The stream of the requests was not there: look again before the next one."""
+        """Note that the stream of the requests was missing: `open` looks again."""
         self.ready.discard(request_subject)
 
     def expect(self, call_id: Id, arrived: Callable[[Answered], None]) -> None:
-        """`arrived` is called with each answer to the call, until `forget`.
+        """Call `arrived` with each answer to the call, until `forget`.
 
         Raises:
-            Refused: too much waits, or the id is in use.
+            Refused: too many calls wait, or the id is in use.
         """
         if len(self._waiting) >= MAX_WAITING:
             raise Refused("too many calls wait for answers on this connection")
@@ -205,7 +207,7 @@ class AnswerReader:
         self._waiting[call_id] = arrived
 
     def forget(self, call_id: Id) -> None:
-        """Nobody waits for answers to the call any more."""
+        """Drop further answers to the call."""
         self._waiting.pop(call_id, None)
 
     # ── frames ───────────────────────────────────────────────────────────────────────────────────────
@@ -217,9 +219,9 @@ class AnswerReader:
             self._control_frame(frame)
             return
         if ack.consumer != self._consumer:
-            return  # an earlier one; what it had is read by this one
+            return  # of an earlier consumer; the present one reads the same answers
         if ack.number != self._delivered + 1:
-            self._broken.set()  # one was lost on the way
+            self._broken.set()  # a frame was lost on the way
             return
         self._delivered = ack.number
         if ack.place.sequence > self._last:
@@ -230,9 +232,9 @@ class AnswerReader:
         headers = frame.headers or {}
         if headers.get("Status") != "100":
             if status_of(frame):
-                self._broken.set()  # the consumer was deleted, or its server goes down
+                self._broken.set()  # the consumer was deleted, or its server stops
             return
-        if frame.reply:  # flow control: go on when this was read
+        if frame.reply:  # flow control: the server goes on when it gets an answer
             self._answer_flow_control(frame.reply)
         elif stalled := headers.get("Nats-Consumer-Stalled"):
             self._answer_flow_control(stalled)
@@ -241,7 +243,7 @@ class AnswerReader:
             self._broken.set()
 
     def _answer_flow_control(self, subject: str) -> None:
-        # The server asks again with its next sign of life, so one at a time is enough.
+        # The server asks again with its next heartbeat, so one answer at a time is enough.
         if self._answering is None or self._answering.done():
             self._answering = asyncio.create_task(self._answer(subject))
 
@@ -282,14 +284,14 @@ class AnswerReader:
             raise BusDisconnected(f"{self._inbox} cannot be subscribed: {error}") from error
 
     async def _consume(self) -> None:
-        """Make the consumer, behind the last answer that was read, or for new ones if none was."""
+        """Make the consumer behind the last answer read, or for new answers only."""
         stream = self.streams.responses
         state = (await self.js.api(f"STREAM.INFO.{stream}"))["state"]
         end = int(state.get("last_seq", 0))
         if self._last < 0:
             self._last = end
         elif end < self._last:
-            self._last = 0  # the stream was deleted and made again: all in it is new
+            self._last = 0  # the stream was made again: all its answers are new
         former, name = self._consumer, f"{self.client[:64]}_{secrets.token_hex(6)}"
         config = {
             "name": name,
@@ -305,7 +307,7 @@ class AnswerReader:
             "num_replicas": 1,
             "max_deliver": 1,
         }
-        # Deliveries may come before the answer does.
+        # Deliveries may come before the answer to this call.
         self._consumer, self._delivered = name, 0
         self._heard = asyncio.get_running_loop().time()
         try:
@@ -319,7 +321,7 @@ class AnswerReader:
             await self._drop(former)
 
     async def _drop(self, consumer: str) -> None:
-        with suppress(PostroomError):  # the server forgets it by itself, later
+        with suppress(PostroomError):  # else the server deletes it after INACTIVE
             await self.js.api(self._deletion(consumer), timeout=2.0)
 
     async def _drop_unheard(self, consumer: str) -> None:
@@ -330,7 +332,7 @@ class AnswerReader:
         return f"CONSUMER.DELETE.{self.streams.responses}.{consumer}"
 
     async def _watch(self) -> None:
-        """Make the consumer again whenever it has lost something or fell silent."""
+        """Make the consumer again whenever a frame is lost or the server falls silent."""
         loop, backoff = asyncio.get_running_loop(), Backoff(0.1, 4.0)
         while not self._connection.is_closed:
             if not await self._needs_recreation(self._heard + SILENCE - loop.time()):
@@ -349,7 +351,7 @@ class AnswerReader:
             await asyncio.sleep(backoff.next())
 
     async def _needs_recreation(self, timeout: float) -> bool:
-        """Whether there is any; returns at once if so, else when it is time to look again."""
+        """Whether the consumer has failed; returns at once if so, else when it is time to look again."""
         if timeout <= 0:
             return True
         try:

@@ -1,7 +1,7 @@
-"""Storing answers: in order, each once, and again until the log has them.
+"""Stores answers: in order, each once, and with retries until JetStream has them.
 
-Every frame carries a `Nats-Msg-Id` that names the request and the frame. The frame that decides how a request ended
-has the same id whoever sends it, so the log drops a second ending.
+Every frame carries a `Nats-Msg-Id` that names the request and the frame. The frame that ends a request has the same id
+from every server, so JetStream drops a second ending.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from postroom_a2a.nats.port import Frame, status_of
 from postroom_a2a.retry import Backoff
 
 WINDOW = 32
-"""Frames of one stream that may be on their way to the log."""
+"""Frames of one stream on their way to JetStream at a time."""
 
 PAUSE_CAP = 10.0
-"""Seconds: longest pause before an answer is sent again."""
+"""Longest pause in seconds before an answer is sent again."""
 
 END = "end"
-"""Of the id of the frame that decides how a request ended."""
+"""Part of the id of the frame that ends a request."""
 
 AFTER = "complete"
-"""Of the id of the `complete` that follows an error."""
+"""Part of the id of the `complete` that follows an error."""
 
 _log = logging.getLogger(__name__)
 
 
 class Undeliverable(PostroomError):
-    """An answer that the log refused again and again."""
+    """An answer that JetStream refused again and again."""
 
     code = "undeliverable"
 
@@ -55,8 +55,8 @@ class AnswerWriter:
 
     Attributes:
         lane: subject that answers announce, "" for none.
-        attempts: refusals after which an answer is given up.
-        repair: makes the streams again that answers and claims need, if it may.
+        attempts: refusals after which the writer gives an answer up.
+        repair: makes missing streams for answers and claims, if it may.
     """
 
     js: JetStream
@@ -66,7 +66,7 @@ class AnswerWriter:
     failures: int = 0
 
     def headers(self, name: str, sequence: int = 0) -> dict[str, str]:
-        """Of a frame: its id, our lane, and its number in a stream."""
+        """The headers of a frame: its id, our lane, and its number in a stream."""
         headers = {MSG_ID: name}
         if self.lane:
             headers[LANE] = self.lane
@@ -75,14 +75,11 @@ class AnswerWriter:
         return headers
 
     async def store(self, subject: str, payload: bytes, headers: dict[str, str]) -> Stored:
-        """Store a frame; while the log cannot be reached, for as long as that takes.
-
-        Returns:
-            Where it is, or the first of its id.
+        """Store a frame, however long JetStream cannot be reached; returns its place, or that of the first with its id.
 
         Raises:
             MessageTooLarge: nothing was stored, and never will be.
-            Undeliverable: it was refused `attempts` times.
+            Undeliverable: JetStream refused it `attempts` times.
             BusDisconnected: the connection is closed for good.
         """
         refusals, backoff = 0, Backoff(0.2, PAUSE_CAP)
@@ -103,10 +100,10 @@ class AnswerWriter:
             await asyncio.sleep(backoff.next())
 
     async def store_after(self, ending: Stored, subject: str, complete: bytes, name: str) -> None:
-        """Store the `complete` that follows an error; not if another has ended the stream with its `complete`.
+        """Store the `complete` that follows an error, unless another server ended the stream with a `complete`.
 
         Args:
-            ending: where the frame is that decided how the stream ended.
+            ending: place of the frame that ended the stream.
             name: of the request, for the id.
 
         Raises:
@@ -121,7 +118,7 @@ class AnswerWriter:
             found = await self.js.api(f"STREAM.MSG.GET.{stored.stream}", {"seq": stored.sequence})
         except PostroomError as error:
             _log.warning("the end of a stream cannot be read: %s", error)
-            return False  # rather two ends than none
+            return False  # two ends are better than none
         return base64.b64decode(found["message"].get("data", "")) == payload
 
 
@@ -134,11 +131,7 @@ class _Sent:
 
 
 class StreamAnswer:
-    """The frames of one stream: sent one after the other, without waiting for the log's word on each.
-
-    Args:
-        name: of the request, for the ids.
-    """
+    """The frames of one stream, sent without waiting for the confirmation of each; `name` (of the request) is in ids."""
 
     def __init__(self, answers: AnswerWriter, subject: str, name: str) -> None:
         self._answers = answers
@@ -148,17 +141,17 @@ class StreamAnswer:
         self._count = 0
 
     async def add(self, payload: bytes) -> None:
-        """Send a frame; waits where too many are on their way.
+        """Send a frame; waits while too many are on their way.
 
         Raises:
-            As `Answers.store`, of this frame or one before it.
+            As `AnswerWriter.store`, of this frame or one before it.
         """
         self._count += 1
         headers = self._answers.headers(f"{self._name}:{self._count}", self._count)
         while self._sent and self._sent[0].answer.done():
             await self._settle()
         if len(self._sent) >= WINDOW or not self._mailbox.connection.is_connected:
-            # While there is no connection nothing may overtake what it took with it.
+            # After a lost connection no frame may overtake those that were on their way.
             await self._settle(everything=len(self._sent) < WINDOW)
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
 
@@ -177,15 +170,15 @@ class StreamAnswer:
         self._sent.append(_Sent(payload, headers, reply, answer))
 
     async def end(self, payload: bytes, *, after: bytes = b"") -> None:
-        """Send the frame that decides how the stream ended, and another that follows it; all are stored then.
+        """Store the frame that ends the stream, and another one `after` it.
 
         Raises:
-            As `Answers.store`.
+            As `AnswerWriter.store`.
         """
         await self._settle(everything=True)
         answers, name = self._answers, self._name
         self._count += 1
-        # After a fault the numbers may have a gap, for which the reader must not wait.
+        # After a failure the numbers may have a gap; without a number the reader does not wait for it.
         number = 0 if after else self._count
         headers = answers.headers(f"{name}:{END}", number)
         ending = await answers.store(self._subject, payload, headers)
@@ -202,7 +195,7 @@ class StreamAnswer:
         return self._answers.js.mailbox
 
     async def _settle(self, *, everything: bool = False) -> None:
-        """See the oldest frame stored, or all of them; what is in doubt is sent again, in order."""
+        """Wait until the oldest frame is stored, or all are; send frames in doubt again, in order."""
         while self._sent:
             oldest = self._sent[0]
             if await _stored(oldest.answer):
@@ -222,7 +215,7 @@ class StreamAnswer:
 
 
 async def _stored(answer: asyncio.Future[Frame]) -> bool:
-    """Whether the log says so, within the time that an answer of it takes."""
+    """Whether JetStream confirms the frame in time."""
     if answer.cancelled():
         return False
     await asyncio.wait({answer}, timeout=API_TIMEOUT)

@@ -1,7 +1,7 @@
-"""Claims: who began a request, stored before it is begun, so that no second process begins it (docs/binding.md).
+"""Claims, stored before a request is begun, so that no second process begins it (docs/binding.md).
 
-A claim is one record of a KV bucket, made only if there is none. It names where its owner can be asked about the
-request; an owner that nobody can reach is gone, and what it began is lost.
+A claim is one record of a KV bucket, made only if none exists. It holds the subject on which its owner answers about
+the request. An unreachable owner is gone, and its request is lost.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from postroom_a2a.nats.jetstream import LAST_SUBJECT_SEQUENCE, JetStream
 from postroom_a2a.nats.port import NO_RESPONDERS, Frame, status_of
 
 DONE_KEPT = 65_536
-"""Requests that a process remembers as done. A killed nats-server hands over again what was done just before."""
+"""Done requests that a process remembers: after a kill, nats-server delivers the latest ones again."""
 
 ASK_TIMEOUT = 2.0
 """Seconds for an owner's answer."""
 
 
 class Claim(Enum):
-    """What became of the attempt to claim a request."""
+    """The result of an attempt to claim a request."""
 
     OURS = "ours"
-    """It may be begun, by us alone."""
+    """This process alone may begin it."""
 
     HELD = "held"
     """Another process works on it."""
@@ -48,7 +48,7 @@ class Claim(Enum):
     """Another process has answered it."""
 
     SILENT = "silent"
-    """Another process began it, is there, and says nothing about it."""
+    """Another process began it, is connected, and does not answer."""
 
     LOST = "lost"
     """Another process began it and is gone."""
@@ -61,8 +61,8 @@ class Claims:
     """The claims of one server.
 
     Args:
-        held: whether we work on the request of a key.
-        grace: seconds for which an owner that cannot be reached may be on its way back to the NATS server.
+        held: whether this process works on the request of a key.
+        grace: seconds that an unreachable owner gets to return to a restarted NATS server.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Claims:
         self._address = ""
 
     async def open(self) -> None:
-        """Answer what others ask about what we began."""
+        """Begin to answer other processes about our claims."""
         await self._js.mailbox.open()
         self._address = self._js.mailbox.token(self._asked)
         self._answering: set[asyncio.Task[None]] = set()
@@ -87,21 +87,21 @@ class Claims:
         self._js.mailbox.forget(self._address)
 
     def done(self, place: Place) -> None:
-        """The request has been answered."""
+        """Remember that the request was answered."""
         self._done[place.key] = None
         if len(self._done) > DONE_KEPT:
             self._done.popitem(last=False)
 
     def is_done(self, place: Place) -> bool:
-        """Whether we answered it, as far as we remember."""
+        """Whether this process remembers the request as answered."""
         return place.key in self._done
 
     async def take(self, place: Place) -> Claim:
-        """Claim a request; returns when the claim is stored, or somebody else's was found.
+        """Claim a request; returns when the claim is stored, or another process's was found.
 
         Raises:
             NoResponders, Refused: the bucket takes nothing.
-            BusDisconnected, RequestTimeout: the log does not answer; nothing may be begun.
+            BusDisconnected, RequestTimeout: JetStream does not answer; the request must not be begun.
         """
         subject = f"$KV.{self._bucket}.{place.key}"
         body = f'{{"owner":"{self._address}","at":{int(time.time() * 1000)}}}'.encode()
@@ -113,10 +113,10 @@ class Claims:
                 raise
             if owner != self._address:
                 return await self._ask(owner, place)
-            # Ours of an earlier time: begun, answered and forgotten, unless its storing was in doubt.
+            # An earlier claim of ours: answered and forgotten, unless we do not know whether it was stored.
             return Claim.OURS if self._doubtful.pop(place.key, False) else Claim.DONE
         except (RequestTimeout, BusDisconnected):
-            # It may be stored all the same, or be stored yet.
+            # The claim may be stored all the same, now or later.
             self._doubtful[place.key] = True
             if len(self._doubtful) > DONE_KEPT:
                 self._doubtful.popitem(last=False)
@@ -129,10 +129,10 @@ class Claims:
         return Claim.OURS
 
     async def look(self, place: Place) -> Claim | None:
-        """What became of a request that we did not claim; None if nobody did.
+        """The claim on a request that this call does not claim; None if no process did.
 
         Raises:
-            PostroomError: the log does not answer.
+            PostroomError: JetStream does not answer.
         """
         owner = await self._owner(f"$KV.{self._bucket}.{place.key}")
         if owner is None:
@@ -140,7 +140,7 @@ class Claims:
         return Claim.DONE if owner == self._address else await self._ask(owner, place)
 
     async def _owner(self, subject: str) -> str | None:
-        """Who made the claim; None for nobody."""
+        """The owner of the claim; None without a claim."""
         try:
             answer = await self._js.api(
                 f"STREAM.MSG.GET.KV_{self._bucket}", {"last_by_subj": subject}
@@ -150,11 +150,11 @@ class Claims:
         try:
             owner = json.loads(base64.b64decode(answer["message"]["data"]))["owner"]
         except (KeyError, TypeError, ValueError):
-            return ""  # a record that we do not understand is a claim all the same
+            return ""  # an unreadable record is a claim all the same
         return owner if isinstance(owner, str) else ""
 
     async def _ask(self, owner: str, place: Place) -> Claim:
-        """What the owner of a claim says of it."""
+        """The owner's answer about its claim."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + self._grace
         while True:
@@ -163,16 +163,16 @@ class Claims:
             except RequestTimeout:
                 return Claim.SILENT
             except InvalidInput:
-                return Claim.LOST  # it left no address
+                return Claim.LOST  # the claim names no usable subject
             if status_of(frame) != NO_RESPONDERS:
                 return _SAID.get(frame.data, Claim.LOST)
             if loop.time() >= give_up:
                 return Claim.LOST
-            # After a restart of the NATS server its clients come back one after the other.
+            # After a restart of the NATS server its clients return one after the other.
             await asyncio.sleep(min(0.5, self._grace / 4))
 
     def _asked(self, frame: Frame) -> None:
-        """Another process found our claim."""
+        """Answer another process that found our claim."""
         key = frame.data.decode(errors="replace")
         said = b"held" if self._held(key) else b"done" if key in self._done else b""
         if frame.reply and may_publish_to(frame.reply):
@@ -186,4 +186,4 @@ class Claims:
         try:
             await self._js.mailbox.send(reply, said)
         except (PostroomError, NoResponders):
-            return  # who asked hears nothing, and asks again
+            return  # without an answer the other process asks again

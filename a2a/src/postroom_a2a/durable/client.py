@@ -26,7 +26,7 @@ IDLE = 300.0
 """Seconds of silence that end a stream."""
 
 MAX_UNREAD = 4096
-"""Frames of one stream that may lie unread."""
+"""Unread frames of one stream at a time."""
 
 QUICK_METHODS = frozenset(
     {
@@ -49,14 +49,13 @@ QUICK_METHODS = frozenset(
         "agent/getAuthenticatedExtendedCard",
     }
 )
-"""Methods that begin no work, in both versions; they may overtake."""
+"""Methods that begin no work, in both versions of A2A; they may overtake."""
 
 
 class StreamQueue:
     """The frames of one stream, in order, for one reader; bounded.
 
-    A server that had to send frames again may have stored them in another order. If it numbers them, they are put
-    in the order of their numbers here.
+    A server that sent frames again may have stored them in another order; the queue sorts numbered frames.
     """
 
     def __init__(self) -> None:
@@ -67,7 +66,7 @@ class StreamQueue:
         self._waiter: asyncio.Future[None] | None = None
 
     def put(self, answered: Answered) -> None:
-        """Take a frame; the one too many marks the stream as broken."""
+        """Take a frame; one too many breaks the stream."""
         if len(self._ready) + len(self._early) >= MAX_UNREAD:
             self._overrun = True
         elif not answered.sequence:
@@ -84,12 +83,14 @@ class StreamQueue:
         """The next frame.
 
         Raises:
-            StreamBroken: more came than may lie unread, or frames are missing.
+            StreamBroken: too many frames are unread, or a frame is missing.
             RequestTimeout: none within `timeout` seconds.
         """
         if not self._ready:
             if self._overrun:
-                raise StreamBroken(f"more than {MAX_UNREAD} frames of a stream lay unread")
+                raise StreamBroken(
+                    f"more than {MAX_UNREAD} frames of a stream were unread: read them faster"
+                )
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 async with asyncio.timeout(timeout):
@@ -109,18 +110,17 @@ class StreamQueue:
 
 
 class DurableCaller:
-    """A caller over JetStream; it keeps the port `Caller`.
+    """A `Caller` over JetStream.
 
-    A call without a server waits in the stream until its deadline. Giving a call up tells nobody: what it began goes
-    on, and its answer stays in the stream.
+    A call without a server waits in the stream until its deadline. The server does not notice a caller that gives up:
+    the work goes on, and the answer stays in the stream.
 
     Args:
         connection: an open one, ours or of nats-py.
         subject: of the agent's requests, as `a2a.agent.echo.requests`.
-        client: id of this client; "" for one that nobody else has.
-        namespace: of the response subject; "" for that of `subject`.
-        streams: names and settings of the streams.
-        responses: of the client, shared with its other callers; None for its own.
+        client: id of this client; "" for a new one.
+        namespace: of the response subject; "" for the namespace of `subject`.
+        responses: of the client, shared with its other callers; None for a new reader.
         idle: seconds of silence that end a stream.
         prefix: of JetStream's API.
     """
@@ -151,23 +151,19 @@ class DurableCaller:
 
     @property
     def client(self) -> str:
-        """Id of the client."""
+        """The client's id."""
         return self.responses.client
 
     async def call(self, request: Request, *, timeout: float) -> Response:
-        """Call, and wait for the answer; an answered error comes as `Response.error`.
-
-        Args:
-            request: with an id of its own.
-            timeout: seconds; the server does not begin the request later.
+        """As `Caller.call`; the server does not begin the request after `timeout` seconds.
 
         Raises:
             EnvironmentFault: a stream lacks something, or JetStream is off; nothing was sent.
             NoResponders: no stream stores the subject; nothing was sent.
-            StreamFull, MessageTooLarge, Refused: it was not stored.
-            RequestTimeout: no answer in time; it may have been acted on.
+            StreamFull, MessageTooLarge, Refused: the request was not stored.
+            RequestTimeout: no answer in time; the agent may have acted on the request.
             BusDisconnected: the connection takes nothing.
-            ProtocolViolation: the log's answer is none.
+            ProtocolViolation: JetStream's answer is malformed.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
@@ -188,17 +184,13 @@ class DurableCaller:
             deadlines.forget(answer)
             self.responses.forget(request.id)
             if answer.done() and not answer.cancelled():
-                answer.exception()  # where sending failed nobody asks for it
+                answer.exception()  # after a failed send nobody reads it
 
     async def stream(self, request: Request, *, timeout: float) -> AsyncGenerator[Response, None]:
-        """Call, and yield the events of the answer as they come; an error comes as the last `Response.error`.
-
-        Args:
-            request: with an id of its own.
-            timeout: seconds until the first event; the server does not begin the request later.
+        """As `Caller.stream`; `timeout` is for the first event, and the server does not begin the request later.
 
         Raises:
-            StreamBroken: frames are missing, the server fell silent, or it says that the stream failed.
+            StreamBroken: frames are missing, the server fell silent, or it reports a failure of the stream.
             As `call`.
         """
         until = asyncio.get_running_loop().time() + timeout
@@ -214,7 +206,7 @@ class DurableCaller:
                 if response.kind == COMPLETE:
                     return
                 if response.kind == TRANSPORT_ERROR:
-                    raise StreamBroken(f"the server says that the stream failed: {response.error}")
+                    raise StreamBroken(f"the server's stream failed: {response.error}")
                 yield response
                 if response.error is not None:
                     return
@@ -226,7 +218,7 @@ class DurableCaller:
             self.responses.forget(request.id)
 
     async def close(self) -> None:
-        """Give back what the caller holds; the connection stays open."""
+        """As `Caller.close`."""
         if self._holding:
             self._holding = False
             await self.responses.let_go()
@@ -272,7 +264,7 @@ class DurableCaller:
                 await publish(self._lane, payload, headers=headers, timeout=left)
                 return
             except NoResponders:
-                self._lane = ""  # it is not stored any more
+                self._lane = ""  # no stream stores it any more
         try:
             await publish(self.subject, payload, headers=headers, timeout=left)
         except NoResponders as error:
@@ -283,7 +275,7 @@ class DurableCaller:
             ) from error
 
     def _seen(self, answered: Answered) -> Response:
-        # Only the one name is believed: an answer must not say where requests go.
+        # Believe only the one name: an answer must not redirect requests.
         if answered.lane and answered.lane == lane_of(self.subject):
             self._lane = answered.lane
         return answered.response

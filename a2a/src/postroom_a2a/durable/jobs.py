@@ -1,4 +1,4 @@
-"""One stored request in a server: what it asks for, whether it may be done, and what it is answered with. Pure."""
+"""Jobs, the stored requests in a server: reading, checking, and the frames of the answer. Pure."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ _TASKS = uuid.UUID("3f0d8f0a-4a0e-5c6b-9a53-5d2c1f6f2a11")
 
 
 class Rejected(PostroomError):
-    """A request that is not answered at all; the text is the reason, for the log."""
+    """A request that gets no answer; the text is the reason, for the log."""
 
     code = "rejected"
 
 
 class RequestDelivery(NamedTuple):
-    """A request as a durable handed it to us."""
+    """One delivery of a request by a durable."""
 
     frame: Frame
     ack: AckSubject
 
     @property
     def reply(self) -> str:
-        """Where it is acknowledged."""
+        """The subject for its acknowledgement."""
         return self.frame.reply
 
     @property
     def place(self) -> Place:
-        """Where the request lies."""
+        """The request's place in its stream."""
         return self.ack.place
 
     @property
@@ -61,17 +61,16 @@ class RequestDelivery(NamedTuple):
 
 @dataclass(slots=True)
 class Job:
-    """A request that we hold.
+    """A request that this server holds.
 
     Attributes:
-        response_subject: where its answer is stored.
         streams: whether the answer is a stream.
         begins: whether it may begin work.
-        error: it is answered with this and not performed.
-        late: why it may not be begun any more, "" if it may. Somebody may have begun it before.
+        error: the answer in place of performing it.
+        late: why this server must not begin it any more, "" if it may. Another process may have begun it before.
         begun: whether it was claimed or performed.
         answered: whether its answer is stored.
-        finished: whether it was performed, so that it takes no room any more.
+        finished: whether it has freed its slot.
     """
 
     delivery: RequestDelivery
@@ -88,7 +87,7 @@ class Job:
 
     @property
     def place(self) -> Place:
-        """Where the request lies."""
+        """The request's place in its stream."""
         return self.delivery.place
 
     def result(self, result: bytes) -> bytes:
@@ -117,14 +116,14 @@ def read_job(
     caller: str,
     now: float,
 ) -> Job:
-    """The job that a delivery is.
+    """The job in a delivery.
 
     Args:
-        check: raises `Rejected` for a subject that answers may not go to.
-        abandon_after: seconds after which a request without a deadline is taken as abandoned.
+        check: raises `Rejected` for a subject that is not permitted for answers.
+        abandon_after: seconds after which a request without a deadline counts as abandoned.
 
     Raises:
-        Rejected: it may not be performed, and there is nowhere to say so.
+        Rejected: it may not be performed, and has no subject for that answer.
     """
     frame, place = delivery.frame, delivery.place
     try:
@@ -141,7 +140,7 @@ def read_job(
     begins, streams = operations.begins(method), operations.streams(method)
     if expired and not begins:
         raise Rejected(expired)
-    # What streams has its caller's ear from the first frame on; a deadline is about beginning it.
+    # A deadline limits the wait for the first frame of a stream, not the stream.
     call = request.call(caller, 0.0 if streams else deadline)
     if begins:
         call.task_id = task_id_of(place)
@@ -150,39 +149,39 @@ def read_job(
 
 def task_id_of(place: Place) -> str:
     """The id of the task that a request begins: the same for each delivery of it."""
-    # The same as `uuid.uuid5`, at a fraction of its price.
+    # The same as `uuid.uuid5`, at a fraction of its cost.
     digest = sha1(_TASKS.bytes + place.key.encode(), usedforsecurity=False).hexdigest()
     variant = "89ab"[int(digest[16], 16) & 3]
     return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
 
 
 def check_response_subject(subject: str, patterns: Sequence[str]) -> None:
-    """Refuse a subject that is not one for answers, so that nobody has one stored in a bucket or as a request.
+    """Refuse any subject but one for answers: a caller must not have an answer stored in a bucket or as a request.
 
     Raises:
-        Rejected: the subject is not one for answers.
+        Rejected: the subject is not for answers.
     """
     if not subject:
         raise Rejected("the request names no response subject")
     try:
         check_subject(subject)
     except InvalidInput:
-        raise Rejected("the response subject is no subject") from None
+        raise Rejected("the response subject is malformed") from None
     if not any(covers(pattern, subject) for pattern in patterns):
-        raise Rejected(f"the response subject {subject[:100]} is not one for answers")
+        raise Rejected(f"the response subject {subject[:100]} is not for answers")
 
 
 def lost_error(call: Call) -> RpcError:
-    """What a request is answered with that a process began and did not end."""
+    """The answer to a request that a process began and did not end."""
     return RpcError(
         Code.INTERNAL_ERROR,
-        "the server ended while it worked on this request; it was not begun again",
+        "the server ended while it worked on this request; no other server began it again",
         taskId=call.task_id,
     )
 
 
 def _response_subject(payload: bytes) -> str:
-    """Where to answer a payload that is no request; "" where it does not say."""
+    """The response subject in a payload that is not a request; "" for none."""
     text = payload[1:].partition(b"\n")[0] if payload.startswith(BINARY) else payload
     try:
         value = loads(text)

@@ -1,4 +1,4 @@
-"""What a durable server may be told, its defaults, and what it counts."""
+"""Options, defaults and counts of a durable server."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from postroom_a2a.durable.streams import Streams
 from postroom_a2a.nats.port import Frame
 
 CONCURRENCY = 16
-"""Requests that are worked on at a time, unless the server is told otherwise."""
+"""Requests in work at a time by default."""
 
 SURPLUS = 4
-"""Requests that may be held beyond that, so that a get or a cancel behind a full house still comes through."""
+"""Further requests that a busy server holds, so that a get or a cancel still comes through."""
 
 QUICK = 16
 """Calls at a time that neither begin work nor stream (get, cancel, ...)."""
@@ -23,28 +23,28 @@ WATCHING = 64
 """Streams at a time that begin no work (subscribe)."""
 
 KNOWN_CLIENTS = 4096
-"""Response subjects that a server remembers to be good."""
+"""Response subjects that a server remembers as stored."""
 
 UNSENT = 256
-"""Requests that may be held because their answers cannot be stored yet."""
+"""Further requests that a server holds while it cannot store their answers."""
 
 ACK_WAIT = 30.0
-"""Seconds after which another server gets a request whose server does not say that it is at it."""
+"""Seconds without a heartbeat after which another server gets a request."""
 
 ABANDON_AFTER = 300.0
-"""Seconds after which a request without a deadline is not begun any more."""
+"""Seconds after which a server does not begin a request without a deadline."""
 
 MAX_DELIVER = 5
-"""Times that a request is handed out, or its answer refused, before it is given up."""
+"""Deliveries of a request, or refusals of its answer, before the server gives it up."""
 
 DRAIN = 10.0
 """Seconds that running requests get when the server ends."""
 
 CANCEL_GRACE = 5.0
-"""Seconds in which what was cancelled then has to be answered."""
+"""Seconds that a cancelled request then gets for its answer."""
 
 GRACE = 5.0
-"""Seconds for which the owner of a claim may be on its way back to a restarted NATS server."""
+"""Seconds that the owner of a claim gets to return to a restarted NATS server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class DurableStatistics:
 
     Attributes:
         answered: requests whose answer is stored.
-        rejected: requests that were not performed and not answered: expired, or nobody to answer.
-        lost: requests that another process had begun.
+        rejected: requests without performance and answer: expired, or without a subject for the answer.
+        lost: requests that a process began and did not end.
         dead: requests that were given up.
         refused_answers: times that a stream did not take an answer.
     """
@@ -69,7 +69,7 @@ class DurableStatistics:
 
 
 class DurableOptions(TypedDict, total=False):
-    """The options of `DurableServer`, for what builds on it."""
+    """The options of `DurableServer`, for classes that build on it."""
 
     durable: str
     streams: Streams | None

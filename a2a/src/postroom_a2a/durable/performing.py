@@ -1,4 +1,4 @@
-"""Performing a job: claimed, done, its answer stored, the request acknowledged, in this order (docs/binding.md)."""
+"""Performs a job: claim, work, stored answer, acknowledged request, in this order (docs/binding.md)."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.text import one_line
 
 Lost = Callable[[Call], Awaitable[bytes | RpcError]]
-"""What a call is answered with that a process began and did not end."""
+"""Gives the answer to a call that a process began and did not end."""
 
 AtWork = Callable[[Call], Callable[[], Awaitable[None]] | None]
-"""What has to be waited for until nothing works for an answered call any more; None for nothing."""
+"""Gives the wait for work that goes on after a call's answer; None if no work does."""
 
 REASON = "A2A-Reason"
-"""Header of a dead letter: why the request was given up."""
+"""Header of a dead letter: the reason why the server gave the request up."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the requests."""
+    """Requests by their end."""
 
     answered: int = 0
     rejected: int = 0
@@ -53,20 +53,18 @@ class Counts:
 
 @dataclass(slots=True)
 class Performer:
-    """What performs the jobs of one server.
+    """Performs the jobs of one server.
 
     Attributes:
-        lost: what a lost call is answered with.
-        at_work: what an answered call still waits for, so that it is known to be lost if the process ends before.
         answerable: whether a stream stores the subject.
-        slots: bound of the jobs that begin work.
-        quick: bound of those that neither begin work nor stream.
-        watching: streams that begin no work which may run at a time.
-        max_deliver: deliveries after which a request is given up.
-        retry: seconds after which a request that another process holds is looked at again.
-        released: told of each job that takes no room any more.
-        repair: makes the streams again that answers and claims need, if it may.
-        drained: whether acknowledgements are to be confirmed, because the server ends.
+        slots: limits jobs that begin work.
+        quick: limits jobs that neither begin work nor stream.
+        watching: limits streams that begin no work.
+        max_deliver: deliveries after which the performer gives a request up.
+        retry: seconds until a request that another process holds comes again.
+        released: called with each job that frees its slot.
+        repair: makes missing streams for answers and claims, if it may.
+        drained: whether to wait for confirmed acknowledgements, because the server ends.
     """
 
     js: JetStream
@@ -87,7 +85,7 @@ class Performer:
     counts: Counts = field(default_factory=Counts)
 
     async def perform(self, job: Job) -> None:
-        """Do a job to its end, whatever that is."""
+        """Perform a job to its end, whichever that is."""
         try:
             if not await self.answerable(job.response_subject):
                 raise Undeliverable(f"no stream stores {job.response_subject}")
@@ -95,7 +93,7 @@ class Performer:
         except Undeliverable as error:
             await self._give_up(job, str(error))
         except BusDisconnected as error:
-            _log.warning("request %s is left to others: %s", job.place.key, error)
+            _log.warning("request %s is left to other servers: %s", job.place.key, error)
         finally:
             self._finish(job)
 
@@ -113,7 +111,7 @@ class Performer:
                     return
             await self._not_ours(job, claim)
         elif job.delivery.attempt > self.max_deliver:
-            raise Undeliverable(f"it was handed out {job.delivery.attempt - 1} times for nothing")
+            raise Undeliverable(f"{job.delivery.attempt - 1} deliveries led to no answer")
         elif not job.streams:
             async with self.quick:
                 await self._begin(job)
@@ -123,15 +121,15 @@ class Performer:
             await self._acknowledge(job)
         else:
             async with self.watching:
-                self._finish(job)  # it takes the room of watchers, not that of work
+                self._finish(job)  # it counts among the watching streams, not the work
                 await self._begin(job)
 
     # ── claims ───────────────────────────────────────────────────────────────────────────────────────
 
     async def _claim(self, job: Job) -> Claim:
-        """Claim it, however long the log cannot be reached."""
+        """Claim the job, however long JetStream cannot be reached."""
         backoff = Backoff(0.2, 10.0)
-        job.begun = True  # from now on somebody may find the claim
+        job.begun = True  # from now on another process may find the claim
         while True:
             try:
                 claim = await self.claims.take(job.place)
@@ -139,7 +137,7 @@ class Performer:
                 if self.js.mailbox.connection.is_closed:
                     raise BusDisconnected("the connection was closed") from error
             except (NoResponders, Refused, ProtocolViolation) as error:
-                _log.error("a request waits, it cannot be claimed: %s", error)
+                _log.error("a request waits, because it cannot be claimed: %s", error)
                 await self.repair()
             else:
                 job.begun = claim is Claim.OURS
@@ -147,7 +145,7 @@ class Performer:
             await asyncio.sleep(backoff.next())
 
     async def _expire(self, job: Job) -> None:
-        """Too late to begin it; if a process that is gone has begun it, that is to be told."""
+        """Reject a job past its deadline, unless a process has begun it: then its caller gets the answer of that."""
         async with self.quick:
             try:
                 claim = await self.claims.look(job.place)
@@ -172,11 +170,11 @@ class Performer:
             await self.lose(job)
 
     async def lose(self, job: Job) -> None:
-        """Answer a job that was begun and will not be ended; the answer that is there already stays."""
+        """Answer a job that was begun and will not end; an answer that is stored already stays."""
         self.counts.lost += 1
         try:
             outcome = await self.lost(job.call)
-        except Exception as error:  # noqa: BLE001 - the caller is answered in any case
+        except Exception as error:  # noqa: BLE001 (every call gets an answer)
             _log.error("%s: the hook for lost calls failed", job.call.method, exc_info=error)
             outcome = lost_error(job.call)
         if not job.answered:
@@ -195,7 +193,7 @@ class Performer:
         else:
             try:
                 payload = job.result(await self.operations.answer(job.call))
-            except Exception as failure:  # noqa: BLE001 - an answer in any case
+            except Exception as failure:  # noqa: BLE001 (every call gets an answer)
                 payload = job.refusal(_error(failure, job.call))
             working = job.begins and self.at_work(job.call)
             if not working:
@@ -209,7 +207,7 @@ class Performer:
         """Wait until the work of an answered job is over."""
         try:
             await working()
-        except Exception as error:  # noqa: BLE001 - it was answered; the rest is the agent's
+        except Exception as error:  # noqa: BLE001 (it was answered; the rest is the agent's)
             _log.error("%s failed after its answer", job.call.method, exc_info=error)
 
     async def _stream(self, job: Job) -> None:
@@ -224,7 +222,7 @@ class Performer:
                 raise
             except MessageTooLarge as failure:
                 error = too_large(failure)
-            except Exception as failure:  # noqa: BLE001 - an answer in any case
+            except Exception as failure:  # noqa: BLE001 (every call gets an answer)
                 error = _error(failure, job.call)
             if error is None:
                 await answer.end(job.complete())
@@ -260,15 +258,15 @@ class Performer:
         await self.acknowledge(job.delivery)
 
     async def acknowledge(self, delivery: RequestDelivery) -> None:
-        """The request is dealt with. A lost word of it is made good by the claim, so nobody waits for it."""
+        """Acknowledge a request without waiting: if that gets lost, the claim says that the request is done."""
         await self._send_ack(delivery, ACK, confirmed=self.drained)
 
     async def give_back(self, delivery: RequestDelivery, delay: float = 0.0) -> None:
-        """Have it delivered again, to us or another."""
+        """Ask for another delivery, to this server or another."""
         await self._send_ack(delivery, give_back(delay), confirmed=self.drained)
 
     async def reject(self, delivery: RequestDelivery, reason: str) -> None:
-        """Never deliver it again, nor answer it."""
+        """Drop a request without an answer."""
         self.counts.rejected += 1
         if self.counts.rejected.bit_count() == 1:  # 1, 2, 4, 8, ...: a flood must not fill the log
             _log.warning(
@@ -285,7 +283,7 @@ class Performer:
         await self._send_ack(delivery, give_up(reason))
 
     async def _give_up(self, job: Job, reason: str) -> None:
-        """Put it where dead letters are kept, if they are, and never deliver it again."""
+        """Drop a request, and publish it as a dead letter."""
         self.counts.dead += 1
         frame, name = job.delivery.frame, job.place.key
         headers = {**(frame.headers or {}), MSG_ID: f"{name}:dead", REASON: one_line(reason, 300)}
@@ -313,12 +311,12 @@ class Performer:
             else:
                 await mailbox.send(delivery.reply, word)
         except PostroomError as error:
-            # It comes again, and the claim says what to do with it.
+            # The request comes again; its claim says what to do with it.
             _log.warning("request %s cannot be acknowledged: %s", delivery.place.key, error)
 
 
 def _error(failure: Exception, call: Call) -> RpcError:
-    """What a call is answered with; the text of an internal error stays here."""
+    """The error that answers a call; the text of an internal error stays in the log."""
     if isinstance(failure, RpcError):
         return failure
     if isinstance(failure, PostroomError):

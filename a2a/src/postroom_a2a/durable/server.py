@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -67,22 +68,21 @@ class DurableServer:
         connection: an open one, ours or of nats-py.
         subject: of the requests, as `a2a.agent.echo.requests`.
         durable: name of the consumer that the replicas share; "" for the subject's own.
-        streams: names and settings of the streams.
-        response_subjects: patterns of the subjects that answers may go to; default: of the clients of the namespace.
-        concurrency: requests that are worked on at a time.
-        lane: take get, cancel and the like on a subject of their own as well, and say so in answers.
-        ack_wait: seconds, of a durable that is made here.
-        abandon_after: seconds after which a request without a deadline is not begun; also how far back a durable begins
-            that is made here.
-        deliver: where a durable begins that is made here: "recent" requests, or "all", as a server of another
-            maker wants it that joins later (old ones are then looked at, and not performed).
-        max_deliver: times that a request is handed out, or its answer refused, before it is given up.
-        lost: what a call is answered with that a process began and did not end; None for an error.
-        at_work: what an answered call still waits for, because work goes on that it began; the request is held as
-            long, so that it is lost, and not forgotten, if the process ends before.
+        response_subjects: patterns of the permitted subjects for answers; default: the clients of the namespace.
+        concurrency: requests in work at a time.
+        lane: also serve get, cancel and the like on a subject of their own, and announce it in answers.
+        ack_wait: seconds, for a durable that this server makes.
+        abandon_after: seconds after which the server does not begin a request without a deadline; also how far back a
+            durable starts that this server makes.
+        deliver: start of a durable that this server makes: "recent" requests, or "all" for a server of another
+            maker that joins later (this server then reads old requests, but does not perform them).
+        max_deliver: deliveries of a request, or refusals of its answer, before the server gives it up.
+        lost: gives the answer to a call that a process began and did not end; None for an error.
+        at_work: gives the wait for work that goes on after the call's answer; the server holds the request until then,
+            so that a crash makes it lost, not forgotten.
         admit: gives the caller of a request ("" if unknown), or None to reject it.
-        drain: seconds that running requests get when the server ends, before they are cancelled.
-        grace: seconds for which the owner of a claim may be on its way back to a restarted NATS server.
+        drain: seconds that running requests get when the server ends, before it cancels them.
+        grace: seconds that the owner of a claim gets to return to a restarted NATS server.
         prefix: of JetStream's API.
     """
 
@@ -153,11 +153,11 @@ class DurableServer:
     # ── life ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def __aenter__(self) -> Self:
-        """See to streams and durables, and begin to work.
+        """Provide streams and durables, and begin to work.
 
         Raises:
-            EnvironmentFault: a stream lacks something, or JetStream is off; the message says what.
-            BusDisconnected: the NATS server is not reached.
+            EnvironmentFault: a stream lacks something, or JetStream is off.
+            BusDisconnected: the NATS server cannot be reached.
         """
         try:
             await self._js.mailbox.open()
@@ -184,7 +184,7 @@ class DurableServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Drain."""
+        """As `drain`."""
         await self.drain()
 
     def statistics(self) -> DurableStatistics:
@@ -201,9 +201,9 @@ class DurableServer:
         )
 
     async def drain(self) -> None:
-        """Ask for no more, give back what was not begun, finish what was, and flush.
+        """Take no more requests, give back those not begun, let the others finish, and flush.
 
-        What does not finish in time is cancelled and answered as lost. The connection stays open.
+        The server cancels a request that does not finish in time, and answers it as lost. The connection stays open.
         """
         self._ending = self._performer.drained = True
         for loop in self._loops:
@@ -256,15 +256,12 @@ class DurableServer:
         if self._lane and any(covers(have, lane) for have in there):
             self._performer.answers.lane = lane
             self._add_loop(lane_durable_name(self.durable), lane)
-        for place in self._durables:
-            await self._ensure(place)
+        for consumer in self._durables:
+            await self._ensure(consumer)
 
     def _add_loop(self, durable: str, subject: str) -> None:
-        place = Durable(self._js, self.streams, durable, subject)
-        self._durables.append(place)
-
-        async def ensure() -> None:
-            await self._ensure(place)
+        consumer = Durable(self._js, self.streams, durable, subject)
+        self._durables.append(consumer)
 
         def take(frame: Frame, ack: AckSubject | None) -> bool:
             if ack is None:
@@ -272,22 +269,19 @@ class DurableServer:
             self._take(RequestDelivery(frame, ack), durable)
             return True
 
-        def room() -> int:
-            return self._room(durable)
-
+        room, ensure = partial(self._room, durable), partial(self._ensure, consumer)
         stream = self.streams.requests
         self._loops.append(PullLoop(self._js, stream, durable, take, room, ensure))
 
-    async def _ensure(self, place: Durable) -> None:
-        """The durable is there."""
-        floor = self._floors.get(place.name)
-        start = await place.start(floor, self._deliver, self._abandon_after)
-        there = await place.ensure(start, self._ack_wait)
+    async def _ensure(self, consumer: Durable) -> None:
+        floor = self._floors.get(consumer.name)
+        start = await consumer.start(floor, self._deliver, self._abandon_after)
+        there = await consumer.ensure(start, self._ack_wait)
         self._ack_wait = min(self._ack_wait, there)
-        self._floors[place.name] = await place.floor()
+        self._floors[consumer.name] = await consumer.floor()
 
     async def _repair(self) -> None:
-        """The streams beside that of the requests are there."""
+        """Make the streams of answers and claims again, if they are gone."""
         if not self.streams.create:
             return
         try:
@@ -301,14 +295,14 @@ class DurableServer:
             check_response_subject(subject, self._patterns)
 
     async def _answerable(self, subject: str) -> bool:
-        """Whether a stream stores the answer, asked before anything is performed."""
+        """Whether a stream stores the subject; asked before the request is performed."""
         if subject in self._storable:
             return True
         if not any(covers(have, subject) for have in self._stored):
             try:
                 found = await self._js.api("STREAM.NAMES", {"subject": subject})
             except PostroomError:
-                return True  # it is seen when the answer is stored
+                return True  # storing the answer will show it
             if not found.get("streams"):
                 return False
         if len(self._storable) >= KNOWN_CLIENTS:
@@ -335,9 +329,7 @@ class DurableServer:
         place = delivery.place
         known = self._held.get(place.key)
         if known is not None:
-            known.delivery = (
-                delivery  # it was too long without a beat; the next one is for this delivery
-            )
+            known.delivery = delivery  # our heartbeat was late; the next one is for this delivery
         elif self._performer.claims.is_done(place):
             self._spawn(self._performer.acknowledge(delivery), "acknowledge again")
         elif self._ending:
@@ -362,7 +354,7 @@ class DurableServer:
             self._spawn(self._performer.reject(delivery, str(reason)), "reject")
             return
         if job.begins and durable != self.durable:
-            # The lane is for what overtakes; work there would stand in its way.
+            # Work on the lane would delay the calls that are to overtake.
             job.begins, job.late = False, ""
             job.error = RpcError(
                 Code.UNSUPPORTED_OPERATION, "this subject takes no calls that begin work"
@@ -382,16 +374,16 @@ class DurableServer:
             self._held.pop(job.place.key, None)
 
     async def _leave(self, job: Job) -> None:
-        """The server ends before the job did."""
+        """Lose or give back a job that the end of the server cut off."""
         if job.begun and job.begins:
             await self._performer.lose(job)
         else:
-            # It may come back to a pull of ours that is still open, and is no job of ours then.
+            # A pull of ours that is still open may get it again: it must not look like a held job.
             del self._held[job.place.key]
             await self._performer.give_back(job.delivery)
 
     async def _beat(self) -> None:
-        """Say of everything held that we are at it, and see how far all replicas are."""
+        """Send a heartbeat for every held request, and note the progress of all replicas."""
         while True:
             await asyncio.sleep(self._ack_wait / 3)
             if not self._connection.is_connected:
@@ -399,9 +391,9 @@ class DurableServer:
             for job in tuple(self._held.values()):
                 with suppress(PostroomError):  # the next beat is as good
                     await self._js.mailbox.send(job.delivery.reply, WORKING)
-            for place in self._durables:
+            for consumer in self._durables:
                 with suppress(PostroomError):
-                    self._floors[place.name] = await place.floor()
+                    self._floors[consumer.name] = await consumer.floor()
 
 
 async def _lost(call: Call) -> bytes | RpcError:

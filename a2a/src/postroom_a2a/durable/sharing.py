@@ -1,4 +1,4 @@
-"""What the callers of one connection share, and what is done before the connection ends."""
+"""State that the callers of one connection share, and callbacks before the connection ends."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 _NAME = "_postroom_shared"
 _ENDS = ("drain", "close", "_close")
-"""How a connection ends; a block of nats-py's ends with the last."""
+"""Methods that end a connection; `async with` in nats-py calls the last."""
 
 
 class Shared:
-    """What one connection's callers share.
+    """State that one connection's callers share.
 
     Attributes:
         mailboxes: by the prefix of their subjects.
@@ -32,7 +32,7 @@ class Shared:
         self.ending: set[Callable[[], Awaitable[None]]] = set()
 
     def announced(self, end: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-        """`end` of a connection, with what has to be done before."""
+        """`end` of a connection, behind the callbacks in `ending`."""
 
         async def ending(*args: Any, **options: Any) -> None:
             while self.ending:
@@ -44,9 +44,9 @@ class Shared:
 
 
 def shared(connection: Connection) -> Shared:
-    """What the callers of `connection` share. It lies with the connection, and so goes with it.
+    """The shared state of `connection`'s callers, kept as its attribute.
 
-    A connection that takes no attributes has its callers share nothing.
+    Callers of a connection without attributes share nothing.
     """
     kept: dict[str, Any] = getattr(connection, "__dict__", {})
     if _NAME not in kept:

@@ -1,4 +1,4 @@
-"""Streams, durables and names of the durable binding, and what we set where we make them (docs/binding.md)."""
+"""Streams, durables and names of the durable binding, with our settings for them (docs/binding.md)."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _AGENT = re.compile(r"([^.*>\s]+)\.agent\.[^.*>\s]+\.requests")
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """Names of the streams, and the settings of those that are made here; one that is there keeps its own.
+    """Names of the streams, and settings for new ones; an existing stream keeps its own.
 
     Attributes:
         claims: KV bucket of the claims.
-        create: make what is missing and add missing subjects; False where operations provision the streams.
-        max_age: seconds after which requests, answers and claims are gone.
-        max_bytes: of the requests, and of the answers. Full of requests, a sender is refused; full of answers, the
-            oldest goes.
-        claims_bytes: of the claims; the oldest goes.
-        per_client: answers of one client that are kept; the oldest goes.
+        create: make missing streams and add missing subjects; False where operators provision them.
+        max_age: seconds that requests, answers and claims stay.
+        max_bytes: of the stream of requests, and of the one of answers. Full of requests, it refuses a sender; full of
+            answers, it drops the oldest.
+        claims_bytes: of the claims; beyond it the oldest goes.
+        per_client: stored answers of one client; beyond it the oldest goes.
         replicas: servers that keep a copy.
     """
 
@@ -55,19 +55,19 @@ class Streams:
         return f"KV_{self.claims}"
 
     async def ensure_requests(self, js: JetStream, subject: str) -> None:
-        """See to it that requests to `subject` are stored; its lane, too, where streams are made here.
+        """Provide a stream for requests to `subject` (with `create`, also to its lane).
 
         Raises:
-            EnvironmentFault: they are not, and this connection cannot make it so; the message names what is lacking.
+            EnvironmentFault: this connection cannot; the message names the obstacle.
         """
         settings = {**self._common(), "max_bytes": self.max_bytes, "discard": "new"}
         await self._ensure(js, self.requests, request_subjects(subject), subject, settings)
 
     async def ensure_responses(self, js: JetStream, namespace: str, subject: str = "") -> None:
-        """See to it that the answers to the clients of a namespace are stored.
+        """Provide a stream for the answers to the clients of a namespace.
 
         Args:
-            subject: of the one client that matters, where the streams are provisioned; "" for all.
+            subject: of the one client that matters to a provisioned stream; "" for all.
 
         Raises:
             As `ensure_requests`.
@@ -82,7 +82,7 @@ class Streams:
         await self._ensure(js, self.responses, subjects, subject or subjects[0], settings)
 
     async def ensure_claims(self, js: JetStream) -> None:
-        """See to it that there is a bucket for the claims.
+        """Provide the bucket of the claims.
 
         Raises:
             As `ensure_requests`.
@@ -114,7 +114,7 @@ class Streams:
         needed: str,
         settings: dict[str, Any],
     ) -> None:
-        """The stream stores `needed` at least, and if it can be, all of `subjects`."""
+        """Provide a stream for `needed` at least, and if possible for all `subjects`."""
         try:
             if self.create:
                 await _make(js, name, subjects, needed, settings)
@@ -122,17 +122,18 @@ class Streams:
             there = await subjects_of(js, name)
         except NotFound as error:
             raise EnvironmentFault(
-                f"there is no stream {name} that stores {needed}", remedy="create it"
+                f"the stream {name}, which should store {needed}, does not exist",
+                remedy="create it",
             ) from error
         except NoResponders as error:
             raise EnvironmentFault(
-                f"the stream {name} for {needed} cannot be had: JetStream is off on this server or for this account",
+                f"the stream {name} for {needed} cannot be reached: JetStream is off on this server or for this account",
                 remedy="switch JetStream on",
             ) from error
         except RequestTimeout as error:
             raise EnvironmentFault(
-                f"the stream {name} for {needed} cannot be had: JetStream's API does not answer this connection",
-                remedy="it may lack the right to publish to $JS.API",
+                f"the stream {name} for {needed} cannot be reached: JetStream's API does not answer this connection",
+                remedy="it may lack the permission to publish to $JS.API",
             ) from error
         except Refused as error:
             raise EnvironmentFault(f"the stream {name} cannot store {needed}: {error}") from error
@@ -149,14 +150,14 @@ async def _make(
     try:
         await js.ensure_stream(name, subjects, **settings)
     except Refused:
-        # Another stream may have a part of the wildcard, an agent of its own for example.
+        # Another stream may store a part of the wildcard, for one agent for example.
         if needed in subjects:
             raise
         await js.ensure_stream(name, [needed], **settings)
 
 
 async def subjects_of(js: JetStream, name: str) -> list[str]:
-    """What the stream stores.
+    """The subjects of a stream.
 
     Raises:
         As `JetStream.api`.
@@ -166,11 +167,7 @@ async def subjects_of(js: JetStream, name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """A durable consumer of the requests to one subject.
-
-    Attributes:
-        streams: names and settings of the streams.
-    """
+    """A durable consumer of the requests to one subject."""
 
     js: JetStream
     streams: Streams
@@ -178,7 +175,7 @@ class Durable:
     subject: str
 
     async def floor(self) -> int:
-        """Sequence up to which every request is dealt with, by whichever replica.
+        """Sequence up to which the replicas have acknowledged every request.
 
         Raises:
             As `JetStream.api`.
@@ -189,11 +186,11 @@ class Durable:
     async def start(
         self, floor: int | None, deliver: Literal["recent", "all"], abandon_after: float
     ) -> dict[str, Any]:
-        """Where it has to begin if it has to be made.
+        """The settings for the start of the durable, in case `ensure` has to make it.
 
         Args:
-            floor: what `floor` said last, None if it was never there. Behind it may be requests that another replica
-                holds and will not come to answer, so what only we know to be dealt with says nothing.
+            floor: last result of `floor`, None before the first. Our own progress does not count: behind the floor may
+                be a request that another replica holds and will never answer.
             abandon_after: seconds that "recent" goes back.
 
         Raises:
@@ -207,13 +204,10 @@ class Durable:
         return {"deliver_policy": "by_start_time", "opt_start_time": since.isoformat()}
 
     async def ensure(self, start: dict[str, Any], ack_wait: float) -> float:
-        """See that it is there; one that is keeps its settings.
-
-        Returns:
-            Its seconds until a request without a sign of life is another's.
+        """Make the durable if it is missing; returns the `ack_wait` that it has, in seconds.
 
         Raises:
-            EnvironmentFault: it is for other requests, or its stream is not there.
+            EnvironmentFault: the durable is for other requests, or its stream is missing.
             As `JetStream.api`.
         """
         config = {
@@ -240,11 +234,10 @@ class Durable:
         return int(there.get("ack_wait", 30e9)) / 1e9
 
     async def _is_renewed(self, last: int) -> bool:
-        """Whether the stream was deleted and made again, so that it counts anew."""
+        """Whether the stream was made again, with sequences from 1."""
         try:
             state = (await self.js.api(f"STREAM.INFO.{self.streams.requests}"))["state"]
         except NotFound:
-            # It is made as at the start, or the fault is told.
             await self.streams.ensure_requests(self.js, self.subject)
             return True
         return int(state.get("last_seq", 0)) < last
@@ -257,38 +250,38 @@ def namespace_of(subject: str) -> str:
     """The namespace of an agent's request subject: its first token.
 
     Raises:
-        InvalidInput: it is no subject that requests can be sent to.
+        InvalidInput: requests cannot be sent to `subject`.
     """
     return check_subject(subject).split(".", 1)[0]
 
 
 def request_subjects(subject: str) -> list[str]:
-    """What the stream of the requests has to store for an agent, and in our form for each agent of its namespace."""
+    """The subjects that the stream of requests needs for an agent: in our form, for every agent of the namespace."""
     if match := _AGENT.fullmatch(subject):
         subject = f"{match[1]}.agent.*.requests"
     return [subject, lane_of(subject)]
 
 
 def lane_of(subject: str) -> str:
-    """Where the calls go that have to overtake others."""
+    """The subject of calls that overtake others."""
     return f"{subject}.control"
 
 
 def response_pattern(namespace: str) -> str:
-    """Where the answers to all clients of a namespace are stored."""
+    """The pattern of the answers to all clients of a namespace."""
     return f"{namespace}.client.*.responses"
 
 
 def dead_letter_subject(subject: str) -> str:
-    """Where a request goes that was given up."""
+    """The subject of a request that was given up."""
     return f"{namespace_of(subject)}.deadletter.{subject}"
 
 
 def durable_name(subject: str) -> str:
-    """The durable that all servers of an agent share, those of other makers too."""
+    """The durable that all servers of an agent share, also those of other makers."""
     return queue_group(subject)
 
 
 def lane_durable_name(durable: str) -> str:
-    """The durable of the lane beside `durable`."""
+    """The durable of the lane that belongs to `durable`."""
     return f"{durable[: MAX_DURABLE - 8]}_control"

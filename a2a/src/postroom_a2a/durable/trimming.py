@@ -1,4 +1,4 @@
-"""Making room among the requests: those that every consumer is done with go, once the stream is half full."""
+"""Trims the stream of requests: once it is half full, requests that every consumer has acknowledged go."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from postroom_a2a.errors import PostroomError
 from postroom_a2a.nats.jetstream import JetStream, covers
 
 INTERVAL = 60.0
-"""Seconds between two looks at the stream."""
+"""Seconds between two checks of the stream."""
 
 _log = logging.getLogger(__name__)
 
 
 async def run(js: JetStream, stream: str, subjects: Sequence[str]) -> None:
-    """Trim again and again, so that no sender is refused for requests that are dealt with."""
+    """Trim from time to time, so that acknowledged requests never make the stream refuse a sender."""
     while True:
         await asyncio.sleep(INTERVAL)
         for subject in subjects:
@@ -28,10 +28,7 @@ async def run(js: JetStream, stream: str, subjects: Sequence[str]) -> None:
 
 
 async def trim(js: JetStream, stream: str, subject: str) -> int:
-    """Remove the requests to `subject` that are dealt with, if the stream is half full.
-
-    Returns:
-        How many were removed.
+    """Remove acknowledged requests to `subject` if the stream is half full; returns their number.
 
     Raises:
         As `JetStream.api`.
@@ -48,7 +45,7 @@ async def trim(js: JetStream, stream: str, subject: str) -> int:
 
 
 async def _floor(js: JetStream, stream: str, subject: str) -> int:
-    """The sequence up to which every consumer of the subject is done; 0 for none."""
+    """The sequence up to which every consumer of the subject has acknowledged; 0 for none."""
     floors: list[int] = []
     offset = 0
     while True:
