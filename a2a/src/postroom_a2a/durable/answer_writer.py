@@ -131,7 +131,7 @@ class _Sent:
 
 
 class StreamAnswer:
-    """The frames of one stream, sent without waiting for the confirmation of each; `name` (of the request) is in ids."""
+    """The frames of one stream, sent without waiting for each confirmation; their ids hold the request's `name`."""
 
     def __init__(self, answers: AnswerWriter, subject: str, name: str) -> None:
         self._answers = answers

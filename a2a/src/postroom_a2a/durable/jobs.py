@@ -175,7 +175,7 @@ def lost_error(call: Call) -> RpcError:
     """The answer to a request that a process began and did not end."""
     return RpcError(
         Code.INTERNAL_ERROR,
-        "the server ended while it worked on this request; no other server began it again",
+        "the server ended while it worked on this request; it was not begun again",
         taskId=call.task_id,
     )
 

@@ -122,12 +122,12 @@ class Streams:
             there = await subjects_of(js, name)
         except NotFound as error:
             raise EnvironmentFault(
-                f"the stream {name}, which should store {needed}, does not exist",
+                f"there is no stream {name} that stores {needed}",
                 remedy="create it",
             ) from error
         except NoResponders as error:
             raise EnvironmentFault(
-                f"the stream {name} for {needed} cannot be reached: JetStream is off on this server or for this account",
+                f"the stream {name} for {needed} cannot be reached: JetStream is off on this server or account",
                 remedy="switch JetStream on",
             ) from error
         except RequestTimeout as error:

@@ -1,4 +1,4 @@
-"""The registry of Agent Cards for programs that use the SDK: what is written is read by A2A 1.0 and by 0.3."""
+"""The registry of Agent Cards for programs that use the SDK, with cards that A2A 1.0 and 0.3 can read."""
 
 from __future__ import annotations
 
@@ -33,15 +33,10 @@ async def open_registry(
     compatible: bool = False,
     on_error: Callable[[Exception], None] | None = None,
 ) -> CardRegistry:
-    """The registry of Agent Cards that is seen through a connection.
+    """Open the registry of Agent Cards in a bucket; the other options are those of `Registry`.
 
     Args:
-        connection: to NATS, or JetStream as one sees it.
-        bucket: name of the bucket, which is made if it is not there.
-        create: False to fail where there is none.
-        ttl: seconds after which a card goes that is not refreshed; 0 for cards that stay.
-        compatible: take ids and namespaces that the token rule changes, as the TypeScript package does.
-        on_error: called with what went wrong where no call waits for it; logged if there is none.
+        create: make a missing bucket; False to fail.
 
     Raises:
         As `Registry.open`.
@@ -61,7 +56,7 @@ async def open_registry(
 
 
 def write_card(card: types.AgentCard) -> Record:
-    """The card as 1.0 has it, with the members of 0.3 beside them where it has an interface of 0.3."""
+    """The card as JSON of 1.0; with an interface of 0.3, also with the members of 0.3."""
     record = MessageToDict(card)
     try:
         legacy = cards03.write_card(card)
@@ -76,21 +71,21 @@ def read_card(record: Record) -> types.AgentCard:
     """The card, of either version.
 
     Raises:
-        ProtocolViolation: it is not one.
+        ProtocolViolation: `record` is not a card.
     """
     try:
         if "supportedInterfaces" in record or "supported_interfaces" in record:
             return ParseDict(record, types.AgentCard(), ignore_unknown_fields=True)
         return cards03.read_card(record)
     except (MalformedObject, ParseError, ValueError, RecursionError) as error:
-        raise ProtocolViolation(f"what is registered is no agent card: {error}") from error
+        raise ProtocolViolation(f"the registered record is not an agent card: {error}") from error
 
 
 CODEC: Codec[types.AgentCard] = Codec(write_card, read_card)
 
 
 def _merged(record: Any, legacy: Any) -> Any:
-    """`record` with what `legacy` has besides."""
+    """`record`, with further members of `legacy`."""
     if isinstance(record, dict) and isinstance(legacy, dict):
         both = {name: _merged(record[name], legacy[name]) for name in record.keys() & legacy.keys()}
         return {**record, **both, **{k: v for k, v in legacy.items() if k not in record}}

@@ -1,7 +1,7 @@
-"""What the SDK's client raises for a call over NATS, where the SDK has no error for it.
+"""Errors of the SDK's client for calls over NATS that the SDK has no class for.
 
-The errors of a call that was not answered are of the SDK's kind and of ours: a caller may catch
-`A2AClientTimeoutError` as over HTTP, or `RequestTimeout` as everywhere in this library.
+An error of a call without an answer has two bases: a caller may catch `A2AClientTimeoutError` as over HTTP, or
+`RequestTimeout` as elsewhere in this library.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from postroom_a2a.rpc import Code
 
 
 class CallError(A2AClientError, errors.PostroomError):
-    """The call failed for a reason that has no class of its own here."""
+    """The call failed for a reason without a class below."""
 
 
 class NoRespondersError(A2AClientError, errors.NoResponders):
-    """Nobody serves the agent's subject; nothing was begun."""
+    """Nobody serves the agent's subject; no agent began the call."""
 
 
 class CallTimeoutError(A2AClientTimeoutError, errors.RequestTimeout):
-    """No answer came in time; it may have been acted on."""
+    """No answer came in time; the agent may have acted on the call."""
 
 
 class StreamBrokenError(A2AClientError, errors.StreamBroken):
@@ -31,15 +31,15 @@ class StreamBrokenError(A2AClientError, errors.StreamBroken):
 
 
 class TooLargeError(A2AClientError, errors.MessageTooLarge):
-    """The request is over the NATS server's limit; nothing was sent."""
+    """The request exceeds the NATS server's limit and was not sent."""
 
 
 class InvalidCallError(A2AClientError, errors.InvalidInput):
-    """The call cannot be made as it was asked for."""
+    """An argument of the call breaks a rule."""
 
 
 class BusyConnectionError(A2AClientError, errors.Refused):
-    """Too many calls wait on this connection; nothing was sent."""
+    """Too many calls wait on this connection; this one was not sent."""
 
 
 class DisconnectedError(A2AClientError, errors.BusDisconnected):
@@ -47,11 +47,11 @@ class DisconnectedError(A2AClientError, errors.BusDisconnected):
 
 
 class MalformedAnswerError(A2AClientError, errors.ProtocolViolation):
-    """What came is no answer to the call."""
+    """The message in place of an answer does not answer the call."""
 
 
 class UnknownCodeError(A2AClientError):
-    """A peer answered with an error code that A2A does not name; code, message and data are as they came."""
+    """A peer answered with an error code that A2A does not define; the attributes are as the peer sent them."""
 
     def __init__(self, code: int, message: str | None = None, data: Any = None) -> None:
         super().__init__(message, data)
@@ -59,7 +59,7 @@ class UnknownCodeError(A2AClientError):
 
 
 class ServerBusyError(UnknownCodeError):
-    """The agent has as many calls as it takes: nothing was begun, try again later."""
+    """The agent has as many calls as it takes and did not begin this one: try again later."""
 
     message = "the agent is busy"
 
@@ -80,6 +80,6 @@ _OF: dict[type, type[A2AClientError]] = {
 
 
 def client_error(error: errors.PostroomError) -> A2AClientError:
-    """`error` as the SDK's caller expects it."""
+    """The class of error that the SDK's caller expects."""
     kind = next((_OF[cls] for cls in type(error).__mro__ if cls in _OF), CallError)
     return kind(str(error))

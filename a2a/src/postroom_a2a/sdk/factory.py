@@ -1,4 +1,4 @@
-"""The binding in the SDK's `ClientFactory`: after `register`, a card with a NATS interface gives a client as any."""
+"""The binding in the SDK's `ClientFactory`: after `register`, it makes clients for cards with a NATS interface."""
 
 from __future__ import annotations
 
@@ -46,23 +46,20 @@ def register(
     durable: Callable[[str], Caller] | None = None,
     retry: RetryPolicy = RETRY,
 ) -> ClientFactory:
-    """Teach a client factory every form of this binding, over `connection`.
+    """Register every form of this binding at a client factory, and return the factory.
 
-    Clients of one connection share what receives their answers; closing a client leaves the connection open.
+    Clients of one connection share their subscriptions for answers; closing a client leaves the connection open.
 
     Args:
-        factory: to teach, or the configuration to make one with; its list of bindings gets ours at its end.
+        factory: or the configuration to make one with; ours become the last of its bindings.
         connection: an open one, ours or of nats-py.
         sender: token of this caller, for agents whose card has the extension `urn:postroom:a2a:sender-token:1`.
-        timeout: seconds for an answer, and for the first sign of a stream.
+        timeout: seconds for an answer, and for the first frame of a stream.
         cancel_abandoned: cancel the task of a streamed message whose reader stops before its end.
-        compatible: take from a URL also what is no subject to publish to, as the wire `a2a-nats/1` does.
-        content: fetches large content that agents send by reference; None not to ask for that.
+        compatible: take any subject from a URL, as the wire `a2a-nats/1` does, even one that no call can go to.
+        content: fetches large content that agents send by reference; None for no references.
         durable: makes the caller of a request subject; None for `DurableCaller` with its defaults.
-        retry: how often a call is made again, within its time, that found the server busy.
-
-    Returns:
-        The factory.
+        retry: repeats a call, within its time, while the server is busy.
     """
     config = factory if isinstance(factory, ClientConfig) else factory._config  # noqa: SLF001 (it has no other door)
     offered = config.supported_protocol_bindings
@@ -121,7 +118,7 @@ def register(
 
 
 def _is_legacy(card: types.AgentCard, label: str, url: str) -> bool:
-    """Whether the interface is of 0.3 only; one that states no version is taken to be of the present one."""
+    """Whether the interface is of 0.3 only; one without a version counts as 1.0."""
     versions = {
         interface.protocol_version
         for interface in card.supported_interfaces
@@ -135,6 +132,8 @@ def _sender(card: types.AgentCard, sender: str) -> str:
     for extension in card.capabilities.extensions:
         if extension.uri == SENDER_TOKEN:
             if extension.required and not sender:
-                raise InvalidInput(f"{card.name!r} takes calls only of a caller that names itself")
+                raise InvalidInput(
+                    f"{card.name!r} takes calls only from a caller with a sender token: give `sender`"
+                )
             return sender
     return ""

@@ -1,4 +1,4 @@
-"""An agent of the SDK behind the doors of this binding: any `RequestHandler` as `Operations`.
+"""Any `RequestHandler` of the SDK as `Operations`.
 
 Rules: docs/binding.md, Operations and Errors.
 """
@@ -52,30 +52,30 @@ _log = logging.getLogger(__name__)
 
 
 class Requester(User):
-    """A caller whom the server knows, as the SDK wants to be told."""
+    """A caller that the server has proof of, as the SDK's `User`."""
 
     def __init__(self, uid: str) -> None:
         self._uid = uid
 
     @property
     def is_authenticated(self) -> bool:
-        """True: the server has checked who it is."""
+        """True: the server has proof."""
         return True
 
     @property
     def user_name(self) -> str:
-        """What the server knows the caller by."""
+        """The caller's uid."""
         return self._uid
 
 
 def user_of(call: Call) -> User:
-    """The caller, where the server has proof of who it is; else nobody."""
+    """The proven caller as the SDK's `User`; without proof, an unauthenticated one."""
     return Requester(call.caller) if call.caller else _NOBODY
 
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """A method of either version, with what performs it."""
+    """A method of either version, and the handler's function for it."""
 
     operation: Operation
     dialect: Dialect
@@ -85,13 +85,13 @@ class _Method:
 class SdkOperations:
     """The operations of an SDK `RequestHandler`, in both versions of A2A and both encodings.
 
-    The context that the handler gets has the service parameters in `state["headers"]`, each under its name as it was
-    sent and in lower case, as the SDK's HTTP doors have it; further `state["method"]`, `state["request_id"]`, and
-    `state["task_id"]` where the door chooses the id of a task.
+    The handler's context has the service parameters in `state["headers"]`, each under its name as sent and in lower
+    case, as with the SDK's HTTP servers; further `state["method"]`, `state["request_id"]`, and `state["task_id"]` where
+    the server chooses the id of a task.
 
     Args:
-        user: who calls, for the handler to decide what may be seen.
-        content: where large content goes that a caller takes by reference; None to send all of it along.
+        user: gives the handler the user of a call.
+        content: stores large content that a caller takes by reference; None sends all content along.
     """
 
     def __init__(
@@ -123,11 +123,7 @@ class SdkOperations:
         return found is not None and found.operation.begins
 
     async def answer(self, call: Call) -> bytes:
-        """Perform a call that answers once.
-
-        Raises:
-            RpcError: it is answered with this error.
-        """
+        """As `Operations.answer`."""
         method = self._method(call, streams=False)
         try:
             request = _read(call, method)
@@ -142,11 +138,7 @@ class SdkOperations:
             raise _refusal(error, call, method) from error
 
     async def stream(self, call: Call) -> AsyncGenerator[bytes, None]:
-        """Perform a call that answers with a stream.
-
-        Raises:
-            RpcError: the stream ends with this error.
-        """
+        """As `Operations.stream`."""
         method = self._method(call, streams=True)
         try:
             request = _read(call, method)
@@ -178,14 +170,14 @@ class SdkOperations:
     # ── for a door that keeps requests ──────────────────────────────────────────────────────────────
 
     def at_work(self, call: Call) -> Callable[[], Awaitable[None]] | None:
-        """What returns when nothing works any more for a call that was answered; None if nothing does."""
+        """The wait for work that goes on after the call's answer; None if no work does."""
         return self._at_work(call.task_id) if self._at_work and call.task_id else None
 
     async def lost(self, call: Call) -> bytes | None:
-        """End the task of a call that a process began and did not end, and give the call's result.
+        """End the task of a call that a process began and did not end.
 
         Returns:
-            The task as it then is; None where the agent knows none, or it still waits for this very call.
+            The task as the call's result; None where the agent knows none, or the task still waits for this call.
         """
         method = self._method(call, streams=self.streams(call.method))
         try:
@@ -209,7 +201,7 @@ class SdkOperations:
             return await handler.on_get_task(types.GetTaskRequest(id=task_id), context)
 
     async def _fitting(self, result: Any, context: ServerCallContext) -> Any:
-        """What the caller takes of a result: large content by reference, if it asked for that."""
+        """The result, with large content by reference if the caller asked for that."""
         if self._content is None or CONTENT not in context.requested_extensions:
             return result
         return await self._content.detach(result) if isinstance(result, Message) else result
@@ -241,10 +233,10 @@ class SdkOperations:
 
 
 def _parameters(parameters: Mapping[str, str], dialect: Dialect) -> tuple[dict[str, str], set[str]]:
-    """The service parameters by either spelling, and the extensions that they ask for.
+    """The service parameters in both spellings, and the extensions among them.
 
     Raises:
-        RpcError: VERSION_NOT_SUPPORTED, they state another major version than the method is of.
+        RpcError: VERSION_NOT_SUPPORTED, if they state another major version than the method's.
     """
     headers: dict[str, str] = {}
     extensions: set[str] = set()
@@ -254,7 +246,7 @@ def _parameters(parameters: Mapping[str, str], dialect: Dialect) -> tuple[dict[s
         if small == VERSION:
             major = value.strip().partition(".")[0]
             if major and major != dialect.version.partition(".")[0]:
-                text = f"A2A version {value} is not that of the method, {dialect.version}"
+                text = f"the method belongs to A2A {dialect.version}, not to version {value}"
                 raise RpcError(Code.VERSION_NOT_SUPPORTED, text)
         elif small in EXTENSIONS:
             extensions.update(uri for each in value.split(",") if (uri := each.strip()))
@@ -262,7 +254,7 @@ def _parameters(parameters: Mapping[str, str], dialect: Dialect) -> tuple[dict[s
 
 
 def _note_task(call: Call, method: _Method, request: Any) -> bool:
-    """Note in a call that answers a task which task that is; whether it does."""
+    """Put the task that a call answers into the call; returns whether it answers one."""
     if not method.operation.begins or not request.message.task_id:
         return False
     call.task_id = request.message.task_id
@@ -278,7 +270,7 @@ def _read(call: Call, method: _Method) -> Any:
         return method.operation.request.FromString(call.params or b"")
     except (DecodeError, TypeError) as error:
         name = method.operation.request.__name__
-        raise RpcError(Code.INVALID_PARAMS, f"the params are no {name}") from error
+        raise RpcError(Code.INVALID_PARAMS, f"the params are not a {name}") from error
 
 
 def _write(call: Call, method: _Method, result: Any, request: Any) -> bytes:
@@ -300,7 +292,7 @@ def _write(call: Call, method: _Method, result: Any, request: Any) -> bytes:
 
 
 def _refusal(error: Exception, call: Call, method: _Method) -> RpcError:
-    """What is answered for it; what nobody foresaw is logged and not shown."""
+    """The error that answers the call; the text of an unexpected error goes only to the log."""
     if isinstance(error, A2AError):
         return rpc_error(error, method.dialect)
     if isinstance(error, PostroomError):

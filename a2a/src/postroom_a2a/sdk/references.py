@@ -1,7 +1,7 @@
-"""Content that is too large for an answer, sent by reference (extension `urn:postroom:a2a:large-content:1`).
+"""Large content, sent by reference (extension `urn:postroom:a2a:large-content:1`; docs/binding.md, Large content).
 
-An agent puts the content of a part into an object bucket and sends a URL in its place, but only to a caller that asked
-for the extension; the caller's side puts the content back (docs/binding.md, Large content).
+For a caller that asked for the extension, an agent puts the content of a part into an object bucket and sends a URL in
+its place. The caller's side puts the content back.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ BUCKET = "A2A_CONTENT"
 SCHEME = "nats-object"
 
 THRESHOLD = 256 * 1024
-"""Bytes of a part from which on it is sent by reference."""
+"""Bytes of content from which on a part goes by reference."""
 
 MAX_FETCHED = 64 * 1024 * 1024
-"""Bytes of one part that are fetched, unless another limit is given."""
+"""Most bytes of one part to fetch, by default."""
 
-_SMALL = 1024  # what is smaller than this is not worth a reference
-_FRAME = 8192  # room for what is around an answer: its frame and headers
+_SMALL = 1024  # content below this is not worth a reference
+_FRAME = 8192  # bytes for the frame and headers around an answer
 _REMEMBERED = 1024
 _URL = re.compile(rf"{SCHEME}://([-A-Za-z0-9_]+)/([-A-Za-z0-9_]+)")
 
@@ -51,10 +51,9 @@ class LargeContent:
     """An object bucket for the content of large parts.
 
     Args:
-        bucket: that agents put content into, and callers fetch it from.
-        threshold: bytes of a part from which on it is sent by reference.
-        limit: bytes of one part that are fetched.
-        timeout: seconds for fetching one.
+        threshold: bytes of content from which on a part goes by reference.
+        limit: most bytes of one part to fetch.
+        timeout: seconds to fetch one part.
     """
 
     def __init__(
@@ -82,13 +81,11 @@ class LargeContent:
         create: bool = True,
         **options: Any,
     ) -> LargeContent:
-        """Large content in the bucket of that name, which is made if it is not there.
+        """Large content in the bucket of that name; without `create`, a missing bucket is an error.
 
         Args:
-            connection: to NATS, or JetStream as one sees it.
-            max_age: seconds that content can be fetched.
-            max_bytes: of all of it; -1 for no limit.
-            create: False to fail where there is no bucket.
+            max_age: seconds that content stays.
+            max_bytes: of the bucket; -1 for no limit.
 
         Raises:
             As `ObjectBucket.open`.
@@ -100,12 +97,12 @@ class LargeContent:
         return cls(opened, **options)
 
     async def detach(self, message: M) -> M:
-        """`message` with references in place of what is large; the message itself where nothing is.
+        """`message` with references in place of large content; the same object if it has none.
 
-        By reference go parts over the threshold, and then the largest ones until the answer fits into one message.
+        Parts over the threshold go by reference, then the largest others until the answer fits into one message.
 
         Raises:
-            Refused: the content could not be stored, and does not fit into a message either.
+            Refused: the content could not be stored, and does not fit into one message.
             As `ObjectBucket.put`.
         """
         room = self._bucket.js.mailbox.connection.max_payload - _FRAME
@@ -129,12 +126,12 @@ class LargeContent:
         return copy
 
     async def attach(self, message: M) -> M:
-        """`message` with the content in place of the references; it is changed itself.
+        """Put the content in place of the references in `message`; returns `message`.
 
         Raises:
             NotFound: content is gone.
             MessageTooLarge: content is over the limit.
-            ProtocolViolation: a reference is malformed, or what it names is another content.
+            ProtocolViolation: a reference is malformed, or its object has other content.
             As `ObjectBucket.get`.
         """
         for part in parts_of(message):
@@ -149,7 +146,7 @@ class LargeContent:
         if until < time.monotonic():
             name = secrets.token_hex(16)
             await self._bucket.put(name, content)
-            # A repeated answer names the same object, as long as that has half of its time to go.
+            # A repeated answer names the same object while that has half of its time left.
             self._names[digest] = name, time.monotonic() + (self._bucket.max_age or DAY) / 2
             if len(self._names) > _REMEMBERED:
                 self._names.popitem(last=False)
@@ -165,9 +162,11 @@ class LargeContent:
         except (KeyError, TypeError, ValueError) as error:
             raise ProtocolViolation("a reference to large content is malformed") from error
         if found is None or kind not in {"text", "raw"}:
-            raise ProtocolViolation(f"{part.url!r} is no reference to large content")
+            raise ProtocolViolation(f"{part.url!r} is not a reference to large content")
         if found[1] != self._bucket.name:
-            raise ProtocolViolation(f"the content is in the bucket {found[1]}, not in ours")
+            raise ProtocolViolation(
+                f"the content is in the bucket {found[1]}; this client reads {self._bucket.name}"
+            )
         if size > self._limit:
             raise MessageTooLarge(f"the content has {size} bytes, {self._limit} are allowed")
         try:
@@ -178,21 +177,21 @@ class LargeContent:
                 remedy="agents keep it for a limited time: ask again",
             ) from error
         if hashlib.sha256(content).hexdigest() != digest or len(content) != size:
-            raise ProtocolViolation("the content of a part is not what its reference says")
+            raise ProtocolViolation("the content of a part does not match its reference")
         if kind == "raw":
             part.raw = content
         else:
             try:
                 part.text = content.decode()
             except UnicodeDecodeError as error:
-                raise ProtocolViolation("the content of a text part is no UTF-8") from error
+                raise ProtocolViolation("the content of a text part is not UTF-8") from error
         del part.metadata.fields[CONTENT]
         if not part.metadata.fields:
             part.ClearField("metadata")
 
 
 def parts_of(message: Proto) -> Iterator[types.Part]:
-    """Every part in a message, an artifact, a task, or whatever holds such."""
+    """Every part in a message, an artifact, a task, or another proto."""
     if isinstance(message, types.Part):
         yield message
         return
@@ -211,13 +210,13 @@ def _content(part: types.Part) -> bytes:
 
 
 def _chosen(sizes: list[int], threshold: int) -> list[tuple[int, int]]:
-    """Sizes and places of the parts that may go, the largest first."""
+    """Sizes and indices of the parts that may go by reference, the largest first."""
     least = min(_SMALL, threshold)
     places = [(size, index) for index, size in enumerate(sizes) if size > least]
     return sorted(places, reverse=True)
 
 
 def _wire_size(message: Proto) -> int:
-    """About how many bytes the answer has in the larger of its encodings, JSON with base64."""
+    """Approximate bytes of the answer in its larger encoding, JSON with base64."""
     raw = sum(len(part.raw) for part in parts_of(message))
     return message.ByteSize() + raw // 3

@@ -38,9 +38,9 @@ class NatsA2AServer(CoreServer):
 
     Args:
         connection: an open one, ours or of nats-py.
-        subject: to serve, for example by `core_subject("echo")`.
-        user: who calls, as the handler is told; nobody unless `admit` has proof.
-        content: where large content goes that a caller takes by reference; None to send all of it along.
+        subject: for example by `core_subject("echo")`.
+        user: gives the handler the user of a call; unauthenticated unless `admit` has proof.
+        content: stores large content that a caller takes by reference; None sends all content along.
 
     Raises:
         InvalidInput: the subject cannot be served (a URL, a request subject), or `concurrency` is below 1.
@@ -61,7 +61,7 @@ class NatsA2AServer(CoreServer):
 
 
 def core_interfaces(subject: str) -> list[types.AgentInterface]:
-    """What the card of an agent lists that a `NatsA2AServer` serves on `subject`; the fastest comes first."""
+    """The interfaces for the card of an agent that a `NatsA2AServer` serves on `subject`, the fastest first."""
     url = core_url(subject)
     return [
         types.AgentInterface(url=url, protocol_binding=CORE_BINARY, protocol_version="1.0"),
@@ -71,17 +71,14 @@ def core_interfaces(subject: str) -> list[types.AgentInterface]:
 
 
 class JetStreamA2AServer(DurableServer):
-    """The server of the stored requests of an SDK handler, as `NatsA2AServer` is of its calls.
+    """The server of stored requests to an SDK handler; options as in `NatsA2AServer`.
 
-    A task whose process is gone has failed as soon as another process has its request, which is answered with the task.
-    That needs an `AgentRequestHandler`; a handler of the SDK cancels the task, and forgets one that it answered before
+    When another process gets the request of a crashed one, the task fails, and the failed task answers the request.
+    That needs an `AgentRequestHandler`. A handler of the SDK cancels the task, and forgets one that it answered before
     its end.
 
     Args:
-        connection: an open one, ours or of nats-py.
-        subject: of the requests, for example by `request_subject("echo")`.
-        user: who calls, as the handler is told; nobody unless `admit` has proof.
-        content: where large content goes that a caller takes by reference; None to send all of it along.
+        subject: for example by `request_subject("echo")`.
 
     Raises:
         InvalidInput: the subject cannot be served (a URL, a wildcard, a core subject), or `concurrency` is below 1.
@@ -109,7 +106,7 @@ class JetStreamA2AServer(DurableServer):
 
 
 def durable_interfaces(subject: str) -> list[types.AgentInterface]:
-    """What the card of an agent lists that a `JetStreamA2AServer` serves on `subject`; the fastest comes first."""
+    """The interfaces for the card of an agent that a `JetStreamA2AServer` serves on `subject`, the fastest first."""
     url = durable_url(subject)
     return [
         types.AgentInterface(url=url, protocol_binding=DURABLE_BINARY, protocol_version="1.0"),
@@ -122,7 +119,7 @@ def _open(subject: str, ending: str, options: CoreOptions | DurableOptions) -> s
     """`subject`, if it can be served with these options."""
     if options.get("concurrency", 1) < 1:
         raise InvalidInput(
-            "concurrency has to be 1 or more: with less, every call would be refused"
+            "concurrency has to be 1 or more: with less, the server would refuse every call"
         )
     return served(
         subject, ending, "JetStreamA2AServer" if ending == "requests" else "NatsA2AServer"

@@ -1,7 +1,7 @@
 """Tasks of an SDK agent in a KV bucket, for any number of replicas (docs/binding.md, Task store).
 
-What one replica saved the next one reads, and a write that does not know the last state is refused: two writers cannot
-overwrite each other, and nothing is written over a task that has ended.
+A write must know the last state, whichever replica saved it. So two writers cannot overwrite each other, and none
+overwrites a task that has ended.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 BUCKET = "A2A_TASKS"
 
 KEEP = 7 * 86_400.0
-"""Seconds that a task is kept after it has ended, unless the store is told otherwise."""
+"""Seconds that the store keeps an ended task by default."""
 
 MAX_KNOWN = 65_536
 """Tasks whose last revision a store remembers."""
@@ -64,10 +64,10 @@ _RESTING = FINAL | {
     types.TaskState.TASK_STATE_INPUT_REQUIRED,
     types.TaskState.TASK_STATE_AUTH_REQUIRED,
 }
-"""States in which nobody works on a task."""
+"""States in which no agent works on a task."""
 
 RETRY_FOR = 30.0
-"""Seconds for which a save is tried again while the log cannot be reached (nats-server restarts)."""
+"""Seconds of retries for a save while JetStream cannot be reached (nats-server restarts)."""
 
 _PLAIN = re.compile(r"[-A-Za-z0-9_]{1,128}")
 
@@ -78,9 +78,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a store knows of a task: its revision, whether it has ended, whether this process works on it, and the
-    payloads of saves whose end is not known.
-    """
+    """A store's knowledge of a task; `doubt` has the payloads of saves with an unknown end."""
 
     revision: int
     final: bool
@@ -91,13 +89,13 @@ class _Known:
 class KvTaskStore(TaskStore):
     """The SDK's task store on one bucket.
 
-    The first `save` of a task that was not read before creates it, each further one replaces what this store wrote or
-    read last; so of two replicas that work on one task, one is refused (`LostUpdate`).
+    The first `save` of a task that this store has not read creates it; a further one replaces the state that the store
+    wrote or read last. So of two replicas that work on one task, one gets `LostUpdate`.
 
     Args:
-        owner: whose task it is, for a call; nobody sees the tasks of another owner.
-        keep: seconds that an ended task is kept, where the bucket can do so; 0 for as long as the bucket keeps all.
-        retry_for: seconds for which a save is tried again while the log cannot be reached.
+        owner: gives the owner of a call's task; a caller sees only tasks of its owner.
+        keep: seconds that an ended task stays, if the bucket can expire keys; 0 for no expiry.
+        retry_for: seconds of retries for a save while JetStream cannot be reached.
     """
 
     def __init__(
@@ -125,11 +123,10 @@ class KvTaskStore(TaskStore):
         keep: float = KEEP,
         retry_for: float = RETRY_FOR,
     ) -> KvTaskStore:
-        """A store in the bucket of that name, which is made if it is not there.
+        """A store in the bucket of that name; a missing bucket is made.
 
         Args:
-            connection: to NATS, or JetStream as one sees it.
-            bucket: name of it; agents that must not see each other's tasks need one each.
+            bucket: agents that must not see each other's tasks need one each.
 
         Raises:
             As `Bucket.open`.
@@ -142,10 +139,10 @@ class KvTaskStore(TaskStore):
         """Save a task.
 
         Raises:
-            LostUpdate: it is not the state that this store wrote or read last which would be replaced.
-            Conflict: the task has ended, and this is another state of it.
-            MessageTooLarge: the task does not fit into a message of the server.
-            RequestTimeout, BusDisconnected, NoResponders: the log could not be reached for `retry_for` seconds.
+            LostUpdate: another writer changed the task since this store wrote or read it.
+            Conflict: the task has ended, and this is another state.
+            MessageTooLarge: the task does not fit into one message.
+            RequestTimeout, BusDisconnected, NoResponders: JetStream could not be reached for `retry_for` seconds.
             As `Bucket.put`.
         """
         key = self._key(task.id, context)
@@ -155,7 +152,7 @@ class KvTaskStore(TaskStore):
         if known is not None and known.final:
             entry = await self._bucket.get(key, fresh=True)
             if entry is None or entry.value != payload:
-                raise Conflict(f"the task {task.id} has ended; nothing is written over that")
+                raise Conflict(f"the task {task.id} has ended and cannot change any more")
             return
         ttl = self._keep if state in FINAL else 0.0
         try:
@@ -171,7 +168,7 @@ class KvTaskStore(TaskStore):
         self._remember(key, _Known(revision, state in FINAL, writing=state not in _RESTING))
 
     async def _persist(self, key: str, payload: bytes, known: _Known | None, ttl: float) -> int:
-        """Write, again and again while the log cannot be reached, for a time."""
+        """Write, with retries for a time while JetStream cannot be reached."""
         loop = asyncio.get_running_loop()
         give_up, backoff = loop.time() + self._retry_for, Backoff(0.1, 4.0)
         while True:
@@ -198,10 +195,10 @@ class KvTaskStore(TaskStore):
             return await self._bucket.update(key, payload, entry.revision, ttl=ttl)
 
     async def get(self, task_id: str, context: ServerCallContext) -> types.Task | None:
-        """The task; None where the caller's owner has none of that id.
+        """The task; None if the caller's owner has none of that id.
 
         Raises:
-            ProtocolViolation: what is kept is not a task.
+            ProtocolViolation: the stored value is not a task.
             As `Bucket.get`.
         """
         key = self._key(task_id, context)
@@ -211,7 +208,7 @@ class KvTaskStore(TaskStore):
             return None
         task = _task(entry)
         known = self._known.get(key)
-        # Who is at work on the task goes on from what it wrote; that it was read meanwhile is no excuse.
+        # A writer must go on from its own last write: reading in between must not hide another writer.
         if known is None or not known.writing:
             self._remember(key, _Known(entry.revision, task.status.state in FINAL, writing=False))
         return task
@@ -219,10 +216,10 @@ class KvTaskStore(TaskStore):
     async def list(
         self, params: types.ListTasksRequest, context: ServerCallContext
     ) -> types.ListTasksResponse:
-        """A page of the owner's tasks, those changed last first; every task of the owner is read for it.
+        """A page of the owner's tasks, the last changed first; this reads every task of the owner.
 
         Raises:
-            InvalidParamsError: the page token is none of ours.
+            InvalidParamsError: the page token is not one of ours.
             As `Bucket.watch`.
         """
         after = _cursor(params.page_token)
@@ -252,7 +249,7 @@ class KvTaskStore(TaskStore):
         )
 
     async def delete(self, task_id: str, context: ServerCallContext) -> None:
-        """Remove a task; of one that is not there nothing happens.
+        """Remove a task; a missing one is no error.
 
         Raises:
             As `Bucket.put`.
@@ -285,7 +282,7 @@ def _task(entry: Entry) -> types.Task:
     try:
         return types.Task.FromString(entry.value)
     except DecodeError as error:
-        raise ProtocolViolation(f"what is kept as {entry.key!r} is no task") from error
+        raise ProtocolViolation(f"the value of {entry.key!r} is not a task") from error
 
 
 def _listed(entry: Entry) -> types.Task | None:
@@ -309,7 +306,7 @@ def _wanted(task: types.Task, params: types.ListTasksRequest) -> bool:
 
 
 def _place(task: types.Task) -> _Place:
-    """Where a task stands in a list, in the order that the SDK's stores have."""
+    """The sort key of a task in a list, in the order of the SDK's stores."""
     stated = task.status.HasField("timestamp")
     return stated, task.status.timestamp.ToNanoseconds() if stated else 0, task.id
 

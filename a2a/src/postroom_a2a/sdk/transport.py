@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from postroom_a2a.sdk.references import LargeContent
 
 TIMEOUT = 30.0
-"""Seconds for an answer, and for the first sign of a stream, where the call states none."""
+"""Seconds for an answer, and for the first frame of a stream, by default."""
 
 CANCEL_TIMEOUT = 10.0
 """Seconds for the cancel of an abandoned task."""
@@ -54,16 +54,16 @@ _log = logging.getLogger(__name__)
 class NatsA2ATransport(ClientTransport):
     """The operations of one agent; the connection below stays open when this is closed.
 
-    Errors that the agent answers are the SDK's (`TaskNotFoundError`, ...); a call that was not answered raises one of
+    Errors in an answer are the SDK's (`TaskNotFoundError`, ...); a call without an answer raises one of
     `postroom_a2a.sdk.errors`.
 
     Args:
-        caller: of the agent; closed with this.
-        card: of the agent, None where it is not known.
+        caller: closed with this.
+        card: of the agent, None if unknown.
         binary: speak protobuf (1.0 only, to a server of this binding).
-        timeout: seconds for an answer, and for the first sign of a stream; a call's context may state others.
+        timeout: seconds for an answer, and for the first frame of a stream; a call's context may state others.
         cancel_abandoned: cancel the task of a streamed message whose reader stops before its end.
-        content: fetches large content that the agent sends by reference; None not to ask for that.
+        content: fetches large content that the agent sends by reference; None for no references.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class NatsA2ATransport(ClientTransport):
         self._timeout = timeout
         self._cancel_abandoned = cancel_abandoned
         self._cancelling: set[asyncio.Task[None]] = set()
-        # The version of protobuf frames is the binding's own; 0.3 knows no such parameter.
+        # Protobuf frames are always 1.0, and 0.3 has no such parameter.
         self._stated = {VERSION: dialect.version} if dialect is V10 and not binary else {}
 
     async def send_message(
@@ -97,7 +97,7 @@ class NatsA2ATransport(ClientTransport):
     async def send_message_streaming(
         self, request: types.SendMessageRequest, *, context: ClientCallContext | None = None
     ) -> AsyncGenerator[types.StreamResponse]:
-        """Send a message and follow what comes of it."""
+        """Send a message and follow its task."""
         task_id, ended = "", False
         async with aclosing(self._stream("SendStreamingMessage", request, context)) as events:
             try:
@@ -106,7 +106,7 @@ class NatsA2ATransport(ClientTransport):
                     yield event
                 ended = True
             except A2AError:
-                ended = True  # the reader was told, and decides
+                ended = True  # the reader gets the error, and decides
                 raise
             finally:
                 if task_id and not ended and self._cancel_abandoned:
@@ -115,7 +115,7 @@ class NatsA2ATransport(ClientTransport):
     async def get_task(
         self, request: types.GetTaskRequest, *, context: ClientCallContext | None = None
     ) -> types.Task:
-        """A task as it is."""
+        """A task in its present state."""
         return await self._call("GetTask", request, context)
 
     async def list_tasks(
@@ -136,7 +136,7 @@ class NatsA2ATransport(ClientTransport):
         *,
         context: ClientCallContext | None = None,
     ) -> types.TaskPushNotificationConfig:
-        """Set where a task's changes are posted to."""
+        """Set a URL for push notifications of a task."""
         return await self._call("CreateTaskPushNotificationConfig", request, context)
 
     async def get_task_push_notification_config(
@@ -145,7 +145,7 @@ class NatsA2ATransport(ClientTransport):
         *,
         context: ClientCallContext | None = None,
     ) -> types.TaskPushNotificationConfig:
-        """One such place of a task."""
+        """One push notification setting of a task."""
         return await self._call("GetTaskPushNotificationConfig", request, context)
 
     async def list_task_push_notification_configs(
@@ -154,7 +154,7 @@ class NatsA2ATransport(ClientTransport):
         *,
         context: ClientCallContext | None = None,
     ) -> types.ListTaskPushNotificationConfigsResponse:
-        """All such places of a task."""
+        """All push notification settings of a task."""
         return await self._call("ListTaskPushNotificationConfigs", request, context)
 
     async def delete_task_push_notification_config(
@@ -163,13 +163,13 @@ class NatsA2ATransport(ClientTransport):
         *,
         context: ClientCallContext | None = None,
     ) -> None:
-        """Delete such a place."""
+        """Delete a push notification setting."""
         await self._call("DeleteTaskPushNotificationConfig", request, context)
 
     async def subscribe(
         self, request: types.SubscribeToTaskRequest, *, context: ClientCallContext | None = None
     ) -> AsyncGenerator[types.StreamResponse]:
-        """A task as it is, and what comes of it."""
+        """A task in its present state, then its events."""
         async with aclosing(self._stream("SubscribeToTask", request, context)) as events:
             async for event in events:
                 yield event
@@ -180,13 +180,13 @@ class NatsA2ATransport(ClientTransport):
         *,
         context: ClientCallContext | None = None,
     ) -> types.AgentCard:
-        """The card that the agent shows to known callers, or the card at hand if there is no other."""
+        """The agent's card for known callers, or the card at hand if it has no other."""
         if self._card is not None and not self._card.capabilities.extended_agent_card:
             return self._card
         return await self._call("GetExtendedAgentCard", request, context)
 
     async def close(self) -> None:
-        """Finish cancels that are on their way, and give back what the caller holds."""
+        """Finish cancels on their way, and close the caller."""
         if self._cancelling:
             await asyncio.wait(self._cancelling, timeout=CANCEL_TIMEOUT)
         await self._caller.close()
@@ -239,7 +239,7 @@ class NatsA2ATransport(ClientTransport):
         return Request(new_id(), method, params, binary=self._binary, parameters=parameters)
 
     async def _whole(self, message: Any) -> Any:
-        """What came, with the content that was sent by reference."""
+        """A result, with content in place of references."""
         if self._content is not None and message is not None:
             await self._content.attach(message)
         return message
@@ -254,18 +254,18 @@ class NatsA2ATransport(ClientTransport):
         try:
             return operation.result.FromString(response.result or b"")
         except DecodeError as error:
-            raise ProtocolViolation(f"the result is no {operation.result.__name__}") from error
+            raise ProtocolViolation(f"the result is not a {operation.result.__name__}") from error
 
     def _seconds(self, context: ClientCallContext | None) -> float:
         seconds = (context.timeout if context is not None else None) or self._timeout
-        if not seconds > 0:  # nor is it NaN
+        if not seconds > 0:  # also for NaN
             raise InvalidInput(f"a timeout has to be more than 0 seconds, not {seconds}")
         return seconds
 
     # ── abandoned tasks ──────────────────────────────────────────────────────────────────────────────
 
     def _cancel_later(self, task_id: str, context: ClientCallContext | None) -> None:
-        """Cancel a task in the background: the reader is gone, and must not be kept."""
+        """Cancel a task in the background, since its reader must not wait."""
         cancel = asyncio.create_task(self._cancel(task_id, context))
         self._cancelling.add(cancel)
         cancel.add_done_callback(self._cancelling.discard)
@@ -280,7 +280,7 @@ class NatsA2ATransport(ClientTransport):
 
 
 def _late(error: RpcError) -> RequestTimeout | None:
-    """The time-out that an error is with which a server says that the call's deadline has passed."""
+    """The time-out for a server's error about a passed deadline; None for another error."""
     if error.code != Code.INTERNAL_ERROR or not error.message.startswith(EXCEEDED):
         return None
     return RequestTimeout(error.message, remedy="give the call more time, or compare the clocks")

@@ -1,4 +1,4 @@
-"""What an agent's event makes of its task (A2A 1.0, section 4.1): plain functions that change the task in place."""
+"""Applies an agent's events to its task (A2A 1.0, section 4.1): plain functions that change the task in place."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ TERMINAL = frozenset(
 )
 INTERRUPTED = frozenset({TaskState.TASK_STATE_AUTH_REQUIRED, TaskState.TASK_STATE_INPUT_REQUIRED})
 SETTLED = TERMINAL | INTERRUPTED
-"""States in which nothing happens before the client does something, or nothing at all any more."""
+"""States in which the agent does nothing until the client does, or never again."""
 
 
 def begun(task_id: str, context_id: str, message: Message | None) -> Task:
-    """A task whose agent has not said anything of it yet."""
+    """A new task, before any event of its agent."""
     task = Task(id=task_id, context_id=context_id)
     task.status.state = TaskState.TASK_STATE_SUBMITTED
     if message is not None:
@@ -40,14 +40,14 @@ def begun(task_id: str, context_id: str, message: Message | None) -> Task:
 
 
 def copied(task: Task) -> Task:
-    """A task of the receiver's own."""
+    """A copy of the task."""
     copy = Task()
     copy.CopyFrom(task)
     return copy
 
 
 def say(task: Task, message: Message) -> None:
-    """Put what the user said into the history, once; the status message before it goes there first."""
+    """Put the user's message into the history, once, behind the message of the present status."""
     if any(said.message_id == message.message_id for said in task.history):
         return
     status = task.status
@@ -58,7 +58,7 @@ def say(task: Task, message: Message) -> None:
 
 
 def put_status(task: Task, event: TaskStatusUpdateEvent) -> None:
-    """Set the status; the message of the one before goes into the history."""
+    """Set the status; the message of the old one goes into the history."""
     if task.status.HasField("message"):
         task.history.append(task.status.message)
     if event.HasField("metadata"):
@@ -90,7 +90,7 @@ def put_artifact(task: Task, event: TaskArtifactUpdateEvent) -> None:
 
 
 def failure_of(task: Task, text: str) -> TaskStatusUpdateEvent:
-    """An update to "failed", now, that says why."""
+    """An update to "failed", now, with the reason."""
     event = status_of(task, TaskState.TASK_STATE_FAILED)
     said = event.status.message
     said.message_id, said.role = str(uuid.uuid4()), Role.ROLE_AGENT

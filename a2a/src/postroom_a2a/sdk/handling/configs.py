@@ -37,7 +37,7 @@ UrlCheck = Callable[[str], Awaitable[bool]]
 
 
 class ConfigOperations(_RequestHandler):
-    """What the card offers, and where tasks are pushed to."""
+    """The operations on push notification settings and the extended card."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class ConfigOperations(_RequestHandler):
     async def _configure(
         self, task_id: str, config: TaskPushNotificationConfig, context: ServerCallContext
     ) -> None:
-        """Keep the settings that came with a message, if settings are kept at all."""
+        """Store the settings in a message, if there is a store for them."""
         if self._configs is not None:
             await self._check_url(config.url)
             await self._configs.set_info(task_id, config, context)
@@ -75,7 +75,7 @@ class ConfigOperations(_RequestHandler):
     async def _configs_for(
         self, params: Message, task_id: str, context: ServerCallContext
     ) -> PushNotificationConfigStore:
-        """Where settings are kept, for a caller who may see the task."""
+        """The store of the settings, for a caller who may see the task."""
         require(params)
         if not self._card.capabilities.push_notifications:
             raise PushNotificationNotSupportedError(

@@ -1,7 +1,7 @@
 """The operations of A2A 1.0 (section 3.1) for an unchanged `AgentExecutor` of the SDK.
 
-The rules are those of the SDK's `DefaultRequestHandlerV2`; what differs is said in docs/binding.md, Handler. It imports
-none of the SDK's server that the executor does not import anyway.
+The rules are those of the SDK's `DefaultRequestHandlerV2`; docs/binding.md, Handler, lists the differences. Of the
+SDK's server it imports nothing beyond what the executor imports anyway.
 """
 
 from __future__ import annotations
@@ -49,27 +49,27 @@ if TYPE_CHECKING:
     from a2a.server.tasks import PushNotificationConfigStore, PushNotificationSender, TaskStore
 
 ASSIGNED = "task_id"
-"""Key in the state of a call context: the id that a task has to get which the call begins. A door that may hand the
-same call over twice sets it; the second time the call joins the task, or is answered with it."""
+"""Key in the state of a call context: the id for the task that the call begins. A server that may hand a call over
+twice sets it; the second time the call joins the task, or gets it as the answer."""
 
 
 class AgentRequestHandler(ConfigOperations):
-    """Runs an agent, stores its tasks, and tells what happens to them.
+    """Runs an agent, stores its tasks, and notifies subscribers of their events.
 
     Args:
-        agent_card: says which of the optional operations there are.
-        task_store: where tasks are kept; without it, in memory.
-        push_config_store: where clients' push notification settings are kept; without it, there are none.
-        push_sender: is told of each change of a task, before the next one.
-        request_context_builder: makes what the executor is given; without it, the SDK's own rules.
+        agent_card: states the optional operations.
+        task_store: default: in memory.
+        push_config_store: without it, there are no push notification settings.
+        push_sender: called with each change of a task, before the next one.
+        request_context_builder: makes the executor's context; default: the SDK's rules.
         extended_agent_card: for callers who may see it.
-        extended_card_modifier: what is changed in it for a caller.
+        extended_card_modifier: adapts it to a caller.
         push_url_validator: whether a URL may be called.
         validate_input_modes: refuse parts of media types that the card does not name.
-        interrupted_task_timeout: seconds after which a task that waits for an answer is forgotten here, though not in
-            the store; None for never.
+        interrupted_task_timeout: seconds after which a task that waits for an answer leaves memory, though not the
+            store; None for never.
         buffer: events that a stream may lag behind; then the agent waits.
-        stall: seconds that the agent waits for a stream that is not read; then that stream is ended.
+        stall: seconds that the agent waits for a stalled reader; then the handler ends the stream.
 
     Raises:
         ValueError: a number is not positive.
@@ -115,13 +115,13 @@ class AgentRequestHandler(ConfigOperations):
 
     @property
     def running(self) -> int:
-        """How many tasks are under way, wait for an answer, or are watched; none of those that have ended."""
+        """Tasks that run, wait for an answer, or have subscribers."""
         return len(self._runs)
 
     async def aclose(self) -> None:
         """Take no more requests, cancel the agent's executions, end all streams.
 
-        Tasks stay in the store as they are. Takes at most as long as an executor may take to end; may be called again.
+        Tasks stay in the store as they are. A second call does nothing.
         """
         await self._runs.aclose()
 
@@ -130,7 +130,7 @@ class AgentRequestHandler(ConfigOperations):
     async def on_message_send(
         self, params: SendMessageRequest, context: ServerCallContext
     ) -> Task | Message:
-        """Begin a task or answer one; returns when it has ended or asks, or at once if that is wanted."""
+        """Begin a task or answer one; returns when it has ended or asks, or at once on request."""
         require(params)
         configuration = params.configuration
         begun = await self._begin(params, context)
@@ -159,7 +159,7 @@ class AgentRequestHandler(ConfigOperations):
     async def on_message_send_stream(
         self, params: SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[Event]:
-        """Begin a task or answer one; yields what happens until the agent returns."""
+        """Begin a task or answer one; yields its events until the agent returns."""
         require(params)
         self._check_streaming()
         begun = await self._begin(params, context)
@@ -186,9 +186,9 @@ class AgentRequestHandler(ConfigOperations):
     async def _begin(
         self, params: SendMessageRequest, context: ServerCallContext
     ) -> tuple[TaskRun, QueuedRequest | None, Task | None] | Task:
-        """The run of a message, its request, and the task to be shown first.
+        """The run of a message, its request, and the task to show first.
 
-        If the very call is being performed already there is no request; if it has been performed there is its Task.
+        If the same call runs already, the request is None; if it has ended, the result is its Task.
         """
         message, configuration = params.message, params.configuration
         validate_history_length(configuration)
@@ -259,7 +259,7 @@ class AgentRequestHandler(ConfigOperations):
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
 
     async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task | None:
-        """A task as it is now."""
+        """A task in its present state."""
         require(params)
         validate_history_length(params)
         task = await self._store.get(params.id, context)
@@ -287,7 +287,7 @@ class AgentRequestHandler(ConfigOperations):
     async def on_cancel_task(
         self, params: CancelTaskRequest, context: ServerCallContext
     ) -> Task | None:
-        """End a task; its executor is asked first."""
+        """End a task, by its executor if possible."""
         require(params)
         task = await self._store.get(params.id, context)
         if task is None:
@@ -300,23 +300,23 @@ class AgentRequestHandler(ConfigOperations):
                 return await run.cancel(context)
             except UnsupportedOperationError as error:
                 raise TaskNotCancelableError from error
-        # No executor of this process knows it.
+        # No executor of this process has it.
         event = changes.status_of(task, TaskState.TASK_STATE_CANCELED, keep=True)
         task.status.CopyFrom(event.status)
         await self._store.save(task, context)
         return changes.copied(task)
 
-    # ── for a door that keeps requests ──────────────────────────────────────────────────────────────
+    # ── for a server of stored requests ─────────────────────────────────────────────────────────────
 
     def at_work(self, task_id: str) -> Callable[[], Awaitable[None]] | None:
-        """What returns when nothing is to be done for the task any more; None if nothing is."""
+        """The wait for the end of the work on a task; None if no work is left."""
         return self._runs.at_work(task_id)
 
     async def on_task_lost(self, task_id: str, context: ServerCallContext) -> Task | None:
-        """Fail a task whose process is gone, or ends; one that has ended, or waits for an answer, stays as it is.
+        """Fail a task whose process is gone or ends, unless it has ended or waits for an answer.
 
         Returns:
-            The task as it then is; None if nobody knows it.
+            The task in its new state; None if it is unknown.
         """
         task = await self._store.get(task_id, context)
         run = self._runs.get(task_id)
@@ -329,7 +329,7 @@ class AgentRequestHandler(ConfigOperations):
     async def on_subscribe_to_task(
         self, params: SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[Event]:
-        """The Task, then what happens until it has ended."""
+        """The Task, then its events until it has ended."""
         require(params)
         self._check_streaming()
         task = await self._store.get(params.id, context)
@@ -344,7 +344,7 @@ class AgentRequestHandler(ConfigOperations):
         run.join(stream)
         try:
             if run.task is None:
-                # Read again: it may have ended before there was a run to tell so.
+                # Read again: it may have ended before the run existed.
                 task = await self._store.get(params.id, context) or task
                 if task.status.state in TERMINAL:
                     raise terminal(task)

@@ -30,19 +30,18 @@ Owner = Callable[["ServerCallContext"], str]
 
 
 def owner_of(context: ServerCallContext) -> str:
-    """Who a task belongs to: the user's name, as in the SDK's own stores."""
+    """The owner of a call's tasks: the user's name, as in the SDK's own stores."""
     return context.user.user_name
 
 
 class MemoryTaskStore(_TaskStore):
     """The tasks of each owner, the SDK's `TaskStore`.
 
-    A saved task is kept, not copied: who saves it may change it only to save it again. What `get` and `list` give
-    is the caller's own. Beyond `limit` tasks the one that ended first is dropped; a task that has not ended never is.
+    `save` does not copy: the caller may change a saved task only to save it again. `get` and `list` return copies.
+    Beyond `limit` the store drops the task that ended first; it never drops one that has not ended.
 
     Args:
-        limit: tasks, of all owners together.
-        owner_resolver: who the task of a call belongs to.
+        limit: tasks of all owners together.
 
     Raises:
         ValueError: `limit` is not positive.
@@ -59,11 +58,11 @@ class MemoryTaskStore(_TaskStore):
         """The order in which tasks ended."""
 
     def __len__(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks."""
         return self._count
 
     async def save(self, task: Task, context: ServerCallContext) -> None:
-        """Keep a task."""
+        """Store a task."""
         owner = self._owner(context)
         tasks = self._tasks.get(owner)
         if tasks is None:

@@ -1,4 +1,4 @@
-"""A task as its agent tells it: each event changes the task, is saved, and is told, in one order for all."""
+"""Records a task: each event of the agent changes the task, is saved, and goes to the subscribers, in one order."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Host:
     """What all tasks of an agent share.
 
     Attributes:
-        push: who is told of each change, if anybody.
-        idle: seconds after which a task that waits for an answer is forgotten here; None for never.
+        push: called with each change, unless None.
+        idle: seconds after which a task that waits for an answer leaves memory; None for never.
     """
 
     executor: AgentExecutor
@@ -51,20 +51,20 @@ class Host:
 
 
 class RecordedTask:
-    """One task as its agent tells it, and its subscribers.
+    """One task, recorded from its agent's events, and its subscribers.
 
-    Events are recorded in the executor's own coroutine. Once the task is terminal nothing is written any more.
+    The executor's own coroutine records the events. Nothing changes a terminal task any more.
 
     Attributes:
-        task: as it was saved last; None before the agent has begun one.
-        unsaved: its failure could not be stored, so the store may have it at work.
+        task: as saved last; None before the agent has begun one.
+        unsaved: its failure could not be stored, so the store may still have it as working.
         finished: takes no more requests: the task has ended, or the answer was a message.
     """
 
     __slots__ = (
         "_context",
         "_context_id",
-        "_deaf",
+        "_ended",
         "_first",
         "_host",
         "_lock",
@@ -96,7 +96,7 @@ class RecordedTask:
         self._said: Message | None = None
         # Whether the agent has chosen a task (True) or a message (False) for its answer.
         self._tasked: bool | None = None
-        self._deaf = False
+        self._ended = False
         self._subscribers: list[Subscriber] = []
         self._lock = asyncio.Lock()
 
@@ -111,22 +111,22 @@ class RecordedTask:
             await subscriber.room()
 
     async def record(self, event: Event) -> None:
-        """Fold an event into the task, save that, and tell the subscribers."""
+        """Apply an event to the task, save the task, and notify the subscribers."""
         async with self._lock:
-            if self._deaf:
+            if self._ended:
                 kind = type(event).__name__
                 _log.warning("task %s is over for its agent: %s dropped", self.id, kind)
                 return
             try:
                 await self._take(event)
-            except Exception as error:  # noqa: BLE001 (told to whoever asked)
+            except Exception as error:  # noqa: BLE001 (the subscribers get it)
                 _log.exception("task %s: %s not taken", self.id, type(event).__name__)
                 await self._break(error, by_agent=False)
 
     async def _take(self, event: Event) -> None:
         if isinstance(event, Message):
             self._answer()
-            self._tell(event, self._subscribers)
+            self._notify(event, self._subscribers)
             return
         if self._tasked is False:
             raise InvalidAgentResponseError(
@@ -142,32 +142,32 @@ class RecordedTask:
             task = self._task_for(event)
             changes.put_artifact(task, event)
         else:
-            raise InvalidAgentResponseError(f"{type(event).__name__} is no event of a task")
+            raise InvalidAgentResponseError(f"{type(event).__name__} is not an event of a task")
         self._tasked = True
         if task is None:
-            self._tell(event, self._subscribers)
+            self._notify(event, self._subscribers)
             return
         self.task = task
         await self._store(task, event)
 
     async def _store(self, task: Task, event: Update) -> None:
-        """Save the task and tell the event; also when cancelled, so that neither is done without the other."""
-        # Who comes while it is saved is shown the task with the event in it, and must not be told it again.
-        told = tuple(self._subscribers)
+        """Save the task and notify of the event; a cancellation waits until both are done."""
+        # A subscriber that joins during the save sees the task with the event, and must not get the event again.
+        subscribers = tuple(self._subscribers)
         try:
             await self._host.store.save(task, self._context)
         except asyncio.CancelledError:
-            await self._host.store.save(task, self._context)  # nobody knows whether it was saved
-            self._saved(task, event, told)
+            await self._host.store.save(task, self._context)  # it is unknown whether it was saved
+            self._saved(task, event, subscribers)
             raise
-        self._saved(task, event, told)
+        self._saved(task, event, subscribers)
         if self._host.push is not None:
             await self._push(self._host.push, task if isinstance(event, Task) else event)
 
-    def _saved(self, task: Task, event: Event, told: Sequence[Subscriber]) -> None:
+    def _saved(self, task: Task, event: Event, subscribers: Sequence[Subscriber]) -> None:
         if task.status.state in TERMINAL:
-            self.finished = self._deaf = True
-        self._tell(event, told)
+            self.finished = self._ended = True
+        self._notify(event, subscribers)
 
     def _answer(self) -> None:
         if self._tasked is not None:
@@ -181,7 +181,7 @@ class RecordedTask:
         self.finished = True
 
     def _begin(self, event: Task) -> Task | None:
-        """The task that the agent begins; None if it has been begun before."""
+        """The task that the agent begins; None if it has begun before."""
         self._said = None
         if self.task is not None:
             _log.error("task %s exists already: its replacement is ignored", self.id)
@@ -191,11 +191,11 @@ class RecordedTask:
             raise InvalidParamsError(
                 f"Context in event doesn't match TaskManager {self._context_id} : {event.context_id}"
             )
-        # An agent may go on changing the one that it has sent.
+        # An agent may go on changing the object that it has sent.
         return changes.copied(event)
 
     def _task_for(self, event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> Task:
-        """The task that an update changes, with what the user said last."""
+        """The task that an update changes, with the user's last message."""
         self._check(event.task_id)
         task = self.task
         if task is None:
@@ -215,9 +215,9 @@ class RecordedTask:
                 f"Task in event doesn't match TaskManager {self.id} : {task_id}"
             )
 
-    def _tell(self, event: Event, told: Sequence[Subscriber]) -> None:
-        for subscriber in told:
-            subscriber.tell(event, self.task)
+    def _notify(self, event: Event, subscribers: Sequence[Subscriber]) -> None:
+        for subscriber in subscribers:
+            subscriber.notify(event, self.task)
 
     async def _push(self, push: PushNotificationSender, event: Update) -> None:
         try:
@@ -227,7 +227,7 @@ class RecordedTask:
             _log.exception("task %s: its push notification failed", self.id)
 
     async def _conclude(self, state: TaskState) -> None:
-        """Give the task its last state, if it has none."""
+        """Give the task its last state, unless it has ended."""
         async with self._lock:
             if self.task is not None and self.task.status.state not in TERMINAL:
                 event = changes.status_of(
@@ -235,34 +235,34 @@ class RecordedTask:
                 )
                 self.task.status.CopyFrom(event.status)
                 await self._store(self.task, event)
-            self.finished = self._deaf = True
+            self.finished = self._ended = True
 
     async def _give_up(self, text: str) -> None:
-        """Fail the task, if it is being worked on."""
+        """Fail the task, unless it has ended or waits for an answer."""
         async with self._lock:
             if self.task is not None and self.task.status.state not in SETTLED:
                 event = changes.failure_of(self.task, text)
                 changes.put_status(self.task, event)
                 await self._store(self.task, event)
-            self.finished = self._deaf = True
+            self.finished = self._ended = True
 
     async def _failed(self, error: Exception, *, by_agent: bool) -> None:
-        """A request has failed; if not by its agent, then before that began, and the task stays as it is stored."""
+        """Fail a request. One that failed before its agent began leaves the stored task as it is."""
         async with self._lock:
             if by_agent:
                 await self._break(error, by_agent=True)
             else:
-                self.finished = self._deaf = True
+                self.finished = self._ended = True
                 self._fail(error)
 
     async def _break(self, error: Exception, *, by_agent: bool) -> None:
-        """Fail the task, if it has not ended, and everybody who waits for it."""
+        """Fail the task, unless it has ended, and its subscribers."""
         try:
             await self._write_failure(by_agent=by_agent)
-        except Exception:  # noqa: BLE001 (the first error is the one that is told)
+        except Exception:  # noqa: BLE001 (the subscribers get the first error)
             _log.exception("task %s: its failure was not stored", self.id)
             self.unsaved = True
-        self.finished = self._deaf = True
+        self.finished = self._ended = True
         self._fail(error)
 
     async def _write_failure(self, *, by_agent: bool) -> None:
@@ -292,10 +292,10 @@ class RecordedTask:
 
 
 class TaskQueue(EventQueue):
-    """The event queue that an executor is given: what is put into it has been stored and told on return.
+    """An executor's event queue, which returns when an event is stored and the subscribers have it.
 
-    Events go on one after the other, each as soon as the slowest subscriber has room for it. An executor's `cancel`
-    gets a queue with `wait=False`: a slow subscriber must not hold up a cancellation.
+    Each event waits for the slowest subscriber. An executor's `cancel` gets a queue with `wait=False`: a slow
+    subscriber must not hold up a cancellation.
     """
 
     def __init__(self, task: RecordedTask, *, wait: bool = True) -> None:
@@ -304,7 +304,7 @@ class TaskQueue(EventQueue):
         self._turn = asyncio.Lock()
 
     async def enqueue_event(self, event: Event) -> None:
-        """Record an event; one that may not come now is told to the subscribers as an error, as by the SDK."""
+        """Record an event; an event out of turn goes to the subscribers as an error, as with the SDK."""
         async with self._turn:
             if self._wait:
                 await self._task.room()

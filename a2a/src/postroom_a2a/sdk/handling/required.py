@@ -1,7 +1,7 @@
 """The required fields of a request (A2A 1.0, section 5.7), looked up once per message type.
 
-The SDK walks the descriptors of a message at each call, which costs more than the rest of a call. Here a type is
-turned into a check once; only a message that fails it is given to the SDK, which says what is missing.
+The SDK walks the descriptors of a message at each call, which costs more than the rest of a call. This module compiles
+a check per type; only a message that fails it goes to the SDK, which names the missing field.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _checks: dict[Any, Check] = {}
 
 
 def require(message: Any) -> None:
-    """Return if each required field of `message`, and of the messages in it, is there.
+    """Check that `message`, and each message in it, has every required field.
 
     Raises:
         InvalidParamsError: as the SDK's `validate_proto_required_fields` raises it.
@@ -33,7 +33,7 @@ def require(message: Any) -> None:
 
 
 def _compiled(kind: Descriptor, made: dict[Descriptor, Check]) -> Check:
-    """The check of a type; `made` has those of the types around it, for a type that contains itself."""
+    """The check of a type; `made` has the checks of the types around it, for a type that contains itself."""
     values: list[str] = []  # scalars, and repeated fields that must not be empty
     present: list[str] = []
     one: list[tuple[str, Check]] = []
@@ -78,7 +78,7 @@ def _compiled(kind: Descriptor, made: dict[Descriptor, Check]) -> Check:
 
 
 def _has_required(kind: Descriptor, seen: set[Descriptor]) -> bool:
-    """Whether a message of this type can lack anything; most cannot, and are not looked into."""
+    """Whether a message of this type can lack a field; most cannot, and need no check."""
     if kind in seen:
         return False
     seen.add(kind)

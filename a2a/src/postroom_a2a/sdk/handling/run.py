@@ -1,4 +1,4 @@
-"""One task in the hands of its agent: runs its requests one after the other, and cancels it."""
+"""The run of one task: performs its requests one after the other, and cancels it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from a2a.server.context import ServerCallContext
 
 GRACE = 5.0
-"""Seconds that an executor has to end when it is cancelled; then the task is canceled without it."""
+"""Seconds for a cancelled executor to end; then the handler cancels the task without it."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class QueuedRequest:
 
 
 class TaskRun(RecordedTask):
-    """A task while its agent works on it, waits for an answer, or somebody watches it.
+    """A task while its agent works on it, it waits for an answer, or it has subscribers.
 
     It has an asyncio task only while the executor runs.
 
@@ -75,20 +75,20 @@ class TaskRun(RecordedTask):
         self._canceling: asyncio.Lock | None = None
         self._queue = TaskQueue(self)
 
-    # ── who is told ─────────────────────────────────────────────────────────────────────────────────
+    # ── subscribers ─────────────────────────────────────────────────────────────────────────────────
 
     def join(self, subscriber: Subscriber) -> None:
-        """Tell a subscriber what happens from now on."""
-        self._keep()
+        """Notify a subscriber from now on."""
+        self._stop_timer()
         self._subscribers.append(subscriber)
 
     def leave(self, subscriber: Subscriber) -> None:
-        """Tell it nothing more."""
+        """Notify a subscriber no more."""
         if subscriber in self._subscribers:
             self._subscribers.remove(subscriber)
             if subscriber.full:
                 subscriber.end()  # the agent must not wait for it
-            self._rest()
+            self._release_idle()
 
     # ── requests ────────────────────────────────────────────────────────────────────────────────────
 
@@ -101,7 +101,7 @@ class TaskRun(RecordedTask):
             self._waiting.append(request)
 
     def _start(self, request: QueuedRequest) -> None:
-        self._keep()
+        self._stop_timer()
         self._ran = True
         self.current = request
         self._worker = asyncio.create_task(
@@ -122,12 +122,12 @@ class TaskRun(RecordedTask):
         except asyncio.CancelledError:
             worker = asyncio.current_task()
             if worker is None or worker.cancelling():
-                # By `cancel`, which sees to the task's last state, or by `stop`.
+                # By `cancel`, which stores the task's last state, or by `stop`.
                 self.finished = True
             else:
                 _log.exception("task %s: its agent cancelled itself", self.id)
                 await self._failed(InternalError("the agent cancelled itself"), by_agent=True)
-        except Exception as error:  # noqa: BLE001 (told to whoever asked)
+        except Exception as error:  # noqa: BLE001 (the subscribers get it)
             _log.exception("task %s: its agent failed", self.id)
             await self._failed(error, by_agent=begun)
 
@@ -140,7 +140,7 @@ class TaskRun(RecordedTask):
             self.finished = True
             self._fail(terminal(task))
             return False
-        # Its own: this one changes with each event.
+        # A copy: the run's own changes with each event.
         request.context.current_task = changes.copied(task)
         return True
 
@@ -149,7 +149,7 @@ class TaskRun(RecordedTask):
         if worker.cancelled():
             self.finished = True
         if self._canceling is not None and self._canceling.locked():
-            return  # the last state is still to be told
+            return  # the last state is still to come
         for subscriber in tuple(self._subscribers):
             subscriber.done(request)
         if self.finished:
@@ -157,15 +157,15 @@ class TaskRun(RecordedTask):
         elif self._waiting:
             self._start(self._waiting.popleft())
         else:
-            self._rest()
+            self._release_idle()
 
     # ── ends ────────────────────────────────────────────────────────────────────────────────────────
 
     async def cancel(self, context: ServerCallContext) -> Task:
-        """Let the executor cancel the task, end it, and see to it that the task is over.
+        """Let the executor cancel the task, end the executor, and store the task's end.
 
         Raises:
-            Exception: what the executor's `cancel` raised; the task has failed then.
+            Exception: the error of the executor's `cancel`; the task has failed then.
         """
         if self._canceling is None:
             self._canceling = asyncio.Lock()
@@ -176,7 +176,7 @@ class TaskRun(RecordedTask):
             if self.task is None:
                 self.task = task
             if not self.finished:
-                self._keep()
+                self._stop_timer()
                 self._context = context
                 try:
                     await self._cancel(self.task, context)
@@ -196,7 +196,7 @@ class TaskRun(RecordedTask):
         try:
             await self._host.executor.cancel(shown, TaskQueue(self, wait=False))
         except asyncio.CancelledError:
-            # The caller is gone. The executor's work ends below, so the task must not seem to go on.
+            # The caller is gone. The executor ends below, so the task must not seem to go on.
             await self._conclude(TaskState.TASK_STATE_CANCELED)
             raise
         except Exception:
@@ -212,15 +212,11 @@ class TaskRun(RecordedTask):
         await self._conclude(TaskState.TASK_STATE_CANCELED)
 
     async def lose(self, context: ServerCallContext, text: str) -> Task | None:
-        """Fail the task, because the process that works on it is gone or goes; one that rests stays as it is.
-
-        Returns:
-            The task; None if it was never stored.
-        """
+        """Fail a working task whose process is gone or ends; returns the task, None if it was never stored."""
         if self._canceling is None:
             self._canceling = asyncio.Lock()
         async with self._canceling:
-            self._keep()
+            self._stop_timer()
             if self.task is None:
                 self.task = await self._host.store.get(self.id, context)
             try:
@@ -237,7 +233,7 @@ class TaskRun(RecordedTask):
             await asyncio.wait([self._worker])
 
     def stop(self) -> asyncio.Task[None] | None:
-        """Cancel the executor, leave the task as it is; returns what has to be waited for."""
+        """Cancel the executor, and leave the task as it is; returns the asyncio task to wait for."""
         self.finished = True
         if self._worker is None:
             self.close()
@@ -246,26 +242,26 @@ class TaskRun(RecordedTask):
         return self._worker
 
     def release(self) -> None:
-        """Forget a task that waits for an answer; a request for it begins with the store."""
+        """Drop a task that waits for an answer from memory; the next request reads it from the store."""
         self._timer = None
         if self._worker is None and not self._subscribers:
             self.finished = True
-            self._deaf = True
+            self._ended = True
             self._host.discard(self)
 
     def close(self) -> None:
-        """End all streams; a run whose executor does not end is kept until it does."""
-        self.finished = self._deaf = True
+        """End all subscriptions; the run stays until its executor ends."""
+        self.finished = self._ended = True
         self._waiting.clear()
         for subscriber in self._subscribers:
             subscriber.end()
         self._subscribers.clear()
-        self._keep()
+        self._stop_timer()
         if self._worker is None:
             self._host.discard(self)
 
-    def _rest(self) -> None:
-        """Hold as little as possible, now that nothing runs."""
+    def _release_idle(self) -> None:
+        """Free what an idle run does not need."""
         if self._worker is not None or self._subscribers or self.finished:
             return
         if not self._ran:
@@ -276,10 +272,10 @@ class TaskRun(RecordedTask):
             and self.task is not None
             and self.task.status.state in INTERRUPTED
         ):
-            self._keep()
+            self._stop_timer()
             self._timer = asyncio.get_running_loop().call_later(self._host.idle, self.release)
 
-    def _keep(self) -> None:
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""The tasks of an agent that are under way in this process."""
+"""The runs of an agent's tasks in this process."""
 
 from __future__ import annotations
 
@@ -21,18 +21,13 @@ if TYPE_CHECKING:
     from a2a.server.tasks.task_store import TaskStore
 
 MAX_UNSAVED = 1024
-"""Tasks whose failure could not be stored that are remembered, to try again."""
+"""Remembered tasks whose failure could not be stored, for another try."""
 
 _log = logging.getLogger(__name__)
 
 
 class TaskRuns:
-    """At most one run for each task, and what they share.
-
-    Args:
-        push: who is told of each change, if anybody.
-        idle: seconds after which a task that waits for an answer is forgotten here; None for never.
-    """
+    """At most one run for each task; the arguments are those of `Host`."""
 
     def __init__(
         self,
@@ -41,7 +36,7 @@ class TaskRuns:
         push: PushNotificationSender | None,
         idle: float | None,
     ) -> None:
-        # Whoever has an executor has loaded this already; to import the handler alone it would be dear.
+        # A program with an executor has loaded this already; for the import of the handler alone it is slow.
         from a2a.server.agent_execution.context import RequestContext
 
         self.request_context = RequestContext
@@ -51,7 +46,7 @@ class TaskRuns:
         self._closed = False
 
     def __len__(self) -> int:
-        """How many tasks are under way, wait for an answer, or are watched."""
+        """Tasks that run, wait for an answer, or have subscribers."""
         return len(self._runs)
 
     def get(self, task_id: str) -> TaskRun | None:
@@ -77,7 +72,7 @@ class TaskRuns:
         return run
 
     def _discard(self, run: TaskRun) -> None:
-        """Forget a run; another may have taken its place."""
+        """Drop a run, unless another has taken its place."""
         if self._runs.get(run.id) is run:
             del self._runs[run.id]
         if run.unsaved:
@@ -86,7 +81,7 @@ class TaskRuns:
                 self._unsaved.popitem(last=False)
 
     def at_work(self, task_id: str) -> Callable[[], Awaitable[None]] | None:
-        """What returns when nothing is to be done for a task any more; None if nothing is."""
+        """The wait for the end of the work on a task; None if no work is left."""
         run = self._unsaved.get(task_id) or self._runs.get(task_id)
         if run is None or (run.current is None and not run.unsaved):
             return None
@@ -98,7 +93,7 @@ class TaskRuns:
             await run.save()
 
     async def aclose(self) -> None:
-        """Take nothing more, cancel the executors, end all streams; their tasks stay as they are."""
+        """Take no more requests, cancel the executors, end all streams; the tasks stay as they are."""
         self._closed = True
         workers = [run.stop() for run in tuple(self._runs.values())]
         running = [worker for worker in workers if worker is not None]

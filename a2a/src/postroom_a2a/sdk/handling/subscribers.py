@@ -1,4 +1,4 @@
-"""Who is told what happens to a task: a stream of its events, or a call that waits for its result."""
+"""Subscribers of a task: a stream of its events, or a call that waits for its result."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from a2a.utils.errors import InternalError
 from postroom_a2a.sdk.handling.changes import SETTLED, Event, copied
 
 BUFFER = 256
-"""Events that wait for a stream to be read; then the agent waits too."""
+"""Unread events of a stream; then the agent waits."""
 
 STALL = 60.0
-"""Seconds after which a stream that is not read at all is ended, so that it does not hold the agent for ever."""
+"""Seconds after which the handler ends a stalled stream, which would hold the agent for ever."""
 
 
 class Subscriber(Protocol):
-    """Is told in the order of the events, without waiting for it."""
+    """Gets the events of a task in their order; no method but `room` waits."""
 
     @property
     def full(self) -> bool:
         """Whether the agent has to wait before its next event."""
 
     async def room(self) -> None:
-        """Return when it is not full any more, or has been ended because it stood still."""
+        """Return when it has room, or was ended because it stalled."""
 
-    def tell(self, event: Event, task: Task | None) -> None:
-        """An event, and the task with it (the handler's own: to be copied)."""
+    def notify(self, event: Event, task: Task | None) -> None:
+        """Take an event, and the task after it (the handler's own object: copy it)."""
 
     def done(self, request: object) -> None:
         """The agent has returned from a request."""
 
     def fail(self, error: Exception) -> None:
-        """The last that it is told: the agent has failed."""
+        """The last call: the agent has failed."""
 
     def end(self) -> None:
-        """The last that it is told: nothing follows."""
+        """The last call: nothing follows."""
 
 
 class Waiter:
@@ -60,9 +60,9 @@ class Waiter:
         self.result: asyncio.Future[Task | Message | None] = loop.create_future()
 
     async def room(self) -> None:
-        """It holds one result: there is always room."""
+        """Always at once: it holds one result."""
 
-    def tell(self, event: Event, task: Task | None) -> None:
+    def notify(self, event: Event, task: Task | None) -> None:
         """See `Subscriber`."""
         if self.result.done():
             return
@@ -102,9 +102,9 @@ class EventStream:
     """The events of a task, for one reader.
 
     Args:
-        request: whose end is the end of the stream; None for all requests of the task.
-        buffer: events that wait to be read.
-        stall: seconds that a full buffer may stand still.
+        request: its end ends the stream; None for all requests of the task.
+        buffer: unread events.
+        stall: seconds that the buffer may stay full.
     """
 
     __slots__ = (
@@ -132,7 +132,7 @@ class EventStream:
         return len(self._events) >= self._buffer and not self._closed
 
     async def room(self) -> None:
-        """Wait for the reader; end the stream if it stands still for too long."""
+        """Wait for the reader; end the stream if it stalls for too long."""
         while self.full:
             if self._writer is None:
                 self._writer = self._loop.create_future()
@@ -148,11 +148,11 @@ class EventStream:
                     )
                 )
 
-    def tell(self, event: Event, task: Task | None) -> None:  # noqa: ARG002
+    def notify(self, event: Event, task: Task | None) -> None:  # noqa: ARG002
         """See `Subscriber`."""
         if self._closed:
             return
-        # An agent may go on changing a Task that it has sent; of updates it makes a new one each time.
+        # An agent may go on changing a Task that it has sent; its updates are new objects each time.
         self._events.append(copied(event) if isinstance(event, Task) else event)
         if len(self._events) == self._buffer:
             self._full_at = self._loop.time()
@@ -179,8 +179,8 @@ class EventStream:
         """The next event; None at the end.
 
         Raises:
-            Exception: what the agent failed with.
-            InternalError: it was not read for too long.
+            Exception: the agent's error.
+            InternalError: the reader was too slow.
         """
         while not self._events:
             if self._closed:

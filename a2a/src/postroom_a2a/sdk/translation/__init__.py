@@ -21,9 +21,9 @@ METHODS: dict[str, tuple[Operation, Dialect]] = {
     **{operation.name: (operation, V10) for operation in OPERATIONS.values()},
     **{operation.legacy: (operation, V03) for operation in OPERATIONS.values() if operation.legacy},
 }
-"""Every method of both versions; no name means two operations."""
+"""Every method of both versions; no two share a name."""
 
 
 def operation_of(method: str) -> tuple[Operation, Dialect] | None:
-    """The operation that `method` names and the version it is of; None for no method of A2A."""
+    """The operation and version of `method`; None for an unknown method."""
     return METHODS.get(method)

@@ -1,7 +1,7 @@
 """Agent cards of A2A 0.3 in JSON, from and to the AgentCard of 1.0.
 
-Both versions say much the same in JSON, so a card is rearranged as JSON, and protobuf's own reader checks the types.
-What 0.3 has no place for is left out: tenants, device code flows, PKCE, and interfaces of other versions.
+Both versions have similar JSON, so this module rearranges a card as JSON, and protobuf's own reader checks the types.
+A card of 0.3 leaves out tenants, device code flows, PKCE, and interfaces of other versions.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def write_card(card: types.AgentCard) -> Record:
     """The card as 0.3 reads it.
 
     Raises:
-        RpcError: VERSION_NOT_SUPPORTED, none of its interfaces is of 0.3.
+        RpcError: VERSION_NOT_SUPPORTED, if no interface of the card is of 0.3.
     """
     said = MessageToDict(card)
     interfaces = [each for each in said.get("supportedInterfaces", ()) if _is_legacy(each)]
@@ -166,7 +166,7 @@ def read_card(value: Any) -> types.AgentCard:
     """The card in `value`; a security scheme of an unknown type is left out.
 
     Raises:
-        MalformedObject: it is not one.
+        MalformedObject: `value` is not a card.
     """
     said = record(value, "it")
     capabilities = {**record(said.get("capabilities") or {}, "capabilities")}

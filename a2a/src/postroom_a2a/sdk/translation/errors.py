@@ -1,4 +1,4 @@
-"""The errors of A2A as an SDK handler raises them and as a response says them: code, message and data, both ways."""
+"""The errors of A2A, between the SDK's classes and the error of a response (code, message, data)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from postroom_a2a.rpc import DOMAIN, ERROR_INFO, Code, RpcError
 from postroom_a2a.sdk.translation.table import Dialect
 
 _LEGACY = frozenset(Code) - {Code.EXTENSION_SUPPORT_REQUIRED, Code.VERSION_NOT_SUPPORTED}
-"""What a peer of A2A 0.3 may be told. SERVER_BUSY is of JSON-RPC's own range, which every version has."""
+"""The codes for a peer of A2A 0.3; SERVER_BUSY is in JSON-RPC's own range, which every version has."""
 
 _NAMED: dict[int, Code] = {int(code): code for code in Code}
 _KINDS: dict[int, type[A2AError]] = {code: kind for kind, code in JSON_RPC_ERROR_CODE_MAP.items()}
 
 
 def rpc_error(error: A2AError, dialect: Dialect) -> RpcError:
-    """What a peer is answered. In 1.0 an object as `data` is the metadata of an ErrorInfo, as the SDK writes it."""
+    """The error for a response. In 1.0 an object as `data` becomes the metadata of an ErrorInfo, as in the SDK."""
     code = _code_of(error)
     said = RpcError(_NAMED.get(code, code), str(error))
     data = _json(error.data)
@@ -40,7 +40,7 @@ def rpc_error(error: A2AError, dialect: Dialect) -> RpcError:
 
 
 def _json(data: Any) -> Any:
-    """An agent's own data as JSON; what JSON cannot hold becomes text, so that it cannot spoil the answer."""
+    """An agent's own data as JSON; a value without a form in JSON becomes text."""
     try:
         return json.loads(json.dumps(data, default=str, skipkeys=True))
     except (ValueError, RecursionError):
@@ -75,7 +75,7 @@ def a2a_error(error: RpcError) -> A2AError:
 
 
 def _data_of(data: Any) -> Any:
-    """What the SDK has as an error's data: the metadata in the details, or what else a peer sent."""
+    """The data of an SDK error: the metadata of a lone ErrorInfo, else the peer's data."""
     if not isinstance(data, list):
         return data
     infos = [each for each in data if isinstance(each, dict) and each.get("@type") == ERROR_INFO]

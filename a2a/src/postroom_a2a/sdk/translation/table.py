@@ -115,16 +115,16 @@ OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation i
 
 
 class Dialect(Protocol):
-    """One version of A2A in JSON: what it calls an operation, and its objects from and to protobuf."""
+    """One version of A2A in JSON: its names for operations, and its objects from and to protobuf."""
 
     version: str
     """Major and minor, as the service parameter `A2A-Version` states it."""
 
     def method(self, operation: Operation) -> str:
-        """What this version calls an operation.
+        """The name of an operation's method in this version.
 
         Raises:
-            RpcError: UNSUPPORTED_OPERATION, it has none such.
+            RpcError: UNSUPPORTED_OPERATION, if the version lacks it.
         """
 
     def write_params(self, operation: Operation, request: Any) -> Any:
@@ -138,20 +138,20 @@ class Dialect(Protocol):
         """The request in the parameters of a call, None where they were left out.
 
         Raises:
-            RpcError: INVALID_PARAMS, with the member that is wrong.
+            RpcError: INVALID_PARAMS, with the wrong member.
         """
 
     def write_result(self, operation: Operation, message: Any, request: Any = None) -> Any:
         """A result, or one event of a stream, as a JSON value.
 
         Args:
-            message: what it gave, of the operation's type; None if that is None.
-            request: that it answers, where it is known. It decides which members a list of tasks shows.
+            message: of the operation's type; None if that is None.
+            request: if known; it decides which members a list of tasks shows.
         """
 
     def read_result(self, operation: Operation, value: Any) -> Any:
         """The message in a result, or in one event of a stream; None where the operation's type is None.
 
         Raises:
-            ProtocolViolation: it is not one.
+            ProtocolViolation: `value` is not such a message.
         """

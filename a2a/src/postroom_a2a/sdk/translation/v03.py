@@ -38,7 +38,7 @@ class Dialect03:
         """The operation's legacy name.
 
         Raises:
-            RpcError: UNSUPPORTED_OPERATION, it has none.
+            RpcError: UNSUPPORTED_OPERATION, if 0.3 lacks it.
         """
         if not operation.legacy:
             raise RpcError(Code.UNSUPPORTED_OPERATION, f"A2A 0.3 has no {operation.name}")
@@ -53,7 +53,7 @@ class Dialect03:
         """The request in the parameters.
 
         Raises:
-            RpcError: INVALID_PARAMS, with the member that is wrong.
+            RpcError: INVALID_PARAMS, with the wrong member.
         """
         self.method(operation)
         if value is None and operation.bare:
@@ -78,7 +78,7 @@ class Dialect03:
         """The message in a result.
 
         Raises:
-            ProtocolViolation: it is not one.
+            ProtocolViolation: `value` is not such a message.
         """
         if operation.result is None:
             return None

@@ -15,7 +15,7 @@ from postroom_a2a.sdk.translation.values import DEPTH, UNREADABLE, plain, reason
 
 
 class Dialect10:
-    """A2A 1.0; members that are not known are ignored."""
+    """A2A 1.0; readers ignore unknown members."""
 
     version = "1.0"
 
@@ -31,7 +31,7 @@ class Dialect10:
         """The request in ProtoJSON.
 
         Raises:
-            RpcError: INVALID_PARAMS, it is none.
+            RpcError: INVALID_PARAMS, if the value is not such a request.
         """
         if value is None and operation.bare:
             return operation.request()
@@ -68,7 +68,7 @@ class Dialect10:
         """The message in ProtoJSON.
 
         Raises:
-            ProtocolViolation: it is not one.
+            ProtocolViolation: `value` is not such a message.
         """
         if operation.result is None:
             return None

@@ -18,7 +18,7 @@ Record = dict[str, Any]
 _T = TypeVar("_T")
 
 UNREADABLE = (ParseError, ValueError, OverflowError, RecursionError, SystemError)
-"""What protobuf's reader raises for JSON that it cannot take."""
+"""The errors of protobuf's reader for JSON that it cannot take."""
 
 DEPTH = 64
 """How deep protobuf's reader may go into JSON, which is half as deep itself. What is deeper could be kept, but not read
@@ -31,14 +31,14 @@ _VALUE = "google.protobuf.Value"
 
 
 def reason(error: Exception) -> str:
-    """What is wrong, by one of the `UNREADABLE`."""
+    """The fault in the text of one of the `UNREADABLE`."""
     if isinstance(error, SystemError):  # so protobuf takes a name that is no Unicode
         return "the name of a member holds half of a character"
     return str(error)
 
 
 class MalformedObject(Exception):
-    """A member is not what it has to be.
+    """A member breaks a rule.
 
     Args:
         member: its name; the readers of what is around it put their own before it.
@@ -51,7 +51,7 @@ class MalformedObject(Exception):
         self.rule = rule
 
     def inside(self, holder: str) -> MalformedObject:
-        """The same, said of a member of `holder`."""
+        """The same error for a member of `holder`."""
         mark = "" if self.member.startswith("[") or not self.member else "."
         self.member = f"{holder}{mark}{self.member}"
         return self
@@ -115,7 +115,7 @@ def count(holder: Record, name: str) -> int | None:
 
 
 def listed(holder: Record, name: str, read: Callable[[Any], _T]) -> list[_T]:
-    """What `read` makes of each value of a list; empty if it is absent."""
+    """Each value of a list, read by `read`; empty if the list is absent."""
     values = holder.get(name)
     if values is None:
         return []
@@ -143,7 +143,7 @@ def _text(value: Any) -> str:
 
 
 def within(holder: Record, name: str, read: Callable[[Record], _T]) -> _T | None:
-    """What `read` makes of a member that is an object; None if it is absent."""
+    """A member that is an object, read by `read`; None if it is absent."""
     value = holder.get(name)
     if value is None:
         return None
@@ -154,7 +154,7 @@ def within(holder: Record, name: str, read: Callable[[Record], _T]) -> _T | None
 
 
 def mapping(holder: Record, name: str, read: Callable[[Any], _T]) -> dict[str, _T]:
-    """What `read` makes of each value of a member whose names are free."""
+    """Each value of a member with free names, read by `read`."""
     found = {}
     for key, value in record(holder.get(name) or {}, name).items():
         _check(key, name)
