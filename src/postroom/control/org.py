@@ -19,8 +19,7 @@ from postroom.audit import unwritable
 from postroom.audit.connections import Connections
 from postroom.audit.copying import AuditCopy
 from postroom.audit.cursor import Cursor
-from postroom.audit.outsiders import Outsiders
-from postroom.audit.stored import StoredRecords
+from postroom.audit.stored import Outsiders, StoredRecords
 from postroom.audit.view import AuditView
 from postroom.blobs.folder import BlobFolder
 from postroom.blobs.office import BlobOffice
@@ -134,7 +133,7 @@ class Organisation:
 async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
     installation, trust = base.installation, base.trust
     changed = WorkerChanges()
-    presence = PresenceBoard(base.bus, base.admin, heard=changed)
+    presence = PresenceBoard(base.bus, base.admin, changed=changed)
     await presence.open()
     stack.push_async_callback(presence.close)
     installation.alerts[trust.org] = base.alerts.raise_alert
@@ -164,7 +163,7 @@ async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
         running=workers.running,
         blocker=states.blocker,
     )
-    workers.tell_limits(partial(_fail_at_work, base, tasks))
+    workers.on_limit(partial(_fail_at_work, base, tasks))
     parts = Parts(
         **_by_name(base),
         issuer=issuer,
