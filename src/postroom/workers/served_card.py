@@ -29,7 +29,7 @@ from postroom.errors import (
     RequestTimeout,
 )
 from postroom.http.client import Dial, HttpClient, Streams, by_tcp
-from postroom.http.wire import CHUNK
+from postroom.http.connection import CHUNK
 from postroom.protocol.records import read_record
 from postroom.sandbox.port import Inward
 
