@@ -14,11 +14,11 @@ from postroom.directory.cards import Card
 from postroom.directory.presence import FRESH, PresenceBoard
 from postroom.errors import BusDisconnected, NotFound, PeerError
 from postroom.gateway.violations import CUT_OFF, VIOLATION
-from postroom.mail.alerts import AlertOffice, AlertView
+from postroom.mail.alerts import AlertService, AlertView
 from postroom.protocol.presence import ONLINE, OVER, Presence, WorkerState
 from postroom.store.agents import Agent
 from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord
-from postroom.tasks.office import TaskOffice
+from postroom.tasks.service import OrgTaskService
 from postroom.tasks.views import TaskView
 from postroom.workers.lifecycle import Workers
 from postroom.workers.runs import Run
@@ -108,8 +108,8 @@ class WorkerViews:
         states: WorkerStates,
         presence: PresenceBoard,
         admin: BusAdmin,
-        tasks: TaskOffice,
-        alerts: AlertOffice,
+        tasks: OrgTaskService,
+        alerts: AlertService,
         changed: WorkerChanges,
     ) -> None:
         self._workers = workers
