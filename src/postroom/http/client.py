@@ -26,7 +26,8 @@ from postroom.errors import (
     RequestTimeout,
     from_problem,
 )
-from postroom.http.wire import CHUNK, MAX_HEAD, Wire
+from postroom.http.wire import CHUNK, Wire
+from postroom.protocol.limits import MAX_HEAD
 
 MAX_DOCUMENT = 64 * 1024
 """Bytes of a JSON answer, if nothing else is said."""

@@ -15,6 +15,7 @@ from postroom.directory.presence import FRESH, PresenceBoard
 from postroom.errors import BusDisconnected, NotFound, PeerError
 from postroom.gateway.violations import CUT_OFF, VIOLATION
 from postroom.mail.alerts import AlertOffice, AlertView
+from postroom.protocol.limits import MAX_STATUS
 from postroom.protocol.presence import ONLINE, OVER, Presence, WorkerState
 from postroom.store.agents import Agent
 from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord
@@ -29,9 +30,6 @@ START_UP = 20.0
 
 COUNTING = 2.0
 """Seconds for asking the bus what waits in all inboxes: while it is away everything else is shown without."""
-
-MAX_TEXT = 200
-"""Characters that are shown of what a worker was asked for, and of what it last said about it."""
 
 
 class WorkerChanges:
@@ -216,9 +214,9 @@ def _at_work(task: TaskView | None) -> dict[str, Any] | None:
     return {
         "id": task.id,
         "state": task.state,
-        "text": one_line(task.text, MAX_TEXT),
+        "text": one_line(task.text, MAX_STATUS),
         "attempt": task.attempt,
-        "status_text": one_line(task.status_text, MAX_TEXT),
+        "status_text": one_line(task.status_text, MAX_STATUS),
         "started_at": task.started_at,
         "updated_at": task.updated_at,
     }

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from postroom_a2a.bounds import MAX_CLIENT_LINE
 from postroom_a2a.errors import InvalidInput
-
-MAX_LINE = 4096
-"""Bytes of a control line: the server ends a connection that sends a longer one (`max_control_line`)."""
 
 
 def publish_line(subject: str, reply: str, block: int, size: int) -> bytes:
@@ -25,7 +23,7 @@ def publish_line(subject: str, reply: str, block: int, size: int) -> bytes:
         or line.count("\r") != 1
         or line.count("\n") != 1
         or "\t" in line
-        or len(line) > MAX_LINE
+        or len(line) > MAX_CLIENT_LINE
     ):
         raise InvalidInput(f"{subject[:100]!r} cannot be published, or {reply[:100]!r} answered")
     return line.encode("utf-8", "surrogateescape")
@@ -33,4 +31,8 @@ def publish_line(subject: str, reply: str, block: int, size: int) -> bytes:
 
 def is_subject(subject: str) -> bool:
     """Whether it can be subscribed, or be the name of a queue group."""
-    return len(subject.split()) == 1 and subject.strip() == subject and len(subject) < MAX_LINE // 2
+    return (
+        len(subject.split()) == 1
+        and subject.strip() == subject
+        and len(subject) < MAX_CLIENT_LINE // 2
+    )
