@@ -1,7 +1,7 @@
 """The contents of blobs as files: `<first two hex digits>/<sha256>`, and `new/` for what is being uploaded.
 
 A file has its name only when it is whole and on disk; whatever is in `new/` at a start was left by a killed
-process and is removed. All of it blocks: `Draft` does its work in threads.
+process and is removed. All of it blocks: `Upload` does its work in threads.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ class BlobFolder:
             )
         check_space(self._folder, RESERVE + more)
 
-    def draft(self) -> Draft:
+    def upload(self) -> Upload:
         """A new file, as a context manager: at its end it is gone, unless it was kept."""
-        return Draft(self)
+        return Upload(self)
 
     def read(self, sha256: str) -> BinaryIO | None:
         """The content, open for reading; None if it is not there."""
@@ -148,21 +148,21 @@ class BlobFolder:
     def _release(self, charged: int) -> None:
         self._used -= charged
 
-    def _place(self, draft: Path, sha256: str) -> bool:
-        """Give a whole draft its name; False if the content was there already. On disk on return.
+    def _place(self, upload: Path, sha256: str) -> bool:
+        """Give a whole upload its name; False if the content was there already. On disk on return.
 
         It is the same work in both cases, so that the time of an answer does not tell them apart.
         """
         path = self.path(sha256)
-        new = not self.has(sha256, draft.stat().st_size)
+        new = not self.has(sha256, upload.stat().st_size)
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        draft.replace(path)
+        upload.replace(path)
         for folder in (path.parent, self._folder):
             _sync(folder)
         return new
 
 
-class Draft:
+class Upload:
     """Content that is being uploaded.
 
     Attributes:
@@ -182,7 +182,7 @@ class Draft:
         self._charge_for(1)
         try:
             with typed_faults():
-                self._path, self._file = self._folder._create()  # noqa: SLF001 (its own draft)
+                self._path, self._file = self._folder._create()  # noqa: SLF001 (its own upload)
         except BaseException:
             self._release()
             raise

@@ -53,7 +53,7 @@ class AlertView:
         }
 
 
-class AlertOffice:
+class AlertService:
     """The alerts of an organisation.
 
     Args:

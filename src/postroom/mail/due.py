@@ -7,7 +7,6 @@ once for all that came within a moment.
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from postroom.store.alerts import STALE
 from postroom.store.database import Connection, Database
 from postroom.store.messages import MessageRow
 from postroom.store.parties import parties
+from postroom_a2a.retry import RetryPolicy
 
 log = get_logger(__name__)
 
@@ -39,7 +39,7 @@ GATHER = 0.25
 """Seconds from new mail until SQL is asked, so that a burst is not a question each."""
 
 RETRY = 2.0
-"""Seconds until what could not be done is tried again."""
+"""Seconds until what failed is tried again."""
 
 REPEAT = 30.0
 """Seconds after which what was done and has not become visible in SQL is done again."""
@@ -53,7 +53,7 @@ class Due:
     next_at: float | None
 
 
-class Task(Protocol):
+class Job(Protocol):
     """What a watch finds and does."""
 
     async def find(self, now: float) -> Due:
@@ -70,10 +70,8 @@ class Watch:
         task: what to find and to do.
     """
 
-    def __init__(
-        self, task: Task, changes: Changes, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._task = task
+    def __init__(self, job: Job, changes: Changes, clock: Callable[[], float] = time.time) -> None:
+        self._job = job
         self._changes = changes
         self._clock = clock
         # What was done lately: until it is folded, SQL says that it is still to be done.
@@ -94,16 +92,16 @@ class Watch:
             return await self.step()
         except PostroomError as error:
             log.warning("what is due could not be done: %s", error)
-            return RETRY * random.uniform(0.5, 1.0)  # noqa: S311 (jitter)
+            return RetryPolicy(base=RETRY, cap=RETRY).delay(1)
 
     async def step(self) -> float:
         """Do what is due; returns seconds until the next time."""
         now = self._clock()
         self._done = {seq: at for seq, at in self._done.items() if at > now - REPEAT}
-        due = await self._task.find(now)
+        due = await self._job.find(now)
         new = [message for message in due.now if message.seq not in self._done]
         for message in new:
-            await self._task.act(message)
+            await self._job.act(message)
             self._done[message.seq] = now
         if due.now:
             # There may be more than one question returns, and what was done should have been folded by then.

@@ -11,6 +11,7 @@ from dataclasses import replace
 from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.projection.changes import Change
+from postroom.projection.retention import Over, covered
 from postroom.projection.rules import Rule
 from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert, AlertEnd, decode
@@ -21,6 +22,7 @@ from postroom.store import alerts, records
 from postroom.store import messages as store
 from postroom.store.alerts import AlertRow
 from postroom.store.database import Connection
+from postroom.store.messages import MessageRow
 from postroom_a2a.messages import context_of, text_of
 from postroom_a2a.text import one_line
 
@@ -257,3 +259,28 @@ def _message_json(envelope: Envelope) -> str:
         return json.dumps(envelope.message)
     except RecursionError as error:
         raise ProtocolViolation("the envelope's message is nested too deep") from error
+
+
+def _message_over(copy: Connection, record: Message, before: float) -> bool:
+    return covered(copy, "INBOX", record) and _final(
+        store.message_at(copy, record.sequence), before
+    )
+
+
+def _receipt_over(copy: Connection, record: Message, before: float) -> bool:
+    if not covered(copy, "RECEIPTS", record):
+        return False
+    try:
+        about = Receipt.decode(record.payload).message_id
+        sender = subjects.parse(record.subject).recipient
+    except (ProtocolViolation, InvalidInput):
+        return True
+    return _final(store.message_of(copy, sender, about), before)
+
+
+def _final(row: MessageRow | None, before: float) -> bool:
+    # Folded and no row: a copy of an earlier message, or a receipt for none.
+    return row is None or (row.final and row.updated_at < before)
+
+
+OVER: dict[str, Over] = {"INBOX": _message_over, "RECEIPTS": _receipt_over}

@@ -118,7 +118,7 @@ class Signal(Enum):
     """There will be no more."""
 
 
-class Listener:
+class ChangeListener:
     """A bounded queue of changes for one slow reader (an event stream of the API)."""
 
     def __init__(self, limit: int = LISTENER_LIMIT) -> None:
@@ -162,14 +162,14 @@ class Changes:
     """The one place that the fold tells and waiters ask. For one event loop."""
 
     def __init__(self) -> None:
-        self._listeners: dict[Topic, set[Listener]] = {}
+        self._listeners: dict[Topic, set[ChangeListener]] = {}
         self._count = 0
         self._closed = False
 
     def publish(self, changes: Iterable[Change]) -> None:
         """Wake whoever asked for one of `changes`, after they were committed."""
         for change in changes:
-            told: set[Listener] = set()
+            told: set[ChangeListener] = set()
             for topic in change.topics:
                 told |= self._listeners.get(topic, set())
             for listener in told:
@@ -178,7 +178,7 @@ class Changes:
     @contextmanager
     def listen(
         self, *topics: Topic, limit: int = LISTENER_LIMIT
-    ) -> Generator[Listener, None, None]:
+    ) -> Generator[ChangeListener, None, None]:
         """Hear of changes of `topics` from now on.
 
         Raises:
@@ -186,7 +186,7 @@ class Changes:
         """
         if self._count >= MAX_WATCHES:
             raise Refused("too many wait for changes", remedy="try again in a moment")
-        listener = Listener(limit)
+        listener = ChangeListener(limit)
         if self._closed:
             listener.close()
         self._count += 1
@@ -199,7 +199,7 @@ class Changes:
             for topic in topics:
                 self._forget(topic, listener)
 
-    def _forget(self, topic: Topic, listener: Listener) -> None:
+    def _forget(self, topic: Topic, listener: ChangeListener) -> None:
         listeners = self._listeners.get(topic, set())
         listeners.discard(listener)
         if not listeners:

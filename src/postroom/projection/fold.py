@@ -15,7 +15,6 @@ a record builds on was stored before it, so it is there.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +36,7 @@ from postroom.projection.rules import Folded, Rules, fold
 from postroom.protocol.streams import ConsumerSpec
 from postroom.store import records
 from postroom.store.database import Database
+from postroom_a2a.retry import Backoff
 
 log = get_logger(__name__)
 
@@ -178,7 +178,7 @@ class Fold:
 
     async def persistently(self, step: Callable[[], Awaitable[None]]) -> None:
         """Take `step` until it succeeds; `PASSING` faults are waited out, others are raised."""
-        delay = FIRST_RETRY
+        backoff = Backoff(FIRST_RETRY, LAST_RETRY)
         while True:
             try:
                 await step()
@@ -188,8 +188,7 @@ class Fold:
             else:
                 self.statistics.fault = ""
                 return
-            await asyncio.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311 (jitter)
-            delay = min(delay * 2, LAST_RETRY)
+            await asyncio.sleep(backoff.next())
 
 
 class _StreamFold:

@@ -7,7 +7,6 @@ have used the id first to suppress ours. It counts only if the stored record is 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -18,14 +17,12 @@ from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert, AlertEnd
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import message_id
+from postroom_a2a.retry import RetryPolicy
 
 log = get_logger(__name__)
 
-PUBLISH_ATTEMPTS = 3
-"""Tries to get the log's answer for one id."""
-
-PUBLISH_PAUSE = 0.2
-"""Seconds before the second try; each further one waits twice as long."""
+PUBLISH_RETRY = RetryPolicy(attempts=3, base=0.4)
+"""Attempts to get the log's answer for one id."""
 
 ID_ATTEMPTS = 3
 """Ids that are tried before we say that somebody suppresses our messages."""
@@ -88,15 +85,13 @@ async def _publish(
     bus: MessageBusProvider, subject: str, payload: bytes, made: str
 ) -> tuple[Stored, bool]:
     """Publish until the log answers; also says whether an earlier try may have stored it."""
-    pause = PUBLISH_PAUSE
-    for attempt in range(PUBLISH_ATTEMPTS):
+    for attempt in range(PUBLISH_RETRY.attempts):
         try:
             stored = await bus.publish(subject, payload, id=made)
         except RequestTimeout:
-            if attempt == PUBLISH_ATTEMPTS - 1:
+            if attempt == PUBLISH_RETRY.attempts - 1:
                 raise
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (jitter)
-            pause *= 2
+            await asyncio.sleep(PUBLISH_RETRY.delay(attempt + 1))
             continue
         if stored is None:
             raise NotFound(f"no stream stores {subject!r}")

@@ -6,8 +6,8 @@ from postroom.directory.agents import Directory
 from postroom.directory.search import AgentSearch
 from postroom.errors import InvalidInput, NotFound, StreamFull
 from postroom.store.agents import Agent
-from postroom.tasks.office import TaskOffice
 from postroom.tasks.requests import Requests, request_key
+from postroom.tasks.service import OrgTaskService
 from postroom.tasks.views import TaskView
 from postroom_a2a.text import one_line
 
@@ -22,7 +22,7 @@ class TaskAssigner:
     """
 
     def __init__(
-        self, office: TaskOffice, requests: Requests, directory: Directory, search: AgentSearch
+        self, office: OrgTaskService, requests: Requests, directory: Directory, search: AgentSearch
     ) -> None:
         self._office = office
         self._requests = requests
@@ -46,7 +46,7 @@ class TaskAssigner:
 
         Raises:
             NotFound: nobody is called that, or no agent has the skill.
-            InvalidInput: neither `to` nor `skill`, and what `TaskOffice.delegate` says.
+            InvalidInput: neither `to` nor `skill`, and what `OrgTaskService.delegate` says.
             MessageTooLarge, StreamFull, StateUnwritable, RequestTimeout, BusDisconnected: as that says, too.
         """
         if not (to or skill):

@@ -45,14 +45,14 @@ MOST_ALERTS = 20
 ALERT_WINDOW = 600.0
 """A worker's questions raise so many alerts in so many seconds at most; the others are seen in the list of tasks."""
 
-MOST_TOLD = 16 * 1024 * 1024
-TOLD_WINDOW = 600.0
-"""Bytes of changes of a worker's tasks that others are told in so many seconds; beyond that, only of ends. What is told
-lies in PRIORITY, which all share, for a day."""
+MAX_NOTICE_BYTES = 16 * 1024 * 1024
+NOTICE_WINDOW = 600.0
+"""Bytes of changes that one worker's tasks may cause in PRIORITY within so many seconds; beyond that, requesters hear
+only of ends. All agents share PRIORITY, and a record lies there for a day."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _TaskChange:
     """A change, the task as it is now, and who asked for it (None: there is no such agent)."""
 
     event: TaskEventRow
@@ -101,7 +101,7 @@ class TaskClerk:
     async def settle_requests(self, seqs: Collection[int]) -> None:
         """End the tasks requested by the records of INBOX at `seqs` that nobody can ever take.
 
-        Who is to take others of them is told, where they would wait behind messages.
+        Where a request would wait behind messages, its worker hears of it in the priority lane.
         """
         dead, misdirected = await self._database.read(partial(_untakable, seqs=seqs))
         await self._fail(dead)
@@ -121,10 +121,10 @@ class TaskClerk:
         """Tell of the changes that the records of TASKS at `seqs` made."""
         for start in range(0, len(seqs), AT_ONCE):
             part = seqs[start : start + AT_ONCE]
-            changes, behind = await self._database.read(partial(_told, seqs=part))
-            for told in changes:
-                await self._tell_requester(told)
-                await self._tell_people(told.event.seq, told.task)
+            changes, behind = await self._database.read(partial(_changes, seqs=part))
+            for change in changes:
+                await self._tell_requester(change)
+                await self._tell_people(change.event.seq, change.task)
             await self._report(behind)
         if self._contested:
             await self.end_hopeless()
@@ -213,12 +213,12 @@ class TaskClerk:
         agent = await self._database.read(lambda c: agents.agent_by_uid(c, uid))
         return _shown(agent, uid)
 
-    # ── what is told ────────────────────────────────────────────────────────────────────────────────────────
+    # ── what is change ────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _tell_requester(self, told: _Told) -> None:
-        event, task, state = told.event, told.task, TaskState(told.event.state)
+    async def _tell_requester(self, change: _TaskChange) -> None:
+        event, task, state = change.event, change.task, TaskState(change.event.state)
         ends = state.terminal or state.interrupted
-        requester = told.requester
+        requester = change.requester
         if requester is None or requester.retired or requester.kind == "human":
             return
         if not ends and not task.stream:
@@ -235,12 +235,16 @@ class TaskClerk:
         subject = subjects.priority(task.requester, self._bus.uid)
         payload = priority.encode(update)
         if not state.terminal and not self._may_tell(task.worker, len(payload)):
-            log.warning("worker %s says too much; %s is not told all", task.worker, task.requester)
+            log.warning(
+                "worker %s says too much; %s does not hear of every change",
+                task.worker,
+                task.requester,
+            )
             return
         try:
             await self._bus.publish(subject, payload)
         except StreamFull as error:
-            # What others are told must not wait for room. The requester can still ask.
+            # Updates to others must not wait for room. The requester can still ask.
             log.warning("%s was not told of task %s: %s", task.requester, task.id, error)
 
     async def _tell_people(self, seq: int, task: TaskHead) -> None:
@@ -263,7 +267,7 @@ class TaskClerk:
         return self._count(self._alerts, worker, 1, ALERT_WINDOW) <= MOST_ALERTS
 
     def _may_tell(self, worker: str, size: int) -> bool:
-        return self._count(self._said, worker, size, TOLD_WINDOW) <= MOST_TOLD
+        return self._count(self._said, worker, size, NOTICE_WINDOW) <= MAX_NOTICE_BYTES
 
     def _count(
         self, counts: dict[str, tuple[float, int]], worker: str, more: int, window: float
@@ -312,20 +316,20 @@ def _says_dead(record: Message) -> bool:
         return False
 
 
-def _told(
+def _changes(
     connection: Connection, seqs: Sequence[int]
-) -> tuple[list[_Told], list[tuple[TaskHead, State]]]:
+) -> tuple[list[_TaskChange], list[tuple[TaskHead, State]]]:
     """The changes that the records at `seqs` made, and the tasks whose request does not say so yet."""
     events = tasks.events_at(connection, seqs)
     rows = {row.id: row for row in tasks.tasks_by_ids(connection, {e.task for e in events})}
     known = agents.agents_by_uid(connection, {row.requester for row in rows.values()})
     changes = [
-        _Told(event, row, known.get(row.requester))
+        _TaskChange(event, row, known.get(row.requester))
         for event in events
         if (row := rows.get(event.task)) is not None
     ]
     # Taken, or ended: nothing between these is in a receipt.
-    ids = {told.task.id for told in changes if not told.event.event or told.task.final}
+    ids = {change.task.id for change in changes if not change.event.event or change.task.final}
     return changes, tasks.behind(connection, ids=ids) if ids else []
 
 

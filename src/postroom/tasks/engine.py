@@ -27,7 +27,7 @@ from postroom.protocol.tasks import task_id
 from postroom.tasks.backlog import Backlog, Waiting
 from postroom.tasks.execution import Execution, Executor
 from postroom.tasks.log import (
-    PATIENCE,
+    RETRY,
     AttemptLost,
     ExecutorGone,
     StoredTask,
@@ -397,7 +397,7 @@ class TaskEngine:
                 # Also one that only says that too much is asked of who should answer.
                 failures += 1
                 _log.warning("task %s cannot be read: %s", task, error)
-                await asyncio.sleep(PATIENCE.delay(failures))
+                await asyncio.sleep(RETRY.delay(failures))
 
     def _queue(self, waiting: Waiting, *, first: bool = False) -> None:
         self._backlog.add(waiting, first=first)

@@ -27,7 +27,7 @@ from postroom.protocol.tasks import chain_headers
 from postroom.tasks.records import TaskRecord
 from postroom_a2a.retry import RetryPolicy
 
-PATIENCE = RetryPolicy(base=0.2, cap=3.0)
+RETRY = RetryPolicy(base=0.2, cap=3.0)
 """Pauses between attempts. There is no last one: what an agent has done is not thrown away because the bus is away."""
 
 _log = get_logger(__name__)
@@ -92,7 +92,7 @@ class TaskLog:
         *,
         worker: str,
         run: str,
-        policy: RetryPolicy = PATIENCE,
+        policy: RetryPolicy = RETRY,
         stored: OnStored = lambda _record, _after, _sequence: None,
     ) -> None:
         self._bus = bus

@@ -14,8 +14,9 @@ from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.projection.changes import Change
 from postroom.projection.fold import Order
+from postroom.projection.retention import Over, covered
 from postroom.projection.rules import Rule
-from postroom.protocol import subjects
+from postroom.protocol import priority, subjects
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import UID
@@ -174,3 +175,30 @@ RULES: dict[str, tuple[Rule, ...]] = {"INBOX": (fold_request,), "TASKS": (fold_r
 ORDER = {"TASKS": Order(("INBOX",), builds=_builds)}
 """A request was stored before the first record of its task. A later record follows one that is folded, or counts for
 nothing; if it names a blob, it comes after the messages before it, too."""
+
+LONGER = 6 * 86400.0
+"""Seconds beyond `KEEP` that PRIORITY keeps what is about a task that is still open."""
+
+
+def _record_over(copy: Connection, record: Message, before: float) -> bool:
+    if not covered(copy, "TASKS", record):
+        return False
+    said = parse_task_subject(record.subject)
+    return said is None or _over(copy, said[1], before)
+
+
+def _priority_over(copy: Connection, record: Message, before: float) -> bool:
+    # It is not folded: what it says is in TASKS, or waits for who runs the task.
+    try:
+        task = priority.decode(record.payload).task
+    except ProtocolViolation:
+        return True
+    return record.timestamp < before - LONGER or _over(copy, task, before)
+
+
+def _over(copy: Connection, task: str, before: float) -> bool:
+    row = tasks.task_by_id(copy, task)
+    return row is None or (row.final and row.updated_at < before)
+
+
+OVER: dict[str, Over] = {"TASKS": _record_over, "PRIORITY": _priority_over}

@@ -13,7 +13,7 @@ from typing import Any
 
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.limits import MAX_DETAIL, MAX_NAMED_BLOBS
-from postroom.store import blobs, progress
+from postroom.store import blobs
 from postroom.store import tasks as store
 from postroom.store.database import Connection
 from postroom.store.parties import Party, parties
@@ -89,7 +89,7 @@ class TaskView:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ArtifactPiece:
     """An artifact, or a further piece of one; `last`: nothing more comes of it."""
 
     id: str
@@ -121,7 +121,7 @@ class TaskEvent:
     at: float
     kind: str
     text: str
-    artifact: Piece | None = None
+    artifact: ArtifactPiece | None = None
     answer: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def listed(connection: Connection, heads: Sequence[TaskHead], blocker: Blocker) 
     known = parties(connection, (uid for head in heads for uid in (head.worker, head.requester)))
     ahead, begun = (
         _ahead(connection, heads),
-        progress.begun(connection, [head.id for head in heads]),
+        store.begun(connection, [head.id for head in heads]),
     )
     return [
         _view(head, known, _detail(head, known, ahead, blocker), begun.get(head.id))
@@ -159,7 +159,7 @@ def whole(connection: Connection, row: TaskRow, blocker: Blocker) -> TaskView:
     known = parties(connection, (row.worker, row.requester))
     detail = _detail(row, known, _ahead(connection, [row]), blocker)
     task = json.loads(row.snapshot)
-    view = _view(row, known, detail, progress.begun(connection, [row.id]).get(row.id))
+    view = _view(row, known, detail, store.begun(connection, [row.id]).get(row.id))
     artifacts = artifacts_of(task)
     _add_sizes(connection, artifacts, row.worker)
     return replace(view, status_text=status_text(task), artifacts=artifacts)
@@ -181,9 +181,7 @@ def events(rows: Sequence[TaskEventRow], task: TaskRow) -> list[TaskEvent]:
 
 def news(connection: Connection, rows: Sequence[TaskEventRow]) -> list[dict[str, Any]]:
     """Changes of any tasks in their order, as those see them who follow all: with the parties and the request."""
-    heads = {
-        head.id: head for head in progress.heads_by_ids(connection, {row.task for row in rows})
-    }
+    heads = {head.id: head for head in store.heads_by_ids(connection, {row.task for row in rows})}
     known = parties(connection, (uid for h in heads.values() for uid in (h.worker, h.requester)))
     return [
         _event(row, head).as_json()
@@ -273,11 +271,11 @@ def _event(row: TaskEventRow, task: TaskHead) -> TaskEvent:
     )
 
 
-def _artifact(update: dict[str, Any]) -> tuple[str, Piece | None]:
+def _artifact(update: dict[str, Any]) -> tuple[str, ArtifactPiece | None]:
     artifact = update.get("artifact")
     if not isinstance(artifact, dict):
         return "", None
     (shown,) = artifacts_of({"artifacts": [artifact]})
     append, last = update.get("append") is True, update.get("lastChunk") is True
     said = shown["text"] or " ".join(file["url"] for file in shown.get("files", ()))
-    return said, Piece(shown["id"], shown["name"], append, last)
+    return said, ArtifactPiece(shown["id"], shown["name"], append, last)

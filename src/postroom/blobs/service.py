@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import BinaryIO
 
-from postroom.blobs.folder import BlobFolder, Draft
+from postroom.blobs.folder import BlobFolder, Upload
 from postroom.errors import (
     InvalidInput,
     NotFound,
@@ -53,7 +53,7 @@ CaughtUp = Callable[[], Awaitable[None]]
 _log = get_logger(__name__)
 
 
-class BlobOffice:
+class BlobService:
     """All blobs of a post room.
 
     A caller is an agent's uid, or `rows.EVERYBODY` for the operator, who reads all and whose uploads all may read.
@@ -118,24 +118,24 @@ class BlobOffice:
         """
         with self._upload(caller):
             self._folder.check_room(size)
-            async with self._folder.draft() as draft:
+            async with self._folder.upload() as upload:
                 try:
                     async with asyncio.timeout(LONGEST):
-                        await _fill(draft, chunks)
+                        await _fill(upload, chunks)
                 except TimeoutError as error:
                     raise RequestTimeout("the upload takes too long") from error
-                found = await draft.flush()
+                found = await upload.flush()
                 if expected and found != expected:
                     raise InvalidInput(
                         f"the content's SHA-256 is {found}, not {expected}; it was not stored"
                     )
-                return await self._keep(draft, found, caller, media_type)
+                return await self._keep(upload, found, caller, media_type)
 
-    async def _keep(self, draft: Draft, sha256: str, caller: str, media_type: str) -> BlobRow:
+    async def _keep(self, upload: Upload, sha256: str, caller: str, media_type: str) -> BlobRow:
         now = self._clock()
-        row = BlobRow(sha256, draft.size, media_type, created_at=now, touched_at=now)
+        row = BlobRow(sha256, upload.size, media_type, created_at=now, touched_at=now)
         async with self._turn:
-            new = await draft.keep(sha256)
+            new = await upload.keep(sha256)
             try:
                 stored = partial(rows.store_blob, row=row, reader=caller)
                 return await self._database.write(stored)
@@ -240,15 +240,15 @@ async def pieces(file: BinaryIO) -> AsyncIterator[bytes]:
         yield data
 
 
-async def _fill(draft: Draft, chunks: AsyncIterable[bytes]) -> None:
+async def _fill(upload: Upload, chunks: AsyncIterable[bytes]) -> None:
     waiting = bytearray()
     async for data in chunks:
         waiting += data
         if len(waiting) >= CHUNK:
-            await draft.write(bytes(waiting))
+            await upload.write(bytes(waiting))
             waiting.clear()
     if waiting:
-        await draft.write(bytes(waiting))
+        await upload.write(bytes(waiting))
 
 
 def _unknown() -> NotFound:

@@ -51,7 +51,7 @@ PAGE = 50
 CANCEL_TRIES = 5
 
 
-class TaskOffice:
+class OrgTaskService:
     """The tasks of a post room.
 
     Args:
@@ -206,8 +206,8 @@ class TaskOffice:
     async def cancel(self, ref: str, by: str, *, reason: str = "", timeout: float) -> TaskView:
         """End a task; returns when it is final, or as it is, `timed_out`, after `timeout` seconds.
 
-        A worker that works on it is told. Where nobody does, or the worker cannot be told, this post room writes the
-        end itself; if a worker begins in that moment, the log says who was first.
+        A worker that works on the task gets a cancel. Where none does, or its priority lane is full, this post room
+        writes the end itself. If a worker begins in that moment, the log decides who was first.
 
         Args:
             ref: as `find` says.
@@ -215,7 +215,7 @@ class TaskOffice:
 
         Raises:
             Conflict: several begin with `ref`, or it has ended otherwise.
-            RequestTimeout, BusDisconnected, StreamFull: perhaps not told; cancel again.
+            RequestTimeout, BusDisconnected, StreamFull: the worker may not know; cancel again.
         """
         row = await self.find(ref)
         if row.state == TaskState.CANCELED:
@@ -259,8 +259,8 @@ class TaskOffice:
         said = text_message(new, text, role=ROLE_USER, context_id=row.context_id)
         message = {**said, "taskId": row.id}
         self._check_answer(row, message)
-        told = priority.encode(Input(row.id, message))
-        await self._bus.publish(subjects.priority(row.worker, by), told)
+        payload = priority.encode(Input(row.id, message))
+        await self._bus.publish(subjects.priority(row.worker, by), payload)
         running = self._running(row.worker)
         if running and (await self._past(row)).seq > row.seq:
             await self._check_taken(row, text)
@@ -308,9 +308,9 @@ class TaskOffice:
 
         Then the end is written without it: its next record is refused, and it stops.
         """
-        told = priority.encode(Cancel(row.id, reason))
+        payload = priority.encode(Cancel(row.id, reason))
         try:
-            await self._bus.publish(subjects.priority(row.worker, by), told)
+            await self._bus.publish(subjects.priority(row.worker, by), payload)
         except StreamFull:
             return False
         return True
