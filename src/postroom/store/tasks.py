@@ -20,8 +20,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert
 
+from postroom.protocol.limits import MAX_PAGE, MAX_SHOWN_TEXT
 from postroom.protocol.receipts import State
-from postroom.store.messages import MAX_PAGE, page
+from postroom.store.messages import page
 from postroom.store.rows import all_of, first_of
 from postroom.store.schema import a2a_task_events, a2a_tasks, agents, messages
 from postroom_a2a.task_state import INTERRUPTED, TaskState
@@ -29,9 +30,6 @@ from postroom_a2a.task_state import INTERRUPTED, TaskState
 BATCH = 256
 """Tasks that a question of the post office returns at most; the next one finds the rest."""
 
-
-MAX_HEAD_TEXT = 2000
-"""Characters of a request that a list shows; a page of whole ones could be hundreds of megabytes."""
 
 MAX_ASKING = 20
 """Tasks of one worker that wait for somebody and are shown as such: nobody's questions crowd out others'."""
@@ -49,7 +47,7 @@ class TaskHead:
         requested_seq: sequence of that message in INBOX.
         skill: id of the skill that was asked for, "" for any.
         stream: the requester wants to hear of every change.
-        text: of the request, in lists its first `MAX_HEAD_TEXT` characters.
+        text: of the request, in lists its first `MAX_SHOWN_TEXT` characters.
         seq: sequence in TASKS of the last record that counted, 0 before the first.
         attempt, lost, runner, released: as in that record (`a2a.records.TaskRecord`).
         said: the beginning of what was said with the present state.
@@ -110,7 +108,7 @@ class TaskEventRow:
 
 
 HEAD = [
-    func.substr(a2a_tasks.c.text, 1, MAX_HEAD_TEXT).label("text")
+    func.substr(a2a_tasks.c.text, 1, MAX_SHOWN_TEXT).label("text")
     if field.name == "text"
     else a2a_tasks.c[field.name]
     for field in fields(TaskHead)
