@@ -26,7 +26,7 @@ from postroom.sidecar.adapters import (
     End,
     IncomingTask,
     JsonLines,
-    Malformed,
+    MalformedLine,
     Output,
     PlainText,
     Said,
@@ -105,7 +105,7 @@ def test_a_line_about_a_task_is_the_action_it_says(line: dict[str, Any], action:
 def test_a_wrong_field_is_told_apart_with_its_reference(line: dict[str, Any]):
     (action,) = JsonLines().feed(json.dumps(line | {"ref": 7}))
 
-    assert isinstance(action, Malformed)
+    assert isinstance(action, MalformedLine)
     assert action.ref == 7
 
 

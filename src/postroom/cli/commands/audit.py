@@ -76,9 +76,9 @@ def command(
             limit=limit,
             follow=follow,
         )
-        from postroom.cli.commands.audit import Lines
+        from postroom.cli.commands.audit import AuditLines
 
-        lines, shown = Lines(client), 0
+        lines, shown = AuditLines(client), 0
         for record in records:
             if (omitted := record.get("omitted")) is not None:
                 click.echo(f"… {int(omitted)} lines of plumbing not shown (--all)", err=as_json)
@@ -102,7 +102,7 @@ LEAST = 20
 """Columns that what a line is about has in any terminal."""
 
 
-class Lines:
+class AuditLines:
     """Makes lines."""
 
     def __init__(self, client: Client) -> None:

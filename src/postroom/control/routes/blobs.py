@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
-from postroom.blobs.office import pieces
+from postroom.blobs.service import pieces
 from postroom.control.org_router import Receive, Scope, Send
 from postroom.control.parts import Parts
 from postroom.errors import PeerError

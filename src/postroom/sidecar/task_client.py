@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from postroom.errors import ProtocolViolation
-from postroom.sidecar.a2a.changes import Change, Page
+from postroom.sidecar.a2a.changes import Page, TaskChange
 from postroom.sidecar.adapters import Sender
-from postroom.sidecar.wire import Wire, ask_control
+from postroom.sidecar.bus import BusClient, ask_control
 from postroom.tasks.engine import Ask, TaskEngine
 from postroom.tasks.log import StoredTask
 from postroom.tasks.records import TaskRecord
@@ -18,11 +18,11 @@ MOST = 200
 """Tasks in one list."""
 
 
-class Ledger:
+class TaskClient:
     """Asks for tasks; an `a2a.tasklog.TaskSource`."""
 
-    def __init__(self, wire: Wire, own: str, run: str) -> None:
-        self._wire = wire
+    def __init__(self, bus: BusClient, own: str, run: str) -> None:
+        self._bus = bus
         self._own = own
         self._run = run
 
@@ -97,7 +97,7 @@ class Ledger:
             found = []
             for entry in answer["changes"]:
                 sequence, state = int(entry["sequence"]), TaskState(entry["state"])
-                found.append(Change(after, sequence, state, entry["event"]))
+                found.append(TaskChange(after, sequence, state, entry["event"]))
                 after = sequence
             return Page(
                 tuple(found),
@@ -143,4 +143,4 @@ class Ledger:
         return dict(answer["view"])
 
     async def _ask(self, verb: str, question: dict[str, Any]) -> dict[str, Any]:
-        return await ask_control(self._wire, self._own, verb, question)
+        return await ask_control(self._bus, self._own, verb, question)

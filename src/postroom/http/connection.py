@@ -27,7 +27,7 @@ Pace = Callable[[int], float]
 """Gives the seconds to wait after a piece of so many bytes."""
 
 
-class Wire:
+class HttpConnection:
     """A connection as h11 events.
 
     Args:
