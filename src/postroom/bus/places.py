@@ -37,7 +37,7 @@ def _server(url: str, always_tls: bool) -> str:
     parts = urlsplit(url if "://" in url else f"nats://{url}")
     if parts.username is not None or parts.password is not None:
         raise InvalidInput(
-            f"POSTROOM_NATS_URL contains a credential for {parts.hostname}",
+            f"POSTROOM_NATS_URL carries a credential for {parts.hostname}",
             remedy=f"leave it out: a post room proves itself by its own keys; {REMEDY}",
         )
     host, port = _place(parts, url)

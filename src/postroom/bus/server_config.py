@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 AUTH_TIMEOUT = 10
-"""Seconds from a connection's begin to its credential. The server's own 2 would cut off some of a few hundred agents that
+"""Seconds from a connection's begin to its credential. The default of 2 would cut off some of a few hundred agents that
 reconnect at once to a busy machine.
 """
 

@@ -24,7 +24,7 @@ from postroom.sandbox.selftest import KINDS, WallReport
 HOLES = {
     "tcp": "programs that listen on loopback",
     "fastopen": "the same by TCP Fast Open",
-    "socket": "unix sockets with a path, where file permissions allow",
+    "socket": "unix sockets by their path, where file permissions allow",
     "file": "the existence and size of a file, never its content",
     "process": "names and command lines of the machine's processes",
     "kernel": "what the kernel shows to root alone",
