@@ -168,9 +168,7 @@ def _content(path: Path, *, private: bool = False) -> bytes:
     try:
         with path.open("rb") as file:
             if private and os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                raise InvalidInput(
-                    f"others can read the key {path}", remedy=f"chmod 600 {path}"
-                )
+                raise InvalidInput(f"others can read the key {path}", remedy=f"chmod 600 {path}")
             return file.read(MAX_BYTES)
     except FileNotFoundError as error:
         raise NotFound(f"there is no {path}", remedy="postroom tls init") from error

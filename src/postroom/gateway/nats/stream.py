@@ -25,12 +25,6 @@ TOO_LONG = "Maximum Control Line Exceeded"
 HELD = 4096
 """Bytes of a frame, or of its header block, that wait until they can be checked."""
 
-MAX_PAYLOAD = 64 * 1024 * 1024
-"""Bytes of one message: the highest setting of a NATS server."""
-
-MAX_CONNECT = 32 * 1024
-"""Bytes of CONNECT: a credential with many projects is long."""
-
 COMMON = rb"([!#-)+-=?-\[\]-~]{0,511}[!#-)+\-/-=?-\[\]-~])"
 """An expression with one group for a subject that needs no second look: no wildcard, no dot at its end, nothing that
 JSON would escape.
