@@ -57,11 +57,11 @@ async def ask(connection: Connection) -> None:
     [
         (NatsA2AServer, f"nats://{CORE}", "URL"),
         (JetStreamA2AServer, f"nats+js://{STORED}", "URL"),
-        (NatsA2AServer, "", "no subject"),
-        (NatsA2AServer, "my agent", "no subject"),
-        (NatsA2AServer, "a2a..rpc", "no subject"),
-        (NatsA2AServer, STORED, "for a JetStreamA2AServer"),
-        (JetStreamA2AServer, CORE, "for a NatsA2AServer"),
+        (NatsA2AServer, "", "not a subject"),
+        (NatsA2AServer, "my agent", "not a subject"),
+        (NatsA2AServer, "a2a..rpc", "not a subject"),
+        (NatsA2AServer, STORED, "with JetStreamA2AServer"),
+        (JetStreamA2AServer, CORE, "with NatsA2AServer"),
     ],
 )
 async def test_a_server_refuses_a_subject_on_which_it_would_serve_nothing(

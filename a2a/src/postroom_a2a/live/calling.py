@@ -163,7 +163,7 @@ class _StreamInbox:
     def __init__(self, mailbox: Mailbox, flow: Flow) -> None:
         # An error and the end come also when the window is full.
         frames = flow.window + 2 if flow.window else 0
-        self.frames = FrameQueue(room=frames * mailbox.connection.max_payload)
+        self.frames = FrameQueue(size_limit=frames * mailbox.connection.max_payload)
         self.reply = mailbox.token(self._arrived)
         self._mailbox = mailbox
         self._back = ""
