@@ -1,9 +1,9 @@
-"""The bounds of what crosses a wire, each once. Pure."""
+"""The limits of ids, cards and messages on the wire, each in one place. Pure."""
 
 from __future__ import annotations
 
 MAX_CONTEXT = 256
-"""Characters of a context id. It is in every snapshot of a task and in everything that is said of it."""
+"""Characters of a context id. Every snapshot and every event of a task repeats it."""
 
 MAX_ID = MAX_CONTEXT
 """Characters of an id of a task or a message that a client gives."""
@@ -19,7 +19,7 @@ MAX_PAYLOAD = 64 * 1024 * 1024
 
 MAX_SERVER_LINE = 64 * 1024
 """Bytes of a control line of a server, INFO among them. A subject may be as long as the server's `max_control_line`
-allows whoever publishes, so a lower bound would let a stranger end this connection."""
+allows a publisher, so a lower bound would let a stranger end this connection."""
 
 MAX_CLIENT_LINE = 4096
 """Bytes of a control line of a client: by default the server ends a connection that sends a longer one."""

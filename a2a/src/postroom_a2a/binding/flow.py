@@ -38,7 +38,7 @@ def acknowledged(payload: bytes) -> int:
     return 0
 
 
-def nobody(subject: str) -> NoResponders:
+def no_responders(subject: str) -> NoResponders:
     """The error of a call that nobody serves."""
     return NoResponders(
         f"nobody serves {subject}",
@@ -89,7 +89,7 @@ class FrameReader:
         if status := status_of(frame):
             self.over = True
             if status == NO_RESPONDERS and not self._begun:
-                raise nobody(self._subject)
+                raise no_responders(self._subject)
             raise StreamBroken(f"the server answered with status {status}")
         self._begun = True
         if frame.reply and may_publish_to(frame.reply):

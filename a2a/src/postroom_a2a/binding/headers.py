@@ -32,7 +32,7 @@ MAX_INSTANT = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What a client can take of a stream.
+    """A client's flow control for a stream.
 
     Attributes:
         window: most unacknowledged frames; 0 for any number.

@@ -83,7 +83,6 @@ class DurableServer:
         admit: gives the caller of a request ("" if unknown), or None to reject it.
         drain: seconds that running requests get when the server ends, before it cancels them.
         grace: seconds that the owner of a claim gets to return to a restarted NATS server.
-        prefix: of JetStream's API.
     """
 
     def __init__(

@@ -116,7 +116,7 @@ class CoreCaller:
         )
         if status := status_of(frame):
             if status == NO_RESPONDERS:
-                raise flows.nobody(self.subject)
+                raise flows.no_responders(self.subject)
             raise ProtocolViolation(f"the server answered with status {status}")
         response = decode_response(frame.data)
         if response.kind == COMPLETE or not flows.answers(response, request.id):

@@ -129,7 +129,7 @@ def _matching(tasks: Iterable[Task], params: ListTasksRequest) -> Iterable[Task]
 
 
 def _position(task: Task) -> tuple[bool, int, str]:
-    """Where a task stands in a list, which goes from the greatest down."""
+    """The sort key of a task in a list, which goes from the greatest down."""
     if task.status.HasField("timestamp"):
         return True, task.status.timestamp.ToNanoseconds(), task.id
     return False, 0, task.id
