@@ -79,7 +79,7 @@ class Delivery(Protocol):
     """One delivery of a stored message to a consumer; it comes again unless it is acked or terminated.
 
     It is *open* until one of `ack`, `nak` and `term` was called; what is called after that does nothing. While
-    it is open, in-progress beats are sent for it every `BEAT_INTERVAL` seconds, also after its handler returned:
+    it is open, in-progress beats are sent for it every `DELIVERY_BEAT` seconds, also after its handler returned:
     a handler may hand it on and acknowledge later. Closing the subscription ends the beats, and open deliveries
     may still be acknowledged for `ack_wait` seconds.
     """

@@ -1,6 +1,6 @@
-"""The rules by which records of the log become rows (docs/architecture.md, One log, one projection).
+"""The rules that fold messages, receipts, posts, dead letters and alerts into rows, and when records are over.
 
-Rules as `folding.rules` wants them: a record that breaks one is recorded or ignored, and never stops the fold.
+A rule records or ignores a malformed record and never stops the fold (`projection.rules`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DEAD_ORIGIN = "Postroom-Origin"
 DEAD_REASON = "Postroom-Reason"
 DEAD_ATTEMPTS = "Postroom-Attempts"
 DEAD_DROPPED = "Postroom-Dropped"
-"""Headers of a record in DEADLETTER; the last one marks that the letter with that sequence was dropped."""
+"""Headers of a record in DEADLETTER. `DEAD_DROPPED` says that the letter with that sequence was dropped."""
 
 
 # ── INBOX ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -50,7 +50,7 @@ def _fold_message(connection: Connection, record: Message) -> list[Change]:
         reason = Reason.NO_SUCH_RECIPIENT.value
         row = replace(row, state=State.DEAD.value, reason=reason, final=True)
     if not store.insert_message(connection, row):
-        # Its sender stored the same message again after the server's window: the first one counts.
+        # The sender stored the same message again after the server's window of de-duplication: the first one counts.
         return []
     for early in records.take_early_receipts(connection, row.sender, row.id):
         row = _apply(connection, row, early) or row
@@ -84,7 +84,7 @@ def _malformed_row(
 ) -> store.MessageRow:
     return store.MessageRow(
         seq=record.sequence,
-        # No message has a colon in its id, so this one can be nobody's.
+        # No message id contains a colon, so this one can belong to no message.
         id=f"malformed:{record.sequence}",
         sender=sender,
         recipient=recipient,
@@ -103,7 +103,7 @@ def _malformed_row(
 
 
 _WITH_REASON = (State.DELIVERED, State.DEAD)
-"""Why it goes no further: the recipient does not confirm it, or it never will."""
+"""States with a reason: why the recipient does not confirm the message, or never will."""
 
 
 def _fold_receipt(connection: Connection, record: Message) -> list[Change]:
@@ -128,7 +128,7 @@ def _report(record: Message) -> records.EarlyReceipt | None:
         return None
     state = receipt.state
     if state is State.ANSWERED and said.sender != CONTROL_PLANE:
-        # That there is an answer only the log says; the recipient's word proves that it has read the message.
+        # Only the log says that a message has an answer; the recipient's receipt proves that it has read the message.
         state = State.SEEN
     return records.EarlyReceipt(
         seq=record.sequence,
@@ -233,7 +233,7 @@ def _fold_alert(connection: Connection, record: Message) -> list[Change]:
         )
         return [Change("alert", record.sequence, sender=said.sender)]
     text = alert.text if isinstance(alert, Alert) else alert.ends
-    # The cause decides which alerts are the same and what ends them, so only our own word counts.
+    # The cause identifies an alert and ends it, so only the control plane may name one.
     cause = (alert.kind, alert.about, alert.who) if own else ("", "", said.sender)
     at, seq = record.timestamp, record.sequence
     alerts.raised(connection, AlertRow(seq, seq, said.sender, *cause, text, at, at))
@@ -247,7 +247,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "DEADLETTER": (_fold_dead_letter,),
     "ALERTS": (_fold_alert,),
 }
-"""The streams of mail, and how they are folded."""
+"""The rules of each stream."""
 
 
 def _change(kind: str, row: store.MessageRow) -> Change:
@@ -279,7 +279,7 @@ def _receipt_over(copy: Connection, record: Message, before: float) -> bool:
 
 
 def _final(row: MessageRow | None, before: float) -> bool:
-    # Folded and no row: a copy of an earlier message, or a receipt for none.
+    # Folded without a row: a copy of an earlier message, or a receipt without a message.
     return row is None or (row.final and row.updated_at < before)
 
 

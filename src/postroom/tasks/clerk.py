@@ -1,8 +1,8 @@
-"""What the post office itself says about tasks: appended to the log, after what it follows from is folded.
+"""The post office's own records about tasks, appended after the fold that causes them.
 
-It tells those who asked for a task of its changes, a person of its questions, and ends a task that nobody will ever
-run. Each of these may be said twice, after a crash, and has no second effect: an update carries its sequence, an end
-is a link of the task's chain, an alert is known by what it is about, a receipt moves a message forward once.
+The clerk tells requesters of changes, tells people of questions, and ends tasks that no worker will ever run. After a
+crash it may repeat each of these without effect: an update carries its sequence, an end is a link of the task's
+chain, an alert is known by its subject, and a receipt moves a message forward once.
 """
 
 from __future__ import annotations
@@ -39,21 +39,23 @@ AT_ONCE = 16
 """Changes that are read at once: each may have a large snapshot."""
 
 MOST_ENDED = 4096
-"""Ends that are remembered until they are folded."""
+"""The most ends that are remembered until they are folded."""
 
 MOST_ALERTS = 20
 ALERT_WINDOW = 600.0
-"""A worker's questions raise so many alerts in so many seconds at most; the others are seen in the list of tasks."""
+"""The most alerts within so many seconds that a worker's questions raise; further questions are in the list of tasks.
+"""
 
 MAX_NOTICE_BYTES = 16 * 1024 * 1024
 NOTICE_WINDOW = 600.0
-"""Bytes of changes that one worker's tasks may cause in PRIORITY within so many seconds; beyond that, requesters hear
-only of ends. All agents share PRIORITY, and a record lies there for a day."""
+"""Bytes of updates that one worker's tasks may put into PRIORITY within so many seconds; beyond that, requesters hear
+only of ends. All agents share PRIORITY, and a record lies there for a day.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _TaskChange:
-    """A change, the task as it is now, and who asked for it (None: there is no such agent)."""
+    """A change, the task as it is now, and its requester (None: the directory has no such agent)."""
 
     event: TaskEventRow
     task: TaskRow
@@ -61,11 +63,7 @@ class _TaskChange:
 
 
 class TaskClerk:
-    """Finds what follows from the fold of tasks, and says so.
-
-    Args:
-        bus: connection of the control plane.
-    """
+    """Finds what follows from the fold of tasks, and appends it."""
 
     def __init__(
         self,
@@ -80,7 +78,7 @@ class TaskClerk:
         self._chain = chain
         self._alert = alert
         self._clock = clock
-        # Ends that were appended and are perhaps not folded yet: task to the sequence that it ended behind.
+        # Appended ends that are perhaps not folded yet: task to the sequence before its end.
         self._ended: dict[str, int] = {}
         self._contested = False
         self._overtaken = False
@@ -89,7 +87,7 @@ class TaskClerk:
 
     @property
     def after(self) -> dict[str, list[After]]:
-        """What the fold has this clerk do."""
+        """The clerk's work after the fold of each stream."""
         return {
             "INBOX": [After(self.settle_requests, concerns=may_request)],
             "RECEIPTS": [After(self.settle_receipts, concerns=_says_dead)],
@@ -99,9 +97,9 @@ class TaskClerk:
         }
 
     async def settle_requests(self, seqs: Collection[int]) -> None:
-        """End the tasks requested by the records of INBOX at `seqs` that nobody can ever take.
+        """End the requested tasks that no worker can ever take; `seqs` are records of INBOX.
 
-        Where a request would wait behind messages, its worker hears of it in the priority lane.
+        Where another request would wait behind messages, its worker hears of it in the priority lane.
         """
         dead, misdirected = await self._database.read(partial(_untakable, seqs=seqs))
         await self._fail(dead)
@@ -114,11 +112,11 @@ class TaskClerk:
                 log.warning("%s takes task %s in its turn: %s", worker, task, error)
 
     async def settle_receipts(self, _: Collection[int]) -> None:
-        """End the tasks whose request died, or whose worker was removed: a dead receipt says so of each message."""
+        """End the tasks whose request died or whose worker was removed; a dead receipt shows either."""
         await self.end_hopeless()
 
     async def settle_records(self, seqs: Sequence[int]) -> None:
-        """Tell of the changes that the records of TASKS at `seqs` made."""
+        """Tell requesters and people of the changes in the records of TASKS at `seqs`."""
         for start in range(0, len(seqs), AT_ONCE):
             part = seqs[start : start + AT_ONCE]
             changes, behind = await self._database.read(partial(_changes, seqs=part))
@@ -130,7 +128,7 @@ class TaskClerk:
             await self.end_hopeless()
 
     async def sweep(self) -> None:
-        """Everything that is not said yet, but for updates, whose records come again; after a start."""
+        """Append everything that a crash left out. Updates need no sweep: their records are delivered again."""
         await self.end_hopeless()
         after = 0
         while found := await self._database.read(partial(tasks.behind, after=after)):
@@ -140,7 +138,7 @@ class TaskClerk:
             await self._tell_people(task.seq, task)
 
     async def end_hopeless(self) -> None:
-        """End every open task that nobody will ever run; also when an agent was retired."""
+        """End every open task that no worker will ever run; also when an agent was retired."""
         self._overtaken = True
         while self._overtaken:
             self._contested = self._overtaken = False
@@ -190,21 +188,21 @@ class TaskClerk:
         try:
             await self._chain.append(row, ended(row, state, why, self._clock()))
         except LostUpdate:
-            # Somebody else wrote. Whether that counts is known when it is folded, which may have been meanwhile.
+            # Another writer was first. The fold decides whether its record counts, and may have done so meanwhile.
             self._contested = True
             now = await self._database.read(lambda c: tasks.task_by_id(c, row.id))
             if now is not None and now.seq > row.seq:
                 self._overtaken = True
             return
         except StreamFull as error:
-            # What others sent must not wait for room in TASKS. It is tried again with what is folded next.
+            # The records of others must not wait for room in TASKS. The next fold tries this again.
             log.warning("task %s cannot be ended yet: %s", row.id, error)
             self._contested = True
             return
         except InvalidInput:
             log.exception(
                 "task %s cannot be ended", row.id
-            )  # never, so not again until the next start
+            )  # never possible, so not again until the next start
         self._ended[row.id] = row.seq
         if len(self._ended) > MOST_ENDED:
             del self._ended[next(iter(self._ended))]
@@ -213,7 +211,7 @@ class TaskClerk:
         agent = await self._database.read(lambda c: agents.agent_by_uid(c, uid))
         return _shown(agent, uid)
 
-    # ── what is change ────────────────────────────────────────────────────────────────────────────────────────
+    # ── updates ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _tell_requester(self, change: _TaskChange) -> None:
         event, task, state = change.event, change.task, TaskState(change.event.state)
@@ -244,7 +242,7 @@ class TaskClerk:
         try:
             await self._bus.publish(subject, payload)
         except StreamFull as error:
-            # Updates to others must not wait for room. The requester can still ask.
+            # Updates to others must not wait for room. The requester can still read the task.
             log.warning("%s was not told of task %s: %s", task.requester, task.id, error)
 
     async def _tell_people(self, seq: int, task: TaskHead) -> None:
@@ -290,13 +288,13 @@ class TaskClerk:
 def _untakable(
     connection: Connection, seqs: Collection[int]
 ) -> tuple[list[tuple[TaskRow, str]], list[TaskRow]]:
-    """The tasks requested by the records of INBOX at `seqs` (a batch of the fold) that nobody can ever take."""
+    """The tasks requested by the records of INBOX at `seqs` (a batch of the fold) that no worker can ever take."""
     dead = tasks.undelivered_dead(connection, seqs=seqs)
     return dead, tasks.misdirected(connection, seqs=seqs)
 
 
 def _kept_waiting(connection: Connection, seqs: Collection[int]) -> list[tuple[str, str]]:
-    """The workers whose messages keep tasks waiting that are requested by the records of INBOX at `seqs`."""
+    """The workers whose messages delay the requests in the records of INBOX at `seqs`."""
     asked = tasks.untaken(connection, seqs)
     known = agents.agents_by_uid(connection, asked)
     return [
@@ -319,7 +317,7 @@ def _says_dead(record: Message) -> bool:
 def _changes(
     connection: Connection, seqs: Sequence[int]
 ) -> tuple[list[_TaskChange], list[tuple[TaskHead, State]]]:
-    """The changes that the records at `seqs` made, and the tasks whose request does not say so yet."""
+    """The changes in the records at `seqs`, and the tasks whose request does not show them yet."""
     events = tasks.events_at(connection, seqs)
     rows = {row.id: row for row in tasks.tasks_by_ids(connection, {e.task for e in events})}
     known = agents.agents_by_uid(connection, {row.requester for row in rows.values()})
@@ -328,7 +326,7 @@ def _changes(
         for event in events
         if (row := rows.get(event.task)) is not None
     ]
-    # Taken, or ended: nothing between these is in a receipt.
+    # Taken, or ended: receipts show no state between these.
     ids = {change.task.id for change in changes if not change.event.event or change.task.final}
     return changes, tasks.behind(connection, ids=ids) if ids else []
 
