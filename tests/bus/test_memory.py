@@ -14,8 +14,8 @@ from postroom.bus.port import Delivery
 from postroom.errors import BusDisconnected, NoResponders, NotFound, Refused, RequestTimeout
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE
+from postroom.protocol.intervals import ACK_WAIT
 from postroom.protocol.streams import (
-    ACK_WAIT,
     BY_NAME,
     DUPLICATE_WINDOW,
     MAX_DELIVER,
