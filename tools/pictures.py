@@ -106,7 +106,7 @@ MESSAGE = (
         "INBOX, RECEIPTS",
         "The reply is a message of its own, stored in the sender's inbox. The journal notes the confirmation, the "
         "receipt **seen** is stored, and the delivery is acknowledged, in this order.",
-        ("sidecar/outgoing.py", "sidecar/settling.py"),
+        ("sidecar/outgoing.py", "sidecar/receipts.py"),
     ),
     Step(
         SERVER,
@@ -207,7 +207,7 @@ TASK = (
         "cancel, answer",
         "A cancel or an answer overtakes all messages: the control plane checks who asks and stores it on the "
         "worker's priority lane.",
-        ("tasks/office.py", "sidecar/priority.py"),
+        ("tasks/service.py", "sidecar/priority.py"),
     ),
     Step(
         SIDECAR,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from postroom.bus.server_config import MAX_CONTROL_LINE, MAX_PAYLOAD
+from postroom.protocol.limits import MAX_CONTROL_LINE, MAX_PAYLOAD
 
 MAX_STORE = 1024**4
 """Bytes on disk that the limits of all streams together may add up to, which is not what they use."""

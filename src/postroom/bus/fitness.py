@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.bus.server_binary import OLDEST
-from postroom.bus.server_config import MAX_CONTROL_LINE, MAX_PAYLOAD
 from postroom.errors import BusDisconnected, ProtocolViolation, ServerFailed, ServerTooOld
+from postroom.protocol.limits import MAX_CONTROL_LINE, MAX_PAYLOAD
 from postroom.protocol.streams import STREAMS
 
 REMEDY = "`postroom nats config` prints what its configuration must say"

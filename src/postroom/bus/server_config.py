@@ -9,15 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from postroom.protocol.limits import MAX_CONTROL_LINE, MAX_PAYLOAD
+
 AUTH_TIMEOUT = 10
 """Seconds from a connection's begin until it has shown who it is; with the server's own 2, part of a few hundred
 agents that come back at once on a busy machine are cut off, and come again."""
-
-MAX_CONTROL_LINE = 32 * 1024
-"""Bytes of one protocol line: a credential with many projects does not fit the default of 4 KiB."""
-
-MAX_PAYLOAD = 1024 * 1024
-"""Bytes of one message: the largest record of a stream with its headers."""
 
 LOG_BYTES = 16 * 1024 * 1024
 LOG_FILES = 4

@@ -18,7 +18,7 @@ from postroom.control.sse import HEARTBEAT, PAGE
 from postroom.errors import InvalidInput
 from postroom.mail import views as mail_views
 from postroom.projection.changes import ALERTS, MAIL, POSTS, TASKS, WORKERS, Signal
-from postroom.store import messages, progress, records
+from postroom.store import messages, records, tasks
 from postroom.store.database import Connection
 from postroom.tasks import views as task_views
 
@@ -104,9 +104,9 @@ async def _past(parts: Parts, cursor: EventCursor) -> list[StreamEvent]:
 
 
 def _of_log(
-    connection: Connection, cursor: EventCursor, me: str, blocker: Callable[[str], str]
-) -> Iterator[StreamEvent]:
-    heads = progress.requested_past(connection, cursor.inbox, PAGE)
+    connection: Connection, cursor: Cursor, me: str, blocker: Callable[[str], str]
+) -> Iterator[News]:
+    heads = tasks.requested_past(connection, cursor.inbox, PAGE)
     mails = messages.to_past(connection, me, cursor.inbox, PAGE)
     asked = [("task", view) for view in task_views.listed(connection, heads, blocker)]
     came = [("mail", mail) for mail in mail_views.mails(connection, mails)]
@@ -117,8 +117,8 @@ def _of_log(
         if ends and seq > min(ends):
             break
         cursor = replace(cursor, inbox=seq)
-        yield StreamEvent(kind, view.as_json(), cursor)
-    rows = progress.events_past(connection, cursor.tasks, PAGE)
+        yield News(kind, view.as_json(), cursor)
+    rows = tasks.events_past(connection, cursor.tasks, PAGE)
     for record in task_views.news(connection, rows):
         cursor = replace(cursor, tasks=record["seq"])
         yield StreamEvent("update", record, cursor)

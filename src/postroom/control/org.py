@@ -22,7 +22,7 @@ from postroom.audit.cursor import Cursor
 from postroom.audit.stored import Outsiders, StoredRecords
 from postroom.audit.view import AuditView
 from postroom.blobs.folder import BlobFolder
-from postroom.blobs.office import BlobOffice
+from postroom.blobs.service import BlobService
 from postroom.bus.host import BusHost
 from postroom.bus.nats.bus import NatsBus
 from postroom.control.agent_requests import AgentRequests
@@ -52,8 +52,8 @@ from postroom.protocol.alerts import Alert
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.tasks.assignment import TaskAssigner
-from postroom.tasks.office import TaskOffice
 from postroom.tasks.requests import Requests
+from postroom.tasks.service import OrgTaskService
 from postroom.workers.issuer import Issuer
 from postroom.workers.lifecycle import Workers
 from postroom.workers.parts import WorkerParts
@@ -150,7 +150,7 @@ async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
     base.background.start(watch_bus(base.bus, base.changes), "outages")
     base.background.start(registry.run(), "registry")
     requests = Requests(base.bus, base.admin, base.database, space=base.space)
-    tasks = TaskOffice(
+    tasks = OrgTaskService(
         base.bus,
         base.database,
         base.changes,
@@ -238,8 +238,8 @@ async def connect_edge(
     return edge, renew
 
 
-async def _fail_at_work(base: Base, tasks: TaskOffice, worker: str, why: str) -> None:
-    """End the current tasks of a worker that was ended for a limit, once all its records are folded."""
+async def _fail_at_work(base: Base, tasks: OrgTaskService, worker: str, why: str) -> None:
+    """End the tasks that a worker was at when it was ended for a limit, once all its records are folded."""
     try:
         await base.tasks_folded()
         await tasks.fail_at_work(worker, why)
@@ -247,12 +247,12 @@ async def _fail_at_work(base: Base, tasks: TaskOffice, worker: str, why: str) ->
         log.error("the current tasks of %s are still open: %s", worker, error)
 
 
-async def _open_blobs(base: Base, stack: AsyncExitStack) -> BlobOffice:
+async def _open_blobs(base: Base, stack: AsyncExitStack) -> BlobService:
     settings, path = base.settings, base.settings.blobs
     if settings.memory:
         path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="postroom-blobs-")))
     folder = BlobFolder(path, largest=settings.blob_limit, most=settings.blobs_limit)
-    blobs = BlobOffice(base.database, folder, base.tasks_folded)
+    blobs = BlobService(base.database, folder, base.tasks_folded)
     await blobs.open()
     base.background.start(blobs.run(), "blobs")
     return blobs

@@ -32,6 +32,7 @@ from postroom.identity.trust import Trust
 from postroom.observe import get_logger
 from postroom.protocol.alerts import Alert
 from postroom.protocol.ids import check_name
+from postroom.protocol.limits import MAX_ORGS
 from postroom.settings import DEFAULT_ORG, Settings
 from postroom_a2a.retry import RetryPolicy
 
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
     )
 
 log = get_logger(__name__)
-
-MAX_ORGS = 50
-"""Organisations of one post room: the limits of all their streams must fit what the server may store."""
 
 AT_ONCE = 4
 """Organisations that open at the same time."""

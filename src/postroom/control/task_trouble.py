@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from postroom.bus.port import BusStatistics
 from postroom.control.sse import Numbered, Show
 from postroom.projection.changes import Change, Changes
-from postroom.tasks.office import TaskOffice
+from postroom.tasks.service import OrgTaskService
 from postroom.tasks.views import blocked
 from postroom_a2a.task_state import TaskState
 
@@ -62,8 +62,8 @@ class TaskTrouble:
         return {"task": self.task, "text": self.text, "worker": self.worker, "at": self.at}
 
 
-def troubles(tasks: TaskOffice, bus: Connected, task: str) -> Show:
-    """Shows what holds `task` up whenever that has changed."""
+def troubles(tasks: OrgTaskService, bus: Connected, task: str) -> Show:
+    """Shows what keeps `task` whenever that has changed."""
     said = ""
 
     async def show(change: Change) -> tuple[str, Numbered] | None:

@@ -18,12 +18,11 @@ from postroom.gateway.port import DoorSpec
 from postroom.identity import privatefile
 from postroom.protocol.egress import AllowList, EgressRule, Target, below
 from postroom.protocol.ids import check_name
+from postroom.protocol.limits import MAX_CREDENTIALS, MAX_SECRET
 from postroom.protocol.template import Template
 
 SECRET = "{secret}"
 DEFAULT_HEADER = "Authorization: Bearer {secret}"
-MAX_SECRET = 16 * 1024
-MAX_CREDENTIALS = 1000
 
 _HEADER = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}):[ \t]*([\x20-\x7e]*)")
 _PRINTABLE = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")

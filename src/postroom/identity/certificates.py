@@ -19,13 +19,11 @@ from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from postroom.errors import InvalidInput
+from postroom.protocol.limits import MAX_CERTIFICATE_DAYS
 
 DAY = 86400.0
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 90
-LONGEST_DAYS = 397
-"""What browsers take at most."""
-
 SKEW = 3600.0
 """Seconds that a certificate is valid before it was made: clocks differ."""
 
@@ -141,8 +139,8 @@ def issue(authority: Pair, names: Sequence[str], *, now: float, days: float = SE
     Raises:
         InvalidInput: the authority may not vouch for one of them, or the days are out of bounds.
     """
-    if not 0 < days <= LONGEST_DAYS:
-        raise InvalidInput(f"{days:g} days are not within 0 to {LONGEST_DAYS}")
+    if not 0 < days <= MAX_CERTIFICATE_DAYS:
+        raise InvalidInput(f"{days:g} days are not within 0 to {MAX_CERTIFICATE_DAYS}")
     above = x509.load_pem_x509_certificate(authority.certificate)
     signer = serialization.load_pem_private_key(authority.key, None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):

@@ -10,12 +10,10 @@ from postroom.identity import jwt, nkeys
 from postroom.identity.keyring import OrgKeys
 from postroom.identity.nkeys import Kind
 from postroom.protocol.ids import check_name, check_uid
+from postroom.protocol.limits import MAX_PROJECTS
 
 MAX_LIFETIME = 30 * 86400.0
 """Seconds: longest validity of an agent's credential, and so how long a revocation must be remembered."""
-
-MAX_PROJECTS = 256
-"""Projects in one credential: with the longest names its CONNECT line still fits the server's 32 KiB."""
 
 
 def check_user(public: str) -> None:

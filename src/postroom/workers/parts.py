@@ -10,7 +10,7 @@ from postroom.bus.port import BusAdmin
 from postroom.directory.agents import Directory
 from postroom.gateway.credentials import BoundCredential
 from postroom.gateway.port import GatewayProvider
-from postroom.mail.alerts import AlertOffice
+from postroom.mail.alerts import AlertService
 from postroom.sandbox.opensandbox.remote import Remote
 from postroom.sandbox.selftest import Canaries
 from postroom.settings import Settings
@@ -37,7 +37,7 @@ class WorkerParts:
     admin: BusAdmin
     issuer: Issuer
     gateway: GatewayProvider
-    alerts: AlertOffice
+    alerts: AlertService
     owner: str
     credentials: Callable[[], Sequence[BoundCredential]]
     canaries: Canaries

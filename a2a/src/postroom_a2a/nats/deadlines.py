@@ -18,7 +18,7 @@ Late = Callable[[float], RequestTimeout]
 """The error of a deadline of so many seconds."""
 
 
-class Deadlines:
+class AnswerDeadlines:
     """Futures that fail when their time is up."""
 
     def __init__(self) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -28,9 +27,13 @@ from postroom_a2a.errors import (
 )
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.nats.port import NO_RESPONDERS, Frame, status_of
+from postroom_a2a.retry import RetryPolicy
 
 API_TIMEOUT = 5.0
 """Seconds for a call of the API and for a PubAck."""
+
+PAUSES = RetryPolicy(base=0.04, cap=0.5)
+"""Seconds before a question is asked again."""
 
 MSG_ID = "Nats-Msg-Id"
 LAST_SUBJECT_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
@@ -155,8 +158,7 @@ class JetStream:
             As `Mailbox.ask`; `BusDisconnected` if there was no connection all the time, so that nothing was sent.
         """
         loop = asyncio.get_running_loop()
-        mailbox, deadline, first = self.mailbox, loop.time() + timeout, True
-        pause = 0.02
+        mailbox, deadline, failures = self.mailbox, loop.time() + timeout, 0
         while True:
             if not mailbox.connection.is_connected:
                 await mailbox.connected(deadline)
@@ -171,10 +173,9 @@ class JetStream:
                 if not repeat or loop.time() >= deadline or mailbox.connection.is_closed:
                     raise
             else:
-                return frame, first
-            first = False
-            await asyncio.sleep(min(pause, deadline - loop.time()) * random.uniform(0.5, 1.0))  # noqa: S311
-            pause = min(pause * 2, 0.5)
+                return frame, not failures
+            failures += 1
+            await asyncio.sleep(min(PAUSES.delay(failures), deadline - loop.time()))
 
     async def _answer(
         self,
@@ -187,7 +188,7 @@ class JetStream:
     ) -> tuple[dict[str, Any] | Stored, bool]:
         """The answer and whether it was asked for once; a plain PubAck, the most frequent one, needs no JSON reader."""
         loop = asyncio.get_running_loop()
-        deadline, pause, first = loop.time() + timeout, 0.02, True
+        deadline, failures, first = loop.time() + timeout, 0, True
         while True:
             share = max(0.001, deadline - loop.time())
             frame, once = await self.ask(
@@ -199,6 +200,8 @@ class JetStream:
             document = _document(frame)
             if document is not None and not _is_temporary(document):
                 return document, first
+            failures += 1
+            pause = PAUSES.delay(failures)
             late = loop.time() + pause >= deadline
             if document is None and (late or not self.mailbox.recovering):
                 raise NoResponders(
@@ -207,8 +210,7 @@ class JetStream:
                 )
             if document is not None and late:
                 return document, first
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-            pause = min(pause * 2, 0.5)
+            await asyncio.sleep(pause)
 
     # ── streams and consumers ────────────────────────────────────────────────────────────────────────
 

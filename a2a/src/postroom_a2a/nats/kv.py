@@ -7,7 +7,6 @@ message with a header, an expired key may leave one of the server's: both read a
 from __future__ import annotations
 
 import math
-import random
 import re
 import secrets
 from asyncio import sleep
@@ -32,12 +31,13 @@ from postroom_a2a.nats.jetstream import LAST_SUBJECT_SEQUENCE, MSG_ID, TTL, JetS
 from postroom_a2a.nats.kv_format import (
     OPERATION,
     ROLLUP,
-    Entry,
-    Settings,
+    BucketEntry,
+    BucketSettings,
     read_entry,
 )
 from postroom_a2a.nats.ordered import BEAT, OrderedConsumer
 from postroom_a2a.nats.records import Record, last_record
+from postroom_a2a.retry import Backoff
 
 _NAME = re.compile(r"[-A-Za-z0-9_]+")
 _KEY = re.compile(r"[-/_=A-Za-z0-9]+(\.[-/_=A-Za-z0-9]+)*")
@@ -68,7 +68,12 @@ class Bucket:
 
     @classmethod
     async def open(
-        cls, js: JetStream, name: str, settings: Settings | None = None, *, create: bool = True
+        cls,
+        js: JetStream,
+        name: str,
+        settings: BucketSettings | None = None,
+        *,
+        create: bool = True,
     ) -> Self:
         """The bucket `name`, made if it is not there.
 
@@ -83,7 +88,7 @@ class Bucket:
         """
         if not _NAME.fullmatch(name):
             raise InvalidInput(f"{name!r} is no name of a bucket")
-        settings = settings or Settings()
+        settings = settings or BucketSettings()
         for _ in range(8):  # others make it at the same time
             try:
                 config = (await js.api(f"STREAM.INFO.KV_{name}"))["config"]
@@ -103,7 +108,7 @@ class Bucket:
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────
 
-    async def get(self, key: str, *, fresh: bool = False) -> Entry | None:
+    async def get(self, key: str, *, fresh: bool = False) -> BucketEntry | None:
         """What `key` holds; None for nothing, a deleted or an expired one.
 
         Args:
@@ -118,7 +123,7 @@ class Bucket:
 
     async def watch(
         self, keys: str = ">", *, values: bool = True, beat: float = BEAT
-    ) -> AsyncGenerator[Entry | None, None]:
+    ) -> AsyncGenerator[BucketEntry | None, None]:
         """What `keys` hold and every change; close the generator to end it.
 
         First what is there, then None once ("that was all"), then each change: `deleted` for a key that was
@@ -138,28 +143,27 @@ class Bucket:
         if not _FILTER.fullmatch(keys):
             raise InvalidInput(f"{keys!r} is no filter of keys")
         known: dict[str, int] = {}
-        complete, pause = False, 0.05
+        complete, backoff = False, Backoff(0.1, 2.0)
         while True:
             try:
                 async with aclosing(self._life(keys, known, values=values, beat=beat)) as life:
                     async for entry in life:
-                        pause = 0.05
+                        backoff.reset()
                         if entry is not None or not complete:
                             yield entry
                         complete = complete or entry is None
             except (StreamBroken, RequestTimeout, NoResponders, BusDisconnected):
                 if self.js.mailbox.connection.is_closed:
                     raise BusDisconnected("the connection was closed during a watch") from None
-            await sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-            pause = min(pause * 2, 2.0)
+            await sleep(backoff.next())
 
-    async def entries(self, keys: str = ">", *, values: bool = True) -> list[Entry]:
+    async def entries(self, keys: str = ">", *, values: bool = True) -> list[BucketEntry]:
         """What `keys` (a filter, as of `watch`) hold now, the least recently written first.
 
         Raises:
             As `watch`.
         """
-        found: dict[str, Entry] = {}
+        found: dict[str, BucketEntry] = {}
         async with aclosing(self.watch(keys, values=values)) as watch:
             async for entry in watch:
                 if entry is None:
@@ -275,14 +279,14 @@ class Bucket:
                 raise
             return last.sequence
 
-    async def _last(self, key: str, *, fresh: bool) -> Entry | None:
+    async def _last(self, key: str, *, fresh: bool) -> BucketEntry | None:
         direct = self._direct and not fresh
         record = await last_record(self.js, self._stream, self._subject(key), direct=direct)
         return None if record is None else self._read(record)
 
     async def _life(
         self, keys: str, known: dict[str, int], *, values: bool, beat: float
-    ) -> AsyncGenerator[Entry | None, None]:
+    ) -> AsyncGenerator[BucketEntry | None, None]:
         """What differs from `known`, None, and then the changes, until the consumer breaks."""
         policy = {"deliver_policy": "last_per_subject", "headers_only": not values}
         subject = self._prefix + keys
@@ -309,7 +313,7 @@ class Bucket:
                     known[entry.key] = entry.revision
                     yield entry
 
-    def _read(self, record: Record) -> Entry:
+    def _read(self, record: Record) -> BucketEntry:
         return read_entry(record.subject.removeprefix(self._prefix), record)
 
     def _subject(self, key: str) -> str:
@@ -318,13 +322,17 @@ class Bucket:
         return self._prefix + key
 
 
-def _gone(known: dict[str, int], seen: set[str]) -> list[Entry]:
+def _gone(known: dict[str, int], seen: set[str]) -> list[BucketEntry]:
     """Keys that were there before a gap and left no mark."""
-    return [Entry(key, b"", known.pop(key), deleted=True) for key in list(known) if key not in seen]
+    return [
+        BucketEntry(key, b"", known.pop(key), deleted=True)
+        for key in list(known)
+        if key not in seen
+    ]
 
 
 async def _with_ttl(
-    js: JetStream, config: Mapping[str, Any], settings: Settings
+    js: JetStream, config: Mapping[str, Any], settings: BucketSettings
 ) -> Mapping[str, Any]:
     """The stream's configuration after the attempt to let keys have a time to live."""
     change = {**config, **settings.ttl_config()}
@@ -334,4 +342,4 @@ async def _with_ttl(
         return config
 
 
-__all__ = ["Bucket", "Entry", "Settings"]
+__all__ = ["Bucket", "BucketEntry", "BucketSettings"]

@@ -18,7 +18,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class BucketSettings:
     """Of a new bucket; one that is there already is used as it is, but for `key_ttl`.
 
     Attributes:
@@ -66,7 +66,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BucketEntry:
     """What a key holds.
 
     Attributes:
@@ -83,12 +83,12 @@ class Entry:
     ttl: float = 0.0
 
 
-def read_entry(key: str, record: Record) -> Entry:
+def read_entry(key: str, record: Record) -> BucketEntry:
     """The entry that a stored message is; a mark of a deletion or an expiry is a deleted one."""
     headers = record.headers
     if headers.get(OPERATION) in ("DEL", "PURGE") or MARKER in headers:
-        return Entry(key, b"", record.sequence, deleted=True)
-    return Entry(key, record.payload, record.sequence, ttl=_seconds(headers.get(TTL, "")))
+        return BucketEntry(key, b"", record.sequence, deleted=True)
+    return BucketEntry(key, record.payload, record.sequence, ttl=_seconds(headers.get(TTL, "")))
 
 
 def _seconds(text: str) -> float:

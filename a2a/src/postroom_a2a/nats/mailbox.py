@@ -18,7 +18,7 @@ from postroom_a2a.errors import (
     RequestTimeout,
     StreamBroken,
 )
-from postroom_a2a.nats.deadlines import Deadlines
+from postroom_a2a.nats.deadlines import AnswerDeadlines
 from postroom_a2a.nats.natspy import adapted
 from postroom_a2a.nats.port import (
     FAULTS,
@@ -60,7 +60,7 @@ class Mailbox:
         self._has_own_prefix = bool(prefix)
         self.late = 0
         self._loop = asyncio.get_running_loop()
-        self.deadlines = Deadlines()
+        self.deadlines = AnswerDeadlines()
         self.hears_changes = self.connection.changed is not None
         self._changed_at = float("-inf")
         self._asked: dict[str, tuple[asyncio.Future[Frame], str, bool]] = {}

@@ -18,7 +18,7 @@ PORT = 4222
 OnError = Callable[[Exception], None]
 
 Dial = Callable[
-    [Callable[[], asyncio.Protocol], "Server"],
+    [Callable[[], asyncio.Protocol], "ServerAddress"],
     Awaitable[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]],
 ]
 """Opens a stream to a server: calls `loop.create_unix_connection` or the like with the factory that it is given, and
@@ -41,7 +41,7 @@ class Credentials:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerAddress:
     """One server.
 
     Attributes:
@@ -131,7 +131,7 @@ class Options:
     on_error: OnError | None = None
 
 
-def read_servers(servers: str | Sequence[str]) -> tuple[Server, ...]:
+def read_servers(servers: str | Sequence[str]) -> tuple[ServerAddress, ...]:
     """The servers of addresses as `nats://user:password@host:port` and `tls://token@host`.
 
     Raises:
@@ -144,7 +144,7 @@ def read_servers(servers: str | Sequence[str]) -> tuple[Server, ...]:
     return found
 
 
-def read_server(address: str) -> Server:
+def read_server(address: str) -> ServerAddress:
     """The server of one address; without a scheme it is `nats`.
 
     Raises:
@@ -161,11 +161,13 @@ def read_server(address: str) -> Server:
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     tls = parts.scheme == "tls"
     if user and parts.password is None:
-        return Server(host, port, tls, token=user)
-    return Server(host, port, tls, user, password)
+        return ServerAddress(host, port, tls, token=user)
+    return ServerAddress(host, port, tls, user, password)
 
 
-def connect_line(options: Options, server: Server, info: Mapping[str, Any], version: str) -> bytes:
+def connect_line(
+    options: Options, server: ServerAddress, info: Mapping[str, Any], version: str
+) -> bytes:
     """The CONNECT line that answers the server's INFO."""
     said: dict[str, Any] = {
         "verbose": False,

@@ -10,7 +10,6 @@ import asyncio
 import itertools
 import json
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from postroom_a2a.nats.port import (
     receive,
     status_of,
 )
+from postroom_a2a.retry import RetryPolicy
 
 EXPIRES = 30.0
 """Seconds that a pull waits at the server."""
@@ -35,8 +35,8 @@ EXPIRES = 30.0
 HEARTBEAT = 2.0
 """Seconds between the server's signs of life during a pull; after 2.5 times as long a pull is taken as lost."""
 
-PAUSE_CAP = 5.0
-"""Seconds: longest pause before a pull that was refused is tried again, before jitter."""
+PAUSES = RetryPolicy(base=0.05, cap=5.0)
+"""Seconds before a pull that the server refused is tried again."""
 
 _OVER = frozenset({"404", "408"})  # nothing there, time is up
 _HEARTBEAT = "100"
@@ -232,8 +232,7 @@ class PullLoop:
         except PostroomError as error:
             self.report(f"the durable {self.stream}/{self.durable} is not there: {error}")
             self._refusals += 3
-        pause = min(PAUSE_CAP, 0.02 * 2 ** min(self._refusals, 10))
-        await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+        await asyncio.sleep(PAUSES.delay(self._refusals))
         self._changed.set()
 
     def _arrived(self, frame: Frame) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from typing import Any
 
 from postroom_a2a.errors import InvalidInput, PostroomError, Unauthorized
-from postroom_a2a.nats.options import Server, read_server
+from postroom_a2a.nats.options import ServerAddress, read_server
+from postroom_a2a.retry import RetryPolicy
 
-CAP = 2.0
-"""Seconds: longest pause between two attempts, before jitter."""
+PAUSES = RetryPolicy(base=0.05, cap=3.0)
+"""Seconds before an attempt; the first one too, so that the clients of one server do not all come at once."""
 
 MAX_SERVERS = 256
 """Servers that are remembered of those that servers name."""
@@ -25,7 +25,7 @@ MAX_REFUSALS = 2
 class _Entry:
     __slots__ = ("failures", "named", "refusals", "server")
 
-    def __init__(self, server: Server, *, named: bool) -> None:
+    def __init__(self, server: ServerAddress, *, named: bool) -> None:
         self.server = server
         self.named = named
         self.failures = 0
@@ -39,26 +39,23 @@ class Pool:
         insist: never give up a server that refuses us.
     """
 
-    def __init__(self, servers: Sequence[Server], *, insist: bool = False) -> None:
+    def __init__(self, servers: Sequence[ServerAddress], *, insist: bool = False) -> None:
         self._insist = insist
         self._entries = [_Entry(server, named=False) for server in servers]
 
     @property
-    def servers(self) -> list[Server]:
+    def servers(self) -> list[ServerAddress]:
         """All of them."""
         return [entry.server for entry in self._entries]
 
-    def next(self) -> tuple[Server, float] | None:
+    def next(self) -> tuple[ServerAddress, float] | None:
         """The server that failed least, and after how many seconds; None if all refuse us."""
         if not self._entries:
             return None
         entry = min(self._entries, key=lambda each: each.failures)
-        if not entry.failures:
-            return entry.server, random.uniform(0, 0.05)  # noqa: S311 (spreads load, hides nothing)
-        pause = min(CAP, 0.05 * 2 ** min(entry.failures, 10))
-        return entry.server, pause * random.uniform(0.5, 1.5)  # noqa: S311
+        return entry.server, PAUSES.delay(entry.failures + 1)
 
-    def failed(self, server: Server, error: PostroomError, *, lived: float = 0.0) -> None:
+    def failed(self, server: ServerAddress, error: PostroomError, *, lived: float = 0.0) -> None:
         """An attempt failed, or its connection ended after `lived` seconds."""
         for entry in self._entries:
             if entry.server == server:
@@ -69,7 +66,7 @@ class Pool:
                     self._entries.remove(entry)
                 break
 
-    def connected(self, server: Server) -> None:
+    def connected(self, server: ServerAddress) -> None:
         """An attempt succeeded."""
         for entry in self._entries:
             if entry.server == server:
@@ -77,12 +74,12 @@ class Pool:
             else:
                 entry.failures = 0  # whatever it had may be over when this one goes
 
-    def told(self, server: Server, info: dict[str, Any]) -> None:
+    def learn(self, server: ServerAddress, info: dict[str, Any]) -> None:
         """`server` names the others of its cluster."""
         urls = info.get("connect_urls")
         if not isinstance(urls, list):
             return
-        named: list[Server] = []
+        named: list[ServerAddress] = []
         for url in urls[:MAX_SERVERS]:
             try:
                 found = read_server(str(url))
@@ -90,7 +87,7 @@ class Pool:
                 continue
             # They are one cluster, so what holds for one holds for all.
             named.append(
-                Server(
+                ServerAddress(
                     found.host, found.port, server.tls, server.user, server.password, server.token
                 )
             )

@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 from postroom_a2a.errors import BusDisconnected, PostroomError, ProtocolViolation, Unauthorized
 from postroom_a2a.nats.info import read_info
-from postroom_a2a.nats.options import Options, Server, connect_line
+from postroom_a2a.nats.options import Options, ServerAddress, connect_line
 from postroom_a2a.nats.parser import OnMessage, Parser
 from postroom_a2a.nats.server_errors import refusal_of
 
@@ -33,7 +33,7 @@ class Owner(Protocol):
         """A message."""
         ...
 
-    def informed(self, session: Session, info: dict[str, Any]) -> None:
+    def informed(self, session: ServerSession, info: dict[str, Any]) -> None:
         """The server said something about itself."""
         ...
 
@@ -41,16 +41,16 @@ class Owner(Protocol):
         """The server reported an error; if it ends the connection, `gone` follows."""
         ...
 
-    def paused(self, session: Session, *, paused: bool) -> None:
+    def paused(self, session: ServerSession, *, paused: bool) -> None:
         """The transport has no room, or has room again."""
         ...
 
-    def gone(self, session: Session, error: PostroomError) -> None:
+    def gone(self, session: ServerSession, error: PostroomError) -> None:
         """An established session is over."""
         ...
 
 
-class Session(asyncio.Protocol):
+class ServerSession(asyncio.Protocol):
     """A connection that is dialled with `dial`."""
 
     transport: asyncio.Transport
@@ -121,7 +121,7 @@ class Session(asyncio.Protocol):
         """Have messages taken by another function than the owner's from now on."""
         self._parser.message = take
 
-    async def shake_hands(self, server: Server) -> dict[str, Any]:
+    async def shake_hands(self, server: ServerAddress) -> dict[str, Any]:
         """Agree with the server on who is who.
 
         Returns:
@@ -224,8 +224,8 @@ class Session(asyncio.Protocol):
 
 
 async def dial(
-    owner: Owner, server: Server, options: Options, timeout: float
-) -> tuple[Session, dict[str, Any]]:
+    owner: Owner, server: ServerAddress, options: Options, timeout: float
+) -> tuple[ServerSession, dict[str, Any]]:
     """Connect to a server within `timeout` seconds.
 
     Returns:
@@ -235,7 +235,7 @@ async def dial(
         Unauthorized: it does not know us.
         BusDisconnected, ProtocolViolation: it is not reached, or is not what it has to be.
     """
-    session = Session(owner, options)
+    session = ServerSession(owner, options)
     try:
         async with asyncio.timeout(timeout):
             await (options.dial or partial(_dial_tcp, options))(lambda: session, server)
@@ -254,7 +254,7 @@ async def dial(
 
 
 async def _dial_tcp(
-    options: Options, factory: Callable[[], asyncio.Protocol], server: Server
+    options: Options, factory: Callable[[], asyncio.Protocol], server: ServerAddress
 ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
     first = (options.tls or ssl.create_default_context()) if options.tls_first else None
     return await asyncio.get_running_loop().create_connection(

@@ -13,7 +13,7 @@ from postroom.gateway.http.exchange import DEFAULT_TIMEOUTS, Exchange, Timeouts
 from postroom.gateway.http.headers import onward
 from postroom.gateway.http.request_record import RequestRecord, without_user
 from postroom.gateway.http.session import Session
-from postroom.http.wire import Wire
+from postroom.http.connection import HttpConnection
 
 Dialer = Callable[[str], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 """Opens a connection to the API for the worker with the given uid."""
@@ -42,14 +42,16 @@ class ControlProxy:
         Raises:
             PostroomError: an answer that had begun could not be finished.
         """
-        near = Wire(h11.SERVER, reader, writer, conn.rate_limit.piece)
+        near = HttpConnection(h11.SERVER, reader, writer, conn.rate_limit.piece)
 
         async def handle(request: h11.Request) -> None:
             await self._pass(conn, near, request)
 
         await Session(conn, near, self._timeouts).run(handle)
 
-    async def _pass(self, conn: GatewayConnection, near: Wire, request: h11.Request) -> None:
+    async def _pass(
+        self, conn: GatewayConnection, near: HttpConnection, request: h11.Request
+    ) -> None:
         path = request.target.partition(b"?")[0].decode("ascii")
         record = RequestRecord(
             conn, request, f"http://{HOST}{path}" if path[:1] == "/" else without_user(path)
@@ -63,7 +65,7 @@ class ControlProxy:
             far_reader, far_writer = await self._dial(conn.spec.uid)
         except OSError as error:
             raise EnvironmentFault(f"the API cannot be reached: {error.strerror}") from error
-        far = Wire(h11.CLIENT, far_reader, far_writer)
+        far = HttpConnection(h11.CLIENT, far_reader, far_writer)
         exchange = Exchange(near, far, self._timeouts)
         headers = onward(list(request.headers), HOST, {})
         await exchange.recorded(record, request.method, request.target, headers)

@@ -24,7 +24,7 @@ from postroom.gateway.http.request_record import RequestRecord, without_user
 from postroom.gateway.http.session import Session
 from postroom.gateway.http.tunnel import Tunnel
 from postroom.gateway.outbound import FairLookups, OutboundPolicy, check_address, connect
-from postroom.http.wire import Wire
+from postroom.http.connection import HttpConnection
 from postroom.identity.tokens import matches
 from postroom.protocol.egress import AllowList, Target
 from postroom.protocol.hosts import is_address, split_authority
@@ -88,7 +88,7 @@ class EgressProxy:
         Raises:
             PostroomError: an answer that had begun could not be finished.
         """
-        near = Wire(h11.SERVER, reader, writer, conn.rate_limit.piece)
+        near = HttpConnection(h11.SERVER, reader, writer, conn.rate_limit.piece)
         rules = AllowList.parse(conn.spec.egress)
 
         async def handle(request: h11.Request) -> None:
@@ -102,7 +102,7 @@ class EgressProxy:
     # ── requests ─────────────────────────────────────────────────────────────────────────────────
 
     async def _request(
-        self, conn: GatewayConnection, rules: AllowList, near: Wire, request: h11.Request
+        self, conn: GatewayConnection, rules: AllowList, near: HttpConnection, request: h11.Request
     ) -> None:
         text = request.target.decode("ascii")
         shown = without_user(text)
@@ -123,14 +123,14 @@ class EgressProxy:
     async def _forward(
         self,
         conn: GatewayConnection,
-        near: Wire,
+        near: HttpConnection,
         request: h11.Request,
         target: Target,
         record: RequestRecord,
     ) -> None:
         tls = self._tls() if target.scheme == "https" else None
         reader, writer = await self._open(conn, target, tls, record)
-        far = Wire(h11.CLIENT, reader, writer)
+        far = HttpConnection(h11.CLIENT, reader, writer)
         added = self._credentials.headers(conn.spec, target)
         headers = onward(_without_token(request, conn.spec.token_sha256), target.authority, added)
         query = f"?{target.query}" if target.query or request.target.endswith(b"?") else ""
@@ -162,7 +162,7 @@ class EgressProxy:
     # ── tunnels ──────────────────────────────────────────────────────────────────────────────────
 
     async def _tunnel(
-        self, conn: GatewayConnection, rules: AllowList, near: Wire, request: h11.Request
+        self, conn: GatewayConnection, rules: AllowList, near: HttpConnection, request: h11.Request
     ) -> None:
         conn.protocol = "tunnel"
         place = request.target.decode("ascii")

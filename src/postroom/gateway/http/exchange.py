@@ -15,7 +15,7 @@ import h11
 from postroom.errors import PeerError, PostroomError, ProtocolViolation
 from postroom.gateway.http.headers import Headers, end_to_end
 from postroom.gateway.http.request_record import RequestRecord
-from postroom.http.wire import Wire
+from postroom.http.connection import HttpConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Exchange:
         sent, received: bytes of the bodies.
     """
 
-    def __init__(self, near: Wire, far: Wire, timeouts: Timeouts) -> None:
+    def __init__(self, near: HttpConnection, far: HttpConnection, timeouts: Timeouts) -> None:
         self._near = near
         self._far = far
         self._timeouts = timeouts

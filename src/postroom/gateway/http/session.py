@@ -20,7 +20,7 @@ from postroom.errors import (
 )
 from postroom.gateway.connection import GatewayConnection
 from postroom.gateway.http.exchange import Timeouts
-from postroom.http.wire import Wire
+from postroom.http.connection import HttpConnection
 from postroom.protocol.audit import DENIED, OUT
 
 LINGER = 2.0
@@ -40,7 +40,7 @@ class Session:
         timeouts: how long it may keep us waiting.
     """
 
-    def __init__(self, conn: GatewayConnection, near: Wire, timeouts: Timeouts) -> None:
+    def __init__(self, conn: GatewayConnection, near: HttpConnection, timeouts: Timeouts) -> None:
         self._conn = conn
         self._near = near
         self._timeouts = timeouts

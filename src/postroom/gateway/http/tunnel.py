@@ -11,7 +11,7 @@ from postroom.errors import Forbidden, ProtocolViolation
 from postroom.gateway.http.client_hello import ClientHello
 from postroom.gateway.http.exchange import Timeouts
 from postroom.gateway.http.request_record import RequestRecord
-from postroom.http.wire import CHUNK, Wire
+from postroom.http.connection import CHUNK, HttpConnection
 
 HELLO_TIMEOUT = 15.0
 """Seconds for a whole ClientHello."""
@@ -27,7 +27,7 @@ class Tunnel:
 
     def __init__(
         self,
-        near: Wire,
+        near: HttpConnection,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         timeouts: Timeouts,

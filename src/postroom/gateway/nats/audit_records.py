@@ -11,10 +11,8 @@ from postroom.gateway.cause import Cause
 from postroom.gateway.connection import GatewayConnection
 from postroom.gateway.nats.rights import quoted
 from postroom.protocol.audit import GATEWAY, PLUMBING
+from postroom.protocol.limits import MAX_SUBJECT
 from postroom_a2a.times import format_time
-
-MAX_SUBJECT = 512
-"""Bytes of a subject that a record keeps: a stranger chooses it, and it may be long."""
 
 MAX_ID = 128
 

@@ -11,19 +11,9 @@ import re
 from typing import Protocol
 
 from postroom.errors import ProtocolViolation
-from postroom.gateway.nats.stream import (
-    COMMON,
-    END,
-    MAX_CONNECT,
-    MAX_PAYLOAD,
-    TOO_LARGE,
-    UNKNOWN,
-    Stream,
-    number,
-)
-
-MAX_LINE = 4096
-"""Bytes of a control line after CONNECT."""
+from postroom.gateway.nats.stream import COMMON, END, TOO_LARGE, UNKNOWN, Stream, number
+from postroom.protocol.limits import MAX_CONTROL_LINE
+from postroom_a2a.bounds import MAX_CLIENT_LINE, MAX_PAYLOAD
 
 MIN_HEADER = 12
 """Bytes of the smallest header block, `NATS/1.0`, CR LF, CR LF."""
@@ -75,7 +65,7 @@ class ClientStream(Stream):
     most = TURN
 
     def __init__(self, handler: ClientHandler) -> None:
-        super().__init__(MAX_CONNECT)
+        super().__init__(MAX_CONTROL_LINE)
         self.max_payload = MAX_PAYLOAD
         self._handler = handler
         self._connected = False
@@ -155,7 +145,7 @@ class ClientStream(Stream):
             raise ProtocolViolation(UNKNOWN)
         line = self._handler.connect(options)
         self._connected = True
-        self.max_line = MAX_LINE
+        self.max_line = MAX_CLIENT_LINE
         return line
 
     def _other(self, verb: bytes, fields: list[bytes]) -> bool:

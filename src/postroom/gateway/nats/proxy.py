@@ -19,12 +19,12 @@ from postroom.gateway.nats.policy import FLOOD, ClientPolicy
 from postroom.gateway.nats.rights import Rights, quoted
 from postroom.gateway.nats.server_stream import ServerStream
 from postroom.gateway.nats.side import Side
-from postroom.gateway.nats.stream import MAX_PAYLOAD
 from postroom.gateway.nats.upstream import dial
 from postroom.gateway.plumbing import ANSWER, BEAT, LARGEST
 from postroom.gateway.port import DEADLINES, Deadlines
 from postroom.gateway.stream_proxy import cut
 from postroom.protocol.audit import IN
+from postroom_a2a.bounds import MAX_PAYLOAD
 from postroom_a2a.nats.info import read_info
 
 SMALL = 1024

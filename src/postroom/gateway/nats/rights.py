@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from postroom.gateway.plumbing import BEAT, PULL
+from postroom.protocol.limits import MAX_SUBJECT
 from postroom.protocol.permissions import NAME_TEMPLATE, agent_permissions, allows, matches
 from postroom.protocol.streams import STREAMS
 
 KEPT = 1024
 """Subjects whose verdict is remembered."""
 
-MAX_SUBJECT = 512
 MAX_QUEUE = 64
 
 _TOKEN = rb"[!-)+,\-/-=?-~]+"  # printable, without space, dot and wildcards

@@ -9,10 +9,8 @@ import re
 from typing import Protocol
 
 from postroom.errors import ProtocolViolation
-from postroom.gateway.nats.stream import COMMON, END, MAX_PAYLOAD, UNKNOWN, Stream, number
-
-MAX_LINE = 64 * 1024
-"""Bytes of a control line: those of INFO, and of a subject that somebody chose who is not behind a gateway."""
+from postroom.gateway.nats.stream import COMMON, END, UNKNOWN, Stream, number
+from postroom_a2a.bounds import MAX_PAYLOAD, MAX_SERVER_LINE
 
 _MSG = re.compile(rb"MSG %b [0-9]{1,20}(?: %b)? (0|[1-9][0-9]{0,8})\r\n" % (COMMON, COMMON)).match
 _HMSG = re.compile(
@@ -42,7 +40,7 @@ class ServerStream(Stream):
     """The direction into the sandbox."""
 
     def __init__(self, handler: ServerHandler) -> None:
-        super().__init__(MAX_LINE)
+        super().__init__(MAX_SERVER_LINE)
         self._handler = handler
 
     def _run(self, data: bytes, position: int, length: int) -> tuple[int, int]:

@@ -26,12 +26,6 @@ TOO_LONG = "Maximum Control Line Exceeded"
 HELD = 4096
 """Bytes of a frame, or of its header block, that are waited for so that they can be looked at."""
 
-MAX_PAYLOAD = 64 * 1024 * 1024
-"""Bytes of one message: the most that a NATS server can be set to."""
-
-MAX_CONNECT = 32 * 1024
-"""Bytes of CONNECT: a credential with many projects is long."""
-
 COMMON = rb"([!#-)+-=?-\[\]-~]{0,511}[!#-)+\-/-=?-\[\]-~])"
 """A subject, as an expression with one group, that needs no second look: no wildcard, no dot at its end, nothing that
 JSON would escape."""

@@ -11,10 +11,8 @@ from urllib.parse import urlsplit
 
 from postroom.bus.address import BusAddress
 from postroom.errors import BusDisconnected, ProtocolViolation
+from postroom_a2a.bounds import MAX_SERVER_LINE
 from postroom_a2a.nats.info import read_info
-
-MAX_INFO = 64 * 1024
-"""Bytes of a greeting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ class _Greeting(asyncio.Protocol):
         """Of asyncio."""
         self._data += data
         line, end, rest = self._data.partition(b"\r\n")
-        if self.line.done() or (not end and len(self._data) < MAX_INFO):
+        if self.line.done() or (not end and len(self._data) < MAX_SERVER_LINE):
             return
         self.transport.pause_reading()
         if end and line.startswith(b"INFO "):
