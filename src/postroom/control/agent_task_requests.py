@@ -151,7 +151,7 @@ class AgentTaskRequests:
         """Another agent that has a skill; the same agent again for the same key."""
         skill, key = _text(asked, "skill"), _text(asked, "key")
         if not 0 < len(skill) <= MAX_LABEL or len(key) > MAX_DERIVED_KEY:
-            raise InvalidInput("a skill has a name, and a name or a key has an end")
+            raise InvalidInput("the skill or the key is too long, or the skill is missing")
         agent = await self._choose(asker, skill, key)
         return {"uid": agent.uid, "nick": agent.nick, "kind": agent.kind}
 

@@ -49,7 +49,7 @@ RULES = together(projection.RULES, task_rules.RULES, blob_rules.RULES)
 """The rules of the fold for each stream, after those that they build on."""
 
 OVER = projection.OVER | task_rules.OVER
-"""What is deleted from the log."""
+"""The rules for what is deleted from the log."""
 
 FOLD_DEADLINE = 60.0
 """Seconds at the start for folding the records that SQL does not have yet."""

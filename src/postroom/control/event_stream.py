@@ -104,8 +104,8 @@ async def _past(parts: Parts, cursor: EventCursor) -> list[StreamEvent]:
 
 
 def _of_log(
-    connection: Connection, cursor: Cursor, me: str, blocker: Callable[[str], str]
-) -> Iterator[News]:
+    connection: Connection, cursor: EventCursor, me: str, blocker: Callable[[str], str]
+) -> Iterator[StreamEvent]:
     heads = tasks.requested_past(connection, cursor.inbox, PAGE)
     mails = messages.to_past(connection, me, cursor.inbox, PAGE)
     asked = [("task", view) for view in task_views.listed(connection, heads, blocker)]
@@ -117,7 +117,7 @@ def _of_log(
         if ends and seq > min(ends):
             break
         cursor = replace(cursor, inbox=seq)
-        yield News(kind, view.as_json(), cursor)
+        yield StreamEvent(kind, view.as_json(), cursor)
     rows = tasks.events_past(connection, cursor.tasks, PAGE)
     for record in task_views.news(connection, rows):
         cursor = replace(cursor, tasks=record["seq"])

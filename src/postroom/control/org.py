@@ -239,7 +239,7 @@ async def connect_edge(
 
 
 async def _fail_at_work(base: Base, tasks: OrgTaskService, worker: str, why: str) -> None:
-    """End the tasks that a worker was at when it was ended for a limit, once all its records are folded."""
+    """End the current tasks of a worker that was ended for a limit, once all its records are folded."""
     try:
         await base.tasks_folded()
         await tasks.fail_at_work(worker, why)

@@ -85,7 +85,7 @@ async def follow(
 
 
 async def _next(listener: ChangeListener, after: int, show: Show | None) -> str | None:
-    """What to send for the next change: "" if it is new records that are to be read, None at the end."""
+    """The event for the next change; "" if new records are to be read, None at the end."""
     while True:
         change = await listener.next(HEARTBEAT)
         if change is Signal.CLOSED:

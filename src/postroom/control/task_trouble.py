@@ -63,7 +63,7 @@ class TaskTrouble:
 
 
 def troubles(tasks: OrgTaskService, bus: Connected, task: str) -> Show:
-    """Shows what keeps `task` whenever that has changed."""
+    """Shows what holds `task` up whenever that has changed."""
     said = ""
 
     async def show(change: Change) -> tuple[str, Numbered] | None:
