@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from postroom.control.parts import Parts
-from postroom.control.sse import HEARTBEAT, PAGE
+from postroom.control.sse import PAGE
 from postroom.errors import InvalidInput
 from postroom.mail import views as mail_views
 from postroom.projection.changes import ALERTS, MAIL, POSTS, TASKS, WORKERS, Signal
+from postroom.protocol.intervals import STREAM_BEAT
 from postroom.store import messages, records, tasks
 from postroom.store.database import Connection
 from postroom.tasks import views as task_views
@@ -77,7 +78,7 @@ async def everything(parts: Parts, after: EventCursor | None) -> AsyncIterator[s
             for worker in (worker for uid, worker in present.items() if known.get(uid) != worker):
                 yield StreamEvent("worker", worker | {"at": time.time()}, cursor).event()
             known = present
-            change = await listener.next(HEARTBEAT)
+            change = await listener.next(STREAM_BEAT)
             if change is Signal.CLOSED:
                 return
             if change is Signal.QUIET:

@@ -11,9 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from postroom.projection.changes import Change, ChangeListener, Changes, Signal, Topic
-
-HEARTBEAT = 15.0
-"""Seconds of silence after which a comment is sent, so that both ends notice a dead connection."""
+from postroom.protocol.intervals import STREAM_BEAT
 
 PAGE = 200
 
@@ -87,7 +85,7 @@ async def follow(
 async def _next(listener: ChangeListener, after: int, show: Show | None) -> str | None:
     """The event for the next change; "" if new records are to be read, None at the end."""
     while True:
-        change = await listener.next(HEARTBEAT)
+        change = await listener.next(STREAM_BEAT)
         if change is Signal.CLOSED:
             return None
         if change is Signal.QUIET:
