@@ -38,7 +38,7 @@ from postroom.control.statefile import Announcement
 from postroom.control.task_trouble import watch_bus
 from postroom.directory.announcements import Announcements
 from postroom.directory.presence import PresenceBoard
-from postroom.directory.registry import Registry
+from postroom.directory.registry import CardRegistry
 from postroom.directory.search import AgentSearch
 from postroom.errors import PostroomError, ServerFailed
 from postroom.identity.account_publisher import Accounts, system_connection
@@ -138,7 +138,7 @@ async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
     issuer = Issuer(base.database, trust, accounts, base.settings.jwt_lifetime)
     workers = _open_workers(base, issuer, changed, stack)
     states = WorkerStates(workers, presence)
-    registry = Registry(base.admin.jetstream, states.cards, trust.card_key, trust.org)
+    registry = CardRegistry(base.admin.jetstream, states.cards, trust.card_key, trust.org)
     search = AgentSearch(base.directory, workers.cards, states.online, registry.signed)
 
     def tell() -> None:

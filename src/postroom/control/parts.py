@@ -10,7 +10,7 @@ from postroom.control.base import Base
 from postroom.control.principals import Gate
 from postroom.control.rotation import Rotation
 from postroom.directory.presence import PresenceBoard
-from postroom.directory.registry import Registry
+from postroom.directory.registry import CardRegistry
 from postroom.directory.search import AgentSearch
 from postroom.tasks.assignment import TaskAssigner
 from postroom.tasks.service import OrgTaskService
@@ -28,7 +28,7 @@ class Parts(Base):
     presence: PresenceBoard
     states: WorkerStates
     views: WorkerViews
-    registry: Registry
+    registry: CardRegistry
     search: AgentSearch
     tasks: OrgTaskService
     assigner: TaskAssigner

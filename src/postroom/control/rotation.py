@@ -105,8 +105,8 @@ class Rotation:
         self._trust.rotate(Role.PROXY)
         cut = await self._moved(Role.PROXY)
         self._trust.drop_former(Role.PROXY)
-        told = await self._host.trust_proxies(self._trust.proxies)
-        return Rotated((Role.PROXY.value,), cut, () if told and self._host.pid else (_LAST_STEP,))
+        known = await self._host.trust_proxies(self._trust.proxies)
+        return Rotated((Role.PROXY.value,), cut, () if known and self._host.pid else (_LAST_STEP,))
 
     async def _operator(self) -> Rotated:
         if self._host.pid:

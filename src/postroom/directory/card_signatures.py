@@ -36,7 +36,7 @@ def verify_card(card: Card, keys: Sequence[dict[str, str]]) -> Card:
     known = {key.get("kid", ""): key for key in keys}
     signatures = card.get("signatures", [])
     if not isinstance(signatures, list):
-        raise InvalidInput("the card's signatures are no list")
+        raise InvalidInput("the card's signatures are not a list")
     for entry in signatures:
         protected, signature = _parts(entry)
         header = _header(protected)
@@ -59,7 +59,7 @@ def _signed_bytes(protected: str, unsigned: Card) -> bytes:
 
 def _parts(entry: Any) -> tuple[str, str]:
     if not isinstance(entry, dict):
-        raise InvalidInput("a signature of the card is no object")
+        raise InvalidInput("a signature of the card is not an object")
     protected, signature = entry.get("protected"), entry.get("signature")
     if not isinstance(protected, str) or not isinstance(signature, str):
         raise InvalidInput("a signature of the card lacks a part")
@@ -70,7 +70,7 @@ def _header(protected: str) -> dict[str, Any]:
     try:
         header = json.loads(from_text(protected))
     except (ValueError, RecursionError) as error:
-        raise InvalidInput("a signature's header is no JSON") from error
+        raise InvalidInput("a signature's header is not JSON") from error
     if not isinstance(header, dict):
-        raise InvalidInput("a signature's header is no object")
+        raise InvalidInput("a signature's header is not an object")
     return header

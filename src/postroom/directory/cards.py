@@ -138,7 +138,7 @@ def read_card(payload: bytes, uid: str, nick: str) -> Card:
     try:
         card = json.loads(payload)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput("the card is no JSON") from error
+        raise InvalidInput("the card is not JSON") from error
     _check_object(card, "the card", _CARD)
     if card["name"] != nick:
         raise InvalidInput(f"the card claims the name {one_line(card['name'], 80)!r}")
@@ -167,7 +167,7 @@ Check = Callable[[Any, str], None]
 def _check_text(limit: int) -> Check:
     def check(value: Any, where: str) -> None:
         if not isinstance(value, str) or not 0 < len(value) <= limit:
-            raise InvalidInput(f"{where} is no text of 1 to {limit} characters")
+            raise InvalidInput(f"{where} is not a text of 1 to {limit} characters")
         if value != printable(value):
             raise InvalidInput(f"{where} has characters that nobody can see")
 
@@ -187,7 +187,7 @@ def _check_true(value: Any, where: str) -> None:
 def _check_list(item: Check, limit: int = MAX_SKILLS) -> Check:
     def check(value: Any, where: str) -> None:
         if not isinstance(value, list) or not 0 < len(value) <= limit:
-            raise InvalidInput(f"{where} is no list of 1 to {limit} values")
+            raise InvalidInput(f"{where} is not a list of 1 to {limit} values")
         for number, entry in enumerate(value):
             item(entry, f"{where}[{number}]")
 
@@ -200,7 +200,7 @@ Shape = dict[str, tuple[bool, Check]]
 
 def _check_object(value: Any, where: str, shape: Shape) -> None:
     if not isinstance(value, dict):
-        raise InvalidInput(f"{where} is no object")
+        raise InvalidInput(f"{where} is not an object")
     for name in value:
         if name not in shape:
             raise InvalidInput(f"{where} has the field {one_line(name, 80)!r}, which is not for it")

@@ -36,7 +36,7 @@ class Written:
     at: float
 
 
-class Registry:
+class CardRegistry:
     """Writes the bucket.
 
     Args:
