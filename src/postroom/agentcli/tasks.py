@@ -163,9 +163,9 @@ def _await(task: str, options: argparse.Namespace) -> int:
     while True:
         left = max(0.0, end - time.monotonic())
         view = _look(task, min(SLICE, left))
-        if (news := _news(view)) != shown:
-            shown = news
-            _report(news)
+        if (summary := _summary(view)) != shown:
+            shown = summary
+            _report(summary)
         if view["final"]:
             return _result(view, options)
         if view["state"] in {"input-required", "auth-required"}:
@@ -210,7 +210,7 @@ def _line(view: dict[str, Any]) -> str:
     return f"{view['id']} @{one_line(who)} {view['state']}" + (f": {said}" if said else "")
 
 
-def _news(view: dict[str, Any]) -> str:
+def _summary(view: dict[str, Any]) -> str:
     said = one_line(view["status_text"], 500)
     return f"{view['state']}: {said}" if said else str(view["state"])
 

@@ -91,8 +91,8 @@ class HttpClient:
         with faults(self._name):
             async with asyncio.timeout(self._step):
                 streams = await self._dial()
-        wire = HttpConnection(h11.CLIENT, *streams)
-        exchange = HttpAnswer(self._name, wire, self._step)
+        connection = HttpConnection(h11.CLIENT, *streams)
+        exchange = HttpAnswer(self._name, connection, self._step)
         if not isinstance(body, bytes):
             # Not `close`: a server that answers in the midst of the body would cut its own answer off.
             coding = [("transfer-encoding", "chunked"), ("expect", "100-continue")]
@@ -149,11 +149,11 @@ class HttpAnswer:
         headers: its names in lower case.
     """
 
-    def __init__(self, name: str, wire: HttpConnection, step: float | None) -> None:
+    def __init__(self, name: str, connection: HttpConnection, step: float | None) -> None:
         self.status = 0
         self.headers: list[tuple[str, str]] = []
         self._name = name
-        self._wire = wire
+        self._connection = connection
         self._step = step
 
     async def __aenter__(self) -> Self:
@@ -164,7 +164,7 @@ class HttpAnswer:
 
     def close(self) -> None:
         """Close the connection; what was not read is lost."""
-        self._wire.abort()
+        self._connection.abort()
 
     async def pieces(self) -> AsyncGenerator[bytes]:
         """The body as it comes. Raises as `HttpClient.ask`."""
@@ -182,7 +182,7 @@ class HttpAnswer:
         body = bytearray()
         async for data in self.pieces():
             body += data
-            if len(body) > most or self._wire.taken > OVERHEAD * most + MAX_HEAD:
+            if len(body) > most or self._connection.taken > OVERHEAD * most + MAX_HEAD:
                 raise ProtocolViolation(f"the answer of {self._name} is over {most} bytes")
         return bytes(body)
 
@@ -206,7 +206,7 @@ class HttpAnswer:
     async def send(self, event: h11.Event) -> None:
         """Send a part of the request."""
         with faults(self._name):
-            await self._wire.send(event, self._step)
+            await self._connection.send(event, self._step)
 
     async def begin(self, timeout: float | None, *, or_go_on: bool = False) -> bool:
         """Wait for the head; with `or_go_on` also for the word to send the body. Returns whether it is the head."""
@@ -222,12 +222,12 @@ class HttpAnswer:
                 raise BusDisconnected(f"the answer of {self._name} ended before it began")
             if or_go_on:
                 return False
-            if self._wire.taken > MAX_HEAD:
+            if self._connection.taken > MAX_HEAD:
                 raise ProtocolViolation(f"{self._name} goes on asking")
 
     async def _next(self, timeout: float | None) -> Any:
         with faults(self._name):
-            return await self._wire.next_event(timeout)
+            return await self._connection.next_event(timeout)
 
 
 @contextmanager

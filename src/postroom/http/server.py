@@ -208,7 +208,7 @@ class HttpExchange:
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler
     ) -> None:
-        self._wire = HttpConnection(h11.SERVER, reader, writer, max_head=MAX_HEADER_BYTES)
+        self._connection = HttpConnection(h11.SERVER, reader, writer, max_head=MAX_HEADER_BYTES)
         self._handler = handler
 
     async def run(self) -> None:
@@ -217,7 +217,7 @@ class HttpExchange:
         Raises:
             OSError, ProtocolViolation: the connection broke, or the client broke the protocol twice.
         """
-        http = self._wire.http
+        http = self._connection.http
         while True:
             try:
                 async with asyncio.timeout(READ_TIMEOUT):
@@ -232,9 +232,9 @@ class HttpExchange:
                 return
             status, value = await self._answer(request)
             if isinstance(value, Content):
-                await self._pass_on(status, value)
+                await self._send_content(status, value)
             elif isinstance(value, Events):
-                await self._tell(status, value)
+                await self._send_events(status, value)
             else:
                 await self._respond(status, value)
             if http.their_state is h11.SEND_BODY:
@@ -256,9 +256,9 @@ class HttpExchange:
         """The next request, None at the end of the connection."""
         head: h11.Request | None = None
         body = bytearray()
-        abandoned = self._wire.reader.at_eof
+        abandoned = self._connection.reader.at_eof
         while True:
-            event = await self._wire.next_event(None)
+            event = await self._connection.next_event(None)
             if isinstance(event, h11.Request):
                 head = event
                 if head.method == b"PUT":
@@ -281,7 +281,7 @@ class HttpExchange:
         """
         while True:
             try:
-                event = await self._wire.next_event(READ_TIMEOUT)
+                event = await self._connection.next_event(READ_TIMEOUT)
             except RequestTimeout as error:
                 raise RequestTimeout("the upload does not go on") from error
             except (OSError, ProtocolViolation) as error:
@@ -296,29 +296,29 @@ class HttpExchange:
         headers = [("content-type", kind), ("content-length", str(len(body)))]
         if close:
             headers.append(("connection", "close"))
-        self._wire.put(h11.Response(status_code=status, headers=headers))
-        self._wire.put(h11.Data(data=body))
+        self._connection.put(h11.Response(status_code=status, headers=headers))
+        self._connection.put(h11.Data(data=body))
         await self._send(h11.EndOfMessage())
 
-    async def _pass_on(self, status: int, content: Content) -> None:
+    async def _send_content(self, status: int, content: Content) -> None:
         try:
-            self._wire.put(h11.Response(status_code=status, headers=list(content.headers)))
+            self._connection.put(h11.Response(status_code=status, headers=list(content.headers)))
             async for data in content.pieces:
                 await self._send(h11.Data(data=data))
             await self._send(h11.EndOfMessage())
         except PostroomError as error:
-            self._wire.abort()  # so that what came is not taken for the whole
+            self._connection.abort()  # so that what came is not taken for the whole
             raise ConnectionAbortedError(str(error)) from error
         finally:
             content.close()
 
-    async def _tell(self, status: int, events: Events) -> None:
+    async def _send_events(self, status: int, events: Events) -> None:
         """Send events as they come; in silence a comment, and a look whether the client is still there."""
         headers = [("content-type", "text/event-stream"), ("cache-control", "no-store")]
         coming: asyncio.Task[bytes | None] | None = None
         try:
             await self._send(h11.Response(status_code=status, headers=headers))
-            while not self._wire.reader.at_eof():
+            while not self._connection.reader.at_eof():
                 if coming is None:
                     coming = asyncio.create_task(_next(events.texts))
                 await asyncio.wait({coming}, timeout=SILENCE)
@@ -338,16 +338,16 @@ class HttpExchange:
 
     async def _send(self, part: h11.Event) -> None:
         try:
-            await self._wire.send(part, READ_TIMEOUT)
+            await self._connection.send(part, READ_TIMEOUT)
         except RequestTimeout:
-            self._wire.abort()  # who does not read must not hold a connection
+            self._connection.abort()  # who does not read must not hold a connection
             raise
 
     async def _linger(self) -> None:
         with contextlib.suppress(TimeoutError, OSError):
-            self._wire.writer.write_eof()
+            self._connection.writer.write_eof()
             async with asyncio.timeout(LINGER):
-                while await self._wire.reader.read(CHUNK):
+                while await self._connection.reader.read(CHUNK):
                     pass
 
 

@@ -291,9 +291,9 @@ class Actions:
             done = await self.delegate(said)
             session.tell(line | _delegated(done))
             if done.again:
-                news = await self._delegations.recall(done.task, done.worker, said.ref)
-                if news is not None:
-                    session.tell(news)
+                update = await self._delegations.recall(done.task, done.worker, said.ref)
+                if update is not None:
+                    session.tell(update)
             return
         answer = await self.perform(said)
         if said.verb.answer and isinstance(answer, dict):
@@ -313,7 +313,7 @@ class Actions:
         held = self._inbox.held
         if task := self._program.derivation():
             # A message that was given up waiting for is no sign that the agent is at it.
-            held = [each for each in held if not each.waited]
+            held = [each for each in held if not each.set_aside]
         return held[0].derivation if len(held) == 1 else None if held else task
 
 

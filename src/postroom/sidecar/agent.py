@@ -25,10 +25,10 @@ from postroom.sidecar.process import AgentProcess, Exit
 from postroom.sidecar.session import AgentRun, AgentSession, attend
 from postroom.sidecar.status import StatusReporter
 
-LIVES = 1.0
+STARTED_AFTER = 1.0
 """Seconds after which an agent that neither reads nor says anything counts as started."""
 
-BREATH = 0.25
+STARTED_AFTER_READ = 0.25
 """The same after it has read its first line: what that line breaks breaks at once."""
 
 NOT_EXECUTABLE = 127
@@ -213,28 +213,30 @@ class ResidentProgram(AgentProgram):
 
     async def _write(self, session: AgentSession, started: asyncio.Event) -> None:
         try:
-            told = await session.say(self._hello)
+            greeted = await session.say(self._hello)
         except BrokenPipeError:
             _log.warning("the agent closed its input at once")
-            told = False
+            greeted = False
         await self._publish(session)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._settle(session, started, told))
+            tasks.create_task(self._wait_started(session, started, greeted))
             await session.write_queued()
 
-    async def _settle(self, session: AgentSession, started: asyncio.Event, told: bool) -> None:
+    async def _wait_started(
+        self, session: AgentSession, started: asyncio.Event, greeted: bool
+    ) -> None:
         """Wait until the agent, which does not end, counts as started."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(LIVES):
-                if told:
+            async with asyncio.timeout(STARTED_AFTER):
+                if greeted:
                     with suppress(BrokenPipeError):
                         await session.taken()
-                        await asyncio.sleep(BREATH)
-                        return self._settled(started)
+                        await asyncio.sleep(STARTED_AFTER_READ)
+                        return self._mark_started(started)
                 await started.wait()
-        return self._settled(started)
+        return self._mark_started(started)
 
-    def _settled(self, started: asyncio.Event) -> None:
+    def _mark_started(self, started: asyncio.Event) -> None:
         if not started.is_set():
             started.set()
             self._status.running()

@@ -19,7 +19,7 @@ from postroom.protocol.alerts import RaiseAlert
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.sidecar.a2a.asking import AskedTasks
 from postroom.sidecar.a2a.changes import TaskChanges
-from postroom.sidecar.a2a.live import Live, NewCaller
+from postroom.sidecar.a2a.live import LivePeers, NewCaller
 from postroom.sidecar.a2a.peers import Peers
 from postroom.sidecar.a2a.routes import A2ARoutes
 from postroom.sidecar.a2a.serving import ServedTasks, ServingOperations
@@ -71,7 +71,7 @@ class Sidecar:
     api: LocalApi
     a2a: A2ARoutes
     serving: ServingOperations
-    live: Live
+    live: LivePeers
     announcer: Announcer
     engine: TaskEngine
     task_client: TaskClient
@@ -124,7 +124,7 @@ def compose(
     agent = _agent(config, env, _hello(config, port), status, raise_alert)
     task_client = TaskClient(bus, own, config.run)
     changes = TaskChanges()
-    live = Live(caller, changes, own)
+    live = LivePeers(caller, changes, own)
     program = ProgramExecutor(agent, directory, config.cancel_grace)
     engine = TaskEngine(
         TaskLog(bus, task_client, worker=own, run=config.run, stored=changes.stored),

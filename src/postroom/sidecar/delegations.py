@@ -35,10 +35,10 @@ from postroom.tasks.log import StoredTask
 from postroom_a2a.task_state import INTERRUPTED
 from postroom_a2a.tasks import artifacts_of, status_text
 
-REMEMBERED = 4096
+MAX_REMEMBERED = 4096
 """Delegated tasks whose last news are remembered."""
 
-UNTOLD = 64
+MAX_WAITING = 64
 """News that wait for an agent that does not read; more are left out. How a task ends never is."""
 
 _log = get_logger(__name__)
@@ -71,8 +71,8 @@ class _Delegation:
 
     ref: Any = None
     quiet: bool = False
-    told: int = 0
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    delivered: int = 0
+    updated: asyncio.Event = field(default_factory=asyncio.Event)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -101,7 +101,7 @@ class Delegations:
         self._changes = changes
         self._own = own
         self._known: OrderedDict[str, _Delegation] = OrderedDict()
-        self._untold = 0
+        self._waiting = 0
 
     async def recipient(self, address: str) -> Sender:
         """The agent at `@nick` or a uid.
@@ -150,31 +150,31 @@ class Delegations:
         known.ref, known.quiet = action.ref, action.quiet
         return Delegated(sent, task, worker, again=key.again)
 
-    async def tell(self, update: Update) -> None:
+    async def deliver(self, update: Update) -> None:
         """Hand news to the agent; returns when it has read them. Old news are left out.
 
         Raises:
             Untold: the worker is being stopped; its next start is to tell.
         """
         known = self._remember(update.task)
-        known.news.set()
-        known.news = asyncio.Event()
-        self._changes.told(update.task, update.sequence)
+        known.updated.set()
+        known.updated = asyncio.Event()
+        self._changes.note(update.task, update.sequence)
         if known.quiet and not update.state.terminal:
             return
-        if not update.state.terminal and self._untold >= UNTOLD:
+        if not update.state.terminal and self._waiting >= MAX_WAITING:
             # Also a question: who asks again and again must not fill the lane that cancels come by.
             return
-        self._untold += 1
+        self._waiting += 1
         try:
             # The same news may come again while the agent does not read: they are done with when it has read them.
             async with known.turn:
-                if update.sequence > known.told:
+                if update.sequence > known.delivered:
                     worker = await self._directory.describe(update.worker)
-                    await self._hand_over(_news(update, worker, known.ref))
-                    known.told = update.sequence
+                    await self._hand_over(_update_record(update, worker, known.ref))
+                    known.delivered = update.sequence
         finally:
-            self._untold -= 1
+            self._waiting -= 1
 
     async def _hand_over(self, record: dict[str, Any]) -> None:
         while True:
@@ -211,7 +211,7 @@ class Delegations:
             record.state,
             {"task": record.task},
         )
-        return _news(update, worker, ref)
+        return _update_record(update, worker, ref)
 
     async def _stored(self, task: str) -> StoredTask | None:
         failures = 0
@@ -235,26 +235,26 @@ class Delegations:
         """
         end = asyncio.get_running_loop().time() + timeout
         while True:
-            news = self._remember(task).news
+            updated = self._remember(task).updated
             view = await self._task_client.view(task)
             left = end - asyncio.get_running_loop().time()
             if not wait or view["final"] or view["state"] in INTERRUPTED or left <= 0:
                 return view
             try:
                 async with asyncio.timeout(left):
-                    await news.wait()
+                    await updated.wait()
             except TimeoutError:
                 continue
 
     def _remember(self, task: str) -> _Delegation:
         known = self._known.setdefault(task, _Delegation())
         self._known.move_to_end(task)
-        while len(self._known) > REMEMBERED:
+        while len(self._known) > MAX_REMEMBERED:
             self._known.popitem(last=False)
         return known
 
 
-def _news(update: Update, worker: Sender, ref: Any) -> dict[str, Any]:
+def _update_record(update: Update, worker: Sender, ref: Any) -> dict[str, Any]:
     event = update.update
     task = event.get("task")
     record: dict[str, Any] = {

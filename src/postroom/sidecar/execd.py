@@ -34,7 +34,7 @@ from postroom.sidecar.workstation import (
     FILE_TIMEOUT,
     MAX_ENTRIES,
     Captured,
-    Done,
+    CommandResult,
     FolderEntry,
     named_file,
     parts_of,
@@ -97,7 +97,7 @@ class ExecdWorkstation:
         self._env = dict(env)
         self._words = True  # until an older execd refuses them
 
-    async def run(self, command: RunCommand) -> Done:
+    async def run(self, command: RunCommand) -> CommandResult:
         """See `Workstation`. A last line without its end gets one: execd does not tell."""
         cwd = self._root.joinpath(*parts_of(command.cwd))
         asked = {
@@ -117,7 +117,7 @@ class ExecdWorkstation:
         self._words = False
         return done
 
-    async def _run(self, asked: dict[str, Any], seconds: float) -> Done:
+    async def _run(self, asked: dict[str, Any], seconds: float) -> CommandResult:
         running = _Running()
         began = time.monotonic()
         try:
@@ -284,9 +284,9 @@ class _Running:
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise ProtocolViolation(f"execd said {one_line(text, 100)!r}") from error
 
-    def done(self, *, killed_late: bool) -> Done:
+    def done(self, *, killed_late: bool) -> CommandResult:
         """The result; who was killed at the end of its time was killed for that."""
-        return Done(
+        return CommandResult(
             self._code or 0,
             self._out.text,
             self._err.text,

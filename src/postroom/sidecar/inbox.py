@@ -62,7 +62,7 @@ class Held:
     delivery: Delivery
     message: Incoming
     context: str
-    waited: bool = False
+    set_aside: bool = False
     derivation: Derivation = field(init=False)
 
     def __post_init__(self) -> None:
@@ -122,13 +122,13 @@ class Inbox:
 
     def unconfirmed(self) -> tuple[str, int]:
         """What was given up waiting for, for people and in number."""
-        waited = [held.message for held in self._window if held.waited]
-        if not waited:
+        set_aside = [held.message for held in self._window if held.set_aside]
+        if not set_aside:
             return "", 0
-        first, more = waited[0], f", nor {len(waited) - 1} more" if len(waited) > 1 else ""
+        first, more = set_aside[0], f", nor {len(set_aside) - 1} more" if len(set_aside) > 1 else ""
         sender = first.sender.nick or first.sender.uid
         said = f"has not confirmed message {first.id[:8]} from @{sender} for {self._patience:g} s{more}"
-        return said, len(waited)
+        return said, len(set_aside)
 
     def find(self, message_id: str) -> Held | None:
         """The held message with this id."""
@@ -166,7 +166,7 @@ class Inbox:
             self.confirmations.begin(envelope.id, sender, delivery)
         elif (held := self._window.get(envelope.id)) is not None:
             held.delivery = delivery
-            if held.waited:
+            if held.set_aside:
                 delivery.set_aside()
         else:
             await self._hand_over(delivery, envelope)
@@ -187,8 +187,8 @@ class Inbox:
             await delivery.term(f"{note.losses} attempts")
             return
         again = delivery.attempt > 1 or note is not None
-        waited = note is not None and note.waited
-        await self._window.room(alone=again and not waited)
+        set_aside = note is not None and note.set_aside
+        await self._window.room(alone=again and not set_aside)
         sender = await self._directory.describe(sender_uid)
         try:
             session = await self._ready(envelope, sender_uid, note or Note())
@@ -201,7 +201,7 @@ class Inbox:
         # Nothing is awaited from `_ready` to `add`: the run that ends next will give it back.
         held = Held(delivery, self._incoming(envelope, sender, again), context_of(envelope.message))
         self._window.add(envelope.id, held, alone=again)
-        if waited:
+        if set_aside:
             self._set_aside(held)
         self._changed()
         try:
@@ -217,7 +217,7 @@ class Inbox:
             self.confirm(envelope.id)
             return
         await self._report(envelope.id, sender.uid, State.DELIVERED)
-        if not waited:
+        if not set_aside:
             self._start(self._wait_for(held))
 
     async def _ready(self, envelope: Envelope, sender: str, note: Note) -> AgentRun | None:
@@ -233,7 +233,7 @@ class Inbox:
                 return None
             try:
                 # Until it has survived it, the reader counts as lost with it.
-                losses = note.losses if note.waited else note.losses + 1
+                losses = note.losses if note.set_aside else note.losses + 1
                 self._journal.keep(envelope.id, sender, replace(note, losses=losses))
             except StateUnwritable as error:
                 failures += 1
@@ -268,7 +268,7 @@ class Inbox:
             self._note_loss(held, -1)  # the reader has survived it
 
     def _set_aside(self, held: Held) -> None:
-        held.waited = True
+        held.set_aside = True
         self._window.set_aside(held.message.id)
         held.delivery.set_aside()
         self._changed()
@@ -277,7 +277,7 @@ class Inbox:
         """Count `more` runs that ended with a message; how many that are now."""
         message_id, sender = held.message.id, held.message.sender.uid
         before = self._journal.note(message_id, sender) or Note()
-        note = Note(max(0, before.losses + more), held.waited)
+        note = Note(max(0, before.losses + more), held.set_aside)
         try:
             if note != before:
                 self._journal.keep(message_id, sender, note)
@@ -340,15 +340,15 @@ class Inbox:
             self._left = items
             return
         # It was at one of those that are waited for; else at the oldest, if it does one after the other.
-        suspects = [held for held in items if not held.waited] or items[:1]
+        suspects = [held for held in items if not held.set_aside] or items[:1]
         for held in items:
             suspect = held in suspects
-            await self._return(held, int(suspect and held.waited), lost=suspect)
+            await self._return(held, int(suspect and held.set_aside), lost=suspect)
 
     async def stopped(self) -> None:
         """Nothing is pulled any more, so it would not come again at once: give back what the agent held at its stop."""
         for held in self._left:
-            await self._return(held, 0 if held.waited else -1, lost=False)
+            await self._return(held, 0 if held.set_aside else -1, lost=False)
 
     async def give_back(self, message_id: str) -> None:
         """What should have confirmed a message failed: it comes again, up to its last delivery."""
@@ -356,7 +356,7 @@ class Inbox:
         if held is not None:
             self._window.remove(message_id)
             self._changed()
-            await self._return(held, int(held.waited), lost=True)
+            await self._return(held, int(held.set_aside), lost=True)
 
     async def _return(self, held: Held, more: int, *, lost: bool) -> None:
         losses = self._note_loss(held, more)

@@ -45,7 +45,7 @@ class Note:
     """
 
     losses: int = 0
-    waited: bool = False
+    set_aside: bool = False
 
 
 class Journal:
@@ -175,7 +175,7 @@ def _valid(message_id: str, sender: str) -> bool:
 
 
 def _line(message_id: str, sender: str, note: Note | None = None) -> bytes:
-    state = f" {note.losses}{' waited' if note.waited else ''}" if note else ""
+    state = f" {note.losses}{' waited' if note.set_aside else ''}" if note else ""
     return f"{message_id} {sender}{state}\n".encode("ascii")
 
 

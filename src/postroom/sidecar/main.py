@@ -100,7 +100,7 @@ class SidecarProcess:
             await stack.enter_async_context(server)
             stack.push_async_callback(sidecar.live.close)
             await stack.enter_async_context(rpc_server(bus.mailbox, bus.uid, sidecar.serving))
-            await self._live(sidecar, bus, control)
+            await self._serve(sidecar, bus, control)
         return 0
 
     def _bus(self) -> BusAddress:
@@ -128,9 +128,9 @@ class SidecarProcess:
         config = self._config
         if not config.egress or self._connector is None:
             return ""
-        door = EgressRelay(with_preface(self._connector, "egress", config.token), self._port())
-        await stack.enter_async_context(door)
-        return f"http://127.0.0.1:{door.port}"
+        relay = EgressRelay(with_preface(self._connector, "egress", config.token), self._port())
+        await stack.enter_async_context(relay)
+        return f"http://127.0.0.1:{relay.port}"
 
     async def _connect(self) -> NatsBus:
         key = KeyPair.from_seed(self._config.seed) if self._config.seed else None
@@ -162,12 +162,12 @@ class SidecarProcess:
         except PostroomError as error:
             _log.warning("the wall's report was not taken: %s", error)
 
-    async def _live(self, sidecar: Sidecar, bus: NatsBus, control: ControlClient | None) -> None:
+    async def _serve(self, sidecar: Sidecar, bus: NatsBus, control: ControlClient | None) -> None:
         renewal = CredentialRenewal(
             bus, bus.uid, expires_at=self._config.jwt_expires_at, accept=self._renewer(bus)
         )
 
-        _hear_renewal(bus, renewal)
+        _renew_on_request(bus, renewal)
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(work)
@@ -243,7 +243,7 @@ async def _recover(sidecar: Sidecar) -> None:
             return
 
 
-def _hear_renewal(bus: NatsBus, renewal: CredentialRenewal) -> None:
+def _renew_on_request(bus: NatsBus, renewal: CredentialRenewal) -> None:
     notice = subjects.renewal_notice(bus.uid)
 
     def arrived(frame: Frame) -> None:

@@ -20,7 +20,7 @@ from postroom.sidecar.outgoing import Outgoing
 from postroom_a2a.messages import text_of
 from postroom_a2a.times import format_time
 
-TOLD = frozenset({State.ANSWERED, State.DEAD})
+REPORTED = frozenset({State.ANSWERED, State.DEAD})
 """States of its own messages that the agent is told: the ones after which nothing comes. Of another it is told only if
 there is a reason why a message stays there."""
 
@@ -47,8 +47,8 @@ class Notices:
             await delivery.ack()
             return
         session = self._agent.session
-        tells = receipt.state in TOLD or receipt.reason
-        if tells and session and self._believed(delivery, receipt):
+        reported = receipt.state in REPORTED or receipt.reason
+        if reported and session and self._believed(delivery, receipt):
             record = {"type": "receipt", "id": receipt.message_id, "state": receipt.state.value}
             session.tell(record | ({"reason": receipt.reason} if receipt.reason else {}))
         await delivery.ack()

@@ -79,7 +79,7 @@ class Priority:
             case Requested() if by == CONTROL_PLANE:
                 self._start(delivery, self._take_requests())
             case Update() if by == CONTROL_PLANE:
-                self._start(delivery, self._delegations.tell(record))
+                self._start(delivery, self._delegations.deliver(record))
             case _:
                 # Only the control plane reads the log, so nobody else knows what is stored.
                 _log.warning("%s sent news of a task, which only the control plane may", by)

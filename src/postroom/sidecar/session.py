@@ -99,7 +99,7 @@ class AgentSession:
         self._dropped = 0
         self.ended = asyncio.Event()
         self.how_ended = ""
-        self.told_to_end = False
+        self.signalled = False
         self.last_words: deque[str] = deque(maxlen=LAST_WORDS)
 
     async def hand_over(self, incoming: Handed) -> bool:
@@ -171,7 +171,7 @@ class AgentSession:
 
     def send_signal(self, number: signal.Signals) -> None:
         """See `Run`."""
-        self.told_to_end = True
+        self.signalled = True
         self.process.send_signal(number)
 
     async def let_go(self) -> None:
@@ -258,7 +258,7 @@ async def attend(
                 task.cancel()
     finally:
         process.close()
-    final = End(ended.code, ended.signal, session.told_to_end, "\n".join(session.last_words))
+    final = End(ended.code, ended.signal, session.signalled, "\n".join(session.last_words))
     for action in session.adapter.finish(final):
         await act(action)
     session.over(ended.detail)

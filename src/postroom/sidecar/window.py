@@ -35,8 +35,8 @@ class Window(Generic[T]):
         self._items: dict[str, T] = {}
         self._aside: set[str] = set()
         self._changed = asyncio.Event()
-        self._lonely = ""
-        self._lonely_until = 0.0
+        self._exclusive = ""
+        self._exclusive_until = 0.0
 
     def __iter__(self) -> Iterator[T]:
         return iter(tuple(self._items.values()))
@@ -52,8 +52,8 @@ class Window(Generic[T]):
         """Take an item in; with `alone`, no other joins it for a while."""
         self._items[key] = item
         if alone:
-            self._lonely = key
-            self._lonely_until = _now() + self._alone
+            self._exclusive = key
+            self._exclusive_until = _now() + self._alone
 
     def set_aside(self, key: str) -> None:
         """Keep an item, but nobody waiting for it any more."""
@@ -89,18 +89,18 @@ class Window(Generic[T]):
 
     async def room(self, *, alone: bool) -> None:
         """Wait until one more may be added; one that is to be `alone` waits for the others, not for ever."""
-        patience = _now() + self._alone
-        while (blocked_until := self._blocked(alone, patience)) > _now():
+        deadline = _now() + self._alone
+        while (blocked_until := self._blocked(alone, deadline)) > _now():
             await self.change(min(blocked_until - _now(), self._alone))
 
-    def _blocked(self, alone: bool, patience: float) -> float:
+    def _blocked(self, alone: bool, deadline: float) -> float:
         """Until when nothing may be added, short of a change."""
         waited_for = self._items.keys() - self._aside
         if len(waited_for) >= self._size or len(self._items) >= self._most:
             return float("inf")
         if alone and waited_for:
-            return patience
-        return self._lonely_until if self._lonely in waited_for else 0.0
+            return deadline
+        return self._exclusive_until if self._exclusive in waited_for else 0.0
 
     def _notify(self) -> None:
         # Those who wait now are woken; those who wait from now on wait for the next change.

@@ -39,7 +39,7 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommandResult:
     """How a command ended.
 
     Attributes:
@@ -69,7 +69,7 @@ class FolderEntry:
 class Workstation(Protocol):
     """Where commands run and files lie."""
 
-    async def run(self, command: RunCommand) -> Done:
+    async def run(self, command: RunCommand) -> CommandResult:
         """Run a program to its end. It has no standard input.
 
         Raises:
@@ -159,7 +159,7 @@ class LocalWorkstation:
         self._root = root
         self._env = dict(env)
 
-    async def run(self, command: RunCommand) -> Done:
+    async def run(self, command: RunCommand) -> CommandResult:
         """What the program leaves behind of its group is killed with its end."""
         cwd = self._root.joinpath(*parts_of(command.cwd))
         if not await asyncio.to_thread(cwd.is_dir):
@@ -187,7 +187,9 @@ class LocalWorkstation:
                 process.read_rest()
         finally:
             process.close()
-        return Done(ended.code, out.text, err.text, out.truncated, err.truncated, timed_out)
+        return CommandResult(
+            ended.code, out.text, err.text, out.truncated, err.truncated, timed_out
+        )
 
     async def read(self, path: str, offset: int, length: int) -> bytes:
         """See `Workstation`."""

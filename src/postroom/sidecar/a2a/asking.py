@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator
 from postroom.errors import Conflict, Forbidden, NotFound
 from postroom.protocol.verbs import AnswerTask, CancelTask, Delegate
 from postroom.sidecar.a2a.changes import TaskChange
-from postroom.sidecar.a2a.live import Live
+from postroom.sidecar.a2a.live import LivePeers
 from postroom.sidecar.a2a.pages import page_of
 from postroom.sidecar.actions import Actions
 from postroom.sidecar.task_client import TaskClient
@@ -40,7 +40,7 @@ class AskedTasks:
     """
 
     def __init__(
-        self, actions: Actions, task_client: TaskClient, live: Live, own: str, worker: str
+        self, actions: Actions, task_client: TaskClient, live: LivePeers, own: str, worker: str
     ) -> None:
         self._actions = actions
         self._task_client = task_client

@@ -86,8 +86,8 @@ class _Watch:
 
     def __init__(self) -> None:
         self._heard: deque[TaskChange] = deque()
-        self._news = asyncio.Event()
-        self.told = 0
+        self._changed = asyncio.Event()
+        self.newest = 0
         self.overrun = False
 
     def put(self, change: TaskChange) -> None:
@@ -95,32 +95,32 @@ class _Watch:
             self.overrun = True
         else:
             self._heard.append(change)
-        self._news.set()
+        self._changed.set()
 
     def look(self) -> None:
         self.overrun = True
-        self._news.set()
+        self._changed.set()
 
-    def tell(self, sequence: int) -> None:
-        self.told = max(self.told, sequence)
-        self._news.set()
+    def note(self, sequence: int) -> None:
+        self.newest = max(self.newest, sequence)
+        self._changed.set()
 
     def next(self) -> TaskChange | None:
         return self._heard.popleft() if self._heard else None
 
     def forget(self) -> None:
         self._heard.clear()
-        self.told = 0
+        self.newest = 0
         self.overrun = False
 
     async def wait(self, until: float) -> bool:
         """Whether there was news before `until` of the loop's clock."""
         try:
             async with asyncio.timeout_at(until):
-                await self._news.wait()
+                await self._changed.wait()
         except TimeoutError:
             return False
-        self._news.clear()
+        self._changed.clear()
         return True
 
 
@@ -139,10 +139,10 @@ class TaskChanges:
         for watch in self._watches.get(task, ()):
             watch.put(change)
 
-    def told(self, task: str, sequence: int) -> None:
+    def note(self, task: str, sequence: int) -> None:
         """There is a record of that sequence."""
         for watch in self._watches.get(task, ()):
-            watch.tell(sequence)
+            watch.note(sequence)
 
     def look(self, task: str) -> None:
         """Something may have been missed: who follows the task reads what is stored."""
@@ -205,8 +205,8 @@ class TaskChanges:
                     continue
                 change = watch.next()
                 if change is None:
-                    behind = watch.told > after or (not await watch.wait(look))
-                    behind = behind or watch.told > after
+                    behind = watch.newest > after or (not await watch.wait(look))
+                    behind = behind or watch.newest > after
                 elif change.sequence > after:
                     if change.after != after or (change.settled and not change.proven):
                         behind = True

@@ -45,7 +45,7 @@ NewCaller = Callable[[str], Caller]
 """Makes a caller of the agent with that uid."""
 
 
-class Live:
+class LivePeers:
     """The ephemeral path to other agents.
 
     Args:

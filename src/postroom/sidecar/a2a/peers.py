@@ -13,7 +13,7 @@ from postroom.directory.cards import Card
 from postroom.errors import InvalidInput, NotFound, PostroomError
 from postroom.protocol.ids import UID
 from postroom.sidecar.a2a.asking import AskedTasks
-from postroom.sidecar.a2a.live import Live
+from postroom.sidecar.a2a.live import LivePeers
 from postroom.sidecar.actions import Actions
 from postroom.sidecar.directory_client import DirectoryClient
 from postroom.sidecar.task_client import TaskClient
@@ -35,7 +35,7 @@ KNOWN = ("GetTask", "SubscribeToTask", "CancelTask")
 class PeerOperations(JsonOperations):
     """The operations of another agent."""
 
-    def __init__(self, tasks: AskedTasks, live: Live, worker: str) -> None:
+    def __init__(self, tasks: AskedTasks, live: LivePeers, worker: str) -> None:
         super().__init__(tasks)
         self._peer = worker
         self._live = live
@@ -93,7 +93,7 @@ class Peers:
         actions: Actions,
         directory: DirectoryClient,
         task_client: TaskClient,
-        live: Live,
+        live: LivePeers,
         own: str,
     ) -> None:
         self._actions = actions

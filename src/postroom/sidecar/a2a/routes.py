@@ -11,12 +11,13 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote
 
 from postroom.directory.cards import CARD_PATH, SENDER_TOKEN, Card
 from postroom.errors import NotFound, PostroomError
 from postroom.http.server import Answer, Content, Events, HttpRequest
+from postroom.sidecar.a2a.peers import Peers
 from postroom_a2a.json_operations import VERSION, not_spoken
 from postroom_a2a.operations import Call, Operations
 from postroom_a2a.rpc import Code, Id, RpcError, id_of, read_call, read_json, refusal, result
@@ -35,18 +36,6 @@ LOOK = 1.0
 """Seconds between two looks whether the client of a call still waits."""
 
 
-class Others(Protocol):
-    """Other agents as A2A servers."""
-
-    async def operations(self, name: str, /) -> Operations:
-        """The operations of the agent with that nick or uid."""
-        ...
-
-    async def card(self, name: str, /) -> Card:
-        """Its card. Raises as `operations`."""
-        ...
-
-
 class A2ARoutes:
     """The A2A routes of one worker.
 
@@ -57,7 +46,7 @@ class A2ARoutes:
     """
 
     def __init__(
-        self, operations: Operations, card: Card, port: int, others: Others | None = None
+        self, operations: Operations, card: Card, port: int, others: Peers | None = None
     ) -> None:
         self._operations = operations
         self._others = others

@@ -33,7 +33,7 @@ CANCEL_WAIT = 20.0
 """Seconds that a cancel waits for the end of its task; it is told to it in any case."""
 
 
-class Ledger(Records, Protocol):
+class StoredTasks(Records, Protocol):
     """What the control plane knows of this worker's tasks."""
 
     async def get(self, task_id: str) -> StoredTask:
@@ -64,7 +64,9 @@ class ServedTasks:
         ledger: what is stored of them.
     """
 
-    def __init__(self, task_client: Ledger, changes: TaskChanges, engine: Engine, own: str) -> None:
+    def __init__(
+        self, task_client: StoredTasks, changes: TaskChanges, engine: Engine, own: str
+    ) -> None:
         self._task_client = task_client
         self._changes = changes
         self._engine = engine

@@ -104,8 +104,8 @@ class End:
 
     exit_code: int
     signal: int = 0
-    told: bool = False
-    complaint: str = ""
+    signalled: bool = False
+    stderr: str = ""
 
 
 class Adapter(Protocol):

@@ -17,7 +17,7 @@ from postroom_a2a.text import one_line, printable
 MAX_ANSWER = 128 * 1024
 """Bytes of an answer. A task has three times as much room, and a text may need twice its bytes in JSON."""
 
-MAX_COMPLAINT = 2000
+MAX_STDERR = 2000
 """Characters of standard error that a failed task shows."""
 
 CONTINUATION = "\n    "
@@ -55,7 +55,7 @@ class PlainText:
         Of a run that was ended by a signal nothing is taken: nobody knows whether it had said all that it had to say.
         """
         said = printable("\n".join(self._lines)).rstrip().lstrip("\n")
-        if end.told or end.signal or not (self._task or self._message):
+        if end.signalled or end.signal or not (self._task or self._message):
             return [Output(line) for line in self._lines]
         if end.exit_code:
             return self._failed(end) + [Output(line) for line in self._lines]
@@ -76,10 +76,8 @@ class PlainText:
     def _failed(self, end: End) -> list[Said]:
         if not self._task:
             return []  # the message is handed over again
-        complaint = printable(end.complaint).strip()[-MAX_COMPLAINT:]
-        return [
-            Fail(self._task, ": ".join(filter(None, (f"exit code {end.exit_code}", complaint))))
-        ]
+        stderr = printable(end.stderr).strip()[-MAX_STDERR:]
+        return [Fail(self._task, ": ".join(filter(None, (f"exit code {end.exit_code}", stderr))))]
 
     def render(self, message: Incoming) -> bytes:
         """The text of a message or a post, with every control character taken out."""
