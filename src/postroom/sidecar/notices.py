@@ -1,7 +1,7 @@
-"""What the agent is told beside messages: what became of its own ones, and posts of its projects' feeds.
+"""Records beside messages: receipts of the agent's own messages, and posts of its projects' feeds.
 
-Neither is ever lost by the log, but neither waits for the agent's confirmation: an agent that was down when a
-notice came asks for the history.
+The log loses neither, but neither waits for the agent's confirmation: an agent that was down when a notice came asks
+for the history.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from postroom_a2a.messages import text_of
 from postroom_a2a.times import format_time
 
 REPORTED = frozenset({State.ANSWERED, State.DEAD})
-"""States of its own messages that the agent is told: the ones after which nothing comes. Of another it is told only if
-there is a reason why a message stays there."""
+"""The final states, which the agent is told of its own messages; of other states it is told only with a reason."""
 
 _log = get_logger(__name__)
 
@@ -54,7 +53,7 @@ class Notices:
         await delivery.ack()
 
     def _believed(self, delivery: Delivery, receipt: Receipt) -> bool:
-        """Whether whoever set it may: the control plane, or the one whom our message went to."""
+        """Whether its sender may set it: the control plane, or the recipient of our message."""
         setter = delivery.message.sender_uid
         if setter == CONTROL_PLANE:
             return True
@@ -62,7 +61,7 @@ class Notices:
         return bool(recipient) and may_set(setter, recipient, CONTROL_PLANE)
 
     async def take_post(self, delivery: Delivery) -> None:
-        """Hand a post of somebody else to the agent."""
+        """Hand a post of another agent to this one."""
         message = delivery.message
         try:
             project = subjects.parse(message.subject).project
