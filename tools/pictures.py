@@ -207,7 +207,7 @@ TASK = (
         "cancel, answer",
         "A cancel or an answer overtakes all messages: the control plane checks who asks and stores it on the "
         "worker's priority lane.",
-        ("tasks/office.py", "sidecar/priority.py"),
+        ("tasks/service.py", "sidecar/priority.py"),
     ),
     Step(
         SIDECAR,

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from postroom.cli.commands.audit import Lines
+from postroom.cli.commands.audit import AuditLines
 from postroom.cli.output import columns
 from postroom.client.http import Client
 from postroom.protocol.audit import AuditRecord
@@ -172,7 +172,7 @@ def test_in_a_terminal_no_line_is_wider_and_a_denial_shows_its_whole_reason(
     )
     allowed = denied | {"verdict": "allowed", "reason": "", "subject": "worker." + "x" * 60}
     with Client.at(tmp_path) as client:
-        lines = Lines(client)
+        lines = AuditLines(client)
         lines._columns = width
         shown = click.unstyle(lines.line(denied)).splitlines()
         [fine] = lines.line(allowed).splitlines()
@@ -206,7 +206,7 @@ def test_without_a_post_room_it_says_so(tmp_path: Path):
 @pytest.mark.requirement("text-controls-stripped")
 def test_what_was_denied_is_red(standin: Standin, tmp_path: Path):
     with Client.at(tmp_path) as client:
-        lines = Lines(client)
+        lines = AuditLines(client)
         denied = lines.line({"verdict": "denied", "reason": "why", "verb": "PUB"})
         allowed = lines.line({"verdict": "allowed", "verb": "PUB"})
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from postroom.client.http import Client
-from postroom.client.locate import Server
+from postroom.client.locate import ServerAddress
 from postroom.client.transport import Transport
 from tests.client.standin import Standin
 
@@ -36,8 +36,8 @@ def pauses() -> Pauses:
 
 @pytest.fixture
 def client(standin: Standin, pauses: Pauses) -> Iterator[Client]:
-    def here() -> Server:
-        return Server(standin.url, os.getpid(), standin.token)
+    def here() -> ServerAddress:
+        return ServerAddress(standin.url, os.getpid(), standin.token)
 
     with Client(Transport(here, sleep=pauses)) as client:
         yield client

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from postroom import errors
 from postroom.client.calls import name_of
 from postroom.client.http import Client
-from postroom.client.locate import Server, locate
+from postroom.client.locate import ServerAddress, locate
 from postroom.client.transport import Again, Transport
 from postroom_a2a.retry import RetryPolicy
 from tests.client.conftest import Pauses
@@ -104,7 +104,7 @@ def test_a_refused_connection_means_not_running(pauses: Pauses):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, not listening: refuses
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        with Client(Transport(lambda: Server(url, 1, "t"), sleep=pauses)) as client:
+        with Client(Transport(lambda: ServerAddress(url, 1, "t"), sleep=pauses)) as client:
             with pytest.raises(errors.NotRunning) as caught:
                 client.status()
             assert caught.value.remedy == "postroom up"
@@ -124,7 +124,7 @@ def test_a_new_token_is_read_once_and_a_wrong_one_ends_it(standin: Standin, clie
     standin.answer("GET /v1/status", status())
     standin.token = "renewed"
     assert client.status() == status()
-    refused = Transport(lambda: Server(standin.url, 1, "wrong"), sleep=lambda _: None)
+    refused = Transport(lambda: ServerAddress(standin.url, 1, "wrong"), sleep=lambda _: None)
     with Client(refused) as stranger, pytest.raises(errors.Unauthorized):
         stranger.status()
 
@@ -136,7 +136,7 @@ def test_no_answer_in_time_is_a_timeout_and_not_repeated(monkeypatch: pytest.Mon
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with (
-            Client(Transport(lambda: Server(url, 1, "t"))) as client,
+            Client(Transport(lambda: ServerAddress(url, 1, "t"))) as client,
             pytest.raises(errors.RequestTimeout),
         ):
             client.status()
@@ -144,14 +144,14 @@ def test_no_answer_in_time_is_a_timeout_and_not_repeated(monkeypatch: pytest.Mon
 
 def test_an_answer_that_is_not_json_is_a_violation():
     base = httpx2.MockTransport(lambda _: httpx2.Response(200, text="<html>"))
-    here = Transport(lambda: Server("http://x", 1, "t"), base=base)
+    here = Transport(lambda: ServerAddress("http://x", 1, "t"), base=base)
     with Client(here) as client, pytest.raises(errors.ProtocolViolation):
         client.status()
 
 
 def test_waiting_is_cut_into_calls_and_ends_at_the_deadline(standin: Standin, pauses: Pauses):
     times = iter([0.0, 0.0, 25.0, 25.0, 50.0, 50.0, 60.0])
-    here = Transport(lambda: Server(standin.url, 1, TOKEN), sleep=pauses)
+    here = Transport(lambda: ServerAddress(standin.url, 1, TOKEN), sleep=pauses)
     standin.answer("GET /v1/messages/m1", mail(1, "hi", timed_out=True))
     with Client(here, clock=lambda: next(times)) as client:
         assert client.wait("m1", "answered", 60.0)["timed_out"]
@@ -318,7 +318,7 @@ def test_a_silent_post_room_is_not_waited_for_behind_the_end_of_the_time(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with (
-            Client(Transport(lambda: Server(url, 1, "t"))) as client,
+            Client(Transport(lambda: ServerAddress(url, 1, "t"))) as client,
             client.transport.within(0.05),
             pytest.raises(errors.RequestTimeout) as caught,
         ):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.client.locate import Server, locate
+from postroom.client.locate import ServerAddress, locate
 from postroom.errors import EnvironmentFault, NotRunning
 
 
@@ -31,7 +31,7 @@ def ended_pid() -> int:
 
 def test_a_running_post_room_is_found(tmp_path: Path):
     write(tmp_path, record(url="http://127.0.0.1:4280/"))
-    assert locate(tmp_path) == Server("http://127.0.0.1:4280", os.getpid(), "t0ken")
+    assert locate(tmp_path) == ServerAddress("http://127.0.0.1:4280", os.getpid(), "t0ken")
 
 
 @pytest.mark.parametrize("folder", ["", "missing"])

@@ -8,8 +8,8 @@ from itertools import islice
 import httpx2
 import pytest
 
-from postroom.client.locate import Server
-from postroom.client.stream import RECONNECT, EventStream, Seen
+from postroom.client.locate import ServerAddress
+from postroom.client.stream import RECONNECT, EventStream, SeenEvents
 from postroom.client.transport import Transport
 from postroom.errors import NotFound, PeerError, ProtocolViolation
 from postroom_a2a.retry import RetryPolicy
@@ -20,7 +20,7 @@ SOON = replace(RECONNECT, base=0.0)
 
 @pytest.fixture
 def transport(standin: Standin) -> Iterator[Transport]:
-    transport = Transport(lambda: Server(standin.url, 1, TOKEN))
+    transport = Transport(lambda: ServerAddress(standin.url, 1, TOKEN))
     yield transport
     transport.close()
 
@@ -117,7 +117,7 @@ def test_closing_wakes_a_reader_that_waits(standin: Standin, transport: Transpor
 
 
 def test_the_memory_for_duplicates_is_bounded():
-    seen = Seen(limit=2)
+    seen = SeenEvents(limit=2)
     events = [httpx2.ServerSentEvent(event="post", data="", id=str(n)) for n in range(3)]
     assert all(seen.is_new(event) for event in events)
     assert not seen.is_new(events[2])

@@ -9,7 +9,7 @@ import pytest
 from postroom import errors
 from postroom.client.calls import task_ref
 from postroom.client.http import Client
-from postroom.client.locate import Server
+from postroom.client.locate import ServerAddress
 from postroom.client.stream import RECONNECT, EventStream
 from postroom.client.transport import Transport
 from tests.client.conftest import Pauses
@@ -94,7 +94,7 @@ def test_waiting_for_a_task_is_cut_into_calls_and_ends_at_the_deadline(
 ):
     times = iter([0.0, 0.0, 25.0, 25.0, 30.0, 30.0])
     standin.answer("GET /v1/tasks/ab12cd34", task(timed_out=True))
-    here = Transport(lambda: Server(standin.url, 1, TOKEN), sleep=pauses)
+    here = Transport(lambda: ServerAddress(standin.url, 1, TOKEN), sleep=pauses)
     with Client(here, clock=lambda: next(times)) as client:
         assert client.await_task("ab12cd34", "settled", 30.0)["timed_out"]
     asked = [(r.query["wait"], r.query["timeout"]) for r in standin.requests]

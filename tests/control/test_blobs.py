@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from postroom.blobs import folder as folder_module
-from postroom.blobs import office as office_module
+from postroom.blobs import service as office_module
 from postroom.blobs.folder import BlobFolder
 from postroom.errors import RequestTimeout, StateUnwritable
 from postroom.protocol import subjects

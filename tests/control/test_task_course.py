@@ -14,8 +14,8 @@ from postroom.protocol.priority import Cancel, Input
 from postroom.protocol.tasks import chain_headers
 from postroom.store.tasks import TaskRow
 from postroom.tasks.chain import Chain
-from postroom.tasks.office import TaskOffice
 from postroom.tasks.records import TaskRecord
+from postroom.tasks.service import OrgTaskService
 from postroom.tasks.views import TaskEvent
 from postroom_a2a.messages import text_of
 from postroom_a2a.task_state import TaskState
@@ -155,9 +155,9 @@ async def test_a_task_that_ends_around_a_read_of_its_stream_ends_the_stream(
 ):
     async with emptied(shared) as room:
         alice, task = await taken(room)
-        read, said = TaskOffice.events, asyncio.Event()
+        read, said = OrgTaskService.events, asyncio.Event()
 
-        async def around(self: TaskOffice, ref: str, **more: Any) -> list[TaskEvent]:
+        async def around(self: OrgTaskService, ref: str, **more: Any) -> list[TaskEvent]:
             found = await read(self, ref, **more)
             if said.is_set():
                 return found
@@ -165,7 +165,7 @@ async def test_a_task_that_ends_around_a_read_of_its_stream_ends_the_stream(
             await alice.say(task, TaskState.COMPLETED, "done")
             return found if when == "behind" else await read(self, ref, **more)
 
-        monkeypatch.setattr(TaskOffice, "events", around)
+        monkeypatch.setattr(OrgTaskService, "events", around)
 
         assert [event["text"] for event in await stream(room, task)] == ["", "begun", "done"]
 

@@ -16,7 +16,7 @@ from postroom.bus.memory import MemoryAdmin, MemoryBroker, MemoryBus
 from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider, Stored
 from postroom.directory.agents import Directory
 from postroom.mail import views
-from postroom.mail.alerts import AlertOffice
+from postroom.mail.alerts import AlertService
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletter_service import DeadLetterService
 from postroom.mail.deadletters import DeadLetterMover
@@ -86,7 +86,7 @@ class Desk:
         self.clerk = Clerk(self.bus, self.database)
         self.fold = self.new_fold()
         self.office = PostOffice(self.bus, self.admin, self.database, self.changes)
-        self.alerts = AlertOffice(self.bus, self.admin, self.database, self.changes)
+        self.alerts = AlertService(self.bus, self.admin, self.database, self.changes)
         self.dead = DeadLetterService(self.bus, self.database, self.changes)
         self.mover = DeadLetterMover(self.bus, self.admin, self.database, self.clerk)
 

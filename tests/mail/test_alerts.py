@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import NotFound
-from postroom.mail.alerts import AlertOffice, AlertView
+from postroom.mail.alerts import AlertService, AlertView
 from postroom.mail.projection import RULES
 from postroom.projection.changes import ALERTS
 from postroom.projection.rebuild import rebuild
@@ -126,7 +126,7 @@ async def test_cleared_alerts_stay_cleared_over_a_rebuild_and_what_is_new_does_n
     other = Database(tmp_path / "other.db")
     await migrate(other)
     await rebuild(other, desk.admin, RULES, None)
-    again = AlertOffice(desk.bus, desk.admin, other, desk.changes)
+    again = AlertService(desk.bus, desk.admin, other, desk.changes)
     assert [alarm.row for alarm in await again.all()] == [alarm.row for alarm in before]
     await other.close()
 

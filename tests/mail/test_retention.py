@@ -10,8 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from postroom.errors import EnvironmentFault, InvalidInput, NotFound, StateUnwritable
-from postroom.mail.projection import RULES
-from postroom.mail.retention import OVER
+from postroom.mail.projection import OVER, RULES
 from postroom.projection.rebuild import rebuild
 from postroom.projection.retention import Retention
 from postroom.protocol.receipts import State

@@ -11,7 +11,7 @@ import pytest
 from postroom.errors import InvalidInput
 from postroom.sandbox.select import CHOICES
 from postroom.settings import Settings
-from postroom.settings.option import Kind, Option
+from postroom.settings.option import Option, ValueKind
 from postroom.settings.options import BESIDE, BY_FIELD, BY_KEY, INSIDE, OPTIONS, SANDBOXES
 from tools import settings as document
 
@@ -115,4 +115,4 @@ def test_a_secret_is_not_in_the_error_that_refuses_it():
 
 
 def test_no_kind_of_value_is_left_without_a_setting():
-    assert {one.kind for one in OPTIONS} == set(Kind)
+    assert {one.kind for one in OPTIONS} == set(ValueKind)

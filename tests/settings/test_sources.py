@@ -8,7 +8,7 @@ import pytest
 
 from postroom.errors import EnvironmentFault, InvalidInput
 from postroom.settings import SETTINGS_FILE, Settings
-from postroom.settings.option import Kind, Option
+from postroom.settings.option import Option, ValueKind
 from postroom.settings.options import OPTIONS
 from postroom.settings.sources import DEFAULT, ENVIRONMENT, FLAG, STATE, USER, find, load
 
@@ -62,7 +62,7 @@ def test_an_empty_variable_is_none(state: Path, monkeypatch: pytest.MonkeyPatch)
 def test_each_setting_can_be_chosen_by_its_variable(
     one: Option, state: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    text = one.choices[-1] if one.choices else "0" if one.kind is Kind.PORT else "9000000"
+    text = one.choices[-1] if one.choices else "0" if one.kind is ValueKind.PORT else "9000000"
     monkeypatch.setenv(one.variable, text)
 
     assert getattr(load(state), one.field) == one.from_text(text, one.key)

@@ -76,7 +76,7 @@ async def test_who_wants_every_change_is_told_every_change(tmp_path: Path):
 async def test_a_worker_that_changes_its_task_without_end_does_not_fill_the_priority_lane(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(module, "MOST_TOLD", 5000)
+    monkeypatch.setattr(module, "MAX_NOTICE_BYTES", 5000)
     async with open_desk(tmp_path) as desk:
         ann, bob, eve = [await desk.worker(nick) for nick in ("ann", "bob", "eve")]
         row = await desk.taken(eve, await desk.ask(ann, eve.uid, stream=True))

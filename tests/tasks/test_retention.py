@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from postroom.mail import retention as mail_retention
+from postroom.mail import projection
 from postroom.projection.rebuild import rebuild
 from postroom.projection.retention import Retention
 from postroom.protocol import priority, subjects
@@ -17,7 +17,7 @@ from postroom.store import snapshot
 from postroom.store.database import Connection
 from postroom.store.schema import PROJECTION
 from postroom.store.tasks import TaskRow
-from postroom.tasks.retention import LONGER, OVER
+from postroom.tasks.rules import LONGER, OVER
 from postroom_a2a.task_state import TaskState
 from tests.mail.desk import BACKENDS, SECONDS, running
 from tests.tasks.desk import RULES, TaskDesk, open_desk
@@ -38,7 +38,7 @@ def tables(connection: Connection) -> dict[str, list[tuple]]:
 
 def retention(desk: TaskDesk, folder: Path, later: float) -> Retention:
     """As it will be in `later` seconds beyond the day that everything is kept."""
-    over = mail_retention.OVER | OVER
+    over = projection.OVER | OVER
     return Retention(
         desk.admin, desk.database, folder, over, clock=lambda: time.time() + 86400 + later
     )

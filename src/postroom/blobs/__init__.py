@@ -1,1 +1,1 @@
-"""Blobs: content that is too large for messages, on disk by its hash, for those who were given its name."""
+"""Blobs: content too large for a message, stored on disk by its hash, readable by those who were given its name."""

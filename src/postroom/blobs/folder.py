@@ -1,7 +1,7 @@
-"""The contents of blobs as files: `<first two hex digits>/<sha256>`, and `new/` for what is being uploaded.
+"""The contents of blobs as files: `<first two hex digits>/<sha256>`, and `new/` for uploads.
 
-A file has its name only when it is whole and on disk; whatever is in `new/` at a start was left by a killed
-process and is removed. All of it blocks: `Draft` does its work in threads.
+A file gets its name only when it is whole and on disk. A file in `new/` at a start is left over from a killed process
+and is removed. Everything here blocks; `Upload` does its work in threads.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from postroom.observe import get_logger
 from postroom.protocol.blobs import SHA256
 
 BLOCK = 4096
-"""Bytes that even the smallest blob counts for, as it does on the disk."""
+"""Bytes that even the smallest blob counts for: it takes a block of the disk."""
 
 RESERVE = 16 * 1024 * 1024
-"""Bytes of the disk that blobs leave free: the log must go on."""
+"""Bytes of the disk that blobs leave free for the log."""
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -39,9 +39,8 @@ class BlobFolder:
     """Files by hash, within bounds.
 
     Args:
-        folder: for all of them; 0700.
-        largest: bytes of one.
-        most: bytes of all.
+        largest: bytes of one blob.
+        most: bytes of all blobs together.
     """
 
     def __init__(self, folder: Path, *, largest: int, most: int) -> None:
@@ -51,7 +50,7 @@ class BlobFolder:
         self._used = 0
 
     def open(self, known: Mapping[str, int]) -> None:
-        """Make the folder, and remove what is not in `known` (hash to bytes): it was never answered for.
+        """Make the folder, and remove every content that is not in `known` (hash to bytes).
 
         Raises:
             StateUnwritable: the folder cannot be made or read.
@@ -70,15 +69,15 @@ class BlobFolder:
 
     @property
     def used(self) -> int:
-        """Bytes that blobs and uploads count for now."""
+        """Bytes that blobs and uploads take now."""
         return self._used
 
     def check_room(self, size: int) -> None:
-        """Whether a blob of `size` bytes would be taken now.
+        """Refuse a blob of `size` bytes that would not fit now.
 
         Raises:
-            BlobTooLarge: not one of that size.
-            BlobsFull: there are too many.
+            BlobTooLarge: no blob may have that size.
+            BlobsFull: the blobs together would have too many bytes.
             StateUnwritable: the disk is full.
         """
         if size > self.largest:
@@ -93,9 +92,9 @@ class BlobFolder:
             )
         check_space(self._folder, RESERVE + more)
 
-    def draft(self) -> Draft:
-        """A new file, as a context manager: at its end it is gone, unless it was kept."""
-        return Draft(self)
+    def upload(self) -> Upload:
+        """A context manager with a new file; on exit the file is removed unless it was kept."""
+        return Upload(self)
 
     def read(self, sha256: str) -> BinaryIO | None:
         """The content, open for reading; None if it is not there."""
@@ -114,7 +113,7 @@ class BlobFolder:
                 return False
 
     def remove(self, sha256: str) -> None:
-        """Remove a content; one that is not there is no error."""
+        """Remove a content, if it is there."""
         path = self.path(sha256)
         with typed_faults():
             try:
@@ -125,16 +124,16 @@ class BlobFolder:
         self._used -= _charge(size)
 
     def path(self, sha256: str) -> Path:
-        """Where the content with that hash is, if it is there."""
+        """The place of the content with that hash, whether or not it is there."""
         if SHA256.fullmatch(sha256) is None:
-            raise ValueError("no hash, so no path")
+            raise ValueError("a blob's path needs its SHA-256 in 64 hexadecimal digits")
         return self._folder / sha256[:2] / sha256
 
     @property
     def _new(self) -> Path:
         return self._folder / "new"
 
-    # ── for drafts ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── for uploads ──
 
     def _create(self) -> tuple[Path, int]:
         path = self._new / secrets.token_hex(16)
@@ -148,22 +147,22 @@ class BlobFolder:
     def _release(self, charged: int) -> None:
         self._used -= charged
 
-    def _place(self, draft: Path, sha256: str) -> bool:
-        """Give a whole draft its name; False if the content was there already. On disk on return.
+    def _place(self, upload: Path, sha256: str) -> bool:
+        """Give a whole upload its name; False if the content was there already. On disk on return.
 
-        It is the same work in both cases, so that the time of an answer does not tell them apart.
+        Both cases do the same work, so that the time of an answer does not tell them apart.
         """
         path = self.path(sha256)
-        new = not self.has(sha256, draft.stat().st_size)
+        new = not self.has(sha256, upload.stat().st_size)
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        draft.replace(path)
+        upload.replace(path)
         for folder in (path.parent, self._folder):
             _sync(folder)
         return new
 
 
-class Draft:
-    """Content that is being uploaded.
+class Upload:
+    """Content on its way in.
 
     Attributes:
         size: bytes so far.
@@ -182,7 +181,7 @@ class Draft:
         self._charge_for(1)
         try:
             with typed_faults():
-                self._path, self._file = self._folder._create()  # noqa: SLF001 (its own draft)
+                self._path, self._file = self._folder._create()  # noqa: SLF001 (its own upload)
         except BaseException:
             self._release()
             raise
@@ -207,19 +206,19 @@ class Draft:
         self.size += len(data)
 
     async def flush(self) -> str:
-        """Bring everything to the disk; returns the hash of it.
+        """Write everything to the disk; returns its SHA-256.
 
         Raises:
-            StateUnwritable: that failed.
+            StateUnwritable: the disk failed or is full.
         """
         await _in_thread(os.fsync, self._file)
         return self._hash.hexdigest()
 
     async def keep(self, sha256: str) -> bool:
-        """Give it its name, the hash that `flush` returned; False if the content was there already.
+        """Give the content its name, the hash that `flush` returned; False if it was there already.
 
         Raises:
-            StateUnwritable: that failed.
+            StateUnwritable: the disk failed or is full.
         """
         new = await _in_thread(self._folder._place, self._path, sha256)  # noqa: SLF001
         self._kept = True
@@ -250,7 +249,7 @@ def _charge(size: int) -> int:
 
 
 async def _in_thread(work: Callable[..., T], *arguments: Any) -> T:
-    """Run blocking work to its end, also where who waits for it is cancelled: it uses a descriptor."""
+    """Run blocking work to its end even when the caller is cancelled, because the work uses a file descriptor."""
     running = asyncio.get_running_loop().run_in_executor(None, partial(_typed, work, *arguments))
     try:
         return await asyncio.shield(running)
@@ -266,13 +265,14 @@ def _typed(work: Callable[..., T], *arguments: Any) -> T:
 
 @contextmanager
 def typed_faults() -> Generator[None]:
-    """Faults of the disk as `StateUnwritable`."""
+    """Turn disk faults into `StateUnwritable`."""
     try:
         yield
     except OSError as error:
         what = "the disk is full" if error.errno in _FULL else f"the disk: {error.strerror}"
         raise StateUnwritable(
-            f"{what}; the blob was not stored", remedy="free space, then do it again"
+            f"{what}; the blob was not stored",
+            remedy="free space on the disk of the state folder, then upload the blob again",
         ) from error
 
 

@@ -1,8 +1,9 @@
-"""Who may read a blob, folded from the log: what names it passes it on, from who may read it to whom it is for.
+"""Folds from the log who may read a blob.
 
-A message does so from its sender to its recipient, a record of a task from its worker to who asked for the task. To
-name a blob that one may not read oneself gives nobody anything, so no hash can be guessed or fished for: not by a
-request either, which its worker repeats in the history of the task.
+A message that names a blob gives its recipient the right to read it, if the sender has that right. A record of a task
+does the same, from its worker to the task's requester. Naming a blob that one may not read gives nobody anything, so
+no agent can gain a blob by guessing its hash. A request is no way around that, although its worker repeats it in the
+history of the task.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def _fold_message(connection: Connection, record: Message) -> Sequence[Change]:
 
 
 def _fold_record(connection: Connection, record: Message) -> Sequence[Change]:
-    """A record of TASKS, if it counted: then there is an event of its sequence."""
+    """A record of TASKS, if it counted: then an event has its sequence."""
     if _NAME not in record.payload:
         return ()
     for event in tasks.events_at(connection, [record.sequence]):
@@ -50,10 +51,10 @@ def _fold_record(connection: Connection, record: Message) -> Sequence[Change]:
 
 
 def _of_worker(snapshot: str) -> list[Any]:
-    """What the worker says in a task: not its history, which has the words of who asked."""
+    """The worker's own part of a task: not its history, which holds the requester's words."""
     task = json.loads(snapshot)
     return [task["status"], task.get("artifacts")]
 
 
 RULES: dict[str, tuple[Rule, ...]] = {"INBOX": (_fold_message,), "TASKS": (_fold_record,)}
-"""Behind those of tasks, which say whether a record counts."""
+"""These run after the rules of tasks, which decide whether a record counts."""

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from postroom.bus.space import check_room
-from postroom.client.locate import Server, locate
+from postroom.client.locate import ServerAddress, locate
 from postroom.errors import (
     EXIT_CODES,
     AlreadyRunning,
@@ -39,7 +39,7 @@ GRACE = 10.0
 TAIL = 8192
 
 
-def start(state: Path, options: Sequence[str] = ()) -> Server:
+def start(state: Path, options: Sequence[str] = ()) -> ServerAddress:
     """Start `postroom up` on the folder `state` in a session of its own; returns where it answers.
 
     Raises:
@@ -60,7 +60,7 @@ def start(state: Path, options: Sequence[str] = ()) -> Server:
         return locate(state)
 
 
-def ensure(state: Path) -> Server:
+def ensure(state: Path) -> ServerAddress:
     """The post room on `state`, started if none runs."""
     with suppress(NotRunning):
         return locate(state)

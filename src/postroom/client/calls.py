@@ -63,14 +63,16 @@ class Calls:
         self.transport = transport
         self._clock = clock
 
-    def _get(self, path: str, query: Query | None = None, *, patience: float = 0.0) -> Any:
-        return self.transport.call("GET", path, params=query, repeatable=True, patience=patience)
+    def _get(self, path: str, query: Query | None = None, *, extra_time: float = 0.0) -> Any:
+        return self.transport.call(
+            "GET", path, params=query, repeatable=True, extra_time=extra_time
+        )
 
     def _post(
-        self, path: str, body: object = None, *, repeatable: bool = False, patience: float = 0.0
+        self, path: str, body: object = None, *, repeatable: bool = False, extra_time: float = 0.0
     ) -> Any:
         return self.transport.call(
-            "POST", path, json=body, repeatable=repeatable, patience=patience
+            "POST", path, json=body, repeatable=repeatable, extra_time=extra_time
         )
 
     def _post_keyed(self, path: str, body: dict[str, Any]) -> Any:
@@ -91,7 +93,7 @@ class Calls:
         while True:
             slice_ = max(0.0, min(POLL, deadline - self._clock()))
             query = {"wait": milestone, "timeout": round(slice_, 3)}
-            found = self._get(path, query, patience=slice_)
+            found = self._get(path, query, extra_time=slice_)
             if not found.get("timed_out") or self._clock() >= deadline:
                 return found
 
@@ -325,7 +327,7 @@ class TaskCalls(Calls):
         """Have an agent stop working on a task; after `timeout` seconds it is returned as it stands."""
         body = {"timeout": timeout} | given(reason=reason)
         path = f"/v1/tasks/{task_ref(ref)}/cancel"
-        return self._post(path, body, repeatable=True, patience=timeout)
+        return self._post(path, body, repeatable=True, extra_time=timeout)
 
     def answer_task(self, ref: str, text: str) -> Task:
         """Answer the question that a task waits with.

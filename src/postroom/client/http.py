@@ -17,7 +17,7 @@ from postroom.client.calls import (
     name_of,
     new_key,
 )
-from postroom.client.locate import Server, locate
+from postroom.client.locate import ServerAddress, locate
 from postroom.client.transport import Transport
 from postroom.errors import PostroomError
 from postroom.protocol.ids import check_message_id, check_name
@@ -55,7 +55,7 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         return cls(Transport(lambda: locate(state), org=org))
 
     @property
-    def server(self) -> Server:
+    def server(self) -> ServerAddress:
         """Where it answers."""
         return self.transport.server
 
@@ -106,12 +106,12 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
 
     def create_org(self, name: str) -> Org:
         """Make an organisation; it is open when this returns, or its `detail` says why not yet."""
-        return self.transport.call("POST", "/v1/orgs", json={"name": name}, patience=90.0)
+        return self.transport.call("POST", "/v1/orgs", json={"name": name}, extra_time=90.0)
 
     def remove_org(self, name: str) -> str:
         """End an organisation for ever; returns the folder that is kept of it, "" if it had none."""
         path = f"/v1/orgs/{check_name(name, 'organisation')}"
-        return self.transport.call("DELETE", path, patience=90.0)["folder"]
+        return self.transport.call("DELETE", path, extra_time=90.0)["folder"]
 
     def shutdown(self) -> None:
         """Ask it to end; it answers before it does."""
@@ -153,7 +153,7 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         }
         body |= given(name=name, project=project, sandbox=sandbox, isolation=isolation, path=path)
         body |= {"wait": wait} if wait else {}
-        return self.transport.call("POST", "/v1/workers", json=body, patience=60.0)
+        return self.transport.call("POST", "/v1/workers", json=body, extra_time=60.0)
 
     def stop(self, ref: str) -> Worker:
         """Stop a worker; stopping a stopped one changes nothing."""
@@ -170,7 +170,7 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
 
     def prune(self) -> list[Leftover]:
         """Delete what is on disk of removed workers; returns what it was."""
-        return self.transport.call("DELETE", "/v1/leftovers", patience=60.0)["leftovers"]
+        return self.transport.call("DELETE", "/v1/leftovers", extra_time=60.0)["leftovers"]
 
     def restart(
         self,
@@ -188,7 +188,7 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         if template:
             body |= {"template": template, "files": _encoded(files)}
         path = f"/v1/workers/{name_of(ref)}/restart"
-        return self.transport.call("POST", path, json=body or None, patience=60.0)
+        return self.transport.call("POST", path, json=body or None, extra_time=60.0)
 
     def revoke(self, ref: str) -> Worker:
         """Void every credential of a worker, cut its connections and end it; `restart` gives it a new identity."""
@@ -204,7 +204,7 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
 
     def rotate(self, kind: str) -> dict[str, Any]:
         """Replace the keys of `kind` (`agents`, `account`, `operator`, `proxy`) while workers stay connected."""
-        return self.transport.call("POST", "/v1/trust/rotate", json={"kind": kind}, patience=90.0)
+        return self.transport.call("POST", "/v1/trust/rotate", json={"kind": kind}, extra_time=90.0)
 
     def served_card(self, ref: str) -> dict[str, Any]:
         """The Agent Card as the worker's own A2A server serves it.

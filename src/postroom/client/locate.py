@@ -21,7 +21,7 @@ MAX_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerAddress:
     """Where a post room answers.
 
     Attributes:
@@ -40,7 +40,7 @@ class Server:
     notes: tuple[str, ...] = ()
 
 
-def locate(state: Path) -> Server:
+def locate(state: Path) -> ServerAddress:
     """The post room that runs on the folder `state`.
 
     Raises:
@@ -91,10 +91,10 @@ def _check_private(path: Path, found: os.stat_result) -> None:
         raise EnvironmentFault(f"{path} belongs to another user")
 
 
-def _parse(path: Path, content: bytes) -> Server:
+def _parse(path: Path, content: bytes) -> ServerAddress:
     try:
         record = json.loads(content)
-        server = Server(
+        server = ServerAddress(
             str(record["url"]).rstrip("/"),
             int(record["pid"]),
             str(record["token"]),

@@ -59,7 +59,7 @@ class Event:
     data: dict[str, Any]
 
 
-class Seen:
+class SeenEvents:
     """The last `REMEMBERED` events, to tell a repeated one."""
 
     def __init__(self, limit: int = REMEMBERED) -> None:
@@ -109,7 +109,7 @@ class EventStream:
         self._is_last = is_last
         self._tell_away = away
         self._is_away = False
-        self._seen = Seen()
+        self._seen = SeenEvents()
         self._failures = 0
         self._since = math.inf
         self._closed = threading.Event()

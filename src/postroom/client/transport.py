@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx2
 
-from postroom.client.locate import Server
+from postroom.client.locate import ServerAddress
 from postroom.errors import (
     BusDisconnected,
     NotRunning,
@@ -43,7 +43,7 @@ PERHAPS_DONE = (RequestTimeout, BusDisconnected)
 OF_ALL = ("/v1/orgs", "/v1/shutdown")
 """Paths of the whole post room, whatever organisation is meant."""
 
-Locate = Callable[[], Server]
+Locate = Callable[[], ServerAddress]
 Query = Mapping[str, str | int | float]
 
 
@@ -92,7 +92,7 @@ class Transport:
         self._http = self._connections()
 
     @property
-    def server(self) -> Server:
+    def server(self) -> ServerAddress:
         """The address used last."""
         return self._server
 
@@ -121,14 +121,14 @@ class Transport:
         json: object = None,
         params: Query | None = None,
         repeatable: bool = False,
-        patience: float = 0.0,
+        extra_time: float = 0.0,
     ) -> Any:
         """The JSON value that the control plane answers, None for an empty answer.
 
         Args:
             json: the body, None for no body.
             repeatable: a second call with the same content has no second effect (see `retry`).
-            patience: seconds that the answer may take beyond the usual.
+            extra_time: seconds that the answer may take beyond the usual.
 
         Raises:
             NotRunning: nobody listens at the address.
@@ -140,7 +140,7 @@ class Transport:
         """
         failures, lost = 0, None
         while True:
-            outcome = self._attempt(method, path, json, params, patience)
+            outcome = self._attempt(method, path, json, params, extra_time)
             if isinstance(outcome, httpx2.Response):
                 return _decode(outcome)
             if method != "GET" and outcome.sent:
@@ -170,10 +170,10 @@ class Transport:
         return again is Again.ALWAYS or (again is Again.IF_REPEATABLE and repeatable)
 
     def _attempt(
-        self, method: str, path: str, json: object, params: Query | None, patience: float
+        self, method: str, path: str, json: object, params: Query | None, extra_time: float
     ) -> httpx2.Response | _Failure:
         """One call, without repetition."""
-        timeout = self._timeout(ANSWER_TIMEOUT + patience)
+        timeout = self._timeout(ANSWER_TIMEOUT + extra_time)
         url = self._url(path)
         try:
             with self._faults():

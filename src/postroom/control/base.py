@@ -22,8 +22,7 @@ from postroom.identity.credential import Credential
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
 from postroom.mail import projection
-from postroom.mail import retention as mail_retention
-from postroom.mail.alerts import AlertOffice
+from postroom.mail.alerts import AlertService
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletter_service import DeadLetterService
 from postroom.mail.deadletters import DeadLetterMover
@@ -40,7 +39,6 @@ from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
-from postroom.tasks import retention as task_retention
 from postroom.tasks import rules as task_rules
 from postroom.tasks.chain import Chain
 from postroom.tasks.clerk import TaskClerk
@@ -50,7 +48,7 @@ log = get_logger(__name__)
 RULES = together(projection.RULES, task_rules.RULES, blob_rules.RULES)
 """How the streams are folded, each behind those that it builds on."""
 
-OVER = mail_retention.OVER | task_retention.OVER
+OVER = projection.OVER | task_rules.OVER
 """What is deleted from the log."""
 
 FOLD_DEADLINE = 60.0
@@ -82,7 +80,7 @@ class Base:
     changes: Changes
     office: PostOffice
     deadletters: DeadLetterService
-    alerts: AlertOffice
+    alerts: AlertService
     fold: Fold
     clerk: Clerk
     chain: Chain
@@ -159,7 +157,7 @@ async def open_base(
         changes=changes,
         office=PostOffice(bus, admin, database, changes, org=trust.org, space=space),
         deadletters=DeadLetterService(bus, database, changes),
-        alerts=AlertOffice(bus, admin, database, changes, space=space),
+        alerts=AlertService(bus, admin, database, changes, space=space),
         fold=fold,
         clerk=clerk,
         chain=chain,

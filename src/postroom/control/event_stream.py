@@ -18,7 +18,7 @@ from postroom.control.sse import HEARTBEAT, PAGE
 from postroom.errors import InvalidInput
 from postroom.mail import views as mail_views
 from postroom.projection.changes import ALERTS, MAIL, POSTS, TASKS, WORKERS, Signal
-from postroom.store import messages, progress, records
+from postroom.store import messages, records, tasks
 from postroom.store.database import Connection
 from postroom.tasks import views as task_views
 
@@ -106,7 +106,7 @@ async def _past(parts: Parts, cursor: Cursor) -> list[News]:
 def _of_log(
     connection: Connection, cursor: Cursor, me: str, blocker: Callable[[str], str]
 ) -> Iterator[News]:
-    heads = progress.requested_past(connection, cursor.inbox, PAGE)
+    heads = tasks.requested_past(connection, cursor.inbox, PAGE)
     mails = messages.to_past(connection, me, cursor.inbox, PAGE)
     asked = [("task", view) for view in task_views.listed(connection, heads, blocker)]
     came = [("mail", mail) for mail in mail_views.mails(connection, mails)]
@@ -118,7 +118,7 @@ def _of_log(
             break
         cursor = replace(cursor, inbox=seq)
         yield News(kind, view.as_json(), cursor)
-    rows = progress.events_past(connection, cursor.tasks, PAGE)
+    rows = tasks.events_past(connection, cursor.tasks, PAGE)
     for record in task_views.news(connection, rows):
         cursor = replace(cursor, tasks=record["seq"])
         yield News("update", record, cursor)

@@ -19,11 +19,10 @@ from postroom.audit import unwritable
 from postroom.audit.connections import Connections
 from postroom.audit.copying import AuditCopy
 from postroom.audit.cursor import Cursor
-from postroom.audit.outsiders import Outsiders
-from postroom.audit.stored import StoredRecords
+from postroom.audit.stored import Outsiders, StoredRecords
 from postroom.audit.view import AuditView
 from postroom.blobs.folder import BlobFolder
-from postroom.blobs.office import BlobOffice
+from postroom.blobs.service import BlobService
 from postroom.bus.host import BusHost
 from postroom.bus.nats.bus import NatsBus
 from postroom.control.agent_requests import AgentRequests
@@ -53,8 +52,8 @@ from postroom.protocol.alerts import Alert
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.tasks.assignment import TaskAssigner
-from postroom.tasks.office import TaskOffice
 from postroom.tasks.requests import Requests
+from postroom.tasks.service import OrgTaskService
 from postroom.workers.issuer import Issuer
 from postroom.workers.lifecycle import Workers
 from postroom.workers.parts import WorkerParts
@@ -134,7 +133,7 @@ class Organisation:
 async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
     installation, trust = base.installation, base.trust
     changed = WorkerChanges()
-    presence = PresenceBoard(base.bus, base.admin, heard=changed)
+    presence = PresenceBoard(base.bus, base.admin, changed=changed)
     await presence.open()
     stack.push_async_callback(presence.close)
     installation.alerts[trust.org] = base.alerts.raise_alert
@@ -155,7 +154,7 @@ async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
     base.background.start(watch_bus(base.bus, base.changes), "outages")
     base.background.start(registry.run(), "registry")
     requests = Requests(base.bus, base.admin, base.database, space=base.space)
-    tasks = TaskOffice(
+    tasks = OrgTaskService(
         base.bus,
         base.database,
         base.changes,
@@ -164,7 +163,7 @@ async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
         running=workers.running,
         blocker=states.blocker,
     )
-    workers.tell_limits(partial(_fail_at_work, base, tasks))
+    workers.on_limit(partial(_fail_at_work, base, tasks))
     parts = Parts(
         **_by_name(base),
         issuer=issuer,
@@ -243,7 +242,7 @@ async def connect_edge(
     return edge, renew
 
 
-async def _fail_at_work(base: Base, tasks: TaskOffice, worker: str, why: str) -> None:
+async def _fail_at_work(base: Base, tasks: OrgTaskService, worker: str, why: str) -> None:
     """End the tasks that a worker was at when it was ended for a limit, once all its records are folded."""
     try:
         await base.tasks_folded()
@@ -252,12 +251,12 @@ async def _fail_at_work(base: Base, tasks: TaskOffice, worker: str, why: str) ->
         log.error("the tasks that %s was at are still open: %s", worker, error)
 
 
-async def _open_blobs(base: Base, stack: AsyncExitStack) -> BlobOffice:
+async def _open_blobs(base: Base, stack: AsyncExitStack) -> BlobService:
     settings, path = base.settings, base.settings.blobs
     if settings.memory:
         path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="postroom-blobs-")))
     folder = BlobFolder(path, largest=settings.blob_limit, most=settings.blobs_limit)
-    blobs = BlobOffice(base.database, folder, base.tasks_folded)
+    blobs = BlobService(base.database, folder, base.tasks_folded)
     await blobs.open()
     base.background.start(blobs.run(), "blobs")
     return blobs

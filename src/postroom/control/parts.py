@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from postroom.audit.view import AuditView
-from postroom.blobs.office import BlobOffice
+from postroom.blobs.service import BlobService
 from postroom.control.base import Base
 from postroom.control.principals import Gate
 from postroom.control.rotation import Rotation
@@ -13,7 +13,7 @@ from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import Registry
 from postroom.directory.search import AgentSearch
 from postroom.tasks.assignment import TaskAssigner
-from postroom.tasks.office import TaskOffice
+from postroom.tasks.service import OrgTaskService
 from postroom.workers.issuer import Issuer
 from postroom.workers.lifecycle import Workers
 from postroom.workers.status import WorkerStates, WorkerViews
@@ -30,9 +30,9 @@ class Parts(Base):
     views: WorkerViews
     registry: Registry
     search: AgentSearch
-    tasks: TaskOffice
+    tasks: OrgTaskService
     assigner: TaskAssigner
     rotation: Rotation
-    blobs: BlobOffice
+    blobs: BlobService
     audit: AuditView
     gate: Gate

@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from postroom.projection.changes import Change, Changes, Listener, Signal, Topic
+from postroom.projection.changes import Change, ChangeListener, Changes, Signal, Topic
 
 HEARTBEAT = 15.0
 """Seconds of silence after which a comment is sent, so that both ends notice a dead connection."""
@@ -84,7 +84,7 @@ async def follow(
                 yield text
 
 
-async def _next(listener: Listener, after: int, show: Show | None) -> str | None:
+async def _next(listener: ChangeListener, after: int, show: Show | None) -> str | None:
     """What to send for the next change: "" if it is new records that are to be read, None at the end."""
     while True:
         change = await listener.next(HEARTBEAT)

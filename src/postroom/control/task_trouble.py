@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from postroom.bus.port import BusStatistics
 from postroom.control.sse import Numbered, Show
 from postroom.projection.changes import Change, Changes
-from postroom.tasks.office import TaskOffice
+from postroom.tasks.service import OrgTaskService
 from postroom.tasks.views import blocked
 from postroom_a2a.task_state import TaskState
 
@@ -62,7 +62,7 @@ class Trouble:
         return {"task": self.task, "text": self.text, "worker": self.worker, "at": self.at}
 
 
-def troubles(tasks: TaskOffice, bus: Connected, task: str) -> Show:
+def troubles(tasks: OrgTaskService, bus: Connected, task: str) -> Show:
     """Shows what keeps `task` whenever that has changed."""
     said = ""
 

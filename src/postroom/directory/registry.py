@@ -1,8 +1,7 @@
 """The registry of Agent Cards: the cards of live workers, signed, in a KV bucket that only this process writes.
 
-One loop decides what the bucket should hold and writes the difference, so that nothing races: whoever knows that
-something has changed wakes it, and it looks by itself every few seconds, for workers that fell silent
-(docs/architecture.md, Registry).
+One loop compares the bucket with the present cards and writes the difference, so that nothing races. `wake` starts a
+round after a change; every few seconds a round looks for workers that fell silent (docs/architecture.md, Registry).
 """
 
 from __future__ import annotations
@@ -26,23 +25,22 @@ from postroom_a2a.nats.kv import Bucket
 log = get_logger(__name__)
 
 SHORTEST_INTERVAL = 1.0
-"""Seconds between two writes of one card: a worker that changes its mind in a loop must not flood the disk."""
+"""Seconds between two writes of one card, so that a worker in a loop does not flood the disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the bucket holds for one worker: its card without signature, None for a deletion, and since when."""
+    """What the bucket holds for one worker, and since when; the card has no signature, and is None once deleted."""
 
     card: Card | None
     at: float
 
 
 class Registry:
-    """Keeps the bucket as it should be.
+    """Writes the bucket.
 
     Args:
-        js: JetStream of the core account.
-        cards: the card of each worker that is online, None for each that no longer is.
+        cards: returns the card of each worker that is online, None for each that is no longer.
     """
 
     def __init__(
@@ -62,7 +60,7 @@ class Registry:
         self._wanted = asyncio.Event()
 
     def wake(self) -> None:
-        """Something that the bucket should show may have changed."""
+        """Start a round: a card may have changed."""
         self._wanted.set()
 
     def signed(self, card: Card) -> Card:
@@ -70,13 +68,13 @@ class Registry:
         return sign_card(card, self._key)
 
     async def run(self) -> None:
-        """Keep the bucket until cancelled. A bus that is away costs this round and nothing else."""
+        """Keep the bucket until cancelled. While the bus is away, rounds fail and the next one tries again."""
         emptied = False
         while True:
             self._wanted.clear()
             try:
                 if not emptied:
-                    # Of those whose cards the bucket holds from before no worker lives.
+                    # The workers whose cards an earlier process left have ended with it.
                     await self._bucket.clear(card_key(self._org, "*"))
                     emptied = True
                 await self.sweep()
@@ -89,11 +87,7 @@ class Registry:
                 continue
 
     async def sweep(self) -> None:
-        """Write and delete what is due.
-
-        Raises:
-            PostroomError: the bus did not take it; the next sweep tries again.
-        """
+        """Write and delete what differs."""
         for uid, card in self._cards().items():
             if card is None:
                 await self._remove(uid)

@@ -1,4 +1,4 @@
-"""Alerts as people see and clear them, and as the rest of the control plane raises and ends them."""
+"""Alerts: people list and clear them; the control plane raises and ends them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from postroom.store.parties import Party, parties
 log = get_logger(__name__)
 
 FOLD_WAIT = 2.0
-"""Seconds that who clears alerts waits until they are gone."""
+"""Seconds that `clear` waits until the alerts are gone."""
 
 CLEARED, GONE = "cleared", "its cause has gone"
-"""Why alerts end."""
+"""Reasons why an alert ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlertView:
-    """An alert as it is shown: one line about one agent, or about the post room (`who` is None)."""
+    """An alert as people see it: one line about one agent, or about the post room (`who` is None)."""
 
     row: AlertRow
     who: Party | None
@@ -53,13 +53,11 @@ class AlertView:
         }
 
 
-class AlertOffice:
+class AlertService:
     """The alerts of an organisation.
 
     Args:
-        bus: connection of the control plane.
-        admin: how far ALERTS has come.
-        space: asked before a person's wish is written; raises `StateUnwritable` while the disk is full.
+        space: asked before a person's request is written; raises `StateUnwritable` while the disk is full.
     """
 
     def __init__(
@@ -80,21 +78,21 @@ class AlertOffice:
         self._clock = clock
 
     async def standing(self, limit: int = MOST, kinds: Sequence[str] = ()) -> list[AlertView]:
-        """The alerts that stand: the post office's before those of agents, the newest of each first."""
+        """The alerts that stand: first those of the post office, then those of agents, each newest first."""
         return await self._database.read(
             partial(_standing, now=self._clock(), limit=limit, kinds=kinds)
         )
 
     async def all(self, limit: int = MOST) -> list[AlertView]:
-        """The newest alerts with those that have ended, the newest first."""
+        """The newest alerts, ended ones too, newest first."""
         return await self._database.read(partial(_all, now=self._clock(), limit=limit))
 
     async def clear(self, alert: int = 0) -> int:
-        """End the alert with that id, or all (0) that stand now; returns how many.
+        """End the alert with that id, or all alerts (0) that stand now; returns how many.
 
         Raises:
             NotFound: no such alert stands.
-            StateUnwritable, RequestTimeout, BusDisconnected: it may not be stored; say it again.
+            StateUnwritable, RequestTimeout, BusDisconnected: perhaps not stored; call again.
         """
         wanted = {view.row.id: view.row.seq for view in await self.standing()}
         if alert:
@@ -104,7 +102,7 @@ class AlertOffice:
         if not wanted:
             return 0
         self._space()
-        # What is raised meanwhile nobody has seen yet.
+        # An alert that is raised meanwhile has not been seen by anybody.
         await append_alert(self._bus, AlertEnd(CLEARED, id=alert, upto=max(wanted.values())))
 
         async def left() -> bool:
@@ -124,7 +122,7 @@ class AlertOffice:
             log.error("an alert could not be raised: %s: %s", alert.text, error)
 
     async def reached(self) -> int:
-        """Sequence of the last record of ALERTS, 0 where the bus does not tell."""
+        """Sequence of the last record of ALERTS; 0 where the bus does not say."""
         try:
             return await self._admin.last_sequence("ALERTS")
         except PostroomError as error:
@@ -134,7 +132,9 @@ class AlertOffice:
     async def end(
         self, why: str, kind: str = "", who: str = "", about: str = "", upto: int = 0
     ) -> None:
-        """End the alerts that have all that is given, where there may be one (see `protocol.alerts.AlertEnd`)."""
+        """End the alerts that match every given field (see `protocol.alerts.AlertEnd`). Appends nothing where none
+        can match.
+        """
         now, upto = self._clock(), upto or await self.reached()
 
         def needed(connection: Connection) -> bool:

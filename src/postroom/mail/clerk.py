@@ -1,9 +1,9 @@
-"""What the post office itself says about a message: appended to the log as a receipt of its own.
+"""The post office's own receipts about messages.
 
-It never writes a state into SQL. The receipt is stored in RECEIPTS under the reserved uid, the sender hears of it like
-of any other, and folding it sets the state; so the log alone decides, also between an answer and an expiry that
-come in the same moment. Receipts carry no de-duplication id: one that an agent could guess, it could use first.
-Saying the same twice has no second effect.
+The clerk never writes a state into SQL. It appends a receipt to RECEIPTS under the reserved uid; the sender reads it
+like any other, and its fold sets the state. So the log alone decides, even between an answer and an expiry in the
+same moment. These receipts carry no de-duplication id, because an agent that guessed one could use it first. A
+repeated receipt has no second effect.
 """
 
 from __future__ import annotations
@@ -22,15 +22,11 @@ from postroom.store.database import Connection, Database
 from postroom.store.messages import MessageRow
 
 TOGETHER = 32
-"""Receipts that are on their way to the log at a time."""
+"""Receipts that are on their way to the log at once."""
 
 
 class Clerk:
-    """Finds messages whose state follows from what is folded, and says so.
-
-    Args:
-        bus: connection of the control plane.
-    """
+    """Finds messages whose state follows from the folded log, and appends the receipts for them."""
 
     def __init__(
         self, bus: MessageBusProvider, database: Database, clock: Callable[[], float] = time.time
@@ -41,26 +37,26 @@ class Clerk:
 
     @property
     def after(self) -> dict[str, list[After]]:
-        """What the fold of mail has this clerk do."""
-        # Receipts that are in the log already must be known, or they would be said again.
+        """The clerk's work after the fold of each stream."""
+        # Fold RECEIPTS first, or the clerk would repeat receipts that are in the log already.
         return {"INBOX": [After(self.settle, self.sweep, known=("RECEIPTS",))]}
 
     async def report(self, message: MessageRow, state: State, reason: str = "") -> None:
         """Append the post office's receipt for `message`.
 
         Raises:
-            StreamFull, RequestTimeout, BusDisconnected: it is not, or perhaps not, in the log; say it again.
+            StreamFull, RequestTimeout, BusDisconnected: perhaps not in the log; call again.
         """
         receipt = Receipt(message.id, message.recipient, state, self._clock(), reason)
         await self._bus.publish(subjects.receipts(message.sender, self._bus.uid), receipt.encode())
 
     async def settle(self, seqs: Iterable[int]) -> None:
-        """Report on the messages of INBOX at `seqs`: nobody there, or an answer to an earlier one."""
+        """Report on the messages of INBOX at `seqs`: those without a recipient, and those that answer another."""
         lost, answered = await self._database.read(partial(_following, seqs=list(seqs)))
         await self._report_all(lost, answered)
 
     async def sweep(self) -> None:
-        """The same for all open messages: after a start, and when an agent was retired."""
+        """Do the same for all open messages: after a start, and when an agent was retired."""
         after = 0
         while lost := await self._database.read(partial(pending.unaddressable, after=after)):
             await self._report_all(lost, [])
@@ -73,7 +69,7 @@ class Clerk:
     async def _report_all(
         self, lost: Sequence[tuple[MessageRow, bool]], answered: Sequence[MessageRow]
     ) -> None:
-        """Some at a time: the fold waits for it, and with it all that others have sent."""
+        """Report in small groups, because the fold waits for them, and everybody's messages with it."""
         said = [(message, State.DEAD, _why(known)) for message, known in lost]
         said += [(message, State.ANSWERED, "") for message in answered]
         for at in range(0, len(said), TOGETHER):

@@ -1,4 +1,4 @@
-"""What a person does with dead letters: look, requeue, drop."""
+"""Dead letters for people: list, requeue, drop."""
 
 from __future__ import annotations
 
@@ -25,15 +25,11 @@ FOLD_WAIT = 2.0
 
 
 NUMBER_DIGITS = 19
-"""Fewer digits than this can be a sequence of the log."""
+"""A number with fewer digits than this can be a sequence of the log."""
 
 
 class DeadLetterService:
-    """The dead letters, for the operator.
-
-    Args:
-        bus: connection of the control plane.
-    """
+    """The dead letters, for the operator."""
 
     def __init__(
         self,
@@ -48,29 +44,29 @@ class DeadLetterService:
         self._clock = clock
 
     async def all(self, limit: int = 50) -> list[DeadLetter]:
-        """The newest that were not dropped, newest first."""
+        """The newest dead letters that were not dropped, newest first."""
         return await self._database.read(
             lambda c: views.dead_letters(c, records.dead_letters(c, limit))
         )
 
     async def count(self) -> int:
-        """How many were not dropped."""
+        """The number of dead letters that were not dropped."""
         return await self._database.read(records.count_dead_letters)
 
     async def get(self, letter: int) -> DeadLetter:
         """The dead letter with that id.
 
         Raises:
-            NotFound: there is none, or it was dropped.
+            NotFound: it does not exist, or was dropped.
         """
         row = await self._row(letter)
         return (await self._database.read(lambda c: views.dead_letters(c, [row])))[0]
 
     async def find(self, ref: str) -> int:
-        """The id of the letter that a number, or four or more of the first digits of its message's id, means.
+        """The id of a dead letter, from that id or from at least four leading digits of its message's id.
 
         Raises:
-            NotFound: none.
+            NotFound: no dead letter fits.
         """
         number = int(ref) if ref.isascii() and ref.isdecimal() and len(ref) < NUMBER_DIGITS else 0
         if number and await self._read(number) is not None:
@@ -86,14 +82,14 @@ class DeadLetterService:
         return found[0].id
 
     async def requeue(self, letter: int) -> str:
-        """Send the message again, as a new one in the name of its sender; the dead one stays dead, linked.
+        """Send the message again as a new one from the same sender. The dead letter stays, and is linked to the new
+        message.
 
-        Returns:
-            The new message's id. A second requeue of one letter is the same message.
+        A second requeue of one letter gives the same message. Returns the new message's id.
 
         Raises:
-            NotFound: there is no such letter, or it was dropped.
-            InvalidInput: it never was a message.
+            NotFound: the letter does not exist, or was dropped.
+            InvalidInput: its payload is not a message.
             Conflict: its sender or recipient is retired.
             StreamFull: the recipient's inbox is full; nothing was sent.
         """
@@ -102,7 +98,7 @@ class DeadLetterService:
         again = _again(row, secret, self._clock())
         if await self._message(row.sender, again.id) is None:
             await self._bus.publish(row.subject, again.encode(), id=again.id)
-            if row.origin.startswith("INBOX-"):  # the only kind of message that is folded
+            if row.origin.startswith("INBOX-"):  # only messages of INBOX are folded
                 await self._changes.until(
                     of_message(again.id),
                     lambda: self._message(row.sender, again.id),
@@ -112,14 +108,14 @@ class DeadLetterService:
         return again.id
 
     async def drop(self, letter: int) -> None:
-        """Take it off the list for good; the log keeps what happened.
+        """Take the letter off the list for good; the log keeps the record.
 
         Raises:
-            NotFound: there is none, or it was dropped before.
+            NotFound: it does not exist, or was dropped before.
         """
         row = await self._row(letter)
         headers = {projection.DEAD_DROPPED: str(row.id)}
-        # Not beside the letter, where as many may lie as may.
+        # A subject of its own: the subject of the letter may be full.
         subject = subjects.deadletter(f"dropped.{row.id}")
         await self._bus.publish(subject, b"", metadata=headers)
 
@@ -160,8 +156,8 @@ def _again(row: DeadLetterRow, secret: bytes, now: float) -> Envelope:
         dead = Envelope.decode(row.payload)
     except ProtocolViolation as error:
         raise InvalidInput(f"this letter was never a message: {error.message}") from error
-    # "requeue" is no uid, so no key that the sender itself uses can give this id.
+    # "requeue" is not a uid, so no key that the sender itself uses can give this id.
     new = message_id(secret, "requeue", str(row.id))
     message = json.loads(json.dumps(dead.message)) | {"messageId": new}
-    # The old deadline is over, or was missed for another reason: a person decided that it should go now.
+    # The old deadline has passed, or the message missed it for another reason. A person decided to send it now.
     return replace(dead, id=new, message=message, sent_at=now, expires_at=0.0, requeue_of=dead.id)

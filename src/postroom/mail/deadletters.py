@@ -1,8 +1,8 @@
-"""Messages that could not be delivered: moved to DEADLETTER, listed, repeated, dropped.
+"""Moves undeliverable messages to DEADLETTER.
 
-The server says by an advisory that a consumer gave up. Moving is four steps, each of which may be the last before a
-crash: store the dead letter, append the receipt, acknowledge the advisory. The advisory comes again until the last one
-is done; a dead letter has the failed delivery as its key, and a receipt said twice has no second effect.
+The server publishes an advisory when a consumer gives a message up. The mover stores the dead letter, appends the
+receipt and acknowledges the advisory, in this order. After a crash between two steps the advisory comes again. A
+repetition has no second effect: the failed delivery is the dead letter's key, and a repeated receipt changes nothing.
 """
 
 from __future__ import annotations
@@ -41,26 +41,28 @@ log = get_logger(__name__)
 STREAM = "ADVISORIES"
 
 MOVED = frozenset({"INBOX", "PRIORITY"})
-"""Streams whose messages become dead letters: mail, and what somebody wants of a task (an end, an answer). A receipt, a
-post or news of a task that one agent did not take is nobody's loss."""
+"""Streams whose messages become dead letters: messages, and cancels and answers for tasks. Nobody loses anything when
+an agent does not take a receipt, a post or an update about a task.
+"""
 
 KEPT_BYTES = 512 * 1024
-"""How much of a payload too large for a dead letter is kept (no message of ours is; a stranger's record may be)."""
+"""Bytes that are kept of a payload too large for a dead letter. Only a record from outside Postroom can be so large.
+"""
 
 UNFOLDED_DELAY = 1.0
-"""Seconds until an advisory about a message that is not folded yet is looked at again."""
+"""Seconds until an advisory is tried again whose message is not folded yet."""
 
 POKE_INTERVAL = 5.0
 POKE_LIMIT = 64
-"""Consumers that are poked each time."""
+"""The most consumers that one round pokes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advisory:
-    """The server's word that a consumer gave a message up.
+    """The server's notice that a consumer gave a message up.
 
     Attributes:
-        detail: the reason that a terminating consumer gave, "" where deliveries were exhausted.
+        detail: the reason that a terminating consumer gave, "" where the attempts were used up.
     """
 
     stream: str
@@ -72,12 +74,12 @@ class Advisory:
 
     @property
     def origin(self) -> str:
-        """Which delivery failed; the key of its dead letter."""
+        """The failed delivery; the key of its dead letter."""
         return f"{self.stream}-{self.sequence}-{self.consumer}"
 
     @property
     def reason(self) -> str:
-        """For the receipt."""
+        """The reason that the receipt states."""
         if self.terminated:
             return f"{Reason.UNDELIVERABLE.value}: {self.detail or 'refused by the recipient'}"
         return f"{Reason.UNDELIVERABLE.value}: {self.attempts} attempts"
@@ -100,12 +102,7 @@ class Advisory:
 
 
 class DeadLetterMover:
-    """Turns advisories into dead letters, and makes idle consumers give theirs.
-
-    Args:
-        bus: connection of the control plane.
-        admin: reads the message, pokes consumers.
-    """
+    """Turns advisories into dead letters, and makes idle consumers report exhausted deliveries."""
 
     def __init__(
         self,
@@ -131,7 +128,7 @@ class DeadLetterMover:
             await subscription.close()
 
     async def handle(self, delivery: Delivery) -> None:
-        """Move what one advisory is about; a fault of bus or disk gives it back (`consume`)."""
+        """Move the message of one advisory; after a fault of bus or disk the advisory comes again (`consume`)."""
         try:
             advisory = Advisory.decode(delivery.message)
         except ProtocolViolation as error:
@@ -144,7 +141,7 @@ class DeadLetterMover:
         await delivery.ack()
 
     async def _move(self, advisory: Advisory) -> bool:
-        """Whether everything is done; False while the message is not folded."""
+        """Move one message; False while the message is not folded."""
         try:
             message = await self._admin.get(advisory.stream, advisory.sequence)
         except NotFound:
@@ -155,7 +152,7 @@ class DeadLetterMover:
             )
             return True
         if advisory.stream == "PRIORITY" and _is_news(message):
-            # News of a task that somebody did not take: the task itself says what it said.
+            # An update about a task that an agent did not take: the task itself holds the change.
             log.warning("%s did not take news of a task: %s", advisory.consumer, advisory.reason)
             return True
         row, folded = await self._database.read(lambda c: _known(c, advisory))
@@ -167,7 +164,8 @@ class DeadLetterMover:
             try:
                 await self._store(advisory, message)
             except StreamFull as error:
-                # Its sender is told all the same; others' letters must not wait for room that it has used up.
+                # The sender gets its receipt all the same. Letters of others must not wait for room that this sender
+                # used up.
                 log.warning("a dead letter is not kept: %s", error)
         if row is not None and not row.final:
             await self._clerk.report(row, State.DEAD, advisory.reason)
@@ -195,9 +193,9 @@ class DeadLetterMover:
                 log.warning("idle consumers could not be looked at: %s", error)
 
     async def poke(self) -> None:
-        """Make the consumers of agents that are waited for notice exhausted deliveries.
+        """Make the consumers of agents with old unconfirmed messages notice exhausted deliveries.
 
-        The server counts a delivery as exhausted only when somebody pulls, and a dead worker does not.
+        The server counts a delivery as exhausted only when the agent pulls, and a dead worker does not pull.
         """
         before = self._clock() - ACK_WAIT
         waiting = await self._database.read(
@@ -213,15 +211,15 @@ class DeadLetterMover:
 def _is_of_consumer(advisory: Advisory, message: Message) -> bool:
     """Whether the message was for the agent whose consumer gave it up.
 
-    The server takes the sequence of a refusal (`+TERM`) from the subject of the acknowledgement, so an agent can
-    refuse what was sent to another.
+    The server takes the sequence of a refusal (`+TERM`) from the subject of the acknowledgement, so an agent can name
+    a message to another agent.
     """
     tokens = message.subject.split(".")
     return len(tokens) == 4 and tokens[1] == advisory.consumer
 
 
 def _is_news(message: Message) -> bool:
-    """Whether it is news of a task from the control plane; from anyone else it is a stranger's record."""
+    """Whether the control plane wrote this update about a task; a record from anyone else is not one."""
     try:
         record = priority.decode(message.payload)
     except ProtocolViolation:
@@ -232,7 +230,7 @@ def _is_news(message: Message) -> bool:
 def _known(connection: Connection, advisory: Advisory) -> tuple[MessageRow | None, bool]:
     """The message's row, and whether INBOX is folded past it: then it has no row because it was a duplicate.
 
-    Both of one moment: folding between two questions would look like such a duplicate.
+    One transaction reads both: a fold between two reads would look like a duplicate.
     """
     if advisory.stream != "INBOX":
         return None, True
@@ -241,6 +239,6 @@ def _known(connection: Connection, advisory: Advisory) -> tuple[MessageRow | Non
 
 
 def _is_ours_to_keep(row: MessageRow) -> bool:
-    """Whether a final message still belongs among the dead letters: a person may want to look at it."""
+    """Whether a final message still belongs among the dead letters, because a person may want to see it."""
     kept = (Reason.UNDELIVERABLE.value, Reason.MALFORMED.value)
     return row.state == State.DEAD.value and row.reason.startswith(kept)

@@ -1,13 +1,12 @@
-"""Things that become due at an instant: expiry of messages, and messages that nobody takes.
+"""Messages that become due at an instant: they expire, or nobody has taken them.
 
-A watch sleeps until the earliest instant or until new mail may have made an earlier one. It never polls, and asks SQL
-once for all that came within a moment.
+A watch sleeps until the earliest instant, or until new messages may have made an earlier one. It never polls, and
+asks SQL once for all that came within a moment.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,56 +26,51 @@ from postroom.store.alerts import STALE
 from postroom.store.database import Connection, Database
 from postroom.store.messages import MessageRow
 from postroom.store.parties import parties
+from postroom_a2a.retry import RetryPolicy
 
 log = get_logger(__name__)
 
 LONGEST_SLEEP = 60.0
-"""Seconds; a clock that was set, or a machine that slept, is noticed after that."""
+"""The longest sleep in seconds, so that a changed clock or a machine that slept is noticed."""
 
 SHORTEST_SLEEP = 0.01
 
 GATHER = 0.25
-"""Seconds from new mail until SQL is asked, so that a burst is not a question each."""
+"""Seconds from new messages to the query, so that a burst costs one query."""
 
 RETRY = 2.0
-"""Seconds until what could not be done is tried again."""
+"""Seconds until a failed attempt is repeated."""
 
 REPEAT = 30.0
-"""Seconds after which what was done and has not become visible in SQL is done again."""
+"""Seconds after which an action is repeated whose effect SQL does not show."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What is due now, and when the next one will be (None: nothing is waiting)."""
+    """The messages that are due now, and the instant of the next one (None: nothing is waiting)."""
 
     now: Sequence[MessageRow]
     next_at: float | None
 
 
-class Task(Protocol):
-    """What a watch finds and does."""
+class Job(Protocol):
+    """The query and the action of a watch."""
 
     async def find(self, now: float) -> Due:
-        """What is due at `now`."""
+        """The messages that are due at `now`."""
 
     async def act(self, message: MessageRow) -> None:
-        """Append to the log what follows for one message that is due."""
+        """Append to the log what follows for one due message."""
 
 
 class Watch:
-    """Does a task for each message when it is due.
+    """Does a job for each message when it is due."""
 
-    Args:
-        task: what to find and to do.
-    """
-
-    def __init__(
-        self, task: Task, changes: Changes, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._task = task
+    def __init__(self, job: Job, changes: Changes, clock: Callable[[], float] = time.time) -> None:
+        self._job = job
         self._changes = changes
         self._clock = clock
-        # What was done lately: until it is folded, SQL says that it is still to be done.
+        # Recent actions: until they are folded, SQL still shows their messages as due.
         self._done: dict[int, float] = {}
 
     async def run(self) -> None:
@@ -94,33 +88,33 @@ class Watch:
             return await self.step()
         except PostroomError as error:
             log.warning("what is due could not be done: %s", error)
-            return RETRY * random.uniform(0.5, 1.0)  # noqa: S311 (jitter)
+            return RetryPolicy(base=RETRY, cap=RETRY).delay(1)
 
     async def step(self) -> float:
-        """Do what is due; returns seconds until the next time."""
+        """Act on all due messages; returns seconds until the next step."""
         now = self._clock()
         self._done = {seq: at for seq, at in self._done.items() if at > now - REPEAT}
-        due = await self._task.find(now)
+        due = await self._job.find(now)
         new = [message for message in due.now if message.seq not in self._done]
         for message in new:
-            await self._task.act(message)
+            await self._job.act(message)
             self._done[message.seq] = now
         if due.now:
-            # There may be more than one question returns, and what was done should have been folded by then.
+            # The query may have a further page, and past actions should have been folded by then.
             return RETRY if not new else SHORTEST_SLEEP
         until = LONGEST_SLEEP if due.next_at is None else due.next_at - self._clock()
         return max(SHORTEST_SLEEP, min(until, LONGEST_SLEEP))
 
 
 class Expiry:
-    """The task of `Watch` by which messages whose time is over become dead(expired)."""
+    """The job that turns expired messages into dead(expired)."""
 
     def __init__(self, database: Database, clerk: Clerk) -> None:
         self._database = database
         self._clerk = clerk
 
     async def find(self, now: float) -> Due:
-        """Open messages whose `expires_at` is over."""
+        """Open messages whose `expires_at` has passed."""
         return await self._database.read(partial(_expired, now=now))
 
     async def act(self, message: MessageRow) -> None:
@@ -133,10 +127,9 @@ def _expired(connection: Connection, now: float) -> Due:
 
 
 class Stale:
-    """The task of `Watch` that raises one alert for an agent that does not take its messages.
+    """The job that raises one alert for an agent that does not take its messages.
 
     Args:
-        bus: connection of the control plane.
         after: seconds in `accepted` that are too long.
     """
 
@@ -146,7 +139,7 @@ class Stale:
         self._after = after
 
     async def find(self, now: float) -> Due:
-        """The first message to each agent that was not taken in time and that no alert tells of."""
+        """The first overdue message to each agent without such an alert."""
         return await self._database.read(partial(_untaken, now=now, limit=self._after))
 
     async def act(self, message: MessageRow) -> None:

@@ -1,6 +1,6 @@
-"""The post office as people, services and the API use it: send, post, read, wait.
+"""The post office for people, services and the API: send, post, read, wait.
 
-Agents in sandboxes do not come here: their sidecars publish on the bus themselves, and the fold sees both alike.
+Agents in sandboxes do not call it: their sidecars publish on the bus, and the fold treats both alike.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from postroom_a2a.messages import ROLE_AGENT, ROLE_USER, text_message
 T = TypeVar("T")
 
 FOLD_WAIT = 2.0
-"""Seconds that a question waits for a record of ours to be folded, so that a read right after a send finds it."""
+"""Seconds that a read waits for the fold of our own records, so that it finds what was just sent."""
 
 MAX_UNFOLDED = 4096
-"""Own messages that are remembered until somebody asks; older ones have been folded long since."""
+"""Own messages that are remembered until the next read; older ones were folded long ago."""
 
 PAGE = 50
-"""Messages or posts that a question returns where the caller names no limit."""
+"""Messages or posts of one answer where the caller names no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,6 @@ class PostOffice:
     """Send, read and wait, in the name of an agent that the caller has authenticated.
 
     Args:
-        bus: connection of the control plane to the account where messages are stored.
-        database: the projection and the directory.
         space: asked before anything is written; raises `StateUnwritable` while the disk is full.
     """
 
@@ -79,7 +77,7 @@ class PostOffice:
         self._clock = clock
         self._new_key = new_key
         self._space = space
-        # What was accepted and not read since: a question waits until it is folded.
+        # Accepted messages that nobody has read since: the next read waits until they are folded.
         self._unfolded: dict[str, Callable[[], Awaitable[MessageRow | None]]] = {}
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────────────
@@ -98,20 +96,22 @@ class PostOffice:
     ) -> Mail:
         """Send a message; on return it is in the log, on disk.
 
+        Unless stated otherwise, an error means that nothing was sent.
+
         Args:
             recipient: `@nick` or uid.
-            expects_reply: it ends `answered` and not `seen`.
-            key: idempotency key: the same key toward the same recipient is the same message, "" for a new one.
+            expects_reply: the message ends `answered` and not `seen`.
+            key: idempotency key: one key and one recipient give one message. "" for a new message.
             reply_to: id of a message from `recipient` that this one answers.
-            expires_in: seconds after which it is not delivered any more, 0 for never.
-            folded: return when the projection has it, too; otherwise only later questions wait for that.
+            expires_in: seconds until delivery stops, 0 for never.
+            folded: return after the fold; otherwise only later reads wait for it.
 
         Raises:
-            UnknownRecipient: nobody has that address; nothing was sent.
-            MessageTooLarge: nothing was sent.
+            UnknownRecipient: no agent has that address.
+            MessageTooLarge: the message is over the size limit.
             InvalidInput: an empty text, a negative time, or no such message to reply to.
-            StreamFull: the recipient's inbox is full; nothing was sent.
-            StateUnwritable: the disk is full; nothing was sent.
+            StreamFull: the recipient's inbox is full.
+            StateUnwritable: the disk is full.
             RequestTimeout, BusDisconnected: perhaps sent; send again with the same key.
         """
         if not text.strip() or expires_in < 0:
@@ -149,10 +149,10 @@ class PostOffice:
         return _accepted(done, author.agent, to, text)
 
     async def post(self, sender: str, project: str, text: str, *, key: str = "") -> Post:
-        """Post to a project's feed; on return it is in the log, on disk. Whether `sender` may is the caller's rule.
+        """Post to a project's feed; on return the post is in the log, on disk. The caller checks that `sender` may.
 
         Raises:
-            InvalidName, InvalidInput: no such project is possible, or an empty text.
+            InvalidName, InvalidInput: the project's name is not valid, or the text is empty.
             MessageTooLarge: nothing was posted.
             RequestTimeout, BusDisconnected: perhaps posted; post again with the same key.
         """
@@ -175,25 +175,25 @@ class PostOffice:
         return (await self._database.read(lambda c: views.posts(c, [row])))[0]
 
     async def mark_seen(self, reader: str, message_id: str) -> Mail:
-        """Say that the person `reader` has read a message addressed to them.
+        """Record that the person `reader` has read a message addressed to them.
 
         Raises:
-            NotFound: there is no such message to `reader`.
-            StreamFull, RequestTimeout, BusDisconnected: it may not be recorded; say it again.
+            NotFound: `reader` has no such message.
+            StreamFull, RequestTimeout, BusDisconnected: perhaps not recorded; call again.
         """
         row = await self._row(message_id)
         if row.recipient != reader:
             raise NotFound(f"there is no message {message_id!r} to you")
         if not reached(State(row.state), State.SEEN) and not row.final:
             receipt = Receipt(row.id, reader, State.SEEN, self._clock())
-            # Stored under the reader's own uid: it is the reader who has seen it.
+            # Stored under the reader's own uid, since the reader has seen it.
             await self._bus.publish(subjects.receipts(row.sender, reader), receipt.encode())
         return await self.wait(message_id, State.SEEN, FOLD_WAIT)
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def find(self, ref: str) -> str:
-        """The id of the message that an id, or four or more of its first digits, means; `ref` itself if none does."""
+        """The id of a message, from that id or from at least four leading digits; `ref` itself if no message fits."""
         if ref in self._unfolded or ID_PREFIX.fullmatch(ref) is None:
             return ref
         limit = MAX_CANDIDATES + 1
@@ -206,11 +206,11 @@ class PostOffice:
         return await self._show(await self._row(message_id))
 
     async def wait(self, message_id: str, wanted: State, timeout: float) -> Mail:
-        """The message when it has reached `wanted`, or is final; as it is, `timed_out`, after `timeout` seconds.
+        """The message once it has reached `wanted` or is final; after `timeout` seconds as it is, with `timed_out`.
 
         Raises:
-            RequestTimeout: it was accepted, and the log cannot be read meanwhile.
-            Refused: too many wait.
+            RequestTimeout: the message was accepted, but the log cannot be read now.
+            Refused: too many callers wait.
         """
 
         def done(row: MessageRow) -> bool:
@@ -259,11 +259,11 @@ class PostOffice:
         return await self._database.read(find)
 
     async def projects(self) -> list[str]:
-        """The names of all projects: of every agent, also of those that were removed, and of every post."""
+        """The names of all projects: those of every agent, removed ones too, and those of every post."""
         return await self._database.read(lambda c: records.projects(c, DEFAULT_PROJECT))
 
     async def unread(self, uids: Sequence[str]) -> dict[str, int]:
-        """How many messages each of `uids` has not seen and could still."""
+        """The number of messages that each of `uids` has not seen and still could."""
         return await self._database.read(lambda c: messages.unread_counts(c, uids))
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
@@ -313,15 +313,17 @@ class PostOffice:
             del self._unfolded[next(iter(self._unfolded))]
 
     async def _catch_up(self) -> None:
-        """Wait until what this office has sent is folded, so that whoever sent it finds it."""
+        """Wait until our own messages are folded, so that their sender finds them."""
         sent = list(self._unfolded)
-        # Folding keeps the order of the log, and the last one sent is the last one there, or next to it.
+        # The fold keeps the order of the log, so the last message sent is the last one to arrive, or next to it.
         if sent and await self._fold_of(sent[-1]) is not None:
             for message_id in sent:
                 self._unfolded.pop(message_id, None)
 
     async def _fold_of(self, message_id: str) -> MessageRow | None:
-        """The row of a message of ours that may not be folded yet; None if it is none, or takes too long."""
+        """The row of a message of ours that may not be folded yet; None if it is not ours, or the fold takes too
+        long.
+        """
         read = self._unfolded.get(message_id)
         if read is None:
             return None
@@ -362,7 +364,7 @@ def _message(author: Agent, message_id: str, text: str) -> dict[str, object]:
 
 
 def _accepted(done: Submission, sender: Agent, recipient: Agent, text: str) -> Mail:
-    """A message that is in the log, before anything else is known of it."""
+    """An accepted message, before anything else is known of it."""
     envelope = done.envelope
     return Mail(
         seq=done.sequence,

@@ -1,6 +1,6 @@
-"""The rules by which records of the log become rows (docs/architecture.md, One log, one projection).
+"""The rules that fold messages, receipts, posts, dead letters and alerts into rows, and when records are over.
 
-Rules as `folding.rules` wants them: a record that breaks one is recorded or ignored, and never stops the fold.
+A rule records or ignores a malformed record and never stops the fold (`projection.rules`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import replace
 from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.projection.changes import Change
+from postroom.projection.retention import Over, covered
 from postroom.projection.rules import Rule
 from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert, AlertEnd, decode
@@ -21,6 +22,7 @@ from postroom.store import alerts, records
 from postroom.store import messages as store
 from postroom.store.alerts import AlertRow
 from postroom.store.database import Connection
+from postroom.store.messages import MessageRow
 from postroom_a2a.messages import context_of, text_of
 from postroom_a2a.text import one_line
 
@@ -28,7 +30,7 @@ DEAD_ORIGIN = "Postroom-Origin"
 DEAD_REASON = "Postroom-Reason"
 DEAD_ATTEMPTS = "Postroom-Attempts"
 DEAD_DROPPED = "Postroom-Dropped"
-"""Headers of a record in DEADLETTER; the last one marks that the letter with that sequence was dropped."""
+"""Headers of a record in DEADLETTER. `DEAD_DROPPED` says that the letter with that sequence was dropped."""
 
 
 # ── INBOX ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -48,7 +50,7 @@ def _fold_message(connection: Connection, record: Message) -> list[Change]:
         reason = Reason.NO_SUCH_RECIPIENT.value
         row = replace(row, state=State.DEAD.value, reason=reason, final=True)
     if not store.insert_message(connection, row):
-        # Its sender stored the same message again after the server's window: the first one counts.
+        # The sender stored the same message again after the server's window of de-duplication: the first one counts.
         return []
     for early in records.take_early_receipts(connection, row.sender, row.id):
         row = _apply(connection, row, early) or row
@@ -82,7 +84,7 @@ def _malformed_row(
 ) -> store.MessageRow:
     return store.MessageRow(
         seq=record.sequence,
-        # No message has a colon in its id, so this one can be nobody's.
+        # No message id contains a colon, so this one can belong to no message.
         id=f"malformed:{record.sequence}",
         sender=sender,
         recipient=recipient,
@@ -101,7 +103,7 @@ def _malformed_row(
 
 
 _WITH_REASON = (State.DELIVERED, State.DEAD)
-"""Why it goes no further: the recipient does not confirm it, or it never will."""
+"""States with a reason: why the recipient does not confirm the message, or never will."""
 
 
 def _fold_receipt(connection: Connection, record: Message) -> list[Change]:
@@ -126,7 +128,7 @@ def _report(record: Message) -> records.EarlyReceipt | None:
         return None
     state = receipt.state
     if state is State.ANSWERED and said.sender != CONTROL_PLANE:
-        # That there is an answer only the log says; the recipient's word proves that it has read the message.
+        # Only the log says that a message has an answer; the recipient's receipt proves that it has read the message.
         state = State.SEEN
     return records.EarlyReceipt(
         seq=record.sequence,
@@ -231,7 +233,7 @@ def _fold_alert(connection: Connection, record: Message) -> list[Change]:
         )
         return [Change("alert", record.sequence, sender=said.sender)]
     text = alert.text if isinstance(alert, Alert) else alert.ends
-    # The cause decides which alerts are the same and what ends them, so only our own word counts.
+    # The cause identifies an alert and ends it, so only the control plane may name one.
     cause = (alert.kind, alert.about, alert.who) if own else ("", "", said.sender)
     at, seq = record.timestamp, record.sequence
     alerts.raised(connection, AlertRow(seq, seq, said.sender, *cause, text, at, at))
@@ -245,7 +247,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "DEADLETTER": (_fold_dead_letter,),
     "ALERTS": (_fold_alert,),
 }
-"""The streams of mail, and how they are folded."""
+"""The rules of each stream."""
 
 
 def _change(kind: str, row: store.MessageRow) -> Change:
@@ -257,3 +259,28 @@ def _message_json(envelope: Envelope) -> str:
         return json.dumps(envelope.message)
     except RecursionError as error:
         raise ProtocolViolation("the envelope's message is nested too deep") from error
+
+
+def _message_over(copy: Connection, record: Message, before: float) -> bool:
+    return covered(copy, "INBOX", record) and _final(
+        store.message_at(copy, record.sequence), before
+    )
+
+
+def _receipt_over(copy: Connection, record: Message, before: float) -> bool:
+    if not covered(copy, "RECEIPTS", record):
+        return False
+    try:
+        about = Receipt.decode(record.payload).message_id
+        sender = subjects.parse(record.subject).recipient
+    except (ProtocolViolation, InvalidInput):
+        return True
+    return _final(store.message_of(copy, sender, about), before)
+
+
+def _final(row: MessageRow | None, before: float) -> bool:
+    # Folded without a row: a copy of an earlier message, or a receipt without a message.
+    return row is None or (row.final and row.updated_at < before)
+
+
+OVER: dict[str, Over] = {"INBOX": _message_over, "RECEIPTS": _receipt_over}

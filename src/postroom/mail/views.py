@@ -1,4 +1,4 @@
-"""What people and the API are shown: mail, posts and dead letters with the names of their parties.
+"""Messages, posts and dead letters as people and the API see them, with the names of their parties.
 
 The `as_json` shapes are those of the HTTP API (docs/api.md); instants are seconds since the epoch.
 """
@@ -24,12 +24,12 @@ from postroom_a2a.messages import text_of
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """A message and how far it got.
+    """A message and its state.
 
     Attributes:
         answer: the first reply of its recipient.
-        attempts: deliveries that are known of: those of its dead letter, else 1 once it was handed over.
-        timed_out: it was waited for in vain.
+        attempts: known deliveries: those of its dead letter, else 1 once it was delivered.
+        timed_out: the caller waited for it in vain.
     """
 
     seq: int
@@ -127,7 +127,7 @@ class DeadLetter:
 
 
 def mails(connection: Connection, rows: Sequence[MessageRow]) -> list[Mail]:
-    """The rows as they are shown, in their order, each with its answer."""
+    """The messages of `rows` in their order, each with its answer."""
     answers = messages.first_answers(connection, rows)
     everything = [*rows, *answers.values()]
     known = parties(connection, (uid for row in everything for uid in (row.sender, row.recipient)))
@@ -153,19 +153,19 @@ def mails(connection: Connection, rows: Sequence[MessageRow]) -> list[Mail]:
             answer=answer,
         )
 
-    # One level of answers only: an answer may have been answered in turn, and so on.
+    # One level of answers only: an answer may have been answered in turn.
     shown_answers = {seq: shown(row, None) for seq, row in answers.items()}
     return [shown(row, shown_answers.get(row.seq)) for row in rows]
 
 
 def posts(connection: Connection, rows: Sequence[PostRow]) -> list[Post]:
-    """The rows as they are shown, in their order."""
+    """The posts of `rows` in their order."""
     known = parties(connection, (row.sender for row in rows))
     return [Post(row.seq, row.id, row.project, known[row.sender], row.text, row.at) for row in rows]
 
 
 def dead_letters(connection: Connection, rows: Sequence[DeadLetterRow]) -> list[DeadLetter]:
-    """The rows as they are shown, in their order."""
+    """The dead letters of `rows` in their order."""
     known = parties(connection, (uid for row in rows for uid in (row.sender, row.recipient)))
     requeued = messages.requeues(connection, (row.message_id for row in rows))
     return [

@@ -1,5 +1,5 @@
-"""Folding the log into SQL: what mail and tasks have in common.
+"""Folding the log into SQL, for messages and tasks alike.
 
-`rules` says what a rule is, `fold` keeps the projection up with the log, `changes` tells who waits, `retention`
-shortens the log, `rebuild` folds it again. Which streams are folded how, mail and tasks say.
+`rules` defines a rule, `fold` keeps the projection up to date, `changes` wakes waiters, `retention` shortens the log,
+`rebuild` folds it again. Messages and tasks bring the rules of their own streams.
 """

@@ -1,7 +1,7 @@
-"""What the fold has just committed, told to those who wait in this process.
+"""Wakes those who wait in this process for something that the fold commits.
 
-Nobody polls: a waiter reads SQL, sleeps until something it asked for has changed, and reads again. What is told here
-is only that something changed; SQL says what.
+Nobody polls: a waiter reads SQL, sleeps until one of its topics has changed, and reads again. A change says only that
+something changed; SQL says what.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ T = TypeVar("T")
 Topic = tuple[str, ...]
 
 MAX_WATCHES = 10_000
-"""Waiters at once; more are refused."""
+"""The most waiters at once; further ones are refused."""
 
 LISTENER_LIMIT = 256
-"""Changes that wait for a slow listener before they are dropped and a gap is told."""
+"""Changes that wait for a slow listener; beyond that they are dropped, and the listener gets a gap."""
 
 
 def of_message(message_id: str) -> Topic:
-    """Everything about a message with that id."""
+    """Everything about the message with that id."""
     return ("message", message_id)
 
 
 def of_agent(uid: str) -> Topic:
-    """Everything that an agent sent or was sent."""
+    """Everything that an agent sent or received."""
     return ("agent", uid)
 
 
@@ -61,27 +61,26 @@ TASKS: Topic = ("tasks",)
 POSTS: Topic = ("posts",)
 """Posts of all projects."""
 WORKERS: Topic = ("workers",)
-"""A worker has started, ended, or said another state."""
+"""A worker has started, ended, or reported another state."""
 BUS: Topic = ("bus",)
 """The bus has gone, or is back."""
 
 
 _ALONE = {"alert": ALERTS, "deadletter": DEADLETTERS, "worker": WORKERS, "bus": BUS}
-"""Kinds of changes that have one topic each."""
+"""Kinds of changes with one topic each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that was committed.
+    """A committed change.
 
     Attributes:
         kind: `mail` (new message), `receipt` (new state), `post`, `alert`, `deadletter`, `task`, `worker` or
-            `bus`; the last two are not of the log.
-        seq: of the message in INBOX, the post in FEED, the alert in ALERTS, the letter in DEADLETTER, the task's record
-            in TASKS (0 for a new task).
+            `bus`; the last two do not come from the log.
+        seq: sequence of the record: in INBOX, FEED, ALERTS, DEADLETTER or TASKS (0 for a new task).
         id: of the message, the post or the task.
-        sender: of the message or the post; who asked for the task.
-        recipient: of the message; who is to run the task.
+        sender: of the message or the post; the requester of the task.
+        recipient: of the message; the worker of the task.
         state: of the message or the task, else "".
     """
 
@@ -95,7 +94,7 @@ class Change:
 
     @property
     def topics(self) -> tuple[Topic, ...]:
-        """What a waiter may have asked for to be told of this."""
+        """The topics whose waiters this change wakes."""
         if self.kind == "post":
             return (POSTS, of_project(self.project), of_message(self.id))
         if (alone := _ALONE.get(self.kind)) is not None:
@@ -108,7 +107,7 @@ class Change:
 
 
 class Signal(Enum):
-    """What a listener is told instead of a change."""
+    """An answer to a listener that is not a change."""
 
     GAP = "gap"
     """Changes were dropped: read SQL again past the last sequence you have."""
@@ -118,7 +117,7 @@ class Signal(Enum):
     """There will be no more."""
 
 
-class Listener:
+class ChangeListener:
     """A bounded queue of changes for one slow reader (an event stream of the API)."""
 
     def __init__(self, limit: int = LISTENER_LIMIT) -> None:
@@ -129,7 +128,7 @@ class Listener:
         self._wake = asyncio.Event()
 
     async def next(self, timeout: float) -> Change | Signal:
-        """The next change, or what to do instead of waiting on."""
+        """The next change, or a signal."""
         if not (self._waiting or self._gap or self._closed):
             self._wake.clear()
             try:
@@ -144,7 +143,7 @@ class Listener:
         return self._waiting.popleft() if self._waiting else Signal.CLOSED
 
     def tell(self, change: Change) -> None:
-        """Queue a change; over the limit all that wait are dropped for one gap."""
+        """Queue a change; beyond the limit one gap replaces all that wait."""
         if len(self._waiting) >= self._limit:
             self._waiting.clear()
             self._gap = True
@@ -153,23 +152,23 @@ class Listener:
         self._wake.set()
 
     def close(self) -> None:
-        """Let the reader end."""
+        """End the reader's stream."""
         self._closed = True
         self._wake.set()
 
 
 class Changes:
-    """The one place that the fold tells and waiters ask. For one event loop."""
+    """Joins the fold and its waiters. For one event loop."""
 
     def __init__(self) -> None:
-        self._listeners: dict[Topic, set[Listener]] = {}
+        self._listeners: dict[Topic, set[ChangeListener]] = {}
         self._count = 0
         self._closed = False
 
     def publish(self, changes: Iterable[Change]) -> None:
-        """Wake whoever asked for one of `changes`, after they were committed."""
+        """Wake the waiters of `changes`. Call it after the commit."""
         for change in changes:
-            told: set[Listener] = set()
+            told: set[ChangeListener] = set()
             for topic in change.topics:
                 told |= self._listeners.get(topic, set())
             for listener in told:
@@ -178,15 +177,15 @@ class Changes:
     @contextmanager
     def listen(
         self, *topics: Topic, limit: int = LISTENER_LIMIT
-    ) -> Generator[Listener, None, None]:
-        """Hear of changes of `topics` from now on.
+    ) -> Generator[ChangeListener, None, None]:
+        """A listener for the changes of `topics` from now on.
 
         Raises:
             Refused: too many listen.
         """
         if self._count >= MAX_WATCHES:
             raise Refused("too many wait for changes", remedy="try again in a moment")
-        listener = Listener(limit)
+        listener = ChangeListener(limit)
         if self._closed:
             listener.close()
         self._count += 1
@@ -199,7 +198,7 @@ class Changes:
             for topic in topics:
                 self._forget(topic, listener)
 
-    def _forget(self, topic: Topic, listener: Listener) -> None:
+    def _forget(self, topic: Topic, listener: ChangeListener) -> None:
         listeners = self._listeners.get(topic, set())
         listeners.discard(listener)
         if not listeners:
@@ -212,10 +211,9 @@ class Changes:
         done: Callable[[T], bool],
         timeout: float,
     ) -> T:
-        """Read now and after each change of `topic`, until `done` or `timeout` seconds are over.
+        """Read now and after each change of `topic`, until `done` or until `timeout` seconds have passed.
 
-        Returns:
-            What was read last, `done` or not.
+        Returns the last value read, `done` or not.
         """
         deadline = asyncio.get_running_loop().time() + timeout
         with self.listen(topic, limit=1) as listener:
@@ -229,11 +227,11 @@ class Changes:
 
     @property
     def listening(self) -> int:
-        """How many listen now."""
+        """The number of listeners."""
         return self._count
 
     def close(self) -> None:
-        """End every wait now and each later one at once, so that a shutdown waits for no reader."""
+        """End every wait, now and later, so that a shutdown waits for no reader."""
         self._closed = True
         for listeners in self._listeners.values():
             for listener in listeners:

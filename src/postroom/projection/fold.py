@@ -1,21 +1,20 @@
-"""Keep the projection up with the log.
+"""Keeps the projection up with the log.
 
-A durable consumer says that there is something new; what is folded is decided by the cursor in SQL, which moves in the
-same transaction as the rows. A delivery that follows the cursor is folded as it is; at a gap (a restart, a delivery
-that was lost on the way) the log itself is read from the cursor on. So no record is skipped and none counts twice,
-whatever the consumer remembers.
+A durable consumer only signals new records. The cursor in SQL decides what is folded; it moves in the same
+transaction as the rows. A delivery that follows the cursor is folded directly. At a gap (a restart, a lost delivery)
+the fold reads the log from the cursor on. So no record is skipped and none counts twice, whatever the consumer
+remembers.
 
 Order of steps: commit, tell waiters, append what follows (`After`), acknowledge. A crash between any two of them
 repeats the rest.
 
-A stream may come after another: then what is in the other one when a record is met is folded before that record. What
-a record builds on was stored before it, so it is there.
+A stream may come after another one. Then the fold first folds what that other stream holds when it meets a record.
+What a record builds on was stored before it, so it is there.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +36,7 @@ from postroom.projection.rules import Folded, Rules, fold
 from postroom.protocol.streams import ConsumerSpec
 from postroom.store import records
 from postroom.store.database import Database
+from postroom_a2a.retry import Backoff
 
 log = get_logger(__name__)
 
@@ -44,7 +44,7 @@ DURABLE = "postoffice"
 """Name of the post office's consumers."""
 
 BATCH = 256
-"""Records that one transaction folds at most."""
+"""The most records in one transaction."""
 
 MAX_ACK_PENDING = 4096
 
@@ -53,20 +53,22 @@ PASSING = (BusDisconnected, NoResponders, Refused, RequestTimeout, StateUnwritab
 
 FIRST_RETRY = 0.1
 LAST_RETRY = 5.0
-"""Seconds between attempts while the disk is full or the bus is away; nothing is lost meanwhile, so there is no end."""
+"""The longest pause in seconds while the disk is full or the bus is away. Nothing is lost meanwhile, so attempts
+never end.
+"""
 
 ORDER_WAIT = 30.0
-"""Seconds that a stream waits for one before it until that is told as a fault, and it waits on."""
+"""Seconds that a stream waits for one before it until that counts as a fault; it goes on waiting."""
 
 
 def consumer(stream: str) -> ConsumerSpec:
-    """The post office's consumer on `stream`: it gives a record again for ever, since folding has no side to fail."""
+    """The post office's consumer on `stream`; it redelivers for ever, because a record must not be skipped."""
     return ConsumerSpec(stream, DURABLE, max_deliver=-1, max_ack_pending=MAX_ACK_PENDING)
 
 
 @dataclass(slots=True)
 class FoldStatistics:
-    """Counters since the start; `fault` is what holds the fold up now, "" while nothing does."""
+    """Counters since the start; `fault` names what holds the fold up now, "" for nothing."""
 
     folded: int = 0
     ignored: int = 0
@@ -76,13 +78,13 @@ class FoldStatistics:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """What follows from folding a stream; doing it twice has no second effect.
+    """Work that follows the fold of a stream; doing it twice has no second effect.
 
     Attributes:
-        settle: told the sequences that were delivered and that concern it, after their commit and before they are
-            acknowledged.
-        sweep: done once, at the start, when the stream is folded up to its end; None for nothing.
-        known: streams that are folded up to their end before the sweep; it would say again what they hold.
+        settle: called with the delivered sequences that concern it, after their commit and before their
+            acknowledgement.
+        sweep: called once at the start, when the stream is folded up to its end; None for nothing.
+        known: streams to fold up to their end before the sweep, or it would repeat what they hold.
         concerns: whether something may follow from that record.
     """
 
@@ -94,10 +96,10 @@ class After:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a stream comes after.
+    """The streams that a stream comes after.
 
     Attributes:
-        builds: whether a record may build on what is in them; the others are folded as they come.
+        builds: whether a record may build on them; other records are folded as they come.
     """
 
     streams: tuple[str, ...]
@@ -105,7 +107,7 @@ class Order:
 
 
 def all_after(*parts: Mapping[str, Sequence[After]]) -> dict[str, list[After]]:
-    """What follows in several parts of the house, in their order."""
+    """The work of several parts, in their order."""
     joined: dict[str, list[After]] = {}
     for part in parts:
         for stream, following in part.items():
@@ -117,10 +119,9 @@ class Fold:
     """Folds all streams of the projection.
 
     Args:
-        bus: connection of the control plane.
         admin: reads the log and makes the consumers.
-        after: stream to what follows from folding it.
-        order: stream to what it comes after; never in a circle.
+        after: stream to the work that follows its fold.
+        order: stream to the streams before it; never in a circle.
     """
 
     def __init__(
@@ -147,14 +148,14 @@ class Fold:
         """Fold until cancelled.
 
         Raises:
-            ExceptionGroup: of an `EnvironmentFault` where log and database do not belong together.
+            ExceptionGroup: holds an `EnvironmentFault` where log and database do not belong together.
         """
         async with asyncio.TaskGroup() as tasks:
             for stream in self._streams.values():
                 tasks.create_task(stream.run(), name=f"fold-{stream.name}")
 
     async def ready(self, timeout: float) -> None:
-        """Return when everything that was in the log at the start is folded, and what follows from it appended.
+        """Return when everything in the log at the start is folded, and all that follows from it is appended.
 
         Raises:
             TimeoutError: it took longer than `timeout` seconds.
@@ -173,12 +174,12 @@ class Fold:
             await self.stream(stream).reached(sequence)
 
     def stream(self, name: str) -> _StreamFold:
-        """The part that folds that stream."""
+        """The fold of that stream."""
         return self._streams[name]
 
     async def persistently(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Take `step` until it succeeds; `PASSING` faults are waited out, others are raised."""
-        delay = FIRST_RETRY
+        """Repeat `step` until it succeeds: wait out `PASSING` faults, raise others."""
+        backoff = Backoff(FIRST_RETRY, LAST_RETRY)
         while True:
             try:
                 await step()
@@ -188,17 +189,16 @@ class Fold:
             else:
                 self.statistics.fault = ""
                 return
-            await asyncio.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311 (jitter)
-            delay = min(delay * 2, LAST_RETRY)
+            await asyncio.sleep(backoff.next())
 
 
 class _StreamFold:
     def __init__(self, name: str, fold: Fold) -> None:
         self.name = name
         self.caught_up = asyncio.Event()
-        """Folded up to where the log ended at the start."""
+        """folded up to the end that the log had at the start"""
         self.swept = asyncio.Event()
-        """What followed from that is appended, too."""
+        """what followed from that is appended, too"""
         self._fold = fold
         self._position = 0
         self._moved = asyncio.Event()
@@ -252,7 +252,7 @@ class _StreamFold:
         except EnvironmentFault:
             raise
         except Exception:
-            # As in `_folded`: what somebody has stored must not hold up what follows from others' records.
+            # As in `_folded`: one bad record must not hold up what follows from the records of others.
             log.exception("what follows from %d records of %s failed", len(seqs), self.name)
             if len(seqs) == 1:
                 self._fold.statistics.poisoned += 1
@@ -289,7 +289,7 @@ class _StreamFold:
                 batch = []
         if batch:
             await self._commit(batch)
-        self._move(end)  # what is missing before it was deleted, and will never come
+        self._move(end)  # the records before it were deleted, and will never come
 
     def _move(self, position: int) -> None:
         self._position = max(self._position, position)
@@ -321,8 +321,8 @@ class _StreamFold:
         except PostroomError:
             raise
         except Exception:
-            # A record that our rules did not foresee. It must not hold up what others sent, so it is found by
-            # folding one at a time, reported, and passed over.
+            # A record that our rules did not foresee. It must not hold up the records of others: fold one at a time
+            # to find it, report it, and pass over it.
             log.exception("a batch of %s could not be folded", self.name)
         return _joined([await self._folded_alone(record) for record in batch])
 
@@ -343,7 +343,7 @@ async def _ack(deliveries: Iterable[Delivery]) -> None:
     for delivery in deliveries:
         await delivery.ack(
             confirm=False
-        )  # lost on the way: folded already, it comes again for nothing
+        )  # lost on the way, but folded already: a redelivery has no effect
 
 
 def _joined(parts: Iterable[Folded]) -> Folded:

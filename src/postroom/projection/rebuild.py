@@ -1,4 +1,4 @@
-"""Building the projection again: from a copy of the database and the log behind it."""
+"""Builds the projection again, from a copy of the database and the later records of the log."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ async def rebuild(database: Database, admin: BusAdmin, rules: Rules, copy: Path 
     No `Fold` may run on `database` meanwhile.
 
     Args:
-        rules: of all streams, which are folded one after the other, in this order.
+        rules: of all streams, in the order in which to fold them.
         copy: made by `Retention`; None where the log was never shortened.
 
     Raises:
-        EnvironmentFault: the copy is damaged, or it is not of this log; nothing was changed in the first case.
+        EnvironmentFault: the copy is damaged, or belongs to another log. A damaged copy changes nothing.
     """
     if copy is not None:
         await asyncio.to_thread(snapshot.verify, copy)

@@ -1,8 +1,7 @@
-"""How long the log keeps what is over.
+"""Shortens the log.
 
-A record is deleted when its part of the house says that it is over, by a verified copy of the database: what the
-copy does not know yet is not over. Until then the log only grows, and a full stream refuses new records instead of
-losing old ones.
+A record is deleted when its package says that it is over, judged by a verified copy of the database: what the copy
+does not hold is not over. Until then the log grows. A full stream refuses new records and never drops old ones.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ INTERVAL = 3600.0
 """Seconds between two runs."""
 
 KEEP = 86400.0
-"""Seconds that what is final is kept; more than the server's window of de-duplication."""
+"""Seconds that final records are kept; more than the server's window of de-duplication."""
 
 SCAN = 5000
-"""Records of one stream that are looked at together."""
+"""Records of one stream that one step examines."""
 
 Over = Callable[[Connection, Message, float], bool]
-"""Whether a record is over: from the copy, the record, and the instant before which it must have been final."""
+"""Whether a record is over, from the copy, the record, and the instant before which it must have been final."""
 
 
 def covered(copy: Connection, stream: str, record: Message) -> bool:
-    """Whether the copy knows what the record says."""
+    """Whether the copy holds the effect of the record."""
     return record.sequence <= records.cursor(copy, stream)
 
 
@@ -44,8 +43,8 @@ class Retention:
 
     Args:
         database: the projection, in a file.
-        over: the streams that are shortened, and what is over in each.
-        keep: seconds that what is final is kept.
+        over: the streams to shorten, each with its rule.
+        keep: seconds that final records are kept.
     """
 
     def __init__(
@@ -76,15 +75,17 @@ class Retention:
                 log.info("%d records were deleted from the log", deleted)
 
     async def shorten(self) -> int:
-        """Take a copy, and delete what it covers and nobody needs any more; returns how many records.
+        """Take a copy, and delete the records that it holds and nobody needs; returns how many.
 
         Raises:
             InvalidInput: the database is in memory.
-            StateUnwritable: there is no room for the copy; nothing was deleted.
+            StateUnwritable: the disk has no room for the copy; nothing was deleted.
             EnvironmentFault: the copy is damaged; nothing was deleted.
         """
         if self._database.path is None:
-            raise InvalidInput("a database in memory has nothing to fall back to")
+            raise InvalidInput(
+                "a database in memory cannot be copied, so its log cannot be shortened"
+            )
         copy = await asyncio.to_thread(snapshot.take, self._database.path, self._folder)
         before = self._clock() - self._keep
         deleted = sum([await self._shorten(stream, copy, before) for stream in self._over])
@@ -99,7 +100,7 @@ class Retention:
             for sequence in over:
                 await self._admin.delete(stream, sequence)
             deleted += len(over)
-            # To the first record that is too new: a flood must be gone as fast as it came.
+            # Up to the first record that is too new: a flood must leave as fast as it came.
             if len(batch) < SCAN or batch[-1].timestamp >= before:
                 return deleted
             after = batch[-1].sequence

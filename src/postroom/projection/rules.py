@@ -1,8 +1,8 @@
-"""What a rule of the fold is, and folding some records by all rules of their stream.
+"""Rules of the fold, and applying all rules of a stream to some records.
 
-A rule is a plain function of a connection and a record: no clock, no bus. The rows depend on the log alone, so
-folding it twice, or from the beginning, gives the same. Records come from agents and may be anything: a rule records
-or ignores one that is not as it should be, and does not raise.
+A rule is a plain function of a connection and a record: no clock, no bus. The rows depend on the log alone, so a
+second fold gives the same rows. Agents may store anything, so a rule records or ignores a malformed record and does
+not raise.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from postroom.store import records
 from postroom.store.database import Connection
 
 Rule = Callable[[Connection, Message], Sequence[Change]]
-"""Folds one record; gives what it changed, nothing if the record does not count."""
+"""Folds one record; returns the changes, or nothing if the record does not count."""
 
 Rules = Mapping[str, Sequence[Rule]]
 """Stream to its rules, in the order in which each record meets them, all in one transaction.
 
-The order of the streams matters where rows are made from nothing: one comes after those that it builds on.
+The streams of a rebuild are in this order, so a stream comes after those that it builds on.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What folding some records did: `changes` to tell, and how many records had no effect."""
+    """The result of a fold: the changes for waiters, and how many records had no effect."""
 
     changes: tuple[Change, ...]
     ignored: int
 
 
 def together(*parts: Rules) -> dict[str, tuple[Rule, ...]]:
-    """The rules of several parts as those of one; of two parts the first one's come first."""
+    """The rules of several parts joined; those of an earlier part run first."""
     joined: dict[str, tuple[Rule, ...]] = {}
     for part in parts:
         for stream, rules in part.items():
@@ -43,7 +43,7 @@ def together(*parts: Rules) -> dict[str, tuple[Rule, ...]]:
 
 
 def fold(connection: Connection, rules: Rules, stream: str, batch: Sequence[Message]) -> Folded:
-    """Fold records of `stream` past its cursor, in their order, and move the cursor."""
+    """Fold the records of `stream` past its cursor, in their order, and move the cursor."""
     position = records.cursor(connection, stream)
     changes: list[Change] = []
     ignored = 0

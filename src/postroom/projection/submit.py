@@ -1,13 +1,12 @@
-"""Put one envelope into the log once (docs/architecture.md, Ids of messages).
+"""Puts one envelope into the log once (docs/architecture.md, Ids of messages).
 
-The log de-duplicates by id alone, over all senders. So "duplicate" is no acceptance by itself: another sender could
-have used the id first to suppress ours. It counts only if the stored record is on our own subject.
+The log de-duplicates by id alone, over all senders. Another sender could have used the id first to suppress ours, so
+"duplicate" counts as acceptance only if the stored record is on our own subject.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -18,22 +17,20 @@ from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert, AlertEnd
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import message_id
+from postroom_a2a.retry import RetryPolicy
 
 log = get_logger(__name__)
 
-PUBLISH_ATTEMPTS = 3
-"""Tries to get the log's answer for one id."""
-
-PUBLISH_PAUSE = 0.2
-"""Seconds before the second try; each further one waits twice as long."""
+PUBLISH_RETRY = RetryPolicy(attempts=3, base=0.4)
+"""Attempts to get the log's answer for one id."""
 
 ID_ATTEMPTS = 3
-"""Ids that are tried before we say that somebody suppresses our messages."""
+"""Ids to try before we report that somebody suppresses our messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What is in the log: the envelope under `id`, at `sequence` (0 where it was found in SQL)."""
+    """An envelope in the log under `id`, at `sequence` (0 where SQL had it)."""
 
     id: str
     sequence: int
@@ -55,19 +52,18 @@ async def submit(
     """Store the envelope that `envelope` makes for an id, unless the same key stored it before.
 
     Args:
-        bus: connection of the control plane.
         admin: reads a duplicate's record back.
         secret: the sender's.
         recipient: uid, or `#` and a project.
         key: idempotency key, "" for a new one each time.
         envelope: makes the envelope for an id.
-        earlier: finds what is folded under an id, beyond the log's own window of de-duplication.
+        earlier: finds an older message in SQL, beyond the log's window of de-duplication.
 
     Raises:
-        Refused: each id was taken by somebody else.
+        Refused: somebody else had used each id.
     """
     for attempt in range(ID_ATTEMPTS):
-        # A squatted id is left for one derived anew; the caller's own key stays part of it.
+        # Another sender has used the id, so derive a new one; the caller's own key stays part of it.
         chosen = (f"{key}\0{attempt}" if attempt else key) if key else new_key()
         made = message_id(secret, recipient, chosen)
         content = envelope(made)
@@ -87,16 +83,14 @@ async def submit(
 async def _publish(
     bus: MessageBusProvider, subject: str, payload: bytes, made: str
 ) -> tuple[Stored, bool]:
-    """Publish until the log answers; also says whether an earlier try may have stored it."""
-    pause = PUBLISH_PAUSE
-    for attempt in range(PUBLISH_ATTEMPTS):
+    """Publish until the log answers; also returns whether an earlier attempt may have stored it."""
+    for attempt in range(PUBLISH_RETRY.attempts):
         try:
             stored = await bus.publish(subject, payload, id=made)
         except RequestTimeout:
-            if attempt == PUBLISH_ATTEMPTS - 1:
+            if attempt == PUBLISH_RETRY.attempts - 1:
                 raise
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (jitter)
-            pause *= 2
+            await asyncio.sleep(PUBLISH_RETRY.delay(attempt + 1))
             continue
         if stored is None:
             raise NotFound(f"no stream stores {subject!r}")
@@ -108,7 +102,7 @@ async def _is_ours(admin: BusAdmin, stored: Stored, subject: str) -> bool:
     try:
         return (await admin.get(stored.stream, stored.sequence)).subject == subject
     except NotFound:
-        # Deleted since: only a message whose final state is folded is, and `earlier` has not found it.
+        # Deleted since. Only messages with a folded final state are deleted, and `earlier` has not found it.
         return False
 
 
@@ -121,7 +115,7 @@ async def _tell_suppressed(bus: MessageBusProvider, subject: str) -> None:
 async def append_alert(bus: MessageBusProvider, alert: Alert | AlertEnd) -> int:
     """Append an alert, or the end of alerts, as the identity of `bus`; returns its sequence.
 
-    It carries no de-duplication id: one that an agent could guess, it could use first.
+    It carries no de-duplication id, because an agent that guessed one could use it first.
     """
     stored = await bus.publish(subjects.alerts(bus.uid), alert.encode())
     return 0 if stored is None else stored.sequence

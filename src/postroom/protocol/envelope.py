@@ -18,20 +18,14 @@ from typing import Any
 
 from postroom.errors import InvalidInput, InvalidName, MessageTooLarge, ProtocolViolation
 from postroom.protocol.ids import check_message_id
-from postroom.protocol.records import MAX_DEPTH, read_record, too_deep
+from postroom.protocol.limits import MAX_DEPTH, MAX_ENVELOPE_BYTES, MAX_LABEL
+from postroom.protocol.records import read_record, too_deep
 from postroom_a2a.times import format_time, parse_time
-
-MAX_ENVELOPE_BYTES = 512 * 1024
-"""Largest envelope that is sent. Below the server's `max_payload` (1 MiB), so that headers, the dead letter's
-copy and a line of an adapter still fit; larger content travels as a blob."""
 
 VERSION = 1
 
 SEND_MESSAGE = "SendMessage"
 """The A2A 1.0 method that asks for a task."""
-
-MAX_SKILL = 200
-"""Characters of the skill that a request names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +162,6 @@ def _request(record: object) -> TaskRequest:
     if not isinstance(record, dict) or record.get("method") != SEND_MESSAGE:
         raise ProtocolViolation("the envelope asks for something that is not known")
     skill = record.get("skill", "")
-    if not isinstance(skill, str) or len(skill) > MAX_SKILL:
+    if not isinstance(skill, str) or len(skill) > MAX_LABEL:
         raise ProtocolViolation("the envelope's skill is no name of one")
     return TaskRequest(skill, record.get("stream") is True)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from postroom.errors import ProtocolViolation
+from postroom.protocol.limits import MAX_STATUS
 from postroom.protocol.records import instant, read_record
 from postroom_a2a.text import one_line
 
@@ -20,9 +21,6 @@ OUT_OF_MEMORY = 87
 
 LAST_WORDS = 8
 """Lines that are shown of what an agent printed before its end."""
-
-LINE_LIMIT = 200
-"""Characters of each."""
 
 MAX_WAITING = 1_000_000
 """A worker that claims more unconfirmed messages than this does not count messages."""
@@ -106,5 +104,5 @@ def last_words(lines: Iterable[str]) -> tuple[str, ...]:
 
 
 def _indented(line: str) -> str:
-    text = one_line(line, LINE_LIMIT)
-    return " " * min(len(line) - len(line.lstrip(" ")), LINE_LIMIT) + text
+    text = one_line(line, MAX_STATUS)
+    return " " * min(len(line) - len(line.lstrip(" ")), MAX_STATUS) + text

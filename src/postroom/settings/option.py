@@ -10,7 +10,7 @@ from typing import Any
 from postroom.errors import InvalidInput
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """What a value may be."""
 
     PORT = "port, 0 to 65535"
@@ -38,7 +38,7 @@ class Option:
     key: str
     field: str
     variable: str
-    kind: Kind
+    kind: ValueKind
     meaning: str
     flag: str = ""
     choices: tuple[str, ...] = ()
@@ -59,9 +59,9 @@ class Option:
     @property
     def expected(self) -> str:
         """What its value has to be, for a person."""
-        if self.kind is Kind.CHOICE:
+        if self.kind is ValueKind.CHOICE:
             return f"one of: {', '.join(self.choices)}"
-        if self.kind in {Kind.COUNT, Kind.BYTES, Kind.SECONDS}:
+        if self.kind in {ValueKind.COUNT, ValueKind.BYTES, ValueKind.SECONDS}:
             return f"a {self.kind.value}, at least {self.least:g}"
         return f"a {self.kind.value}"
 
@@ -73,13 +73,13 @@ class Option:
         """
         value: Any = text
         try:
-            if self.kind is Kind.SECONDS:
+            if self.kind is ValueKind.SECONDS:
                 value = float(text)
-            elif self.kind in {Kind.PORT, Kind.COUNT, Kind.BYTES}:
+            elif self.kind in {ValueKind.PORT, ValueKind.COUNT, ValueKind.BYTES}:
                 value = int(text)
         except ValueError:
             raise self._refused(text, where) from None
-        if self.kind is Kind.LIST:
+        if self.kind is ValueKind.LIST:
             value = [part.strip() for part in text.split(",") if part.strip()]
         return self.from_toml(value, where, Path())
 
@@ -91,17 +91,17 @@ class Option:
         """
         good: bool
         match self.kind:
-            case Kind.PORT:
+            case ValueKind.PORT:
                 good = type(value) is int and 0 <= value <= 65535
-            case Kind.COUNT | Kind.BYTES:
+            case ValueKind.COUNT | ValueKind.BYTES:
                 good = type(value) is int and value >= self.least
-            case Kind.SECONDS:
+            case ValueKind.SECONDS:
                 good = type(value) in {int, float} and self.least <= value < float("inf")
-            case Kind.CHOICE:
+            case ValueKind.CHOICE:
                 good = value in self.choices
-            case Kind.LIST:
+            case ValueKind.LIST:
                 good = isinstance(value, list) and all(isinstance(part, str) for part in value)
-            case Kind.TEXT | Kind.FILE:
+            case ValueKind.TEXT | ValueKind.FILE:
                 good = isinstance(value, str) and value.isprintable() and bool(value)
         if not good:
             raise self._refused(value, where)
@@ -109,11 +109,11 @@ class Option:
 
     def _made(self, value: Any, folder: Path) -> Any:
         match self.kind:
-            case Kind.FILE:
+            case ValueKind.FILE:
                 return folder / value
-            case Kind.LIST:
+            case ValueKind.LIST:
                 return tuple(value)
-            case Kind.SECONDS:
+            case ValueKind.SECONDS:
                 return float(value)
         return value
 

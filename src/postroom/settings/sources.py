@@ -25,7 +25,7 @@ FLAG, ENVIRONMENT, STATE, USER, DEFAULT = "flag", "environment", "state folder",
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Choice:
     """The value of one setting.
 
     Attributes:
@@ -77,26 +77,26 @@ def load(state: Path, flags: Mapping[str, str] = MappingProxyType({}), **others:
     return Settings(state=state, **values, **others)
 
 
-def find(state: Path, flags: Mapping[str, str] = MappingProxyType({})) -> list[Found]:
+def find(state: Path, flags: Mapping[str, str] = MappingProxyType({})) -> list[Choice]:
     """Every setting with where its value comes from; raises as `load`."""
-    chosen: dict[str, Found] = {}
+    chosen: dict[str, Choice] = {}
     user = user_file()
     if user is not None:
         chosen |= _from_file(user, USER)
     chosen |= _from_file(state / SETTINGS_FILE, STATE)
     for one in OPTIONS:
         if text := os.environ.get(one.variable, ""):
-            chosen[one.key] = Found(one, one.from_text(text, one.variable), ENVIRONMENT)
+            chosen[one.key] = Choice(one, one.from_text(text, one.variable), ENVIRONMENT)
     for name, text in flags.items():
         one = BY_FIELD[name]
-        chosen[one.key] = Found(one, one.from_text(text, one.flag), FLAG)
+        chosen[one.key] = Choice(one, one.from_text(text, one.flag), FLAG)
     return [chosen.get(found.option.key, found) for found in defaults()]
 
 
-def defaults() -> list[Found]:
+def defaults() -> list[Choice]:
     """Every setting as it is where nothing is chosen."""
     default = Settings(state=Path())
-    return [Found(one, getattr(default, one.field), DEFAULT) for one in OPTIONS]
+    return [Choice(one, getattr(default, one.field), DEFAULT) for one in OPTIONS]
 
 
 def user_file() -> Path | None:
@@ -107,11 +107,11 @@ def user_file() -> Path | None:
         return None
 
 
-def _from_file(path: Path, source: str) -> dict[str, Found]:
+def _from_file(path: Path, source: str) -> dict[str, Choice]:
     found = {}
     for key, value in entries(read(path), path).items():
         one = _option(key, path)
-        found[key] = Found(one, one.from_toml(value, f"{key} in {path}", path.parent), source)
+        found[key] = Choice(one, one.from_toml(value, f"{key} in {path}", path.parent), source)
     return found
 
 

@@ -83,7 +83,7 @@ class AgentConfig:
 
 @dataclass(frozen=True, slots=True)
 class SidecarConfig:
-    """Who the worker is, how it reaches the bus, and which program it runs.
+    """The worker's address, its connections, and its agent program.
 
     Attributes:
         uid, nick, org, project, projects: its address; `project` "" for none.

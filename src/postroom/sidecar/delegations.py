@@ -117,7 +117,7 @@ class Delegations:
             NotFound: no agent has it.
         """
         if not skill:
-            raise InvalidInput("a task needs somebody to do it", remedy="name an agent or a skill")
+            raise InvalidInput("the task has no recipient", remedy="name an agent or a skill")
         return await self._task_client.choose(skill, key.text)
 
     async def delegate(self, action: Delegate, worker: Sender, key: Key) -> Delegated:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CAP = 1024 * 1024 + 64 * 1024
-"""Bytes of the longest line: 1 MiB of text and an adapter's JSON around it."""
+from postroom.protocol.limits import MAX_LINE_BYTES
 
 PREFIX = 200
 """Bytes of an over-long line that are kept to report it."""
@@ -25,7 +24,7 @@ class Overlong:
 class LineReader:
     """Cuts a stream of bytes into lines of at most `cap` bytes; invalid UTF-8 becomes U+FFFD."""
 
-    def __init__(self, cap: int = CAP) -> None:
+    def __init__(self, cap: int = MAX_LINE_BYTES) -> None:
         self._cap = cap
         self._buffer = bytearray()
         self._skipping = False

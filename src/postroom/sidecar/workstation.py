@@ -20,18 +20,11 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from postroom.errors import Forbidden, InvalidInput, NotFound, RequestTimeout, StateUnwritable
-from postroom.protocol.verbs import MAX_READ, RunCommand
+from postroom.protocol.limits import MAX_ENTRIES, MAX_OUTPUT, MAX_PATH, MAX_READ
+from postroom.protocol.verbs import RunCommand
 from postroom.sidecar.process import AgentProcess
 from postroom_a2a.text import one_line
 
-MAX_OUTPUT = 1024 * 1024
-"""Bytes of each output of a command that are kept."""
-
-MAX_WRITE = 16 * 1024 * 1024
-MAX_ENTRIES = 10_000
-"""Entries in the list of a folder."""
-
-MAX_PATH = 4096
 FILE_TIMEOUT = 30.0
 """Seconds for a file operation."""
 

@@ -142,7 +142,7 @@ _STILL = exists().where(
     _others.c.recipient == alerts.c.who,
     _others.c.stored_at <= alerts.c.at,
 )
-_TOLD = (
+_ALERTED = (
     exists()
     .where(
         _STALE,
@@ -158,7 +158,9 @@ _PERSON = (
     .where(agents.c.uid == messages.c.recipient, agents.c.kind == "human")
     .correlate(messages)
 )
-_UNTAKEN = select(*COLUMNS).where(_OPEN, messages.c.state == State.ACCEPTED.value, ~_PERSON, ~_TOLD)
+_UNTAKEN = select(*COLUMNS).where(
+    _OPEN, messages.c.state == State.ACCEPTED.value, ~_PERSON, ~_ALERTED
+)
 
 
 def untaken(connection: Connection, before: float) -> list[MessageRow]:

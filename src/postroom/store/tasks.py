@@ -20,8 +20,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert
 
+from postroom.protocol.limits import MAX_PAGE, MAX_SHOWN_TEXT
 from postroom.protocol.receipts import State
-from postroom.store.messages import MAX_PAGE, page
+from postroom.store.messages import page
 from postroom.store.rows import all_of, first_of
 from postroom.store.schema import a2a_task_events, a2a_tasks, agents, messages
 from postroom_a2a.task_state import INTERRUPTED, TaskState
@@ -29,9 +30,6 @@ from postroom_a2a.task_state import INTERRUPTED, TaskState
 BATCH = 256
 """Tasks that a question of the post office returns at most; the next one finds the rest."""
 
-
-MAX_HEAD_TEXT = 2000
-"""Characters of a request that a list shows; a page of whole ones could be hundreds of megabytes."""
 
 MAX_ASKING = 20
 """Tasks of one worker that wait for somebody and are shown as such: nobody's questions crowd out others'."""
@@ -49,7 +47,7 @@ class TaskHead:
         requested_seq: sequence of that message in INBOX.
         skill: id of the skill that was asked for, "" for any.
         stream: the requester wants to hear of every change.
-        text: of the request, in lists its first `MAX_HEAD_TEXT` characters.
+        text: of the request, in lists its first `MAX_SHOWN_TEXT` characters.
         seq: sequence in TASKS of the last record that counted, 0 before the first.
         attempt, lost, runner, released: as in that record (`a2a.records.TaskRecord`).
         said: the beginning of what was said with the present state.
@@ -110,7 +108,7 @@ class TaskEventRow:
 
 
 HEAD = [
-    func.substr(a2a_tasks.c.text, 1, MAX_HEAD_TEXT).label("text")
+    func.substr(a2a_tasks.c.text, 1, MAX_SHOWN_TEXT).label("text")
     if field.name == "text"
     else a2a_tasks.c[field.name]
     for field in fields(TaskHead)
@@ -384,3 +382,32 @@ def behind(
         else all_of(connection, TaskHead, _BEHIND_AMONG, after=after, ids=list(ids))
     )
     return [(head, State.ANSWERED if head.final else State.SEEN) for head in heads]
+
+
+def begun(connection: Connection, tasks: Collection[str]) -> dict[str, float]:
+    """When somebody began to work on each of those tasks; one that nobody has begun is left out."""
+    of_it = and_(
+        a2a_task_events.c.task == a2a_tasks.c.id, a2a_task_events.c.state == TaskState.WORKING.value
+    )
+    first = select(a2a_task_events.c.at).where(of_it).order_by(a2a_task_events.c.seq).limit(1)
+    found = select(a2a_tasks.c.id, first.correlate(a2a_tasks).scalar_subquery())
+    rows = connection.execute(found.where(a2a_tasks.c.id.in_(tasks)))
+    return {task: at for task, at in rows if at is not None}
+
+
+def heads_by_ids(connection: Connection, ids: Collection[str]) -> list[TaskHead]:
+    """The tasks with those ids without their snapshots, in no order."""
+    return all_of(connection, TaskHead, select(*HEAD).where(a2a_tasks.c.id.in_(ids)))
+
+
+def events_past(connection: Connection, after: int, limit: int) -> list[TaskEventRow]:
+    """The first changes of all tasks past sequence `after`, in their order."""
+    found = select(*EVENT).where(a2a_task_events.c.seq > after).order_by(a2a_task_events.c.seq)
+    return all_of(connection, TaskEventRow, found.limit(page(limit)))
+
+
+def requested_past(connection: Connection, after: int, limit: int) -> list[TaskHead]:
+    """The first tasks that were asked for past sequence `after` of INBOX, in that order."""
+    found = select(*HEAD).where(a2a_tasks.c.requested_seq > after)
+    found = found.order_by(a2a_tasks.c.requested_seq)
+    return all_of(connection, TaskHead, found.limit(page(limit)))

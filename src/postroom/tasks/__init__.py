@@ -1,1 +1,1 @@
-"""A2A tasks as the post room keeps them: their rules, what follows from them, and what people are shown."""
+"""A2A tasks in the control plane and in the worker: rules, engine, records, and what people see."""

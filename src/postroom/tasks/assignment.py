@@ -1,4 +1,4 @@
-"""Assigns a task to a worker: the one that the requester names, or the least busy one that has the skill."""
+"""Assigns a task to a worker: the one that the requester names, or the least busy one with the skill."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from postroom.directory.agents import Directory
 from postroom.directory.search import AgentSearch
 from postroom.errors import InvalidInput, NotFound, StreamFull
 from postroom.store.agents import Agent
-from postroom.tasks.office import TaskOffice
 from postroom.tasks.requests import Requests, request_key
+from postroom.tasks.service import OrgTaskService
 from postroom.tasks.views import TaskView
 from postroom_a2a.text import one_line
 
 MAX_CHOSEN = 1024
-"""Choices that are remembered for a key that comes again at once; older ones are folded, and found in SQL."""
+"""Choices that are remembered for a key that is used again at once; older ones are folded, and found in SQL."""
 
 
 class TaskAssigner:
-    """Finds the worker of a task, and asks it.
+    """Finds the worker of a task, and sends it the request.
 
-    A request that comes again with its key goes to the worker that was chosen for it before.
+    A repeated request with the same key goes to the same worker.
     """
 
     def __init__(
-        self, office: TaskOffice, requests: Requests, directory: Directory, search: AgentSearch
+        self, office: OrgTaskService, requests: Requests, directory: Directory, search: AgentSearch
     ) -> None:
         self._office = office
         self._requests = requests
@@ -40,17 +40,17 @@ class TaskAssigner:
         key: str = "",
         context: str = "",
     ) -> TaskView:
-        """Ask the agent `to` for a task, or, with `skill` alone, whoever has it and the least to do.
-
-        With a key, a request that comes again goes to the same worker as before, whoever has the least to do by then.
+        """Request a task from the agent `to` or, with `skill` alone, from the least busy agent that has the skill.
 
         Raises:
-            NotFound: nobody is called that, or no agent has the skill.
-            InvalidInput: neither `to` nor `skill`, and what `TaskOffice.delegate` says.
-            MessageTooLarge, StreamFull, StateUnwritable, RequestTimeout, BusDisconnected: as that says, too.
+            NotFound: no agent has that name, or no agent has the skill.
+            InvalidInput: neither `to` nor `skill` is given.
+            PostroomError: as `OrgTaskService.delegate`.
         """
         if not (to or skill):
-            raise InvalidInput("a task is for somebody", remedy="name an agent or a skill")
+            raise InvalidInput(
+                "a task needs a worker or a skill", remedy="name an agent or a skill"
+            )
         named = request_key(key)
         worker = await (self._directory.resolve(to) if to else self.choose(requester, skill, named))
         try:
@@ -60,17 +60,15 @@ class TaskAssigner:
         except StreamFull:
             self._chosen.pop(
                 (requester, named), None
-            )  # nothing was asked: another one may have room
+            )  # nothing was sent: another worker may have room
             raise
 
     async def choose(self, requester: str, skill: str, key: str) -> Agent:
-        """Who is to do for `requester` what `skill` is wanted for: whoever works, is online and has the least to do.
+        """The agent that gets the task: of those with the skill and online, the one with the least to do.
 
         Args:
             requester: uid; it is not chosen itself.
-            skill: id of a skill on the other's card.
-            key: from which the requester makes the id of its message: what was asked under it goes to the same agent
-                again. "" for none.
+            key: key of the request's message id. An earlier request under it decides the agent. "" for none.
 
         Raises:
             NotFound: no other agent has the skill.
@@ -100,7 +98,7 @@ class TaskAssigner:
         return worker
 
     async def _given(self, requester: str, key: str) -> Agent | None:
-        # Also one that has the skill no more: it was asked when it had.
+        # Even one that no longer has the skill: it had the skill when it got the request.
         everybody = {agent.uid: agent for agent in await self._directory.all()}
         chosen = self._chosen.get((requester, key), "")
         return everybody.get(chosen or await self._requests.given(requester, key, everybody))

@@ -1,4 +1,6 @@
-"""Tasks that wait for their turn, in order. Thousands may wait, so only the next ones are held with their content."""
+"""Tasks that wait for their turn, in order. There may be thousands, so only the next ones keep their content in
+memory.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ class Waiting:
     """A task that waits.
 
     Attributes:
-        stored: its last record; None if that is to be asked for when its turn comes.
-        begun: it was worked on before, and not up to a question.
-        heard: the answer that it goes on with.
-        why: how the attempt before ended.
+        stored: its last record; None if that is to be read when its turn comes.
+        begun: an earlier attempt began and did not end with a question.
+        heard: the answer with which it goes on.
+        why: how the earlier attempt ended.
     """
 
     id: str
@@ -54,17 +56,17 @@ class Backlog:
             self._waiting.move_to_end(waiting.id, last=False)
 
     def next(self) -> Waiting:
-        """Take the next one."""
+        """Take out the next task."""
         _, waiting = self._waiting.popitem(last=False)
         return self._let_go(waiting)
 
     def take(self, task_id: str) -> Waiting | None:
-        """Take this one out of the queue."""
+        """Take out this task."""
         waiting = self._waiting.pop(task_id, None)
         return waiting if waiting is None else self._let_go(waiting)
 
     def begun(self) -> list[Waiting]:
-        """Take out those that were worked on before."""
+        """Take out the tasks with an attempt that began."""
         ids = [
             task_id
             for task_id, waiting in self._waiting.items()

@@ -1,4 +1,4 @@
-"""Ending a task in the name of its worker, where the worker cannot: as the next link of its chain, like any record."""
+"""Ends a task in the name of its worker, where the worker cannot. The end is the next link of the task's chain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from postroom_a2a.tasks import agent_message, apply, status_update
 log = get_logger(__name__)
 
 MOST_STRAY = 1000
-"""Records that do not count and are deleted at once to make room for one that does."""
+"""Invalid records that are deleted at once to make room for a valid one."""
 
 
 def ended(row: TaskRow, state: TaskState, why: str, at: float) -> TaskRecord:
@@ -28,7 +28,7 @@ def ended(row: TaskRow, state: TaskState, why: str, at: float) -> TaskRecord:
     Args:
         row: the task as it is.
     """
-    # The worker may have written any context into its records, and of any length.
+    # The worker may have written a context of any form and length into its records.
     task = json.loads(row.snapshot) | {"contextId": row.context_id}
     event = status_update(task, state, at, agent_message(task, why))
     return TaskRecord(
@@ -43,11 +43,7 @@ def ended(row: TaskRow, state: TaskState, why: str, at: float) -> TaskRecord:
 
 
 class Chain:
-    """Appends records of the control plane to tasks' chains.
-
-    Args:
-        bus: connection of the control plane.
-    """
+    """Appends records of the control plane to tasks' chains."""
 
     def __init__(self, bus: MessageBusProvider, admin: BusAdmin, database: Database) -> None:
         self._bus = bus
@@ -59,7 +55,7 @@ class Chain:
 
         Raises:
             LostUpdate: another record follows already, perhaps our own of a moment ago; read the task again.
-            StreamFull, RequestTimeout, BusDisconnected: it is not, or perhaps not, in the log.
+            StreamFull, RequestTimeout, BusDisconnected: perhaps not in the log.
         """
         try:
             return await self._publish(row, record)
@@ -75,7 +71,9 @@ class Chain:
         return 0 if stored is None else stored.sequence
 
     async def _delete_stray(self, row: TaskRow) -> bool:
-        """Delete what a worker stored on the chain beside its rules: it does not count, and nothing can follow it."""
+        """Delete records that the worker stored on the chain against the rules: they do not count, and block the
+        chain.
+        """
         chained = (chain(row.worker, row.id),)
         found: list[int] = []
         async for record in self._admin.replay("TASKS", after=row.seq, subjects=chained):

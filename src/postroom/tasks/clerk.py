@@ -1,8 +1,8 @@
-"""What the post office itself says about tasks: appended to the log, after what it follows from is folded.
+"""The post office's own records about tasks, appended after the fold that causes them.
 
-It tells those who asked for a task of its changes, a person of its questions, and ends a task that nobody will ever
-run. Each of these may be said twice, after a crash, and has no second effect: an update carries its sequence, an end
-is a link of the task's chain, an alert is known by what it is about, a receipt moves a message forward once.
+The clerk tells requesters of changes, tells people of questions, and ends tasks that no worker will ever run. After a
+crash it may repeat each of these without effect: an update carries its sequence, an end is a link of the task's
+chain, an alert is known by its subject, and a receipt moves a message forward once.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from postroom.observe import get_logger
 from postroom.projection.fold import After
 from postroom.protocol import priority, subjects
 from postroom.protocol.alerts import Alert, RaiseAlert
+from postroom.protocol.limits import MAX_DETAIL, SHORT_ID
 from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Reason, Receipt, State
 from postroom.store import agents, alerts, pending, tasks
@@ -34,31 +35,27 @@ from postroom_a2a.text import one_line
 
 log = get_logger(__name__)
 
-SHORT_ID = 8
-"""Characters of an id that people are shown."""
-
 AT_ONCE = 16
 """Changes that are read at once: each may have a large snapshot."""
 
 MOST_ENDED = 4096
-"""Ends that are remembered until they are folded."""
-
-SHOWN = 300
-"""Characters of a question that an alert shows."""
+"""The most ends that are remembered until they are folded."""
 
 MOST_ALERTS = 20
 ALERT_WINDOW = 600.0
-"""A worker's questions raise so many alerts in so many seconds at most; the others are seen in the list of tasks."""
+"""The most alerts within so many seconds that a worker's questions raise; further questions are in the list of tasks.
+"""
 
-MOST_TOLD = 16 * 1024 * 1024
-TOLD_WINDOW = 600.0
-"""Bytes of changes of a worker's tasks that others are told in so many seconds; beyond that, only of ends. What is told
-lies in PRIORITY, which all share, for a day."""
+MAX_NOTICE_BYTES = 16 * 1024 * 1024
+NOTICE_WINDOW = 600.0
+"""Bytes of updates that one worker's tasks may put into PRIORITY within so many seconds; beyond that, requesters hear
+only of ends. All agents share PRIORITY, and a record lies there for a day.
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """A change, the task as it is now, and who asked for it (None: there is no such agent)."""
+class _TaskChange:
+    """A change, the task as it is now, and its requester (None: the directory has no such agent)."""
 
     event: TaskEventRow
     task: TaskRow
@@ -66,11 +63,7 @@ class _Told:
 
 
 class TaskClerk:
-    """Finds what follows from the fold of tasks, and says so.
-
-    Args:
-        bus: connection of the control plane.
-    """
+    """Finds what follows from the fold of tasks, and appends it."""
 
     def __init__(
         self,
@@ -85,7 +78,7 @@ class TaskClerk:
         self._chain = chain
         self._alert = alert
         self._clock = clock
-        # Ends that were appended and are perhaps not folded yet: task to the sequence that it ended behind.
+        # Appended ends that are perhaps not folded yet: task to the sequence before its end.
         self._ended: dict[str, int] = {}
         self._contested = False
         self._overtaken = False
@@ -94,7 +87,7 @@ class TaskClerk:
 
     @property
     def after(self) -> dict[str, list[After]]:
-        """What the fold has this clerk do."""
+        """The clerk's work after the fold of each stream."""
         return {
             "INBOX": [After(self.settle_requests, concerns=may_request)],
             "RECEIPTS": [After(self.settle_receipts, concerns=_says_dead)],
@@ -104,9 +97,9 @@ class TaskClerk:
         }
 
     async def settle_requests(self, seqs: Collection[int]) -> None:
-        """End the tasks requested by the records of INBOX at `seqs` that nobody can ever take.
+        """End the requested tasks that no worker can ever take; `seqs` are records of INBOX.
 
-        Who is to take others of them is told, where they would wait behind messages.
+        Where another request would wait behind messages, its worker hears of it in the priority lane.
         """
         dead, misdirected = await self._database.read(partial(_untakable, seqs=seqs))
         await self._fail(dead)
@@ -119,23 +112,23 @@ class TaskClerk:
                 log.warning("%s takes task %s in its turn: %s", worker, task, error)
 
     async def settle_receipts(self, _: Collection[int]) -> None:
-        """End the tasks whose request died, or whose worker was removed: a dead receipt says so of each message."""
+        """End the tasks whose request died or whose worker was removed; a dead receipt shows either."""
         await self.end_hopeless()
 
     async def settle_records(self, seqs: Sequence[int]) -> None:
-        """Tell of the changes that the records of TASKS at `seqs` made."""
+        """Tell requesters and people of the changes in the records of TASKS at `seqs`."""
         for start in range(0, len(seqs), AT_ONCE):
             part = seqs[start : start + AT_ONCE]
-            changes, behind = await self._database.read(partial(_told, seqs=part))
-            for told in changes:
-                await self._tell_requester(told)
-                await self._tell_people(told.event.seq, told.task)
+            changes, behind = await self._database.read(partial(_changes, seqs=part))
+            for change in changes:
+                await self._tell_requester(change)
+                await self._tell_people(change.event.seq, change.task)
             await self._report(behind)
         if self._contested:
             await self.end_hopeless()
 
     async def sweep(self) -> None:
-        """Everything that is not said yet, but for updates, whose records come again; after a start."""
+        """Append everything that a crash left out. Updates need no sweep: their records are delivered again."""
         await self.end_hopeless()
         after = 0
         while found := await self._database.read(partial(tasks.behind, after=after)):
@@ -145,7 +138,7 @@ class TaskClerk:
             await self._tell_people(task.seq, task)
 
     async def end_hopeless(self) -> None:
-        """End every open task that nobody will ever run; also when an agent was retired."""
+        """End every open task that no worker will ever run; also when an agent was retired."""
         self._overtaken = True
         while self._overtaken:
             self._contested = self._overtaken = False
@@ -195,21 +188,21 @@ class TaskClerk:
         try:
             await self._chain.append(row, ended(row, state, why, self._clock()))
         except LostUpdate:
-            # Somebody else wrote. Whether that counts is known when it is folded, which may have been meanwhile.
+            # Another writer was first. The fold decides whether its record counts, and may have done so meanwhile.
             self._contested = True
             now = await self._database.read(lambda c: tasks.task_by_id(c, row.id))
             if now is not None and now.seq > row.seq:
                 self._overtaken = True
             return
         except StreamFull as error:
-            # What others sent must not wait for room in TASKS. It is tried again with what is folded next.
+            # The records of others must not wait for room in TASKS. The next fold tries this again.
             log.warning("task %s cannot be ended yet: %s", row.id, error)
             self._contested = True
             return
         except InvalidInput:
             log.exception(
                 "task %s cannot be ended", row.id
-            )  # never, so not again until the next start
+            )  # never possible, so not again until the next start
         self._ended[row.id] = row.seq
         if len(self._ended) > MOST_ENDED:
             del self._ended[next(iter(self._ended))]
@@ -218,12 +211,12 @@ class TaskClerk:
         agent = await self._database.read(lambda c: agents.agent_by_uid(c, uid))
         return _shown(agent, uid)
 
-    # ── what is told ────────────────────────────────────────────────────────────────────────────────────────
+    # ── updates ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _tell_requester(self, told: _Told) -> None:
-        event, task, state = told.event, told.task, TaskState(told.event.state)
+    async def _tell_requester(self, change: _TaskChange) -> None:
+        event, task, state = change.event, change.task, TaskState(change.event.state)
         ends = state.terminal or state.interrupted
-        requester = told.requester
+        requester = change.requester
         if requester is None or requester.retired or requester.kind == "human":
             return
         if not ends and not task.stream:
@@ -240,12 +233,16 @@ class TaskClerk:
         subject = subjects.priority(task.requester, self._bus.uid)
         payload = priority.encode(update)
         if not state.terminal and not self._may_tell(task.worker, len(payload)):
-            log.warning("worker %s says too much; %s is not told all", task.worker, task.requester)
+            log.warning(
+                "worker %s says too much; %s does not hear of every change",
+                task.worker,
+                task.requester,
+            )
             return
         try:
             await self._bus.publish(subject, payload)
         except StreamFull as error:
-            # What others are told must not wait for room. The requester can still ask.
+            # Updates to others must not wait for room. The requester can still read the task.
             log.warning("%s was not told of task %s: %s", task.requester, task.id, error)
 
     async def _tell_people(self, seq: int, task: TaskHead) -> None:
@@ -259,7 +256,7 @@ class TaskClerk:
             return
         short = task.id[:SHORT_ID]
         text = (
-            f"asks about task {short}: {one_line(task.said, SHOWN)}; "
+            f"asks about task {short}: {one_line(task.said, MAX_DETAIL)}; "
             f"postroom task answer {short} TEXT"
         )
         await self._alert(Alert(QUESTION, text, task.worker, about))
@@ -268,7 +265,7 @@ class TaskClerk:
         return self._count(self._alerts, worker, 1, ALERT_WINDOW) <= MOST_ALERTS
 
     def _may_tell(self, worker: str, size: int) -> bool:
-        return self._count(self._said, worker, size, TOLD_WINDOW) <= MOST_TOLD
+        return self._count(self._said, worker, size, NOTICE_WINDOW) <= MAX_NOTICE_BYTES
 
     def _count(
         self, counts: dict[str, tuple[float, int]], worker: str, more: int, window: float
@@ -291,13 +288,13 @@ class TaskClerk:
 def _untakable(
     connection: Connection, seqs: Collection[int]
 ) -> tuple[list[tuple[TaskRow, str]], list[TaskRow]]:
-    """The tasks requested by the records of INBOX at `seqs` (a batch of the fold) that nobody can ever take."""
+    """The tasks requested by the records of INBOX at `seqs` (a batch of the fold) that no worker can ever take."""
     dead = tasks.undelivered_dead(connection, seqs=seqs)
     return dead, tasks.misdirected(connection, seqs=seqs)
 
 
 def _kept_waiting(connection: Connection, seqs: Collection[int]) -> list[tuple[str, str]]:
-    """The workers whose messages keep tasks waiting that are requested by the records of INBOX at `seqs`."""
+    """The workers whose messages delay the requests in the records of INBOX at `seqs`."""
     asked = tasks.untaken(connection, seqs)
     known = agents.agents_by_uid(connection, asked)
     return [
@@ -317,20 +314,20 @@ def _says_dead(record: Message) -> bool:
         return False
 
 
-def _told(
+def _changes(
     connection: Connection, seqs: Sequence[int]
-) -> tuple[list[_Told], list[tuple[TaskHead, State]]]:
-    """The changes that the records at `seqs` made, and the tasks whose request does not say so yet."""
+) -> tuple[list[_TaskChange], list[tuple[TaskHead, State]]]:
+    """The changes in the records at `seqs`, and the tasks whose request does not show them yet."""
     events = tasks.events_at(connection, seqs)
     rows = {row.id: row for row in tasks.tasks_by_ids(connection, {e.task for e in events})}
     known = agents.agents_by_uid(connection, {row.requester for row in rows.values()})
     changes = [
-        _Told(event, row, known.get(row.requester))
+        _TaskChange(event, row, known.get(row.requester))
         for event in events
         if (row := rows.get(event.task)) is not None
     ]
-    # Taken, or ended: nothing between these is in a receipt.
-    ids = {told.task.id for told in changes if not told.event.event or told.task.final}
+    # Taken, or ended: receipts show no state between these.
+    ids = {change.task.id for change in changes if not change.event.event or change.task.final}
     return changes, tasks.behind(connection, ids=ids) if ids else []
 
 

@@ -1,9 +1,10 @@
-"""The engine of one worker: takes requests, runs one task after the other, and writes what becomes of them.
+"""The engine of one worker: takes requests, runs one task after the other, and records each change.
 
-1. A request becomes a task when its first record is stored; the same request again finds that record and does nothing.
-2. Tasks wait in the order of their requests. What was answered goes on before what has not begun.
-3. An attempt begins with a `working` record. If whoever works on it is gone, it is begun again, `MAX_LOST` times.
-4. Another writer wins by the log alone: who is refused there stops, and writes no more.
+1. A request becomes a task when its first record is stored. A repeated request finds that record and changes nothing.
+2. Tasks wait in the order of their requests. Answered tasks go on before tasks that have not begun.
+3. An attempt begins with a `working` record. If its executor is gone, the engine begins a new attempt, `MAX_LOST`
+   times.
+4. The log decides between two writers: the one that it refuses stops and writes no more.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from postroom.protocol.tasks import task_id
 from postroom.tasks.backlog import Backlog, Waiting
 from postroom.tasks.execution import Execution, Executor
 from postroom.tasks.log import (
-    PATIENCE,
+    RETRY,
     AttemptLost,
     ExecutorGone,
     StoredTask,
@@ -41,7 +42,7 @@ from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Message
 
 MAX_LOST = 3
-"""Attempts that may end without anybody saying why, before the task has failed."""
+"""Attempts that may end without a reason before the task has failed."""
 
 SKILL = "urn:postroom:a2a:skill:1"
 """Key in the metadata of a task: id of the skill that its request named."""
@@ -49,7 +50,7 @@ SKILL = "urn:postroom:a2a:skill:1"
 CANCEL_TRIES = 5
 
 STOPPED = "the worker was stopped"
-"""Said of a task that is put down on purpose."""
+"""The reason of an attempt that was stopped on purpose."""
 
 _log = get_logger(__name__)
 
@@ -61,7 +62,7 @@ class Ask:
     Attributes:
         requester: uid of its sender, as the server has checked it.
         message: A2A Message.
-        skill: of the card that is wanted, "" for any.
+        skill: wanted skill of the worker's card, "" for any.
     """
 
     request: str
@@ -74,9 +75,9 @@ class TaskEngine:
     """Runs the tasks of one worker. For one event loop.
 
     Args:
-        refuse: why the worker does not take a request, "" if it does.
-        trusted: uids that may cancel and answer what others asked for.
-        changed: told when a task begins or ends.
+        refuse: returns why the worker does not take a request, "" if it does.
+        trusted: uids that may cancel and answer the tasks of others.
+        changed: called when a task begins or ends.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class TaskEngine:
         self._stopping = False
         self._gone = ""
 
-    # ── what is going on ────────────────────────────────────────────────────────────────────────────
+    # ── state ──
 
     @property
     def executions(self) -> list[Execution]:
@@ -121,10 +122,10 @@ class TaskEngine:
         return len(self._backlog)
 
     def execution(self, task: str = "") -> Execution:
-        """The task with that id, if it is being worked on; "" for the one that has begun last.
+        """The running task with that id; with "" the one that began last.
 
-        What an executor says before it was handed a task is about another one: it would end a task that
-        nobody has read, and its record would race with the one that says that the attempt begins.
+        Before the executor has the task, its words are about another one: they would end a task that nobody has read,
+        and their record would race with the one that begins the attempt.
         """
         begun = {found.id: found for found in self._executions.values() if found.begun}
         if not task and begun:
@@ -138,12 +139,12 @@ class TaskEngine:
     # ── requests ────────────────────────────────────────────────────────────────────────────────────
 
     async def accept(self, ask: Ask) -> None:
-        """Make a request a task; on return its first record is stored, or was before.
+        """Make a request a task; on return its first record is stored, now or before.
 
         Raises:
-            PostroomError: it is not known whether it is stored; give the request again.
+            PostroomError: perhaps not stored; give the request again.
         """
-        async with self._accepting:  # the same request may come by two ways at once
+        async with self._accepting:  # the same request may arrive by two ways at once
             await self._accept(ask)
 
     async def _accept(self, ask: Ask) -> None:
@@ -175,7 +176,7 @@ class TaskEngine:
         return replace(record, task=tasks.apply(record.task, event))
 
     async def _adopt(self, task: str) -> None:
-        """A task that has begun before: go on with it if nobody else does."""
+        """Go on with a task that has begun before, if no other runner does."""
         self._go_on(await self._source.get(task))
 
     def _go_on(self, stored: StoredTask, why: str = "") -> None:
@@ -186,7 +187,7 @@ class TaskEngine:
         self._queue(Waiting(stored.record.id, stored, begun=begun, why=why), first=bool(why))
 
     def recover(self, task: str, state: TaskState) -> None:
-        """Take over a task that this worker left when it ended; in the order of their requests."""
+        """Take over the tasks that this worker left when it ended. Call it in the order of their requests."""
         known = task in self._executions or task in self._backlog
         if not (known or state.terminal or state.interrupted):
             self._queue(Waiting(task, begun=state is TaskState.WORKING))
@@ -194,10 +195,10 @@ class TaskEngine:
     # ── cancel and answer ───────────────────────────────────────────────────────────────────────────
 
     async def cancel(self, task: str, by: str, reason: str = "") -> None:
-        """End a task; on return it has ended. One that `by` has nothing to do with stays as it is.
+        """End a task; on return it has ended. A task in which `by` has no part stays as it is.
 
         Raises:
-            PostroomError: it is not known whether it has ended; ask again.
+            PostroomError: perhaps not ended; cancel again.
         """
         for _ in range(CANCEL_TRIES):
             execution = self._executions.get(task)
@@ -214,7 +215,7 @@ class TaskEngine:
                 self._backlog.take(task)
                 await self._executor.forget(task)
                 return
-            # It was changed meanwhile: it may have begun.
+            # The task changed meanwhile: it may have begun.
         raise LostUpdate(f"task {task} is changed by somebody else all the time")
 
     async def _interrupt(self, execution: Execution, reason: str) -> None:
@@ -225,10 +226,10 @@ class TaskEngine:
         await execution.finished.wait()
 
     async def answer(self, task: str, by: str, message: Message) -> None:
-        """Give a task what it waits for; on return that is stored. A task that waits for nothing stays as it is.
+        """Give a task its answer; on return the answer is stored. A task that waits for none stays as it is.
 
         Raises:
-            PostroomError: it is not known whether it is stored; give it again.
+            PostroomError: perhaps not stored; answer again.
         """
         stored = await self._find(task)
         if stored is None or not self._concerns(stored.record, by):
@@ -275,7 +276,7 @@ class TaskEngine:
                     await self._give_up(error)
                 return
             if self._stopping:
-                return  # what waits is for the next start
+                return  # the rest waits for the next start
             if not len(self._backlog):
                 self._wake.clear()
                 continue
@@ -285,12 +286,12 @@ class TaskEngine:
             await self._work(waiting)
 
     def stop(self) -> None:
-        """From now on an attempt that ends is one that somebody ended on purpose."""
+        """Count every later end of an attempt as intended."""
         self._stopping = True
         self._wake.set()
 
     async def settled(self, timeout: float) -> None:
-        """Wait until what is being worked on, or was answered, has been put down, at most `timeout` seconds."""
+        """Wait at most `timeout` seconds until running and answered tasks are put down."""
         try:
             async with asyncio.timeout(timeout):
                 await self._idle.wait()
@@ -324,15 +325,15 @@ class TaskEngine:
             await self._look_again(execution)
 
     async def _look_again(self, execution: Execution) -> None:
-        """Somebody else has written; if that was an earlier write of ours, nobody else goes on with the task."""
+        """Another record was stored. If it is an earlier one of our own, nobody else goes on with the task."""
         stored = await self._fetch(execution.id)
         if stored is not None and stored.sequence > execution.sequence:
             self._go_on(stored, "its records were not known")
 
     async def _begin(self, execution: Execution, waiting: Waiting) -> bool:
-        """Write that the attempt begins; False if there is none."""
+        """Store the begin of the attempt; False if there is no attempt."""
         if waiting.heard is not None:
-            return True  # that it goes on is stored with the answer
+            return True  # the answer's record has begun it
         record = execution.record
         lost = record.lost + (waiting.begun and not record.released)
         why = waiting.why or "its worker ended"
@@ -364,13 +365,15 @@ class TaskEngine:
             _log.debug("task %s had its result", execution.id)
 
     async def _release_answered(self) -> None:
-        """What was answered and not reached goes on at the next start, which is to count no lost attempt."""
+        """Release answered tasks that were not reached: they go on at the next start, which must not count a lost
+        attempt.
+        """
         for waiting in self._backlog.begun():
             if waiting.heard is not None and waiting.stored is not None:
                 record, sequence = waiting.stored.record, waiting.stored.sequence
                 event = self._status(record, TaskState.WORKING, STOPPED)
                 after = record.then(event, runner=self._log.run, released=True)
-                with suppress(LostUpdate):  # somebody has canceled it
+                with suppress(LostUpdate):  # canceled by another writer
                     await self._log.append(after.fitting(), sequence)
 
     async def _put_down(self, execution: Execution, why: str) -> None:
@@ -381,7 +384,7 @@ class TaskEngine:
         self._queue(Waiting(execution.id, stored, begun=True, why=why), first=True)
 
     async def _give_up(self, error: ExecutorGone) -> None:
-        """Nobody will work on anything: what had begun has failed, the rest waits for the next start."""
+        """End all work: tasks that had begun have failed, the rest waits for the next start."""
         self._gone = error.message
         for waiting in self._backlog.begun():
             stored = waiting.stored or await self._fetch(waiting.id)
@@ -394,10 +397,10 @@ class TaskEngine:
             try:
                 return await self._find(task)
             except PostroomError as error:
-                # Also one that only says that too much is asked of who should answer.
+                # This includes faults that only mean that the bus is overloaded.
                 failures += 1
                 _log.warning("task %s cannot be read: %s", task, error)
-                await asyncio.sleep(PATIENCE.delay(failures))
+                await asyncio.sleep(RETRY.delay(failures))
 
     def _queue(self, waiting: Waiting, *, first: bool = False) -> None:
         self._backlog.add(waiting, first=first)
@@ -431,7 +434,7 @@ class TaskEngine:
         execution.record, execution.sequence = record, sequence
 
     async def _end(self, stored: StoredTask, state: TaskState, text: str) -> bool:
-        """End a task that nobody works on here; False if it was changed meanwhile."""
+        """End a task that does not run here; False if it was changed meanwhile."""
         event = self._status(stored.record, state, text)
         record = stored.record.then(event, runner=self._log.run).fitting()
         if not stored.sequence:

@@ -1,6 +1,6 @@
-"""One task in the hands of its executor: what it knows of it, and what it can say.
+"""One task in the hands of its executor.
 
-Everything an executor says is stored before the call returns.
+Each report of an executor is stored before the call returns.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ Write = Callable[["Execution", TaskRecord], Awaitable[None]]
 
 @dataclass(slots=True, eq=False)
 class Execution:
-    """A task that is being worked on.
+    """A running task.
 
     Attributes:
-        record: the last one that is stored.
-        heard: what the agent is told now if it has begun before: the answer to its question; None at a (new) start.
-        begun: that the attempt begins is stored; before, nothing can be said of it.
+        record: the last stored one.
+        heard: the answer to the agent's question, for a task that goes on; None at a (new) start.
+        begun: the begin of the attempt is stored; before that, the executor can report nothing.
         canceling: somebody wants it to end.
         settled: the task waits for an answer, or has ended.
-        finished: nobody works on it any more; what was said of it last is stored.
+        finished: nobody works on it any more, and its last report is stored.
         lost: another writer has taken it away.
-        left_out: results that were refused, since they are too large.
+        left_out: results that were too large.
     """
 
     record: TaskRecord
@@ -51,7 +51,7 @@ class Execution:
 
     @property
     def id(self) -> str:
-        """Of the task."""
+        """Id of the task."""
         return self.record.id
 
     @property
@@ -77,15 +77,16 @@ class Execution:
 
     @property
     def state(self) -> TaskState:
-        """As it is stored."""
+        """The stored state."""
         return self.record.state
 
     async def say(self, state: TaskState, text: str = "", *, force: bool = False) -> None:
-        """Change the state; `working` again is progress. With `force` a full task says less (`TaskRecord.fitting`).
+        """Change the state; another `working` is progress. With `force` a full task stores a shorter record
+        (`TaskRecord.fitting`).
 
         Raises:
-            Conflict: the task is no longer worked on.
-            LostUpdate: somebody else has changed it.
+            Conflict: the task has ended or waits for an answer.
+            LostUpdate: another writer has changed it.
             MessageTooLarge: it was not stored.
         """
         message = tasks.agent_message(self.task, text) if text else None
@@ -96,14 +97,14 @@ class Execution:
         await self.put(tasks.artifact_update(self.task, artifact, append=append, last=last))
 
     async def put(self, event: Event, *, force: bool = False) -> None:
-        """Store any change that an A2A StreamResponse can say. Raises as `say`."""
+        """Store any change that an A2A StreamResponse can hold. Raises as `say`."""
         async with self._turn:
             if self.settled.is_set():
                 how = "somebody else's" if self.lost else self.state.value
                 raise Conflict(f"task {self.id} is {how}: nothing can be added to it")
             record = self.record.then(event)
             if not allowed(self.state, record.state):
-                # Whoever reads the log would leave it out, and all that follows it.
+                # Readers of the log would skip it and all that follows it.
                 raise Conflict(
                     f"task {self.id} is {self.state.value}: it cannot be {record.state.value} next"
                 )
@@ -119,20 +120,20 @@ class Executor(Protocol):
         """Wait until one more task can be handed over.
 
         Raises:
-            ExecutorGone: there will be nobody.
+            ExecutorGone: no executor will come.
         """
 
     async def execute(self, execution: Execution) -> None:
         """Work until the task is settled; a task that is not settled on return has failed.
 
-        Called again for the same task with `heard` when its question was answered.
+        After the answer to a question, the engine calls this again for the same task with `heard`.
 
         Raises:
-            AttemptLost: whoever worked on it is gone.
+            AttemptLost: the executor is gone.
         """
 
     async def cancel(self, execution: Execution) -> str:
-        """Make a running `execute` end, by force if need be; returns what to tell people, "" if it went well."""
+        """Make a running `execute` end, by force if need be; returns a fault to report, "" if it went well."""
 
     async def forget(self, task_id: str) -> None:
-        """A task that waited for an answer has ended otherwise."""
+        """Forget a task that waited for an answer and has ended otherwise."""

@@ -1,7 +1,7 @@
-"""Writing the records of tasks: each names the one that it follows, and nobody hears of one before it is on disk.
+"""Writes the records of tasks. Each names its predecessor, and no reader sees one before it is on disk.
 
-The server refuses a record that follows another one than it says. After a connection broke that may be our own
-record of a moment ago, whose answer was lost; so on a refusal the log itself is asked who wrote last.
+The server refuses a record with another predecessor. After a broken connection that predecessor may be our own
+record, whose confirmation was lost. So after a refusal the log tells us who wrote last.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from postroom.protocol.tasks import chain_headers
 from postroom.tasks.records import TaskRecord
 from postroom_a2a.retry import RetryPolicy
 
-PATIENCE = RetryPolicy(base=0.2, cap=3.0)
-"""Pauses between attempts. There is no last one: what an agent has done is not thrown away because the bus is away."""
+RETRY = RetryPolicy(base=0.2, cap=3.0)
+"""Pauses between attempts. The attempts never end: a worker's results must not be lost because the bus is away."""
 
 _log = get_logger(__name__)
 
 
 class Publisher(Protocol):
-    """Publish of `postroom.bus.port.MessageBusProvider`."""
+    """The `publish` of `postroom.bus.port.MessageBusProvider`."""
 
     async def publish(
         self,
@@ -57,7 +57,7 @@ class StoredTask:
 
     Attributes:
         sequence: of the record, 0 before the first.
-        free: nobody else is working on it.
+        free: no other runner works on it.
     """
 
     record: TaskRecord
@@ -66,13 +66,13 @@ class StoredTask:
 
 
 class TaskSource(Protocol):
-    """Tells what the log holds."""
+    """Reads tasks from the log."""
 
     async def get(self, task_id: str) -> StoredTask:
-        """A task as it is when everything that is stored by now is taken into account.
+        """A task with every record that is stored now.
 
         Raises:
-            NotFound: nobody has asked this worker for such a task.
+            NotFound: this worker has no request for such a task.
         """
 
 
@@ -82,7 +82,7 @@ class TaskLog:
     Args:
         bus: the worker's connection.
         run: this start of the worker; the `runner` of its records.
-        stored: told of each record that is stored: it, the sequence that it follows, and its own.
+        stored: called for each stored record with its predecessor's sequence and its own.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class TaskLog:
         *,
         worker: str,
         run: str,
-        policy: RetryPolicy = PATIENCE,
+        policy: RetryPolicy = RETRY,
         stored: OnStored = lambda _record, _after, _sequence: None,
     ) -> None:
         self._bus = bus
@@ -133,7 +133,7 @@ class TaskLog:
                 return stored.sequence
 
     async def _own(self, record: TaskRecord, after: int) -> int:
-        """The sequence of the record that the server has, if it is the one that we meant to write."""
+        """The sequence of the stored successor, if it is the record that we meant to write."""
         failures = 0
         while True:
             try:
@@ -145,7 +145,7 @@ class TaskLog:
                 failures += 1
                 _log.warning("nobody says who wrote task %s: %s", record.id, error)
                 await asyncio.sleep(self._policy.delay(failures))
-        # Not any record of this start: one that was cut short may have been stored, too.
+        # Compare the whole record: an earlier one of this start, cut short, may also be stored.
         same = replace(stored.record, event=None) == replace(record, event=None)
         if stored.sequence > after and same:
             return stored.sequence
@@ -153,12 +153,12 @@ class TaskLog:
 
 
 class ExecutorGone(PostroomError):
-    """Nobody is there to work on tasks, and nobody will be."""
+    """No executor is there, and none will come."""
 
     code = "executor-gone"
 
 
 class AttemptLost(PostroomError):
-    """Whoever worked on the task is gone; it may be begun again."""
+    """The executor of the attempt is gone; the task may begin again."""
 
     code = "attempt-lost"

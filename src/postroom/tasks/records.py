@@ -15,12 +15,10 @@ from typing import Any
 from postroom.errors import InvalidInput, MessageTooLarge, ProtocolViolation
 from postroom.protocol import subjects
 from postroom.protocol.ids import MESSAGE_ID, UID
-from postroom.protocol.records import TASK_DEPTH, read_record, too_deep
+from postroom.protocol.limits import MAX_TASK_BYTES, TASK_DEPTH
+from postroom.protocol.records import read_record, too_deep
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Message, Task, apply, state_of
-
-MAX_TASK_BYTES = 384 * 1024
-"""Largest snapshot: with the event beside it, it still fits into a message of the bus (1 MiB)."""
 
 MAX_RUNNER = 64
 
@@ -30,12 +28,12 @@ class TaskRecord:
     """One change of a task.
 
     Attributes:
-        event: what changed; None for the first record.
+        event: the change; None for the first record.
         request: id of the message that asked for the task.
-        attempt: how many times the task was begun, 0 before the first.
-        lost: how many of those ended without anybody saying so.
+        attempt: number of attempts so far.
+        lost: how many of them ended without a report.
         runner: the start of the worker that wrote it, or the control plane's uid.
-        released: the runner has stopped working on it; who begins it again has lost nothing.
+        released: the runner has stopped working on it, so a new attempt counts no lost one.
     """
 
     task: Task = field(hash=False)
@@ -49,12 +47,12 @@ class TaskRecord:
 
     @property
     def id(self) -> str:
-        """Of the task."""
+        """Id of the task."""
         return str(self.task["id"])
 
     @property
     def state(self) -> TaskState:
-        """After the change."""
+        """The state after the change."""
         return state_of(self.task)
 
     def then(self, event: Event, *, heard: Message | None = None, **changes: Any) -> TaskRecord:
@@ -63,10 +61,10 @@ class TaskRecord:
         return replace(self, **{"task": after, "event": event, "released": False, **changes})
 
     def fitting(self) -> TaskRecord:
-        """This record; if the task has no room for it, one that says less.
+        """This record or, if the task has no room for it, a shorter one.
 
-        That a task goes on, or is over, matters more than a line of text or, at its end, than what it held, which its
-        earlier records still say.
+        That a task goes on, or is over, matters more than a line of text or, at its end, than its content, which
+        earlier records still hold.
         """
         try:
             self.encode()
@@ -79,7 +77,7 @@ class TaskRecord:
         return self
 
     def subject(self, worker: str) -> str:
-        """Where it is stored."""
+        """The subject under which it is stored."""
         return subjects.task(worker, self.id, self.state.value)
 
     def encode(self) -> bytes:
@@ -87,7 +85,7 @@ class TaskRecord:
 
         Raises:
             MessageTooLarge: the snapshot is over `MAX_TASK_BYTES`.
-            InvalidInput: it holds something that JSON cannot say.
+            InvalidInput: it holds a value that JSON cannot express.
         """
         head: dict[str, Any] = {
             "v": 1,
@@ -103,7 +101,7 @@ class TaskRecord:
         if len(task) > MAX_TASK_BYTES:
             raise MessageTooLarge(
                 f"the task would have {len(task)} bytes, the limit is {MAX_TASK_BYTES}",
-                remedy="put what is large into a file and name it",
+                remedy="put large content into a file and name the file",
             )
         event = b"" if self.event is None else b',"event":' + _json(self.event)
         payload = _json(head)[:-1] + b',"task":' + task + event + b"}"

@@ -1,4 +1,4 @@
-"""Requests for tasks in the name of people: put into the log once, as any message (`folding.submit`)."""
+"""Requests for tasks in the name of people: put into the log once, as any message (`projection.submit`)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.errors import InvalidInput, NotFound
 from postroom.projection.submit import submit
 from postroom.protocol import subjects
-from postroom.protocol.envelope import MAX_SKILL, Envelope, TaskRequest
+from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.ids import message_id
+from postroom.protocol.limits import MAX_LABEL
 from postroom.protocol.tasks import task_id
 from postroom.store import agents, messages
 from postroom.store.agents import Agent
@@ -28,9 +29,7 @@ class Requests:
     """Stores requests.
 
     Args:
-        bus: connection of the control plane to the account where they are stored.
         admin: reads a duplicate's record back.
-        database: the projection and the directory.
         space: asked before anything is written; raises `StateUnwritable` while the disk is full.
     """
 
@@ -61,23 +60,20 @@ class Requests:
         key: str = "",
         context: str = "",
     ) -> TaskRow:
-        """Ask `worker` for a task; on return the request is in the log, on disk.
+        """Request a task from `worker`; on return the request is in the log, on disk.
+
+        Returns the task as the fold will make it. Unless stated otherwise, an error means that nothing was stored.
 
         Args:
-            worker: who is to do it.
-            text: what is to be done.
-            key: idempotency key: the same key toward the same worker is the same task, "" for a new one.
+            key: idempotency key: one key and one worker give one task. "" for a new task.
             context: id of the conversation that the task belongs to, "" for one of its own.
-
-        Returns:
-            The task as the fold will make it, before anything else is known of it.
 
         Raises:
             InvalidInput: an empty text, a person as the worker, or a name that is too long.
-            MessageTooLarge: nothing was asked.
-            StreamFull: the worker's inbox is full; nothing was asked.
-            StateUnwritable: the disk is full; nothing was asked.
-            RequestTimeout, BusDisconnected: perhaps asked; ask again with the same key.
+            MessageTooLarge: the task would be too large.
+            StreamFull: the worker's inbox is full.
+            StateUnwritable: the disk is full.
+            RequestTimeout, BusDisconnected: perhaps stored; ask again with the same key.
         """
         if not text.strip():
             raise InvalidInput("a task needs a text that says what is to be done")
@@ -86,8 +82,8 @@ class Requests:
                 f"@{worker.nick} is a person: people are given messages, not tasks",
                 remedy=f"postroom send @{worker.nick} TEXT",
             )
-        if len(request.skill) > MAX_SKILL:
-            raise InvalidInput(f"the name of a skill has at most {MAX_SKILL} characters")
+        if len(request.skill) > MAX_LABEL:
+            raise InvalidInput(f"the name of a skill has at most {MAX_LABEL} characters")
         now = self._clock()
         secret = await self._secret(requester)
 
@@ -104,7 +100,7 @@ class Requests:
         def earlier(made: str) -> Awaitable[MessageRow | None]:
             return self._database.read(lambda c: messages.message_of(c, requester, made))
 
-        # It must fit the task's records as well, or the worker could take it only to refuse it.
+        # The request must also fit the task's records, or the worker could only refuse it.
         _first(envelope(secrets.token_hex(16)), requester).encode()
         self._space()
         done = await submit(
@@ -121,7 +117,7 @@ class Requests:
         return _untaken(done.envelope, requester, done.sequence, request)
 
     async def given(self, requester: str, key: str, workers: Iterable[str]) -> str:
-        """The one of `workers` whom `requester` has given a task under that key of its message ids, "" if none."""
+        """The one of `workers` that `requester` gave a task under that key of its message ids, "" if none."""
         secret = await self._secret(requester)
         made = {worker: message_id(secret, worker, key) for worker in workers}
 
@@ -147,12 +143,12 @@ class Requests:
 
 
 def request_key(key: str) -> str:
-    """The key of a request: a message that was sent with the same key is another one."""
+    """The key of a request, apart from the keys of messages."""
     return f"task\0{key}" if key else ""
 
 
 def _first(envelope: Envelope, requester: str) -> TaskRecord:
-    """The first record of the task that the request makes."""
+    """The first record of the requested task."""
     task = task_id(envelope.to, requester, envelope.id)
     context = context_of(envelope.message) or task
     snapshot = new_task(task, context, envelope.message, envelope.sent_at)

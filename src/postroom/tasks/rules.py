@@ -1,7 +1,8 @@
-"""The rules by which tasks become rows: the request from INBOX, each change from TASKS (docs/architecture.md, Tasks).
+"""The rules that fold requests from INBOX and changes from TASKS into rows, and when records are over
+(docs/architecture.md, Tasks).
 
 A worker may store anything under its own uid. A record counts only if it is the next link of the chain of a task that
-somebody asked this worker for; whatever else there is has no effect at all.
+somebody requested from this worker; any other record has no effect.
 """
 
 from __future__ import annotations
@@ -14,37 +15,33 @@ from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.projection.changes import Change
 from postroom.projection.fold import Order
+from postroom.projection.retention import Over, covered
 from postroom.projection.rules import Rule
-from postroom.protocol import subjects
+from postroom.protocol import priority, subjects
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import UID
+from postroom.protocol.limits import MAX_EVENT_BYTES, MAX_SAID, MAX_TASK_BYTES
 from postroom.protocol.tasks import EXPECTED, follows, parse_task_subject, task_id
 from postroom.store import tasks
 from postroom.store.database import Connection
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
-from postroom.tasks.records import MAX_TASK_BYTES, TaskRecord
+from postroom.tasks.records import TaskRecord
 from postroom_a2a.messages import context_of, text_of
 from postroom_a2a.task_state import TaskState, allowed
 from postroom_a2a.tasks import new_task, state_of, status_text
 
-MAX_SAID = 1000
-"""Characters of what was said with a state that lists show."""
-
-MAX_EVENT_BYTES = MAX_TASK_BYTES + 4096
-"""Largest event: what it brings is in the snapshot, too."""
-
 
 def may_request(record: Message) -> bool:
-    """Whether a record of INBOX may ask for a task; spares most messages from being read twice."""
+    """Whether a record of INBOX may request a task; saves decoding most messages twice."""
     return b'"request"' in record.payload or b"\\u" in record.payload
 
 
 def fold_request(connection: Connection, record: Message) -> list[Change]:
-    """A record of INBOX: if it asks for a task, that is there from now on.
+    """A record of INBOX: a request creates a task.
 
-    Also where its sender has used the message's id before, toward somebody else: for mail that is a copy, but the
-    worker takes it, and what a worker works on must be seen.
+    This holds even if its sender has used the message's id before, toward another recipient. For messages that is a
+    copy, but the worker takes the request, and people must see what a worker works on.
     """
     if not may_request(record):
         return []
@@ -83,7 +80,7 @@ def fold_request(connection: Connection, record: Message) -> list[Change]:
 
 
 def fold_record(connection: Connection, record: Message) -> list[Change]:
-    """A record of TASKS: if it is the task's next link, the task is from now on as it says."""
+    """A record of TASKS: if it is the task's next link, the task's row takes its content."""
     said = parse_task_subject(record.subject)
     if said is None:
         return []
@@ -133,7 +130,7 @@ def fold_record(connection: Connection, record: Message) -> list[Change]:
 
 
 def _builds(record: Message) -> bool:
-    # What names a blob passes on what its worker may read by a message to it.
+    # A message that names a blob passes on what its worker may read.
     return record.metadata.get(EXPECTED) == "0" or PREFIX.encode() in record.payload
 
 
@@ -145,7 +142,7 @@ def _is_of(change: TaskRecord, row: TaskRow, state: TaskState) -> bool:
 
 
 def _is_event(event: dict[str, Any], state: TaskState) -> bool:
-    """Whether it is one of the two kinds of event that a record may carry, with what its readers rely on."""
+    """Whether it is one of the two kinds of event that a record may carry, with the fields that its readers need."""
     match event:
         case {"statusUpdate": {"status": dict(status)}} if len(event) == 1:
             try:
@@ -174,8 +171,36 @@ def _change(row: TaskHead) -> Change:
 
 
 RULES: dict[str, tuple[Rule, ...]] = {"INBOX": (fold_request,), "TASKS": (fold_record,)}
-"""The streams of tasks, and how they are folded."""
+"""The rules of each stream."""
 
 ORDER = {"TASKS": Order(("INBOX",), builds=_builds)}
-"""A request was stored before the first record of its task. A later record follows one that is folded, or counts for
-nothing; if it names a blob, it comes after the messages before it, too."""
+"""A request was stored before the first record of its task. A later record follows a folded one, or does not count.
+If it names a blob, it also comes after the messages before it.
+"""
+
+LONGER = 6 * 86400.0
+"""Seconds beyond `KEEP` that PRIORITY keeps a record about a task that is still open."""
+
+
+def _record_over(copy: Connection, record: Message, before: float) -> bool:
+    if not covered(copy, "TASKS", record):
+        return False
+    said = parse_task_subject(record.subject)
+    return said is None or _over(copy, said[1], before)
+
+
+def _priority_over(copy: Connection, record: Message, before: float) -> bool:
+    # PRIORITY is not folded: its content is in TASKS too, or waits for the task's worker.
+    try:
+        task = priority.decode(record.payload).task
+    except ProtocolViolation:
+        return True
+    return record.timestamp < before - LONGER or _over(copy, task, before)
+
+
+def _over(copy: Connection, task: str, before: float) -> bool:
+    row = tasks.task_by_id(copy, task)
+    return row is None or (row.final and row.updated_at < before)
+
+
+OVER: dict[str, Over] = {"TASKS": _record_over, "PRIORITY": _priority_over}

@@ -1,7 +1,7 @@
-"""What people and the API are shown of tasks, with the names of their parties.
+"""Tasks as people and the API see them, with the names of their parties.
 
-The `as_json` shapes are those of the HTTP API (docs/api.md); instants are seconds since the epoch. What an agent has
-written into its task is shown as far as it has the form of A2A, and otherwise left out.
+The `as_json` shapes are those of the HTTP API (docs/api.md); instants are seconds since the epoch. A view shows the
+parts of an agent's task that have the form of A2A, and leaves out the rest.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from postroom.protocol.blobs import MAX_NAMED, PREFIX
-from postroom.store import blobs, progress
+from postroom.protocol.blobs import PREFIX
+from postroom.protocol.limits import MAX_DETAIL, MAX_NAMED_BLOBS
+from postroom.store import blobs
 from postroom.store import tasks as store
 from postroom.store.database import Connection
 from postroom.store.parties import Party, parties
@@ -21,25 +22,22 @@ from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import answer_in, artifacts_of, status_text
 from postroom_a2a.text import one_line
 
-MAX_DETAIL = 300
-"""Characters of the line that says how a task stands."""
-
 Blocker = Callable[[str], str]
-"""Why a worker does nothing for its tasks now, such as `is offline`; "" if nothing is known to keep it."""
+"""Returns why a worker does nothing for its tasks now, such as `is offline`; "" for no known reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """A task and how it stands.
+    """A task and its state.
 
     Attributes:
-        seq: sequence in TASKS of its last record, 0 while nobody has taken it.
+        seq: sequence in TASKS of its last record, 0 while no worker has taken it.
         requested: sequence of its request in INBOX; lists are in this order.
-        detail: how it stands, on one line.
-        status_text: what the worker said with the present state.
-        started_at: when its worker began with it, None before that.
+        detail: an explanation of the state on one line.
+        status_text: the worker's text with the present state.
+        started_at: instant of its first attempt, None before that.
         artifacts: `{"id", "name", "text", "files"?}` each; None where they are left out.
-        timed_out: it was waited for in vain.
+        timed_out: the caller waited for it in vain.
     """
 
     seq: int
@@ -91,8 +89,8 @@ class TaskView:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """An artifact, or a further piece of one; `last`: nothing more comes of it."""
+class ArtifactPiece:
+    """An artifact, or a further piece of one; after `last` no more of it comes."""
 
     id: str
     name: str
@@ -109,10 +107,10 @@ class TaskEvent:
     """One change of a task.
 
     Attributes:
-        kind: `task` (it was taken, or ended by the first word), `status` or `artifact`.
-        text: what was said with the change, or the text of the artifact.
-        artifact: which one, None for other kinds.
-        answer: what was answered to the task's question, "" with any other change.
+        kind: `task` (it was taken, or ended by its first record), `status` or `artifact`.
+        text: the text of the change or of the artifact.
+        artifact: None for other kinds.
+        answer: the answer to the task's question, "" with any other change.
     """
 
     seq: int
@@ -123,7 +121,7 @@ class TaskEvent:
     at: float
     kind: str
     text: str
-    artifact: Piece | None = None
+    artifact: ArtifactPiece | None = None
     answer: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -144,11 +142,11 @@ class TaskEvent:
 
 
 def listed(connection: Connection, heads: Sequence[TaskHead], blocker: Blocker) -> list[TaskView]:
-    """The tasks as lists show them, in their order, without artifacts."""
+    """The tasks in their order, as lists show them: without artifacts."""
     known = parties(connection, (uid for head in heads for uid in (head.worker, head.requester)))
     ahead, begun = (
         _ahead(connection, heads),
-        progress.begun(connection, [head.id for head in heads]),
+        store.begun(connection, [head.id for head in heads]),
     )
     return [
         _view(head, known, _detail(head, known, ahead, blocker), begun.get(head.id))
@@ -157,35 +155,33 @@ def listed(connection: Connection, heads: Sequence[TaskHead], blocker: Blocker) 
 
 
 def whole(connection: Connection, row: TaskRow, blocker: Blocker) -> TaskView:
-    """One task with all that its worker has said and made."""
+    """One task with all that its worker has reported."""
     known = parties(connection, (row.worker, row.requester))
     detail = _detail(row, known, _ahead(connection, [row]), blocker)
     task = json.loads(row.snapshot)
-    view = _view(row, known, detail, progress.begun(connection, [row.id]).get(row.id))
+    view = _view(row, known, detail, store.begun(connection, [row.id]).get(row.id))
     artifacts = artifacts_of(task)
     _add_sizes(connection, artifacts, row.worker)
     return replace(view, status_text=status_text(task), artifacts=artifacts)
 
 
 def _add_sizes(connection: Connection, artifacts: list[dict[str, Any]], worker: str) -> None:
-    """Say of each file how many bytes it has, None where there is none that the worker may read."""
+    """Add the size of each file, None for a file that the worker may not read."""
     files = [file for artifact in artifacts for file in artifact.get("files", ())]
-    hashes = {file["url"].removeprefix(PREFIX) for file in files[:MAX_NAMED]}
+    hashes = {file["url"].removeprefix(PREFIX) for file in files[:MAX_NAMED_BLOBS]}
     known = blobs.sizes(connection, hashes, worker)
     for file in files:
         file["size"] = known.get(file["url"].removeprefix(PREFIX))
 
 
 def events(rows: Sequence[TaskEventRow], task: TaskRow) -> list[TaskEvent]:
-    """The changes of `task` as they are shown, in their order."""
+    """The changes of `task` in their order."""
     return [_event(row, task) for row in rows]
 
 
 def news(connection: Connection, rows: Sequence[TaskEventRow]) -> list[dict[str, Any]]:
-    """Changes of any tasks in their order, as those see them who follow all: with the parties and the request."""
-    heads = {
-        head.id: head for head in progress.heads_by_ids(connection, {row.task for row in rows})
-    }
+    """Changes of any tasks in their order, with parties and request, for readers that follow all tasks."""
+    heads = {head.id: head for head in store.heads_by_ids(connection, {row.task for row in rows})}
     known = parties(connection, (uid for h in heads.values() for uid in (h.worker, h.requester)))
     return [
         _event(row, head).as_json()
@@ -222,7 +218,7 @@ def _view(head: TaskHead, known: dict[str, Party], detail: str, begun: float | N
 
 
 def _ahead(connection: Connection, heads: Sequence[TaskHead]) -> dict[str, int]:
-    """How many tasks their workers do before each of those that are taken and wait."""
+    """The number of tasks ahead of each of those that are taken and wait."""
     waiting = [head for head in heads if head.seq and head.state == TaskState.SUBMITTED]
     queues = {worker: store.queue(connection, worker) for worker in {h.worker for h in waiting}}
     return {
@@ -252,7 +248,7 @@ def _detail(
 
 
 def blocked(nick: str, why: str) -> str:
-    """That a task waits for a worker that does nothing for it now."""
+    """The line for a task whose worker does nothing for it now."""
     return one_line(f"@{nick} {why}: it waits", MAX_DETAIL)
 
 
@@ -275,11 +271,11 @@ def _event(row: TaskEventRow, task: TaskHead) -> TaskEvent:
     )
 
 
-def _artifact(update: dict[str, Any]) -> tuple[str, Piece | None]:
+def _artifact(update: dict[str, Any]) -> tuple[str, ArtifactPiece | None]:
     artifact = update.get("artifact")
     if not isinstance(artifact, dict):
         return "", None
     (shown,) = artifacts_of({"artifacts": [artifact]})
     append, last = update.get("append") is True, update.get("lastChunk") is True
     said = shown["text"] or " ".join(file["url"] for file in shown.get("files", ()))
-    return said, Piece(shown["id"], shown["name"], append, last)
+    return said, ArtifactPiece(shown["id"], shown["name"], append, last)

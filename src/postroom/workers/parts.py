@@ -1,4 +1,4 @@
-"""What the workers of an organisation are made with: the parts that starting, watching and ending them share."""
+"""The parts that starting, watching and ending the workers of an organisation share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from postroom.bus.port import BusAdmin
 from postroom.directory.agents import Directory
 from postroom.gateway.credentials import BoundCredential
 from postroom.gateway.port import GatewayProvider
-from postroom.mail.alerts import AlertOffice
+from postroom.mail.alerts import AlertService
 from postroom.sandbox.opensandbox.remote import Remote
 from postroom.sandbox.selftest import Canaries
 from postroom.settings import Settings
@@ -20,13 +20,13 @@ from postroom.workers.issuer import Issuer
 
 @dataclass(frozen=True, slots=True)
 class WorkerParts:
-    """The parts.
+    """The shared parts.
 
     Attributes:
-        credentials: the secrets that the gateway may add to workers' requests, as they are now.
+        credentials: returns the secrets that the gateway may add to workers' requests now.
         canaries: what each sandbox is tried against.
         remote: where sandboxes of other machines run, None for nowhere.
-        tasks: where the watchers of sandboxes run.
+        tasks: runs the watchers of sandboxes.
         changed: called when a worker has started or ended.
         space: raises `StateUnwritable` while the disk is full.
     """
@@ -37,7 +37,7 @@ class WorkerParts:
     admin: BusAdmin
     issuer: Issuer
     gateway: GatewayProvider
-    alerts: AlertOffice
+    alerts: AlertService
     owner: str
     credentials: Callable[[], Sequence[BoundCredential]]
     canaries: Canaries

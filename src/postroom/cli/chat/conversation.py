@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from postroom.cli.chat.screen import Screen
 from postroom.cli.chat.sources import CANONICAL, Broken, CutLine, EndOfInput, Item, Line, Sources
-from postroom.cli.chat.targets import Target
+from postroom.cli.chat.targets import ChatTarget
 from postroom.cli.root import report
 from postroom.cli.waiting import check
 from postroom.client.http import Client
@@ -55,7 +55,7 @@ class Conversation:
     def __init__(
         self,
         client: Client,
-        target: Target,
+        target: ChatTarget,
         screen: Screen,
         *,
         typed: bool,

@@ -10,7 +10,7 @@ from postroom.client.records import Mail
 from postroom.client.stream import EventStream
 
 
-class Target(Protocol):
+class ChatTarget(Protocol):
     """Something that one can chat with."""
 
     def history(self, limit: int) -> Sequence[Any]:

@@ -17,6 +17,7 @@ from postroom.cli.output import Cell, clock, columns, shortened
 from postroom.cli.tasks.lines import short
 from postroom.errors import PostroomError
 from postroom.protocol.audit import DENIED, SERVER
+from postroom.protocol.limits import MAX_LINES
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
@@ -43,7 +44,7 @@ NEWEST = 100
 @click.option(
     "--limit",
     "-n",
-    type=click.IntRange(0, 10_000),
+    type=click.IntRange(0, MAX_LINES),
     metavar="N",
     help=f"The last N; 0 for all. Without it {NEWEST}, or with --since all.",
 )
@@ -76,9 +77,9 @@ def command(
             limit=limit,
             follow=follow,
         )
-        from postroom.cli.commands.audit import Lines
+        from postroom.cli.commands.audit import AuditLines
 
-        lines, shown = Lines(client), 0
+        lines, shown = AuditLines(client), 0
         for record in records:
             if (omitted := record.get("omitted")) is not None:
                 click.echo(f"… {int(omitted)} lines of plumbing not shown (--all)", err=as_json)
@@ -102,7 +103,7 @@ LEAST = 20
 """Columns that what a line is about has in any terminal."""
 
 
-class Lines:
+class AuditLines:
     """Makes lines."""
 
     def __init__(self, client: Client) -> None:

@@ -16,7 +16,7 @@ from postroom.errors import EnvironmentFault, InvalidInput, NotFound, NotRunning
 
 if TYPE_CHECKING:
     from postroom.settings.option import Option
-    from postroom.settings.sources import Found
+    from postroom.settings.sources import Choice
 
 EPILOG = """\b
 A flag of `up` counts first, then the environment, then postroom.toml in the state
@@ -84,17 +84,23 @@ def set_(key: str, value: str | None, user: bool, as_json: bool) -> None:
 
     Parts of a list have commas between them. A secret comes from standard input or a prompt.
     """
-    from postroom.settings.option import Kind
+    from postroom.settings.option import ValueKind
     from postroom.settings.options import option
 
     wanted = option(key)
     text = _secret(wanted, value) if wanted.secret else value
     if text is None:
         raise InvalidInput(f"{key} needs a value", remedy=f"postroom config set {key} VALUE")
-    if wanted.kind is Kind.FILE and text:
+    if wanted.kind is ValueKind.FILE and text:
         text = str(Path(text).absolute())  # a file of settings has a folder of its own
     made = wanted.from_text(text, key)
-    plain = list(made) if wanted.kind is Kind.LIST else text if wanted.kind is Kind.FILE else made
+    plain = (
+        list(made)
+        if wanted.kind is ValueKind.LIST
+        else text
+        if wanted.kind is ValueKind.FILE
+        else made
+    )
     path = _file(user)
     _change(path, key, plain)
     if as_json:
@@ -126,7 +132,7 @@ def unset(key: str, user: bool, as_json: bool) -> None:
         click.echo(f"{key} is no longer set in {path}{_when()}")
 
 
-def _record(found: Found) -> dict[str, Any]:
+def _record(found: Choice) -> dict[str, Any]:
     return {
         "key": found.option.key,
         "value": found.plain,

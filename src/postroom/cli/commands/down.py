@@ -14,7 +14,7 @@ from postroom.cli.options import state_folder, state_option
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from postroom.client.locate import Server
+    from postroom.client.locate import ServerAddress
 
 DEFAULT_TIMEOUT = 30.0
 
@@ -50,7 +50,7 @@ def command(timeout: float) -> None:
     click.echo(f"post room ended (pid {server.pid})")
 
 
-def _ask(state: Path, server: Server) -> None:
+def _ask(state: Path, server: ServerAddress) -> None:
     """Tell it to end: by its API, else by a signal, if the lock shows that the process is the post room's."""
     from postroom.client.http import Client
     from postroom.errors import PostroomError

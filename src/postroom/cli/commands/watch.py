@@ -28,11 +28,11 @@ def command(as_json: bool) -> None:
     a JSON object whose `type` says what happened.
     """
     with connect() as client:
-        from postroom.cli.commands.watch import Lines
+        from postroom.cli.commands.watch import ChangeLines
         from postroom.cli.output import terminal_width
         from postroom.cli.tasks.following import say_away
 
-        lines = Lines(terminal_width())
+        lines = ChangeLines(terminal_width())
         for event in client.follow_everything(away=say_away):
             if as_json and event.kind != "open":
                 click.echo(json.dumps({"type": event.kind, **event.data}, ensure_ascii=True))
@@ -40,7 +40,7 @@ def command(as_json: bool) -> None:
                 click.echo(line)
 
 
-TOLD = {**FAILED, "starting": "starts", "stopped": "is stopped"}
+SHOWN_STATES = {**FAILED, "starting": "starts", "stopped": "is stopped"}
 """States of a worker that are told; what it works on is told by its tasks."""
 
 TIMES = ("at", "sent_at", "created_at")
@@ -50,7 +50,7 @@ ATTEMPTS_KEPT = 1000
 """Tasks whose attempt is remembered, to tell when another one begins."""
 
 
-class Lines:
+class ChangeLines:
     """Makes lines of at most `width` columns, None for any number."""
 
     def __init__(self, width: int | None) -> None:
@@ -86,9 +86,14 @@ class Lines:
             case "alert":
                 about = f"@{one_line(data['nick'], 64)}" if data["nick"] else "post room"
                 return about, "alert", "red", data["text"]
-            case "worker" if data["state"] in TOLD:
+            case "worker" if data["state"] in SHOWN_STATES:
                 colour = "red" if data["state"] in FAILED else None
-                return f"@{one_line(data['nick'])}", TOLD[data["state"]], colour, data["detail"]
+                return (
+                    f"@{one_line(data['nick'])}",
+                    SHOWN_STATES[data["state"]],
+                    colour,
+                    data["detail"],
+                )
         return "", "", None, ""
 
     def _update(self, data: Any) -> tuple[str, str, str | None, str]:

@@ -45,7 +45,7 @@ def follow(client: Client, task: Task, *, timeout: float | None, as_json: bool) 
         RequestTimeout: it has not ended after `timeout` seconds.
         PostroomError: the post room has gone.
     """
-    screen: Screen = _JsonLines() if as_json else _Terminal(task)
+    screen: TaskScreen = _JsonLines() if as_json else _Terminal(task)
     screen.begin(task)
     stream = client.follow_task(task["id"], away=say_away)
     watch = f"postroom task watch {short(task['id'])}"
@@ -125,7 +125,7 @@ def _closed_after(stream: EventStream, seconds: float) -> Generator[None]:
         timer.cancel()
 
 
-class Screen(Protocol):
+class TaskScreen(Protocol):
     """Shows a task that is followed."""
 
     def begin(self, task: Task) -> None:

@@ -1,7 +1,7 @@
 """Takes and gives blobs: contents in files, readers in SQL (docs/architecture.md, Blobs).
 
-Who may not read a blob is told what is told of one that is not there, and an upload of content that is there already
-is received like any other: that somebody has it shows only to who may read it.
+An agent that may not read a blob gets the same answer as for a blob that does not exist. An upload of content that is
+there already is received like any other. So only a reader can find out that the content is there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import BinaryIO
 
-from postroom.blobs.folder import BlobFolder, Draft
+from postroom.blobs.folder import BlobFolder, Upload
 from postroom.errors import (
     InvalidInput,
     NotFound,
@@ -29,37 +29,39 @@ from postroom.store.blobs import BlobRow
 from postroom.store.database import Database
 
 CHUNK = 256 * 1024
-"""Bytes that are written or read at a time."""
+"""Bytes of one write or read."""
 
 UPLOADS = 32
 UPLOADS_EACH = 4
-"""Uploads at once: of all, and of one agent."""
+"""Concurrent uploads: of all agents together, and of one agent."""
 
 LONGEST = 3600.0
-"""Seconds for one upload, however steadily it comes: nobody may hold a place for ever."""
+"""Seconds that one upload may take, however steady it is: nobody may occupy an upload slot for ever."""
 
 KEEP = 7 * 86400.0
-"""Seconds that a blob which no message and no task names is kept after its last upload."""
+"""Seconds that a blob is kept after its last upload while no message and no task names it."""
 
 INTERVAL = 3600.0
 """Seconds between two sweeps."""
 
 SWEPT = 4096
-"""Blobs that one sweep removes at most."""
+"""The most blobs that one sweep removes."""
 
 CaughtUp = Callable[[], Awaitable[None]]
-"""Returns when all that is in the log now is folded; raises `TimeoutError` if that takes too long."""
+"""Returns when all that is in the log now is folded. Raises `TimeoutError` if that takes too long."""
 
 _log = get_logger(__name__)
 
 
-class BlobOffice:
+class BlobService:
     """All blobs of a post room.
 
-    A caller is an agent's uid, or `rows.EVERYBODY` for the operator, who reads all and whose uploads all may read.
+    A caller is an agent's uid, or `rows.EVERYBODY` for the operator. The operator reads every blob, and every agent
+    may read the operator's uploads.
 
     Args:
-        caught_up: waits for the fold: who is named a blob may ask for it before the log is folded.
+        caught_up: waits for the fold, because an agent may ask for a blob before the message that names it is
+            folded.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class BlobOffice:
         self._caught_up = caught_up
         self._clock = clock
         self._uploads: Counter[str] = Counter()
-        # A content and its row come and go together.
+        # A content and its row are added and removed together.
         self._turn = asyncio.Lock()
 
     async def open(self) -> None:
@@ -87,7 +89,9 @@ class BlobOffice:
         await asyncio.to_thread(self._folder.open, known)
 
     async def there(self, sha256: str, caller: str) -> BlobRow | None:
-        """The blob, if the caller could read it now: it need not be uploaded again, and is kept as if it had been."""
+        """The blob, if the caller could read it now. It then counts as uploaded again, and the caller need not send
+        it.
+        """
         async with self._turn:
             touch = partial(rows.touch_readable, sha256=sha256, uid=caller, now=self._clock())
             row = await self._database.write(touch)
@@ -106,41 +110,43 @@ class BlobOffice:
     ) -> BlobRow:
         """Store a blob; it is on disk when this returns, and the caller may read it.
 
+        After an error nothing of the content is left.
+
         Args:
-            expected: hash that it must have, "" for any.
-            size: bytes that are announced, 0 where that is not known.
+            expected: SHA-256 that the content must have, "" for any.
+            size: announced bytes, 0 where the size is not known.
 
         Raises:
-            InvalidInput: it has another hash; nothing is left of it.
-            BlobTooLarge, BlobsFull, StateUnwritable: there is no room; nothing is left of it.
-            Refused: too many uploads at once.
-            RequestTimeout: it took too long; nothing is left of it.
+            InvalidInput: the content has another hash.
+            BlobTooLarge, BlobsFull, StateUnwritable: there is no room.
+            Refused: too many uploads run at once.
+            RequestTimeout: the upload took too long.
         """
         with self._upload(caller):
             self._folder.check_room(size)
-            async with self._folder.draft() as draft:
+            async with self._folder.upload() as upload:
                 try:
                     async with asyncio.timeout(LONGEST):
-                        await _fill(draft, chunks)
+                        await _fill(upload, chunks)
                 except TimeoutError as error:
                     raise RequestTimeout("the upload takes too long") from error
-                found = await draft.flush()
+                found = await upload.flush()
                 if expected and found != expected:
                     raise InvalidInput(
                         f"the content's SHA-256 is {found}, not {expected}; it was not stored"
                     )
-                return await self._keep(draft, found, caller, media_type)
+                return await self._keep(upload, found, caller, media_type)
 
-    async def _keep(self, draft: Draft, sha256: str, caller: str, media_type: str) -> BlobRow:
+    async def _keep(self, upload: Upload, sha256: str, caller: str, media_type: str) -> BlobRow:
         now = self._clock()
-        row = BlobRow(sha256, draft.size, media_type, created_at=now, touched_at=now)
+        row = BlobRow(sha256, upload.size, media_type, created_at=now, touched_at=now)
         async with self._turn:
-            new = await draft.keep(sha256)
+            new = await upload.keep(sha256)
             try:
                 stored = partial(rows.store_blob, row=row, reader=caller)
                 return await self._database.write(stored)
             except RequestTimeout:
-                raise  # it may be committed; if not, the next start removes the content
+                raise  # perhaps committed; if not, the next start removes the content
             except PostroomError:
                 if new:
                     await asyncio.to_thread(self._folder.remove, sha256)
@@ -150,24 +156,26 @@ class BlobOffice:
         """The blob with that hash.
 
         Raises:
-            NotFound: there is none that the caller may read.
-            RequestTimeout: whether it may is not known in time.
+            NotFound: the caller may read no such blob.
+            RequestTimeout: the fold did not catch up in time.
         """
         row = await self._readable(sha256, caller)
         if row is None and caller != rows.EVERYBODY:
-            # The message that names it may have come sooner than its record was folded. Also where there is no such
-            # blob, which must not be told from one of others by the time that the answer takes.
+            # The message that names the blob may have arrived before its record was folded. Wait also where no such
+            # blob exists: the time of an answer must not tell a missing blob from one of other agents.
             try:
                 await self._caught_up()
             except TimeoutError as error:
-                raise RequestTimeout("the records of messages are not folded in time") from error
+                raise RequestTimeout(
+                    "the post room is behind with its log; try again in a moment"
+                ) from error
             row = await self._readable(sha256, caller)
         if row is None:
             raise _unknown()
         return row
 
     async def content(self, row: BlobRow) -> BinaryIO:
-        """The content of a blob, open for reading; whoever asked closes it.
+        """The content of a blob, open for reading; the caller closes it.
 
         Raises:
             NotFound: it has been removed.
@@ -182,7 +190,7 @@ class BlobOffice:
         return await self._database.read(partial(rows.largest, limit=limit))
 
     async def remove(self, sha256: str) -> None:
-        """Remove a blob, whoever names it."""
+        """Remove a blob, even one that a message or a task names."""
         async with self._turn:
             found = await self._database.write(partial(rows.forget, sha256=sha256))
             await asyncio.to_thread(self._folder.remove, sha256)
@@ -190,7 +198,7 @@ class BlobOffice:
             raise _unknown()
 
     async def sweep(self) -> int:
-        """Remove blobs that nothing names and nobody uploaded of late, at most `SWEPT`; returns how many."""
+        """Remove at most `SWEPT` blobs that nothing names and nobody uploaded within `KEEP`; returns how many."""
         before, removed = self._clock() - KEEP, 0
         while removed < SWEPT:
             old = await self._database.read(partial(rows.unnamed_before, before=before))
@@ -240,15 +248,15 @@ async def pieces(file: BinaryIO) -> AsyncIterator[bytes]:
         yield data
 
 
-async def _fill(draft: Draft, chunks: AsyncIterable[bytes]) -> None:
+async def _fill(upload: Upload, chunks: AsyncIterable[bytes]) -> None:
     waiting = bytearray()
     async for data in chunks:
         waiting += data
         if len(waiting) >= CHUNK:
-            await draft.write(bytes(waiting))
+            await upload.write(bytes(waiting))
             waiting.clear()
     if waiting:
-        await draft.write(bytes(waiting))
+        await upload.write(bytes(waiting))
 
 
 def _unknown() -> NotFound:

@@ -1,7 +1,7 @@
-"""Tasks as people and the API use them: delegate, look, wait, cancel, answer.
+"""The tasks of an organisation for people and the API: delegate, list, wait, cancel, answer.
 
-Agents in sandboxes delegate through their own sidecar, on the bus; the fold sees both alike. Who may do what is the
-caller's rule.
+Agents in sandboxes delegate through their sidecars, on the bus; the fold treats both alike. The caller checks
+permissions.
 """
 
 from __future__ import annotations
@@ -43,22 +43,20 @@ from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Message, answer_in, status_update
 
 FOLD_WAIT = 2.0
-"""Seconds that a call waits for a record to be folded, so that its answer shows it."""
+"""Seconds that a call waits for the fold of a record, so that its answer shows it."""
 
 PAGE = 50
-"""Tasks or changes that a question returns where the caller names no limit."""
+"""Tasks or changes of one answer where the caller names no limit."""
 
 CANCEL_TRIES = 5
 
 
-class TaskOffice:
-    """The tasks of a post room.
+class OrgTaskService:
+    """The tasks of an organisation.
 
     Args:
-        bus: connection of the control plane to the account where records are stored.
-        database: the projection and the directory.
-        requests: stores what is asked for.
-        blocker: why a worker that runs does nothing for its tasks, "" if nothing is known to keep it.
+        requests: stores requests for tasks.
+        blocker: returns why a running worker does nothing for its tasks, "" for no known reason.
     """
 
     def __init__(
@@ -94,7 +92,7 @@ class TaskOffice:
         key: str = "",
         context: str = "",
     ) -> TaskView:
-        """Ask `worker` for a task; on return the request is in the log, on disk (`Requests.store`)."""
+        """Request a task from `worker`; on return the request is in the log, on disk (`Requests.store`)."""
         request = TaskRequest(skill)
         asked = await self._requests.store(
             requester, worker, text, request, key=key, context=context
@@ -110,10 +108,10 @@ class TaskOffice:
     # ── reading ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def find(self, ref: str) -> TaskRow:
-        """The task that an id, or four or more of its first digits, means.
+        """The task with that id, or with an id that begins with those four or more digits.
 
         Raises:
-            NotFound: none.
+            NotFound: no task fits.
         """
         if TASK_ID.fullmatch(ref):
             found = await self._row(ref)
@@ -135,11 +133,11 @@ class TaskOffice:
         return await self._show(await self.find(ref))
 
     async def wait(self, ref: str, timeout: float, *, settled: bool = False) -> TaskView:
-        """The task when it is final, with `settled` also when it waits for an answer; as it is, `timed_out`, after
-        `timeout` seconds.
+        """The task once it is final or, with `settled`, waits for an answer; after `timeout` seconds as it is, with
+        `timed_out`.
 
         Raises:
-            Refused: too many wait.
+            Refused: too many callers wait.
         """
 
         def done(row: TaskRow) -> bool:
@@ -176,7 +174,7 @@ class TaskOffice:
         return await self._database.read(find)
 
     async def attention(self) -> list[TaskView]:
-        """The tasks that wait for somebody to say something, the oldest request first."""
+        """The tasks that wait for an answer, the oldest request first."""
         return await self._database.read(
             lambda c: views.listed(c, store.interrupted(c), self.blocker)
         )
@@ -189,11 +187,11 @@ class TaskOffice:
         )
 
     async def open_counts(self) -> dict[str, int]:
-        """How many open tasks each worker has that has any."""
+        """The number of open tasks of each worker that has any."""
         return await self._database.read(store.counts)
 
     async def current(self) -> dict[str, TaskView]:
-        """What each worker is at: the task that it works on, else the oldest that waits for an answer."""
+        """The current task of each worker: the one that runs, else the oldest that waits for an answer."""
 
         def find(connection: Connection) -> list[TaskView]:
             heads = list(store.current(connection).values())
@@ -204,24 +202,22 @@ class TaskOffice:
     # ── cancel and answer ───────────────────────────────────────────────────────────────────────────────
 
     async def cancel(self, ref: str, by: str, *, reason: str = "", timeout: float) -> TaskView:
-        """End a task; returns when it is final, or as it is, `timed_out`, after `timeout` seconds.
+        """End a task; returns it when it is final, or after `timeout` seconds as it is, with `timed_out`.
 
-        A worker that works on it is told. Where nobody does, or the worker cannot be told, this post room writes the
-        end itself; if a worker begins in that moment, the log says who was first.
+        A worker that works on the task gets a cancel. Where none does, or its priority lane is full, this post room
+        writes the end itself. If a worker begins in that moment, the log decides who was first.
 
         Args:
-            ref: as `find` says.
-            by: uid of who cancels: the requester or the worker's owner.
+            ref: as for `find`.
+            by: uid of the requester or of the worker's owner.
 
         Raises:
-            Conflict: several begin with `ref`, or it has ended otherwise.
-            RequestTimeout, BusDisconnected, StreamFull: perhaps not told; cancel again.
+            Conflict: several ids begin with `ref`, or the task has ended otherwise.
+            RequestTimeout, BusDisconnected, StreamFull: the worker may not know; cancel again.
         """
         row = await self.find(ref)
         if row.state == TaskState.CANCELED:
-            return await self._show(
-                row
-            )  # to cancel twice is to cancel once (A2A 1.0, section 3.1.5)
+            return await self._show(row)  # a second cancel has no effect (A2A 1.0, section 3.1.5)
         if row.final:
             raise Conflict(
                 f"the task is {row.state} already", remedy=f"postroom task show {row.id[:8]}"
@@ -239,10 +235,10 @@ class TaskOffice:
         return await self.wait(row.id, timeout)
 
     async def answer(self, ref: str, by: str, text: str, named: str = "") -> TaskView:
-        """Give a task what it waits for; on return the answer is in the log, on disk. `named` is its `messageId`.
+        """Give a task its answer; on return the answer is in the log, on disk. `named` is its `messageId`.
 
         Raises:
-            Conflict: several begin with `ref`, it waits for nothing, or another answer was taken before this one.
+            Conflict: several ids begin with `ref`, the task waits for no answer, or another answer was first.
             InvalidInput: an empty text.
             MessageTooLarge: nothing was answered.
             RequestTimeout, BusDisconnected, StreamFull: perhaps not answered; answer again.
@@ -259,8 +255,8 @@ class TaskOffice:
         said = text_message(new, text, role=ROLE_USER, context_id=row.context_id)
         message = {**said, "taskId": row.id}
         self._check_answer(row, message)
-        told = priority.encode(Input(row.id, message))
-        await self._bus.publish(subjects.priority(row.worker, by), told)
+        payload = priority.encode(Input(row.id, message))
+        await self._bus.publish(subjects.priority(row.worker, by), payload)
         running = self._running(row.worker)
         if running and (await self._past(row)).seq > row.seq:
             await self._check_taken(row, text)
@@ -272,9 +268,10 @@ class TaskOffice:
         return replace(view, detail=on_its_way if running else waits)
 
     async def fail_at_work(self, worker: str, why: str) -> None:
-        """End what `worker` worked on as failed: it was ended for good, and would be again.
+        """End the running task of `worker` as failed: the worker was ended for good, and a new attempt would end the
+        same way.
 
-        What it has not begun, or what waits for an answer, waits for its next start.
+        Other tasks wait for the worker's next start.
 
         Raises:
             RequestTimeout, BusDisconnected, StreamFull: perhaps not ended.
@@ -289,7 +286,7 @@ class TaskOffice:
                 row = await self._past(row)
 
     async def _check_taken(self, row: TaskRow, text: str) -> None:
-        """Raise `Conflict` if what followed the question of `row` was somebody else's answer."""
+        """Raise `Conflict` if another answer followed the question of `row`."""
         (next_one,) = await self._database.read(lambda c: store.events_of(c, row.id, row.seq, 1))
         taken = answer_in(json.loads(next_one.event)) if next_one.event else ""
         if taken and taken != text:
@@ -304,19 +301,19 @@ class TaskOffice:
         record.then(event, heard=message).encode()
 
     async def _tell(self, row: TaskRow, by: str, reason: str) -> bool:
-        """Tell the worker to stop; False if the priority lane has no room.
+        """Send the worker a cancel; False if the priority lane has no room.
 
-        Then the end is written without it: its next record is refused, and it stops.
+        Then the service writes the end itself: the log refuses the worker's next record, and the worker stops.
         """
-        told = priority.encode(Cancel(row.id, reason))
+        payload = priority.encode(Cancel(row.id, reason))
         try:
-            await self._bus.publish(subjects.priority(row.worker, by), told)
+            await self._bus.publish(subjects.priority(row.worker, by), payload)
         except StreamFull:
             return False
         return True
 
     async def _end(self, row: TaskRow, by: str, reason: str) -> bool:
-        """Write that the task is canceled; False if somebody has changed it meanwhile."""
+        """Write that the task is canceled; False if another writer has changed it meanwhile."""
         agent = await self._database.read(lambda c: agents.agent_by_uid(c, by))
         why = f"canceled by @{agent.nick}" if agent is not None else "canceled"
         return await self._write_end(row, TaskState.CANCELED, f"{why}: {reason}" if reason else why)
@@ -330,7 +327,7 @@ class TaskOffice:
         return True
 
     async def _past(self, row: TaskRow) -> TaskRow:
-        """The task once a record behind the one of `row` is folded."""
+        """The task once a record after that of `row` is folded."""
         return await self._changes.until(
             of_task(row.id), partial(self.find, row.id), lambda now: now.seq > row.seq, FOLD_WAIT
         )
@@ -344,5 +341,5 @@ class TaskOffice:
         return await self._database.read(lambda c: views.whole(c, row, self.blocker))
 
     def blocker(self, worker: str) -> str:
-        """Why a worker does nothing for its tasks now, "" if nothing is known to keep it."""
+        """Why a worker does nothing for its tasks now, "" for no known reason."""
         return self._kept_by(worker) if self._running(worker) else "is offline"
