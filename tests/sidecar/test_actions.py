@@ -31,8 +31,8 @@ class Sent:
 async def key_while(held: dict[str, bool], task: str = "") -> str:
     """The key of a send while these messages are held (value: it was given up waiting for), and a task worked on."""
     messages = [
-        SimpleNamespace(derivation=Derivation(name, redelivered=False), waited=waited)
-        for name, waited in held.items()
+        SimpleNamespace(derivation=Derivation(name, redelivered=False), set_aside=set_aside)
+        for name, set_aside in held.items()
     ]
     inbox: Any = SimpleNamespace(held=messages)
     at_task = Derivation(f"task/{task}", redelivered=False) if task else None

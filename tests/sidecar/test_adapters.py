@@ -146,7 +146,7 @@ def test_what_a_run_of_a_text_agent_prints_is_the_answer_to_its_message_when_it_
     assert adapter.finish(End(0)) == [Reply("m1", "yes \n\n  and no")]
 
 
-@pytest.mark.parametrize("end", [End(1), End(137, 9), End(0, told=True)])
+@pytest.mark.parametrize("end", [End(1), End(137, 9), End(0, signalled=True)])
 def test_half_an_answer_is_none(end: End):
     adapter = PlainText()
     adapter.render(MESSAGE)

@@ -184,13 +184,13 @@ def test_an_exit_code_of_a_text_agent_fails_its_task(complaint: str, said: str):
     adapter.render_task(TASK)
     adapter.feed("half")
 
-    assert adapter.finish(End(2, complaint=complaint)) == [
+    assert adapter.finish(End(2, stderr=complaint)) == [
         Fail(ID, f"exit code 2{said}"),
         Output("half"),
     ]
 
 
-@pytest.mark.parametrize("end", [End(137, 9), End(0, told=True), End(1, told=True)])
+@pytest.mark.parametrize("end", [End(137, 9), End(0, signalled=True), End(1, signalled=True)])
 def test_a_text_agent_that_was_ended_has_said_nothing_of_its_task(end: End):
     adapter = PlainText()
     adapter.render_task(TASK)

@@ -224,7 +224,7 @@ async def test_the_exit_code_says_how_the_task_ended(inside: Inside, action: Any
 async def test_a_wait_that_is_over_or_a_question_has_its_own_exit_code(inside: Inside):
     task = await inside.task()
     code, out, err = await inside.run("task", task, "--wait", "--timeout", "0.1")
-    assert (code, out, err) == (9, "", "submitted\nit has not ended in time\n")
+    assert (code, out, err) == (9, "", "submitted\nthe task has not ended in time\n")
 
     await inside.tasks.on_task(AskInput("", "which?"))
     code, _, err = await inside.run("task", task, "--wait")

@@ -11,7 +11,7 @@ import pytest
 
 from postroom.sidecar.a2a import changes as module
 from postroom.sidecar.a2a.changes import SEQUENCE, Page, TaskChange, TaskChanges
-from postroom.sidecar.a2a.live import Live
+from postroom.sidecar.a2a.live import LivePeers
 from postroom_a2a.binding.frames import Request, Response
 from postroom_a2a.task_state import TaskState
 
@@ -117,13 +117,13 @@ async def test_a_live_frame_that_is_no_change_of_the_task_is_not_shown_and_ends_
 ):
     for kind, frame in hostile_frames().items():
         changes, log, liar = TaskChanges(), Log(change(0, 5, "begun")), Liar(frame)
-        live = Live(lambda _, liar=liar: liar, changes, "own")  # ty: ignore[invalid-argument-type]
+        live = LivePeers(lambda _, liar=liar: liar, changes, "own")  # ty: ignore[invalid-argument-type]
         following = asyncio.create_task(shown_of(live.follow(log, "t", 0, "peer")))
         async with asyncio.timeout(10):
             while log.reads < 2:  # the second time because the peer's stream has ended  # noqa: ASYNC110
                 await asyncio.sleep(0)
         log.stored.append(change(5, 7, "done", state=TaskState.COMPLETED))
-        changes.told("t", 7)
+        changes.note("t", 7)
         assert await following == ["begun", "done"], kind
         await live.close()
     assert "failed" not in caplog.text

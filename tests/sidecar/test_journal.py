@@ -31,7 +31,7 @@ def test_what_was_confirmed_is_known_to_the_next_start(path: Path):
 @pytest.mark.requirement("sidecar-crash-restarted")
 def test_what_was_handed_over_is_known_to_the_next_start_until_it_is_confirmed(path: Path):
     journal = Journal(path)
-    for note in (Note(1), Note(2), Note(1, waited=True)):
+    for note in (Note(1), Note(2), Note(1, set_aside=True)):
         journal.keep("m1", ALICE, note)
     journal.keep("m2", ALICE, Note(1))
     journal.add("m2", ALICE)
@@ -40,7 +40,7 @@ def test_what_was_handed_over_is_known_to_the_next_start_until_it_is_confirmed(p
         Journal(path),
         Journal(path),
     ):  # the second one reads what the first has rewritten
-        assert again.note("m1", ALICE) == Note(1, waited=True)
+        assert again.note("m1", ALICE) == Note(1, set_aside=True)
         assert again.note("m1", MALLORY) is None
         assert again.note("m2", ALICE) is None
         assert again.confirmed("m2", ALICE)

@@ -244,7 +244,7 @@ async def test_a_run_about_a_message_has_no_task_to_speak_of(home: WorkerRig) ->
         await asyncio.to_thread(go.write_text, "")
 
         assert await result(home, task) == ["the task's own answer"]
-    assert "this run is about no task" in home.log()
+    assert "this run handles a message and not a task" in home.log()
 
 
 async def test_an_answer_without_an_end_is_refused_and_not_cut(home: WorkerRig) -> None:

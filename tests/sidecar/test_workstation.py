@@ -205,7 +205,7 @@ async def test_a_process_left_behind_holds_no_local_command_open(root: Path) -> 
 
 async def test_a_pipe_in_the_workspace_is_not_waited_for(root: Path) -> None:
     os.mkfifo(root / "pipe")
-    with pytest.raises(InvalidInput, match="no file"):
+    with pytest.raises(InvalidInput, match="not a file"):
         await LocalWorkstation(root, ENV).read("pipe", 0, 1)
 
 

@@ -1,4 +1,4 @@
-"""What `postroom-agent` does about blobs: store a file, fetch one, and give a file as an artifact."""
+"""The commands `postroom-agent blob`, and files as artifacts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from postroom.protocol.verbs import GetBlob, PutBlob
 
 
 def add_commands(commands: Any) -> None:
-    """Add the command `blob` to the parser's."""
+    """Add the command `blob`."""
     blob = commands.add_parser("blob", help="store and fetch what is too large for a message")
     verbs = blob.add_subparsers(dest="verb", required=True, metavar="COMMAND")
     put = add_command(verbs, PutBlob)
@@ -50,16 +50,12 @@ def _get(options: argparse.Namespace) -> int:
 
 
 def file_fields(name: str, media_type: str) -> dict[str, Any]:
-    """The fields of an artifact that is a file: short text in it, everything else stored as a blob.
-
-    Raises:
-        InvalidInput: the file cannot be read.
-        PostroomError: it was not stored.
-    """
+    """The fields of an artifact that is a file: a short text as such, any other content stored as a blob."""
     with _opened(name) as file:
         if not file.seekable():
             raise InvalidInput(
-                f"{name!r} is no file", remedy="store it with: postroom-agent blob put"
+                f"{name!r} is not a regular file",
+                remedy="store its content with: postroom-agent blob put",
             )
         if (text := _short_text(file.read(INLINE_BYTES + 1))) is not None:
             return {"text": text}
@@ -101,4 +97,4 @@ def _fetch(url: str, file: BinaryIO) -> None:
         found.update(data)
         file.write(data)
     if found.hexdigest() != wanted:
-        raise ProtocolViolation("what came is not what the URL names")
+        raise ProtocolViolation("the content has another digest than its URL")

@@ -1,4 +1,4 @@
-"""What `postroom-agent call` does: one A2A call to another agent, its answer or its stream as lines of JSON."""
+"""The command `postroom-agent call`: one A2A call to another agent; the answer or stream as lines of JSON."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ KINDS: dict[int, type[PostroomError]] = {
     -32601: InvalidInput,
     -32602: InvalidInput,
 }
-"""What an error of A2A is to a shell; the rest is the peer's fault."""
+"""Errors of A2A as ours, for the exit code; any other is a PeerError."""
 
 
 def add_commands(commands: Any) -> None:
-    """Add `call` to the parser's commands."""
+    """Add the command `call`."""
     call = commands.add_parser(
         "call", help="call another agent by A2A 1.0; prints each result as a line of JSON"
     )
@@ -51,15 +51,11 @@ def add_commands(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry out one call; returns the exit code.
-
-    Raises:
-        PostroomError: it was refused, or there was no answer.
-    """
+    """Carry out one call; returns the exit code."""
     try:
         params = json.loads(options.params)
     except ValueError as error:
-        raise InvalidInput("PARAMS-JSON is no JSON") from error
+        raise InvalidInput("PARAMS-JSON is not valid JSON") from error
     method = options.method
     if options.stream and method == "SendMessage":
         method = "SendStreamingMessage"
@@ -76,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _error(document: dict[str, Any], nick: str) -> PostroomError:
-    """What a shell is told of an error of JSON-RPC."""
+    """The error of a JSON-RPC answer as ours."""
     message = one_line(str(document.get("message", "")), 500)
     for info in document.get("data") or ():
         code = info.get("metadata", {}).get("postroom", "")

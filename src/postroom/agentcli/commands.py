@@ -1,4 +1,4 @@
-"""Commands and requests made from the table of verbs: an argument or an option for each field that says so."""
+"""Commands and requests made from the table of verbs, with its arguments and options."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _option(param: Param) -> dict[str, Any]:
 
 
 def record_of(options: argparse.Namespace) -> dict[str, Any]:
-    """What the options say, by the names of the fields."""
+    """The values of the options by the names of their fields."""
     record = {}
     for param in options.action.verb.params:
         if param.kind.argument or param.kind.option:
@@ -62,7 +62,7 @@ def record_of(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def text_of(given: str | None) -> str:
-    """The text that was given, or what is on standard input."""
+    """The text that was given, or standard input."""
     if given is not None:
         return given
     return sys.stdin.buffer.read().decode("utf-8", errors="replace").removesuffix("\n")
@@ -77,7 +77,7 @@ def perform(action: type[Action], record: dict[str, Any], **settings: Any) -> An
 
 
 def target(action: type[Action], record: dict[str, Any]) -> tuple[str, str]:
-    """Method and path of a request; what goes into the path or its query is taken out of the record."""
+    """Method and path of a request; removes from the record the fields in the path or its query."""
     method, _, path = action.verb.route.partition(" ")
     for part in action.verb.pattern:
         if part.startswith("{"):

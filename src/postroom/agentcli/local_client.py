@@ -20,11 +20,11 @@ CHUNK = 64 * 1024
 def call(
     method: str, path: str, body: dict[str, Any] | None = None, *, timeout: float = LOCAL_TIMEOUT
 ) -> Any:
-    """The answer of the sidecar whose address is in the environment, within `timeout` seconds.
+    """The answer of the sidecar, whose address is in the environment, within `timeout` seconds.
 
     Raises:
-        BusDisconnected: nobody answers there.
-        PostroomError: what the sidecar says.
+        BusDisconnected: the sidecar does not answer.
+        PostroomError: the error that it answered.
     """
     headers = {"content-type": "application/json"} if body is not None else {}
     payload = None if body is None else json.dumps(body).encode()
@@ -35,12 +35,12 @@ def call(
 
 
 def upload(path: str, content: BinaryIO, media_type: str) -> dict[str, Any]:
-    """PUT a content, piece by piece; the sidecar's answer. Raises as `call`."""
+    """PUT a content piece by piece; returns the sidecar's answer. Raises as `call`."""
     with _connected() as connection:
         try:
             connection.request("PUT", path, content, {"content-type": media_type})
         except OSError:
-            # Refused in the midst of it: the reason has come, if it came before the connection was cut.
+            # Refused midway: the answer with the reason may have come before the connection was cut.
             if connection.sock is None:
                 raise
         response = connection.getresponse()
@@ -48,7 +48,7 @@ def upload(path: str, content: BinaryIO, media_type: str) -> dict[str, Any]:
 
 
 def download(path: str) -> Iterator[bytes]:
-    """A content as it comes. Raises as `call`, also in the midst of it."""
+    """A content as it comes. Raises as `call`, also midway."""
     with _connected() as connection:
         connection.request("GET", path)
         response = connection.getresponse()
@@ -57,11 +57,11 @@ def download(path: str) -> Iterator[bytes]:
         while data := response.read(CHUNK):
             yield data
         if response.length:
-            raise BusDisconnected("the content broke off")
+            raise BusDisconnected("the connection broke before the end of the content")
 
 
 def lines(path: str, body: dict[str, Any], headers: dict[str, str]) -> Iterator[str]:
-    """The JSON texts that answer a POST: the only one, or those of a stream as they come. Raises as `call`."""
+    """The JSON texts that answer a POST: one, or those of a stream as they come. Raises as `call`."""
     headers = {"content-type": "application/json", **headers}
     with _connected() as connection:
         connection.request("POST", path, json.dumps(body).encode(), headers)
@@ -97,7 +97,7 @@ def _answer(status: int, payload: bytes) -> Any:
     try:
         document = json.loads(payload)
     except ValueError as error:
-        raise ProtocolViolation("the sidecar's answer is no JSON") from error
+        raise ProtocolViolation("the sidecar's answer is not JSON") from error
     if status >= 400:
         raise from_problem(document if isinstance(document, dict) else {}, status)
     return document

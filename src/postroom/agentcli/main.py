@@ -1,7 +1,7 @@
 """`postroom-agent`: the local API as a command, for agents that run shell commands.
 
 Its commands are made of `protocol.verbs`. Standard library only, so that it starts at once in any sandbox. Exit codes
-are those of `postroom.errors`; who waits for a task learns by the code how it ended (`protocol.tasks.EXIT_CODES`).
+are those of `postroom.errors`; for the wait on a task, those of its end (`protocol.tasks.EXIT_CODES`).
 """
 
 from __future__ import annotations
@@ -70,17 +70,17 @@ def _print(line: str) -> None:
 class _Command(argparse.ArgumentParser):
     """The parser of one command, whose options may stand anywhere.
 
-    By itself argparse takes an optional argument as absent at the first option: `send @ada --expects-reply TEXT` would
-    have a word too many.
+    Plain argparse takes an optional argument as absent at the first option: in `send @ada --expects-reply TEXT` it
+    would refuse `TEXT`.
     """
 
     _mixing = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As of the base class."""
+        """As the base class."""
         if self._mixing or self._subparsers is not None:
             return super().parse_known_args(args, namespace)
-        self._mixing = True  # the intermixed way comes back here
+        self._mixing = True  # parse_known_intermixed_args calls this method
         try:
             return self.parse_known_intermixed_args(args, namespace)
         finally:

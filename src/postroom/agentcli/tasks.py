@@ -1,4 +1,4 @@
-"""What `postroom-agent` does about tasks: ask others for them, wait for them, work on one."""
+"""The commands of `postroom-agent` about tasks: ask others for them, wait for them, work on one."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ from postroom.protocol.verbs import (
 from postroom_a2a.text import one_line, printable
 
 SLICE = 5.0
-"""Seconds of one wait: how late an update is shown."""
+"""Seconds of one wait, after which an update is shown."""
 
 AWAY = 600.0
-"""Seconds in a row that the sidecar or the control plane may be away while somebody waits for a task."""
+"""Seconds in a row that the sidecar or the control plane may be away during a wait for a task."""
 
 PAUSE = 2.0
 """Seconds between two tries then."""
 
 UNFINISHED = 9
-"""Exit code where the task has not ended: the time is over, or it asks something."""
+"""Exit code for a task that has not ended: the time is over, or the task asks something."""
 
 
 def add_commands(commands: Any) -> None:
-    """Add the commands about tasks to the parser's."""
+    """Add the commands about tasks."""
     delegate = add_command(
         commands,
         Delegate,
@@ -127,14 +127,16 @@ def _give(options: argparse.Namespace) -> int:
 
 
 def _own_task() -> str:
-    """The task that this run of the program is about; where it is about all of them, the present one.
+    """The task that this run of the program handles; the present one for a program that handles all.
 
     Raises:
-        InvalidInput: it is about a message.
+        InvalidInput: the run handles a message.
     """
     task = os.environ.get("POSTROOM_TASK", CURRENT)
     if not task:
-        raise InvalidInput("this run is about no task", remedy="name one: --task ID")
+        raise InvalidInput(
+            "this run handles a message and not a task", remedy="name a task: --task ID"
+        )
     return task
 
 
@@ -142,10 +144,10 @@ def _delegate(options: argparse.Namespace) -> int:
     words = list(options.words)
     if len(words) > 2:
         raise InvalidInput("too many words", remedy="put the text in quotes")
-    # With a skill, nobody need be named: then the only word is the text.
+    # With a skill no agent need be named: then the only word is the text.
     named = len(words) == 2 or not options.skill
     if named and not words:
-        raise InvalidInput("who is to do it?", remedy="name an agent (@nick) or a --skill")
+        raise InvalidInput("the task has no recipient", remedy="name an agent (@nick) or a --skill")
     to = words.pop(0) if named else ""
     text = text_of(words[0] if words else None)
     given = perform(Delegate, record_of(options) | {"to": to, "text": text})
@@ -163,21 +165,21 @@ def _await(task: str, options: argparse.Namespace) -> int:
     while True:
         left = max(0.0, end - time.monotonic())
         view = _look(task, min(SLICE, left))
-        if (news := _news(view)) != shown:
-            shown = news
-            _report(news)
+        if (summary := _summary(view)) != shown:
+            shown = summary
+            _report(summary)
         if view["final"]:
             return _result(view, options)
         if view["state"] in {"input-required", "auth-required"}:
             _report(f"answer it with: postroom-agent answer {task} TEXT")
             return UNFINISHED
         if left <= 0:
-            _report("it has not ended in time")
+            _report("the task has not ended in time")
             return UNFINISHED
 
 
 def _look(task: str, wait: float) -> dict[str, Any]:
-    """The task after at most `wait` seconds; a control plane that starts again is waited for."""
+    """The task after at most `wait` seconds; waits for a control plane that starts again."""
     end = time.monotonic() + AWAY
     while True:
         try:
@@ -210,7 +212,7 @@ def _line(view: dict[str, Any]) -> str:
     return f"{view['id']} @{one_line(who)} {view['state']}" + (f": {said}" if said else "")
 
 
-def _news(view: dict[str, Any]) -> str:
+def _summary(view: dict[str, Any]) -> str:
     said = one_line(view["status_text"], 500)
     return f"{view['state']}: {said}" if said else str(view["state"])
 

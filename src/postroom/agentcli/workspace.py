@@ -1,4 +1,4 @@
-"""What `postroom-agent` does about commands and files of the workspace."""
+"""The commands `postroom-agent run` and `postroom-agent file`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from postroom.protocol.verbs import ListFolder, ReadFile, RemoveFile, RunCommand
 from postroom_a2a.text import printable
 
 MARGIN = 30.0
-"""Seconds that the sidecar has beyond a command's own time."""
+"""Seconds for the sidecar's answer beyond a command's own time."""
 
 TIMED_OUT = 124
-"""Exit code for a command that was killed at the end of its time, as of timeout(1)."""
+"""Exit code for a command that was killed at the end of its time, like timeout(1)'s."""
 
 
 def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Our own words, and those of the command after `--`, which are no business of the parser's."""
+    """Our own words, and those of the command after `--`, which the parser must not see."""
     own = list(argv)
     if own[:1] == ["run"] and "--" in own:
         at = own.index("--")
@@ -32,7 +32,7 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def add_commands(commands: Any) -> None:
-    """Add the commands `run` and `file` to the parser's."""
+    """Add the commands `run` and `file`."""
     run = add_command(
         commands,
         RunCommand,
@@ -71,7 +71,7 @@ def _list(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     if not options.program:
-        raise InvalidInput("no command is named", remedy="postroom-agent run -- COMMAND...")
+        raise InvalidInput("no command was given", remedy="postroom-agent run -- COMMAND...")
     pairs = [text.partition("=") for text in options.env]
     if not all(between for _, between, _ in pairs):
         raise InvalidInput("--env takes NAME=TEXT")

@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 client: each request on a connection of its own, every wait and every answer with a bound."""
+"""A small HTTP/1.1 client: a connection for each request, and a bound for every wait and every answer."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from postroom.http.connection import CHUNK, HttpConnection
 from postroom.protocol.limits import MAX_HEAD
 
 MAX_DOCUMENT = 64 * 1024
-"""Bytes of a JSON answer, if nothing else is said."""
+"""Bytes of a JSON answer by default."""
 
 OVERHEAD = 2
-"""How many times its body an answer may be long with all that its coding adds."""
+"""Bytes of an answer on the connection, as a multiple of its body's bound: the transfer coding adds some."""
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Dial = Callable[[], Awaitable[Streams]]
@@ -43,7 +43,7 @@ Headers = Iterable[tuple[str, str]]
 
 
 def by_tcp(host: str, port: int, tls: ssl.SSLContext | None = None) -> Dial:
-    """To a port, over TLS if there is a context for it."""
+    """Connects to a port, with `tls` over TLS."""
     return lambda: asyncio.open_connection(host, port, ssl=tls, limit=CHUNK)
 
 
@@ -51,9 +51,9 @@ class HttpClient:
     """Asks one server.
 
     Args:
-        name: what errors call it, like "the control plane".
-        headers: of each request; `host` among them.
-        step: seconds to connect, and for a piece to be taken or to come; None where the caller has a deadline.
+        name: of the server in errors, like "the control plane".
+        headers: of each request, with `host`.
+        step: seconds to connect, to send a piece and to receive one; None if the caller has a deadline.
         answer: seconds from the end of a request to the head of its answer; None likewise.
     """
 
@@ -80,22 +80,22 @@ class HttpClient:
         headers: Headers = (),
         body: bytes | AsyncIterable[bytes] = b"",
     ) -> HttpAnswer:
-        """Send a request; returns when the head of its answer is there. The caller closes the answer.
+        """Send a request; returns at the head of its answer, which the caller closes.
 
-        A body that is no `bytes` goes out as it comes, once the server has said that it wants it.
+        A streamed body goes out as it comes, once the server has asked for it (100-continue).
 
         Raises:
-            BusDisconnected: nobody is there, or the connection broke.
+            BusDisconnected: the server is out of reach, or the connection broke.
             RequestTimeout: a wait took too long.
-            ProtocolViolation: what came is not HTTP.
+            ProtocolViolation: the answer is not HTTP.
         """
         with faults(self._name):
             async with asyncio.timeout(self._step):
                 streams = await self._dial()
-        wire = HttpConnection(h11.CLIENT, *streams)
-        exchange = HttpAnswer(self._name, wire, self._step)
+        connection = HttpConnection(h11.CLIENT, *streams)
+        exchange = HttpAnswer(self._name, connection, self._step)
         if not isinstance(body, bytes):
-            # Not `close`: a server that answers in the midst of the body would cut its own answer off.
+            # Not `close`: a server that answers before the end of the body would cut its own answer off.
             coding = [("transfer-encoding", "chunked"), ("expect", "100-continue")]
         else:
             size = [("content-length", str(len(body)))] if body or method != "GET" else []
@@ -115,7 +115,7 @@ class HttpClient:
         return exchange
 
     async def _upload(self, exchange: HttpAnswer, body: AsyncIterable[bytes]) -> None:
-        """Send the body if it is wanted; the answer may come before its end."""
+        """Send the body if the server wants it; the answer may come before its end."""
         if await exchange.begin(self._answer, or_go_on=True):
             return
 
@@ -140,21 +140,17 @@ class HttpClient:
             await asyncio.wait({sending, answering})
             for task in (sending, answering):
                 if not task.cancelled():
-                    task.exception()  # whatever else went wrong says less
+                    task.exception()  # retrieved, so that asyncio does not log it: the raised error says more
 
 
 class HttpAnswer:
-    """An answer whose head is there; its body is read as it comes.
+    """An answer after its head, whose `headers` have names in lower case; its body is read as it comes."""
 
-    Attributes:
-        headers: its names in lower case.
-    """
-
-    def __init__(self, name: str, wire: HttpConnection, step: float | None) -> None:
+    def __init__(self, name: str, connection: HttpConnection, step: float | None) -> None:
         self.status = 0
         self.headers: list[tuple[str, str]] = []
         self._name = name
-        self._wire = wire
+        self._connection = connection
         self._step = step
 
     async def __aenter__(self) -> Self:
@@ -164,8 +160,8 @@ class HttpAnswer:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; what was not read is lost."""
-        self._wire.abort()
+        """Close the connection; the unread rest is lost."""
+        self._connection.abort()
 
     async def pieces(self) -> AsyncGenerator[bytes]:
         """The body as it comes. Raises as `HttpClient.ask`."""
@@ -175,23 +171,19 @@ class HttpAnswer:
             yield bytes(event.data)
 
     async def whole(self, most: int = MAX_DOCUMENT) -> bytes:
-        """The body, of `most` bytes.
-
-        Raises:
-            ProtocolViolation: it is longer, or much longer with what its coding adds.
-        """
+        """The body, of at most `most` bytes; raises ProtocolViolation if it is longer."""
         body = bytearray()
         async for data in self.pieces():
             body += data
-            if len(body) > most or self._wire.taken > OVERHEAD * most + MAX_HEAD:
+            if len(body) > most or self._connection.taken > OVERHEAD * most + MAX_HEAD:
                 raise ProtocolViolation(f"the answer of {self._name} is over {most} bytes")
         return bytes(body)
 
     async def document(self, most: int = MAX_DOCUMENT) -> dict[str, Any]:
-        """The JSON object that the body is.
+        """The body as a JSON object.
 
         Raises:
-            PostroomError: the one that an answer of 400 or more reports (RFC 9457).
+            PostroomError: the error that an answer of 400 or more reports (RFC 9457).
         """
         body = await self.whole(most)
         try:
@@ -207,10 +199,10 @@ class HttpAnswer:
     async def send(self, event: h11.Event) -> None:
         """Send a part of the request."""
         with faults(self._name):
-            await self._wire.send(event, self._step)
+            await self._connection.send(event, self._step)
 
     async def begin(self, timeout: float | None, *, or_go_on: bool = False) -> bool:
-        """Wait for the head; with `or_go_on` also for the word to send the body. Returns whether it is the head."""
+        """Wait for the head, with `or_go_on` also for 100-continue. Returns whether the head came."""
         while True:
             event = await self._next(timeout)
             if isinstance(event, h11.Response):
@@ -223,17 +215,17 @@ class HttpAnswer:
                 raise BusDisconnected(f"the answer of {self._name} ended before it began")
             if or_go_on:
                 return False
-            if self._wire.taken > MAX_HEAD:
-                raise ProtocolViolation(f"{self._name} goes on asking")
+            if self._connection.taken > MAX_HEAD:
+                raise ProtocolViolation(f"{self._name} sends informational answers without end")
 
     async def _next(self, timeout: float | None) -> Any:
         with faults(self._name):
-            return await self._wire.next_event(timeout)
+            return await self._connection.next_event(timeout)
 
 
 @contextmanager
 def faults(name: str) -> Generator[None]:
-    """Errors of a connection to `name` as ours."""
+    """Turns errors of a connection to `name` into ours."""
     try:
         yield
     except ProtocolViolation as error:

@@ -1,6 +1,6 @@
 """One side of an HTTP/1.1 connection: h11 over streams, with a deadline for each wait.
 
-Client, server and gateway stand on it. The parser is h11's, since a parser of hostile input is no place for own code.
+Client, server and gateway use it. The parser is h11's: hostile input is no place for a parser of our own.
 """
 
 from __future__ import annotations
@@ -16,19 +16,17 @@ from postroom.protocol.limits import MAX_HEAD, MAX_HEADERS
 
 CHUNK = 64 * 1024
 TURN = 16
-"""Events, or reads, after which everybody else has a turn: a piece can hold 10,000 chunks of one byte."""
+"""Events, or reads, after which other tasks have a turn: one read can hold 10,000 chunks of one byte."""
 
 Pace = Callable[[int], float]
-"""Gives the seconds to wait after a piece of so many bytes."""
+"""Gives the seconds of pause after a piece of so many bytes."""
 
 
 class HttpConnection:
     """A connection as h11 events.
 
     Args:
-        role: `h11.SERVER` or `h11.CLIENT`.
-        pace: slows down who sends too many small pieces; None for nobody.
-        max_head: bytes of a head.
+        pace: slows down a peer that sends too many small pieces.
 
     Attributes:
         taken: bytes that came in.
@@ -55,7 +53,7 @@ class HttpConnection:
 
         Raises:
             RequestTimeout: nothing came for `timeout` seconds.
-            ProtocolViolation: what came is not HTTP/1.1, or has too many headers.
+            ProtocolViolation: the peer's bytes are not HTTP/1.1, or have too many headers.
             OSError: the connection broke.
         """
         while True:
@@ -73,7 +71,7 @@ class HttpConnection:
             await self.more(timeout)
 
     async def more(self, timeout: float | None) -> None:
-        """Take what comes, or its end."""
+        """Read the next bytes, or the end."""
         try:
             async with asyncio.timeout(timeout):
                 data = await self.reader.read(CHUNK)
@@ -84,18 +82,14 @@ class HttpConnection:
         await self._take_turns(len(data))
 
     async def _take_turns(self, size: int) -> None:
-        """What is here already is read without waiting, so nobody else would be served until all of it was."""
+        """Let other tasks run: a read of bytes that are here already does not wait."""
         wait = self._pace(size) if self._pace else 0.0
         self._turn = (self._turn + 1) % TURN
         if wait or not self._turn:
             await asyncio.sleep(wait)
 
     def put(self, event: Any) -> None:
-        """Send one event, without waiting for room.
-
-        Raises:
-            ProtocolViolation: the other side may not be sent that.
-        """
+        """Send one event without waiting for room; raises ProtocolViolation if HTTP forbids it now."""
         try:
             data = self.http.send(event)
         except h11.LocalProtocolError as error:
@@ -107,8 +101,8 @@ class HttpConnection:
         """Send one event, and wait until there is room for the next.
 
         Raises:
-            RequestTimeout: it was not taken within `timeout` seconds.
-            ProtocolViolation: the other side may not be sent that.
+            RequestTimeout: the peer did not read for `timeout` seconds.
+            ProtocolViolation: HTTP forbids the event now.
             OSError: the connection broke.
         """
         self.put(event)
@@ -123,13 +117,13 @@ class HttpConnection:
             raise RequestTimeout(f"nothing was taken for {timeout:g} s") from error
 
     async def gone(self) -> None:
-        """Wait until the other side has ended its connection; what it sends meanwhile is kept, within bounds."""
+        """Wait until the peer has closed the connection; keeps what it sends meanwhile, within bounds."""
         taken = 0
         while data := await self.reader.read(CHUNK):
             self.http.receive_data(data)
             taken += len(data)
-            if taken > MAX_HEAD:  # it does not read, it only talks
-                raise ProtocolViolation("too much came before the answer")
+            if taken > MAX_HEAD:
+                raise ProtocolViolation(f"the peer sent over {MAX_HEAD} bytes before the answer")
 
     def abort(self) -> None:
         """End the connection at once."""

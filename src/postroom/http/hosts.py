@@ -1,4 +1,4 @@
-"""Which requests a listener takes: those that name it, from no web page but its own.
+"""The check of `Host` and `Origin`, which keeps web pages from a listener of this machine.
 
 A web page that rebinds its name to 127.0.0.1 still sends its own name in `Host` (DNS rebinding).
 """
@@ -14,16 +14,13 @@ from postroom.errors import Forbidden
 def check_host(
     host: str, origin: str | None, hosts: Collection[str], pages: Collection[str] = ()
 ) -> None:
-    """Refuse a request by its `Host` and `Origin` headers.
+    """Refuse a request by its `Host` and `Origin` headers; raises Forbidden.
 
     Args:
         host: "" where there is none.
         origin: None where there is none, as for every program that is not a browser.
         hosts: names and ports of this listener.
-        pages: those whose web pages may ask.
-
-    Raises:
-        Forbidden: it is for another host, or from a page of another.
+        pages: names and ports whose web pages may ask.
     """
     if host.lower() not in hosts:
         raise Forbidden("this Host is not served here")

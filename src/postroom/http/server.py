@@ -1,11 +1,11 @@
-"""A small HTTP/1.1 server for one machine's own programs: JSON in, JSON out, on h11.
+"""A small HTTP/1.1 server for the programs of one machine: JSON in, JSON out, on h11.
 
-A web framework would double the sidecar's memory. Only what the local API needs: no TLS, no compression. A PUT and
-the answer to it, or a `Content`, pass as a stream: they may be larger than what a sidecar should hold. `Events` go
-out as server-sent events.
+A web framework would double the sidecar's memory. The server has only what the local API needs: no TLS, no
+compression. The body of a PUT and a `Content` pass as a stream, since a sidecar should not hold them. `Events` go out
+as server-sent events.
 
-It listens on a loopback port, and where it is asked to, on a unix socket, too: the port is behind the wall, the
-socket can be reached from outside by who may open the folder that it is in.
+It listens on a loopback port, and on further ports and unix sockets if asked to. The port is inside the sandbox; the
+socket can be reached from outside by a program that may open its folder.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ from postroom.observe import get_logger
 from postroom.protocol.limits import MAX_LOCAL_BODY, MAX_LOCAL_HEAD
 
 CONNECTIONS = 128
-"""At once; a request that waits for a task holds one."""
+"""Connections at a time; a request that waits for a task holds one."""
 
 READ_TIMEOUT = 30.0
-"""Seconds for one request to arrive, for its answer to be read, and between two requests of a connection."""
+"""Seconds for a request to arrive, for the client to read its answer, and between two requests of a connection."""
 
 LINGER = 5.0
-"""Seconds in which the rest of a body that nobody wants is read: a connection closed before would lose the answer."""
+"""Seconds to read the rest of a refused body: to close the connection before that would lose the answer."""
 
 SILENCE = 3.0
-"""Seconds without an event after which a stream says that it is still there."""
+"""Seconds without an event after which a stream sends a comment."""
 
 MAX_ADDRESS = 103
-"""Bytes of a socket's address that every system takes (Linux takes 107)."""
+"""Bytes of a unix socket's address that every system takes (Linux takes 107)."""
 
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request that has arrived, but for a body that is a stream.
+    """A request that has arrived, except for a streamed body.
 
     Attributes:
         content: the body of a PUT, as it comes; None for other methods.
         path: as it was sent, with the query.
-        headers: names in lower case, the last one of a name counts.
-        abandoned: tells whether the client has closed the connection, so nobody waits for the answer.
+        headers: names in lower case; the last one of a name counts.
+        abandoned: tells whether the client has closed the connection.
     """
 
     method: str
@@ -80,12 +80,12 @@ class HttpRequest:
 
     @property
     def query(self) -> dict[str, str]:
-        """The query's values by name; the last one of a name counts."""
+        """The query's values; the last one of a name counts."""
         return dict(parse_qsl(self.path.partition("?")[2]))
 
     @property
     def is_json(self) -> bool:
-        """Whether the body claims to be JSON."""
+        """Whether its Content-Type is JSON."""
         kind = self.headers.get("content-type", "").partition(";")[0]
         return kind.strip().lower() == "application/json"
 
@@ -95,9 +95,9 @@ class Content:
     """A body that is sent as it comes.
 
     Attributes:
-        headers: of the answer; a `content-length` among them.
+        headers: of the answer, with `content-length`.
         pieces: the body; an error in it cuts the connection.
-        close: called in any case, at the end.
+        close: called at the end in any case.
     """
 
     headers: tuple[tuple[str, str], ...]
@@ -107,22 +107,18 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """An answer that goes on: a server-sent event for each JSON text, until there is no more or nobody reads."""
+    """A stream of server-sent events, one for each JSON text, until the texts end or the client goes away."""
 
     texts: AsyncGenerator[bytes, None]
 
 
 Answer = tuple[int, Any | Content | Events]
 Handler = Callable[[HttpRequest], Awaitable[Answer]]
-"""Gives status and JSON value, `Content` or `Events`, or raises a PostroomError that becomes a problem document."""
+"""Gives status and JSON value, `Content` or `Events`; a PostroomError becomes a problem document."""
 
 
 class HttpServer:
-    """Listens on a loopback port from its making; answers inside its `async with` block.
-
-    Args:
-        port: the loopback port, 0 for any free one.
-    """
+    """Holds a loopback port, 0 for any free one, from its making; answers inside its `async with` block."""
 
     def __init__(self, port: int = 0) -> None:
         self._socket = socket.create_server(("127.0.0.1", port))
@@ -137,12 +133,12 @@ class HttpServer:
         return int(self._socket.getsockname()[1])
 
     def answer_with(self, handler: Handler) -> Self:
-        """Set who answers on the port."""
+        """Set the handler of the port."""
         self._handlers.append((self._socket, handler))
         return self
 
     def also_on(self, port: int, handler: Handler) -> Self:
-        """Let `handler` answer on a further loopback port. Where that is taken, the log says so."""
+        """Let `handler` answer on a further loopback port, or log that the port is taken."""
         try:
             listener = socket.create_server(("127.0.0.1", port))
         except OSError as error:
@@ -156,7 +152,7 @@ class HttpServer:
         try:
             listener = bind_unix(path)
         except OSError as error:
-            _log.warning("there is no socket at %s: %s", path, error)
+            _log.warning("the server has no socket at %s: %s", path, error)
             return self
         self._handlers.append((listener, handler))
         self._paths.append(path)
@@ -193,7 +189,7 @@ class HttpServer:
         except (OSError, ProtocolViolation, RequestTimeout) as error:
             _log.debug("a local connection ended: %s", error)
         except asyncio.CancelledError:
-            # The server closes; asyncio would report the cancellation as an error.
+            # The server closes; asyncio's server would report the cancellation as an error.
             _log.debug("a local connection was cut")
         finally:
             self._connections.discard(task)
@@ -201,21 +197,17 @@ class HttpServer:
 
 
 class HttpExchange:
-    """One connection: requests and their answers, one after the other."""
+    """One connection: its requests and answers, one after the other."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler
     ) -> None:
-        self._wire = HttpConnection(h11.SERVER, reader, writer, max_head=MAX_LOCAL_HEAD)
+        self._connection = HttpConnection(h11.SERVER, reader, writer, max_head=MAX_LOCAL_HEAD)
         self._handler = handler
 
     async def run(self) -> None:
-        """Answer until the client or an error ends the connection.
-
-        Raises:
-            OSError, ProtocolViolation: the connection broke, or the client broke the protocol twice.
-        """
-        http = self._wire.http
+        """Answer until the client or an error ends the connection."""
+        http = self._connection.http
         while True:
             try:
                 async with asyncio.timeout(READ_TIMEOUT):
@@ -230,9 +222,9 @@ class HttpExchange:
                 return
             status, value = await self._answer(request)
             if isinstance(value, Content):
-                await self._pass_on(status, value)
+                await self._send_content(status, value)
             elif isinstance(value, Events):
-                await self._tell(status, value)
+                await self._send_events(status, value)
             else:
                 await self._respond(status, value)
             if http.their_state is h11.SEND_BODY:
@@ -248,15 +240,17 @@ class HttpExchange:
             return _problem(error)
         except Exception:  # noqa: BLE001 (one request must not end the worker; the log has the trace)
             _log.exception("the local API failed on %s %s", request.method, request.path)
-            return _problem(PostroomError("the sidecar made a mistake; its log says more"))
+            return _problem(
+                PostroomError("the sidecar failed on this request; its log has the error")
+            )
 
     async def _request(self) -> HttpRequest | None:
         """The next request, None at the end of the connection."""
         head: h11.Request | None = None
         body = bytearray()
-        abandoned = self._wire.reader.at_eof
+        abandoned = self._connection.reader.at_eof
         while True:
-            event = await self._wire.next_event(None)
+            event = await self._connection.next_event(None)
             if isinstance(event, h11.Request):
                 head = event
                 if head.method == b"PUT":
@@ -264,26 +258,25 @@ class HttpExchange:
             elif isinstance(event, h11.Data):
                 body += event.data
                 if len(body) > MAX_LOCAL_BODY:
-                    raise MessageTooLarge(f"a request has at most {MAX_LOCAL_BODY} bytes")
+                    raise MessageTooLarge(
+                        f"the request's body has more than {MAX_LOCAL_BODY} bytes"
+                    )
             elif isinstance(event, h11.EndOfMessage) and head is not None:
                 return _request(head, bytes(body), abandoned)
             else:
                 return None
 
     async def _pieces(self) -> AsyncGenerator[bytes]:
-        """The rest of the request.
-
-        Raises:
-            InvalidInput: the client broke off.
-            RequestTimeout: nothing more comes.
-        """
+        """The body of the request, as it comes; raises InvalidInput or RequestTimeout."""
         while True:
             try:
-                event = await self._wire.next_event(READ_TIMEOUT)
+                event = await self._connection.next_event(READ_TIMEOUT)
             except RequestTimeout as error:
-                raise RequestTimeout("the upload does not go on") from error
+                raise RequestTimeout(
+                    f"no piece of the upload came for {READ_TIMEOUT:g} s"
+                ) from error
             except (OSError, ProtocolViolation) as error:
-                raise InvalidInput("the upload broke off") from error
+                raise InvalidInput("the connection broke before the end of the upload") from error
             if not isinstance(event, h11.Data):
                 return
             yield bytes(event.data)
@@ -294,29 +287,29 @@ class HttpExchange:
         headers = [("content-type", kind), ("content-length", str(len(body)))]
         if close:
             headers.append(("connection", "close"))
-        self._wire.put(h11.Response(status_code=status, headers=headers))
-        self._wire.put(h11.Data(data=body))
+        self._connection.put(h11.Response(status_code=status, headers=headers))
+        self._connection.put(h11.Data(data=body))
         await self._send(h11.EndOfMessage())
 
-    async def _pass_on(self, status: int, content: Content) -> None:
+    async def _send_content(self, status: int, content: Content) -> None:
         try:
-            self._wire.put(h11.Response(status_code=status, headers=list(content.headers)))
+            self._connection.put(h11.Response(status_code=status, headers=list(content.headers)))
             async for data in content.pieces:
                 await self._send(h11.Data(data=data))
             await self._send(h11.EndOfMessage())
         except PostroomError as error:
-            self._wire.abort()  # so that what came is not taken for the whole
+            self._connection.abort()  # so that the client does not take the part for the whole
             raise ConnectionAbortedError(str(error)) from error
         finally:
             content.close()
 
-    async def _tell(self, status: int, events: Events) -> None:
-        """Send events as they come; in silence a comment, and a look whether the client is still there."""
+    async def _send_events(self, status: int, events: Events) -> None:
+        """Send events as they come; in silence send comments, which fail once the client has gone."""
         headers = [("content-type", "text/event-stream"), ("cache-control", "no-store")]
         coming: asyncio.Task[bytes | None] | None = None
         try:
             await self._send(h11.Response(status_code=status, headers=headers))
-            while not self._wire.reader.at_eof():
+            while not self._connection.reader.at_eof():
                 if coming is None:
                     coming = asyncio.create_task(_next(events.texts))
                 await asyncio.wait({coming}, timeout=SILENCE)
@@ -336,16 +329,16 @@ class HttpExchange:
 
     async def _send(self, part: h11.Event) -> None:
         try:
-            await self._wire.send(part, READ_TIMEOUT)
+            await self._connection.send(part, READ_TIMEOUT)
         except RequestTimeout:
-            self._wire.abort()  # who does not read must not hold a connection
+            self._connection.abort()  # a client that does not read must not hold a connection
             raise
 
     async def _linger(self) -> None:
         with contextlib.suppress(TimeoutError, OSError):
-            self._wire.writer.write_eof()
+            self._connection.writer.write_eof()
             async with asyncio.timeout(LINGER):
-                while await self._wire.reader.read(CHUNK):
+                while await self._connection.reader.read(CHUNK):
                     pass
 
 
@@ -370,11 +363,7 @@ def _problem(error: PostroomError) -> tuple[int, Any]:
 
 
 def bind_unix(path: Path) -> socket.socket:
-    """A socket at `path` that nobody can connect to yet; what is left of a killed run there is replaced.
-
-    Raises:
-        OSError: there can be none.
-    """
+    """A socket at `path` that does not listen yet; replaces what a killed run has left there. Raises OSError."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -383,7 +372,7 @@ def bind_unix(path: Path) -> socket.socket:
             listener.bind(os.fspath(path))
         else:
             _bind_by_folder(listener, path)
-        # Nobody can connect before `listen`, so it is never open to others.
+        # Before `listen` no program can connect, so the socket is never open to others.
         path.chmod(0o600)
     except OSError:
         listener.close()
@@ -392,7 +381,7 @@ def bind_unix(path: Path) -> socket.socket:
 
 
 def _bind_by_folder(listener: socket.socket, path: Path) -> None:
-    """Linux only: the folder is named by an open descriptor, so the address is short."""
+    """Bind by an open descriptor of the folder, which makes the address short. Linux only."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         listener.bind(f"/proc/self/fd/{folder}/{path.name}")

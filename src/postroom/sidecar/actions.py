@@ -1,4 +1,4 @@
-"""What an agent can do, whichever way it asks: by a line on its standard output or over the local HTTP API."""
+"""The verbs of an agent, carried out alike for a line on its standard output and a request to the local HTTP API."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ from postroom_a2a.tasks import file_artifact, text_artifact
 from postroom_a2a.text import one_line
 
 MANY = 20
-"""Refused lines in a row from which on the agent is read more slowly, and they are not logged any more."""
+"""Refused lines in a row after which the sidecar reads the agent slowly and logs no further refusal."""
 
 PAUSE = 0.25
-"""Seconds between two of them."""
+"""Seconds between two lines then."""
 
 _STATES: dict[type[TaskAction], TaskState] = {
     Progress: TaskState.WORKING,
@@ -63,7 +63,7 @@ _STATES: dict[type[TaskAction], TaskState] = {
 
 
 class Actions:
-    """Carries out what one worker's agent says; also the host of its runs (`agent.AgentHost`)."""
+    """Carries out the actions of one worker's agent; also the host of its runs (`agent.AgentHost`)."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Actions:
         """Carry out one action; returns its answer as the local API gives it.
 
         Raises:
-            PostroomError: it was refused, or it is not known whether it was carried out.
+            PostroomError: the action was refused, or its outcome is unknown.
         """
         match action:
             case Send():
@@ -123,14 +123,10 @@ class Actions:
             case Progress() | Artifact() | Complete() | Fail() | Reject() | AskInput() | Canceled():
                 await self.on_task(action)
                 return {"task": action.task or CURRENT, "state": "accepted"}
-        raise InvalidInput(f"{action.verb.name!r} is not for here")
+        raise InvalidInput(f"the sidecar does not carry out {action.verb.name!r}")
 
     async def send(self, action: Send) -> str:
-        """Send a message; returns its id once it is on disk.
-
-        Raises:
-            PostroomError: it was not accepted, or that is not known.
-        """
+        """Send a message; returns its id once it is on disk."""
         recipient = await self._directory.uid_of(action.to)
         key = self._key("send", action.key, recipient, action.text)
         draft = OutgoingMessage(
@@ -139,11 +135,10 @@ class Actions:
         return await self._outgoing.message(draft, key)
 
     async def reply(self, action: Reply) -> str:
-        """Answer a message and, once the answer is on disk, confirm it; returns the answer's id.
+        """Answer a message and, once the answer is on disk, confirm the message; returns the answer's id.
 
         Raises:
-            NotFound: no such message was handed over.
-            PostroomError: as `send`; the message stays unconfirmed.
+            PostroomError: the answer was not stored; the message stays unconfirmed.
         """
         sender = self._inbox.sender_of(action.to)
         held = self._inbox.find(action.to)
@@ -172,27 +167,23 @@ class Actions:
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
 
     async def delegate(self, action: Delegate) -> Delegated:
-        """Ask another agent for a task; returns once the request is on disk.
-
-        Raises:
-            PostroomError: it was not accepted, or that is not known.
-        """
+        """Ask another agent for a task; returns once the request is on disk."""
         if action.to:
             worker = await self._delegations.recipient(action.to)
             key = self._key("delegate", action.key, worker.uid, action.text)
         else:
-            # What is done again after a crash goes to whom it went before, whoever has the least to do by then.
+            # A request that is repeated after a crash goes to the same agent, though another may be less busy by then.
             key = self._key("delegate", action.key, f"skill:{action.skill}", action.text)
             worker = await self._delegations.chosen(action.skill, key)
         return await self._delegations.delegate(action, worker, key)
 
     async def on_task(self, action: TaskAction) -> None:
-        """What the agent says of a task that it works on; returns once that is on disk.
+        """Store the agent's report on a task that it works on; returns once it is on disk.
 
         Raises:
-            NotFound: it does not work on such a task.
+            NotFound: the agent does not work on this task.
             Conflict: the task has ended.
-            MessageTooLarge: it was not stored.
+            MessageTooLarge: nothing was stored.
         """
         execution = self._engine.execution(action.task)
         if isinstance(action, Artifact):
@@ -217,31 +208,28 @@ class Actions:
             await execution.say(state, text)
         except MessageTooLarge as error:
             if state is not TaskState.WORKING:
-                # An agent that does not read its errors thinks that it is done with the task.
+                # An agent that does not read its errors believes that the task has ended.
                 done = state is TaskState.COMPLETED or state.interrupted
                 state = TaskState.FAILED if done else state
-                await execution.say(state, f"its last word is too large: {error}", force=True)
+                await execution.say(
+                    state, f"the agent's last report is too large: {error}", force=True
+                )
             raise
 
     async def cancel_task(self, action: CancelTask) -> dict[str, Any]:
-        """End a task that the agent asked for; returns it as it is then.
-
-        Raises:
-            NotFound: it asked for no such task.
-        """
+        """End a task that the agent asked for; returns the task."""
         return await self._task_client.cancel(action.task, action.reason)
 
     async def answer_task(self, action: AnswerTask) -> dict[str, Any]:
-        """Answer a task's question; returns the task as it is then.
+        """Answer the question of a task that the agent asked for; returns the task.
 
         Raises:
-            NotFound: the agent asked for no such task.
-            Conflict: it waits for nothing.
+            Conflict: the task has no open question.
         """
         return await self._task_client.answer(action.task, action.text, action.named)
 
     async def task(self, task_id: str, *, wait: bool, timeout: float) -> dict[str, Any]:
-        """A task that this worker runs or asked for; with `wait` when it has ended or asks, at most `timeout` s."""
+        """A task that this worker runs or asked for; `wait`: at most `timeout` seconds, until it ends or asks."""
         if task_id == "current":
             task_id = self._engine.execution().id
         return await self._delegations.view(task_id, wait=wait, timeout=timeout)
@@ -253,10 +241,10 @@ class Actions:
     # ── host of the agent's runs ────────────────────────────────────────────────────────────────────
 
     async def act(self, session: AgentRun, said: Said) -> None:
-        """Carry out what a line says and tell the agent how it went.
+        """Carry out the action of a line and report the outcome to the agent.
 
-        An agent whose every line is refused is read more slowly: one that answers each error with another line that
-        is refused would go on as fast as the machine is.
+        After many refusals in a row the agent is read slowly: one that answers each error with another wrong line
+        would take all of the processor.
         """
         try:
             await self._act(session, said)
@@ -267,7 +255,7 @@ class Actions:
             if self._refusals > MANY:
                 await asyncio.sleep(PAUSE)
             if isinstance(said, Reply | Seen):
-                # An agent that does not read its errors thinks that it is done with the message.
+                # An agent that does not read its errors believes that it has confirmed the message.
                 await self._inbox.give_back(said.to if isinstance(said, Reply) else said.id)
 
     async def gone(self) -> None:
@@ -275,7 +263,7 @@ class Actions:
         await self._inbox.gone()
 
     async def give_back(self, message_id: str) -> None:
-        """Whoever was to handle the message has failed."""
+        """Give back a message whose run has failed."""
         await self._inbox.give_back(message_id)
 
     async def _act(self, session: AgentRun, said: Said) -> None:
@@ -291,9 +279,9 @@ class Actions:
             done = await self.delegate(said)
             session.tell(line | _delegated(done))
             if done.again:
-                news = await self._delegations.recall(done.task, done.worker, said.ref)
-                if news is not None:
-                    session.tell(news)
+                update = await self._delegations.recall(done.task, done.worker, said.ref)
+                if update is not None:
+                    session.tell(update)
             return
         answer = await self.perform(said)
         if said.verb.answer and isinstance(answer, dict):
@@ -306,14 +294,14 @@ class Actions:
         return derivation.key(kind, recipient, text) if derivation else random_key()
 
     def _derivation(self) -> Derivation | None:
-        """The keys of the message or task that the agent is certainly at; None if that may be one of several.
+        """The keys of the message or task that the agent works on; None if that may be one of several.
 
-        A key of the wrong one could make what is said of another look as if it had been sent.
+        A key of the wrong message could make a new record look like one that was sent before.
         """
         held = self._inbox.held
         if task := self._program.derivation():
-            # A message that was given up waiting for is no sign that the agent is at it.
-            held = [each for each in held if not each.waited]
+            # A message that was set aside is no sign that the agent works on it.
+            held = [each for each in held if not each.set_aside]
         return held[0].derivation if len(held) == 1 else None if held else task
 
 

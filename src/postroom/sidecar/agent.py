@@ -1,10 +1,10 @@
 """The agent program over all of its runs: started, watched, started again, stopped.
 
-It is restarted with growing pauses, and given up after a number of restarts in a row in which it confirmed no
-message. An exit code 0 is its own wish and final.
+The sidecar restarts it after growing pauses, and gives it up after a number of restarts in a row without a confirmed
+message. Exit code 0 is final.
 
-It counts as started when it has said something, when it has read what it was told and lives on for a moment, or
-when it just lives on: until then its worker is `starting`, and who spawned it waits.
+The worker is `starting` until the program has printed an action, has read its first line and run on for a moment, or
+has run for `STARTED_AFTER` seconds.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from postroom.sidecar.process import AgentProcess, Exit
 from postroom.sidecar.session import AgentRun, AgentSession, attend
 from postroom.sidecar.status import StatusReporter
 
-LIVES = 1.0
-"""Seconds after which an agent that neither reads nor says anything counts as started."""
+STARTED_AFTER = 1.0
+"""Seconds after which an agent that neither reads nor prints anything counts as started."""
 
-BREATH = 0.25
-"""The same after it has read its first line: what that line breaks breaks at once."""
+STARTED_AFTER_READ = 0.25
+"""The same after the agent has read its first line: a program that fails on that line fails at once."""
 
 NOT_EXECUTABLE = 127
-"""Exit code that shells use for a program that cannot be started."""
+"""The shells' exit code for a program that cannot be started."""
 
 _log = get_logger(__name__)
 
@@ -42,24 +42,20 @@ class AgentGone(Exception):
 
 
 class AgentHost(Protocol):
-    """What the agent's runs need of the rest of the sidecar."""
+    """The part of the sidecar that acts for the agent's runs."""
 
     async def act(self, session: AgentRun, said: Said) -> None:
-        """Carry out what the agent said; never raises for what the agent did wrong."""
+        """Carry out what the agent said; raises nothing for the agent's mistakes."""
 
     async def gone(self) -> None:
-        """A run has ended: what it held and did not confirm is given back."""
+        """A run has ended: give back what it held unconfirmed."""
 
     async def give_back(self, message_id: str) -> None:
-        """Whoever was to handle a message has failed: if it is not confirmed, it comes again."""
+        """Give back a message whose run has failed: unless it is confirmed, it is delivered again."""
 
 
 class AgentProgram(ABC):
-    """The agent program of one worker over all of its runs, as those see it who hand it something.
-
-    Args:
-        raise_alert: called when it is given up, or cannot be run at all.
-    """
+    """The agent program of one worker over all of its runs, for the parts that hand it something."""
 
     def __init__(
         self,
@@ -80,26 +76,26 @@ class AgentProgram(ABC):
     @property
     @abstractmethod
     def session(self) -> AgentRun | None:
-        """The run that can be told something beside its messages, if there is one."""
+        """The run that takes records beside messages, if there is one."""
 
     @abstractmethod
     async def running(self) -> AgentRun:
-        """Wait for a run that can be handed something.
+        """Wait for a run that takes messages and tasks.
 
         Raises:
-            AgentGone: there will be none.
+            AgentGone: no run will follow.
         """
 
     @abstractmethod
     def confirmed(self) -> None:
-        """The agent has confirmed a message, so it works."""
+        """The agent has confirmed a message: begin to count restarts anew."""
 
     @abstractmethod
     async def run(self, host: AgentHost, grace: float) -> None:
-        """Run the program as its adapter wants it; returns when it will not run any more."""
+        """Run the program as its adapter demands; returns after the last run."""
 
     def stop(self) -> None:
-        """Ask for the end: `run` returns after the agent had its time to end by itself."""
+        """Ask for the end: `run` returns once the agent has ended, by itself within its grace or by force."""
         self._stop.set()
 
     @property
@@ -113,7 +109,7 @@ class AgentProgram(ABC):
 
 
 class ResidentProgram(AgentProgram):
-    """A program that runs all the time and is handed one request after the other; `hello` is the first record."""
+    """A program that runs all the time and takes one request after the other; `hello` is its first record."""
 
     def __init__(
         self,
@@ -152,7 +148,7 @@ class ResidentProgram(AgentProgram):
         self._restarts = 0
 
     async def run(self, host: AgentHost, grace: float) -> None:
-        """Start the agent, again and again as the policy says; returns when it will not run any more."""
+        """Start the agent, and start it again until it ends well or has failed too often."""
         try:
             while not self._stop.is_set():
                 ended = await self._one_run(host, grace)
@@ -168,7 +164,7 @@ class ResidentProgram(AgentProgram):
             await self._publish(None)
 
     async def _final(self, ended: Exit) -> bool:
-        """Whether there is no further run; says so to people."""
+        """Whether no further run follows; if so, the status and an alert say it."""
         if ended == Exit(0):
             self._status.fixed(WorkerState.EXITED, ended.detail, self._last_words)
             return True
@@ -195,13 +191,13 @@ class ResidentProgram(AgentProgram):
             if not isinstance(action, (MalformedLine, Output)) and not started.is_set():
                 started.set()
                 self._status.running()
-                # Now: it may have said all that it has to say, and end before the next beat.
+                # Now: the agent may print all of its answer and end before the next presence record.
                 await self._status.publish()
             await host.act(session, action)
 
         async def withdraw() -> None:
             writer.cancel()
-            await asyncio.wait({writer})  # it must not publish this run after its end
+            await asyncio.wait({writer})  # the writer must not publish this run after its end
             await self._publish(None)
 
         async with asyncio.TaskGroup() as tasks:
@@ -213,28 +209,30 @@ class ResidentProgram(AgentProgram):
 
     async def _write(self, session: AgentSession, started: asyncio.Event) -> None:
         try:
-            told = await session.say(self._hello)
+            greeted = await session.say(self._hello)
         except BrokenPipeError:
             _log.warning("the agent closed its input at once")
-            told = False
+            greeted = False
         await self._publish(session)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._settle(session, started, told))
+            tasks.create_task(self._wait_started(session, started, greeted))
             await session.write_queued()
 
-    async def _settle(self, session: AgentSession, started: asyncio.Event, told: bool) -> None:
-        """Wait until the agent, which does not end, counts as started."""
+    async def _wait_started(
+        self, session: AgentSession, started: asyncio.Event, greeted: bool
+    ) -> None:
+        """Wait until the agent counts as started."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(LIVES):
-                if told:
+            async with asyncio.timeout(STARTED_AFTER):
+                if greeted:
                     with suppress(BrokenPipeError):
                         await session.taken()
-                        await asyncio.sleep(BREATH)
-                        return self._settled(started)
+                        await asyncio.sleep(STARTED_AFTER_READ)
+                        return self._mark_started(started)
                 await started.wait()
-        return self._settled(started)
+        return self._mark_started(started)
 
-    def _settled(self, started: asyncio.Event) -> None:
+    def _mark_started(self, started: asyncio.Event) -> None:
         if not started.is_set():
             started.set()
             self._status.running()

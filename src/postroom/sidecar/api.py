@@ -1,7 +1,7 @@
-"""The local HTTP API: how an agent, or a tool it calls, sends, confirms and works on tasks without speaking lines.
+"""The local HTTP API, by which an agent or its tools send, confirm and work on tasks without printing lines.
 
-Its routes, and what they take, are in `protocol.verbs`. It listens on the sandbox's loopback and asks for no secret:
-whoever runs inside is the agent. Host and Origin are checked all the same, so that no web page in a browser of the same
+`protocol.verbs` has the routes and their fields. The API listens on the sandbox's loopback and asks for no secret:
+every process inside is the agent. It checks Host and Origin all the same, so that no web page in a browser of the same
 machine can use it (DNS rebinding).
 """
 
@@ -37,7 +37,7 @@ from postroom.sidecar.workstation import Workstation
 from postroom_a2a.limits import ConcurrencyLimit
 
 AT_ONCE = 8
-"""Commands and file operations that are under way; each may hold some MiB."""
+"""Commands and file operations at a time; each may hold some MiB."""
 
 
 class LocalApi:
@@ -45,10 +45,9 @@ class LocalApi:
 
     Args:
         me: the answer to `whoami`.
-        port: that it listens on, for the Host check.
-        a2a: answers what is not a route of this API; None for nobody.
-        blobs: stores and fetches blobs; None where there is nobody to ask.
-        work: runs commands and works on files; None for nobody.
+        port: the API's own, for the Host check.
+        a2a: answers requests that match no route of this API.
+        blobs: None where no control plane can be asked.
     """
 
     def __init__(
@@ -71,8 +70,8 @@ class LocalApi:
         """Answer one request.
 
         Raises:
-            Forbidden: it comes from a web page, or under another host name.
-            PostroomError: why the action was refused.
+            Forbidden: the request comes from a web page, or names another host.
+            PostroomError: the reason why the action was refused.
         """
         check_host(request.headers.get("host", ""), request.headers.get("origin"), self._hosts)
         found = find_route(request.method, request.target)
@@ -98,33 +97,38 @@ class LocalApi:
 
     def _blob_relay(self) -> BlobRelay:
         if self._blobs is None:
-            raise NotRunning("this worker has no control plane to keep blobs")
+            raise NotRunning("this worker has no control plane that could store blobs")
         return self._blobs
 
 
 def _record(request: HttpRequest, action: type[Action], fields: dict[str, str]) -> dict[str, Any]:
-    """What the request says, wherever it says it."""
+    """The fields of the request: from its path, and its query or its body."""
     if request.method != "POST":
         return read_query(action, request.query) | fields
     if not request.is_json:
-        raise InvalidInput("the body has to be JSON", remedy="Content-Type: application/json")
+        raise InvalidInput(
+            "the request's Content-Type is not JSON", remedy="Content-Type: application/json"
+        )
     try:
         record = json.loads(request.body)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput("the body cannot be read as JSON") from error
+        raise InvalidInput("the request's body is not valid JSON") from error
     if not isinstance(record, dict):
-        raise InvalidInput("the body has to be a JSON object")
+        raise InvalidInput("the request's body is not a JSON object")
     return record | fields
 
 
 class WorkActions:
-    """Carries out what an agent asks of its workstation."""
+    """Carries out an agent's commands and file operations."""
 
     def __init__(self, workstation: Workstation) -> None:
         self._workstation = workstation
         self._limit = ConcurrencyLimit(
             AT_ONCE,
-            lambda: Refused(f"{AT_ONCE} commands and files are worked on", remedy="wait for one"),
+            lambda: Refused(
+                f"{AT_ONCE} commands and file operations run already",
+                remedy="wait until one has ended",
+            ),
         )
 
     async def perform(
@@ -132,11 +136,11 @@ class WorkActions:
         action: RunCommand | ReadFile | WriteFile | RemoveFile | ListFolder,
         content: AsyncIterable[bytes] | None = None,
     ) -> Answer:
-        """Carry out one action; `content` is what a file is made of.
+        """Carry out one action; `content` is the new content of a file.
 
         Raises:
-            Refused: too much is under way.
-            PostroomError: it could not be carried out.
+            Refused: too many actions are under way.
+            PostroomError: the action failed.
         """
         with self._limit.slot():
             return await self._perform(action, content)
@@ -157,7 +161,7 @@ class WorkActions:
                 return 200, {"path": action.path}
             case ListFolder():
                 return 200, {"entries": [asdict(entry) for entry in await do.entries(action.path)]}
-        raise InvalidInput("a file is written with a content")
+        raise InvalidInput("the request to write a file has no body")
 
 
 async def _whole(content: AsyncIterable[bytes]) -> bytes:
@@ -165,7 +169,7 @@ async def _whole(content: AsyncIterable[bytes]) -> bytes:
     async for piece in content:
         body += piece
         if len(body) > MAX_WRITE:
-            raise MessageTooLarge(f"a file is written with at most {MAX_WRITE} bytes")
+            raise MessageTooLarge(f"the file's content has more than {MAX_WRITE} bytes")
     return bytes(body)
 
 

@@ -1,4 +1,4 @@
-"""What the sidecar asks of the bus besides pulling: records, questions to the control plane, alerts."""
+"""The sidecar's use of the bus besides pulling: records, questions to the control plane, alerts."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom_a2a.retry import RetryPolicy
 
 PUBLISH_DEADLINE = 30.0
-"""Seconds that a record is tried to be stored, always under the same id."""
+"""Seconds of tries to store a record, always under the same id."""
 
 ASK_DEADLINE = 20.0
-"""Seconds that a question to the control plane is asked again: a restart takes a few."""
+"""Seconds of tries to ask the control plane: its restart takes a few."""
 
 _log = get_logger(__name__)
 
@@ -38,7 +38,7 @@ def _upper_half(_: float, ceiling: float) -> float:
 
 
 BACKOFF = RetryPolicy(base=0.2, cap=3.0, uniform=_upper_half)
-"""Pauses between the tries of whatever the sidecar tries again. None is very short: failures are to cost little."""
+"""Pauses between the sidecar's tries. None is very short, so that failures cost little."""
 
 
 class BusClient(Protocol):
@@ -71,7 +71,7 @@ class Published:
     """A record on disk.
 
     Attributes:
-        stored: where, None for a subject that nothing stores.
+        stored: its place, None for a subject that no stream stores.
         attempts: how often it was sent; only after the first may a duplicate be our own.
     """
 
@@ -90,8 +90,8 @@ async def publish_durably(
     """Publish until the record is on disk, for `deadline` seconds.
 
     Raises:
-        RequestTimeout, BusDisconnected: the last failure, when the time is up.
-        PostroomError: any other refusal of the bus, at once.
+        RequestTimeout, BusDisconnected: the last failure, after `deadline`.
+        PostroomError: another refusal of the bus, at once.
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + deadline
@@ -101,7 +101,7 @@ async def publish_durably(
         try:
             return Published(await bus.publish(subject, payload, id=id), attempt)
         except (NoResponders, RequestTimeout, BusDisconnected):
-            # That no stream answers is so for a moment after the server was started again.
+            # NoResponders: for a moment after the server's restart no stream answers.
             pause = BACKOFF.delay(attempt)
             if loop.time() + pause >= end:
                 raise
@@ -109,14 +109,14 @@ async def publish_durably(
 
 
 def alert_raiser(bus: BusClient, own: str) -> RaiseAlert:
-    """Raises alerts of one worker; each is logged too, so that none is lost with the bus."""
+    """A function that raises alerts of one worker and logs each, so that none is lost with the bus."""
     subject = subjects.alerts(own)
 
     async def raise_alert(alert: Alert) -> None:
         _log.error("alert %s: %s", alert.kind, alert.text)
         try:
             await publish_durably(bus, subject, alert.encode(), id=secrets.token_hex(16))
-        except PostroomError as error:  # a bus that is away does not stop the worker
+        except PostroomError as error:  # the worker goes on without the bus
             _log.error("the alert could not be stored: %s", error)
 
     return raise_alert
@@ -131,11 +131,14 @@ async def ask_control(
     timeout: float = 5.0,
     deadline: float = ASK_DEADLINE,
 ) -> dict[str, Any]:
-    """Ask the control plane; `verb` like `agents.resolve`. A control plane that is away is waited for:
-    `timeout` seconds for one answer, `deadline` for all tries.
+    """Ask the control plane; `verb` like `agents.resolve`.
+
+    Args:
+        timeout: seconds for one answer.
+        deadline: seconds for all tries, while the control plane is away.
 
     Raises:
-        PostroomError: what the control plane answered, or why there is no answer.
+        PostroomError: the error that the control plane answered, or the reason why it did not answer.
     """
     subject = subjects.ctl(own, *verb.split("."))
     payload = json.dumps(question).encode()
@@ -156,14 +159,14 @@ def _answer(verb: str, answer: Message) -> dict[str, Any]:
     try:
         record = json.loads(answer.payload)
     except ValueError as error:
-        raise ProtocolViolation(f"the answer to {verb} is no JSON") from error
+        raise ProtocolViolation(f"the control plane's answer to {verb} is not JSON") from error
     if not isinstance(record, dict):
-        raise ProtocolViolation(f"the answer to {verb} is no object")
+        raise ProtocolViolation(f"the control plane's answer to {verb} is not a JSON object")
     problem = record.get("error")
     if isinstance(problem, dict):
         status = problem.get("status", 500)
         error = from_problem(problem, status if isinstance(status, int) else 500)
-        # The control plane speaks of the command that people have; an agent has another one.
+        # The remedy names the command of people; an agent has another one.
         error.remedy = error.remedy.replace("postroom agents", "postroom-agent agents")
         raise error
     return record

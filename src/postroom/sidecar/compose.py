@@ -1,4 +1,4 @@
-"""Puts one worker's sidecar together: which part knows which."""
+"""The composition root of one worker's sidecar."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from postroom.protocol.alerts import RaiseAlert
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.sidecar.a2a.asking import AskedTasks
 from postroom.sidecar.a2a.changes import TaskChanges
-from postroom.sidecar.a2a.live import Live, NewCaller
+from postroom.sidecar.a2a.live import LivePeers, NewCaller
 from postroom.sidecar.a2a.peers import Peers
 from postroom.sidecar.a2a.routes import A2ARoutes
 from postroom.sidecar.a2a.serving import ServedTasks, ServingOperations
@@ -52,7 +52,7 @@ JOURNAL = "confirmed"
 """Name of the journal in the state folder."""
 
 COMMAND = "postroom-agent"
-"""The local API as a command; it lies beside the sidecar's own program."""
+"""The local API as a command; installed beside the sidecar's own program."""
 
 _PLACE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -71,14 +71,14 @@ class Sidecar:
     api: LocalApi
     a2a: A2ARoutes
     serving: ServingOperations
-    live: Live
+    live: LivePeers
     announcer: Announcer
     engine: TaskEngine
     task_client: TaskClient
     priority: Priority
 
     def handlers(self, feed: bool) -> dict[str, DeliveryHandler]:
-        """Which stream's deliveries go where."""
+        """The handler of each stream's deliveries."""
         handlers: dict[str, DeliveryHandler] = {
             "PRIORITY": self.priority.take,
             "INBOX": self.inbox.take,
@@ -100,12 +100,8 @@ def compose(
     """Make the sidecar of `config`; the local API will listen on `port`.
 
     Args:
-        caller: reaches other agents over the ephemeral path.
-        blobs: None where no control plane can be asked for them.
-        outside: URL of the way out, "" for none.
-
-    Raises:
-        StateUnwritable: the journal cannot be opened.
+        blobs: None where no control plane can be asked.
+        outside: URL of the egress relay, "" for none.
     """
     own, agent_config = config.uid, config.agent
     journal = Journal(config.state / JOURNAL)
@@ -124,7 +120,7 @@ def compose(
     agent = _agent(config, env, _hello(config, port), status, raise_alert)
     task_client = TaskClient(bus, own, config.run)
     changes = TaskChanges()
-    live = Live(caller, changes, own)
+    live = LivePeers(caller, changes, own)
     program = ProgramExecutor(agent, directory, config.cancel_grace)
     engine = TaskEngine(
         TaskLog(bus, task_client, worker=own, run=config.run, stored=changes.stored),
@@ -202,10 +198,9 @@ def _agent(
 
 
 def refusal(card: Mapping[str, Any], ask: Ask) -> str:
-    """Why a worker with that card does not do what is asked, "" if it does (A2A 1.0, section 4.4).
+    """The reason why a worker with that card refuses a request, "" if it takes it (A2A 1.0, section 4.4).
 
-    Args:
-        card: {} for one that takes anything.
+    A worker without a card, {}, takes any request.
     """
     if ask.skill and card and not matches(dict(card), skill=ask.skill):
         offered = ", ".join(skills_of(dict(card)))
@@ -221,9 +216,9 @@ def refusal(card: Mapping[str, Any], ask: Ask) -> str:
 def agent_environment(
     config: SidecarConfig, outer: Mapping[str, str], port: int, outside: str = ""
 ) -> dict[str, str]:
-    """The agent's environment: the sidecar's own, which holds no secret, where what is, and the template's.
+    """The agent's environment: the sidecar's own, which holds no secret, the addresses, and the template's.
 
-    In a text of the template `${NAME}` stands for a variable of the others; one that there is not stays as it is.
+    In a value of the template `${NAME}` stands for one of the other variables; an unknown name stays as it is.
     """
     env = {name: value for name, value in outer.items() if name != ENVIRONMENT}
     env |= {
@@ -241,7 +236,7 @@ def agent_environment(
 
 
 def _with_command(path: str) -> str:
-    """`path` with the folder of `postroom-agent` at its end, if it is not in it: a template may set any."""
+    """`path`, which a template may set, with the folder of `postroom-agent` in it."""
     folders = [folder for folder in path.split(os.pathsep) if folder]
     own = str(Path(sys.executable).parent)
     if own not in folders and shutil.which(COMMAND, path=own):
@@ -250,7 +245,7 @@ def _with_command(path: str) -> str:
 
 
 def workstation(config: SidecarConfig, env: Mapping[str, str]) -> Workstation:
-    """Where commands run and files lie: beside execd it is its work, and the agent's pipes stay here."""
+    """Runs the agent's commands and works on its files: execd where the container has one, else the sidecar."""
     root = Path(config.workspace or config.agent.cwd or ".").absolute()
     if config.execd is not None:
         return ExecdWorkstation(config.execd, root, env)
@@ -258,7 +253,7 @@ def workstation(config: SidecarConfig, env: Mapping[str, str]) -> Workstation:
 
 
 def _proxies(outside: str) -> dict[str, str]:
-    """What makes programs that know of proxies use the way out; both spellings are read by some."""
+    """The variables that make programs use the egress relay as a proxy; some read only the small spelling."""
     if not outside:
         return {}
     proxies = {"HTTP_PROXY": outside, "HTTPS_PROXY": outside, "NO_PROXY": "localhost,127.0.0.1"}
@@ -267,7 +262,7 @@ def _proxies(outside: str) -> dict[str, str]:
 
 
 def whoami(config: SidecarConfig) -> dict[str, Any]:
-    """What the worker may know of itself."""
+    """The answer to `whoami`."""
     return {
         "uid": config.uid,
         "nick": config.nick,

@@ -1,4 +1,4 @@
-"""What a sidecar is told at its start: one JSON file, read once and removed before the agent exists.
+"""The sidecar's configuration: one JSON file, read once and removed before the agent starts.
 
 The file holds the worker's credential. Sidecar and agent are one trust domain, but a secret that the agent
 never sees cannot end up in its transcript.
@@ -26,7 +26,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 ADAPTERS = ("jsonl", "text")
 CONFIRMATIONS = ("explicit", "read")
-"""When a message counts as seen; the first unless the template says otherwise."""
+"""The ways to confirm a message; the first is the default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,10 @@ class AgentConfig:
 
     Attributes:
         cwd: working folder, "" for the workspace.
-        adapter: `jsonl` or `text`.
-        confirm: `explicit` (it says that it has seen a message, or its run ends well) or `read` (it has read it).
-        patience: seconds for which a message that is not confirmed keeps further ones waiting, 0 for no limit.
-        restart_limit: restarts in a row without a confirmed message before it counts as failed.
-        feed: whether posts of its projects are handed to it.
+        confirm: `explicit` (the agent says so, or its run ends well) or `read` (the agent has read the message).
+        patience: seconds for which an unconfirmed message holds back further ones, 0 for no limit.
+        restart_limit: restarts in a row without a confirmed message before the agent counts as failed.
+        feed: the agent gets the posts of its projects.
     """
 
     command: tuple[str, ...]
@@ -53,25 +52,23 @@ class AgentConfig:
 
     @classmethod
     def parse(cls, record: object) -> AgentConfig:
-        """The agent's part of the configuration.
-
-        Raises:
-            InvalidInput: a value is missing or of the wrong kind.
-        """
+        """The agent's part of the configuration; raises InvalidInput."""
         if not isinstance(record, dict):
             raise InvalidInput("the sidecar's configuration names no agent")
         command = record.get("command")
         if not isinstance(command, list) or not command or not all(map(_is_text, command)):
-            raise InvalidInput("the agent's command is no list of words")
+            raise InvalidInput("the agent's command is not a list of words")
         adapter = str(record.get("adapter") or "jsonl")
         if adapter not in ADAPTERS:
             raise InvalidInput(f"there is no adapter {adapter!r}", remedy=f"use one of {ADAPTERS}")
         confirm = str(record.get("confirm") or CONFIRMATIONS[0])
         if confirm not in CONFIRMATIONS:
-            raise InvalidInput(f"{confirm!r} is no way to confirm", remedy="explicit or read")
+            raise InvalidInput(
+                f"there is no way to confirm called {confirm!r}", remedy="use explicit or read"
+            )
         env = record.get("env") or {}
         if not isinstance(env, dict) or not all(map(_is_text, env.values())):
-            raise InvalidInput("the agent's environment is no table of texts")
+            raise InvalidInput("the agent's environment is not a table of texts")
         return cls(
             command=tuple(command),
             env=env,
@@ -86,30 +83,30 @@ class AgentConfig:
 
 @dataclass(frozen=True, slots=True)
 class SidecarConfig:
-    """Who the worker is, how it reaches the bus, and which program it runs.
+    """The worker's address, its connections, and its agent program.
 
     Attributes:
         uid, nick, org, project, projects: its address; `project` "" for none.
         jwt, seed: its bus credential; `jwt_expires_at` in epoch seconds, 0 for never.
-        token: bearer token that opens the gateway.
+        token: bearer token for the gateway.
         message_secret: key of its message ids, the same after a restart.
         gateway_socket: Unix socket of the gateway, "" where there is none.
         gateway_address, gateway_ca: its `host:port` and the certificates (PEM) to trust there, for a sandbox on
-            another machine. Without socket and address `nats_url` and `control_url` are dialled directly.
-        a2a_port: loopback port on which its A2A server listens, too; 0 for none.
+            another machine. Without socket and address the sidecar dials `nats_url` and `control_url` directly.
+        a2a_port: a further loopback port of its A2A server; 0 for none.
         state, workspace: folders; `state` outlives restarts.
         owner: uid of the person it works for.
-        canaries: what the self-test of the wall tries, {} for no self-test.
-        sandbox_level: what the sandbox provider claims.
-        sandbox_holes: kinds of canaries that it is known to let through.
+        canaries: the targets of the wall's self-test, {} for no self-test.
+        sandbox_level: the level that the sandbox provider claims.
+        sandbox_holes: kinds of canaries that the provider is known to let through.
         ports: loopback ports to listen on, () for any free ones.
-        stop_grace: seconds that the agent has to end by itself.
+        stop_grace: seconds for the agent to end by itself.
         card: the worker's Agent Card, {} for none.
-        run: this start of the worker.
-        cancel_grace: seconds that the agent has to stop working on a task.
-        interactive: the template has a `[sidecar]` table: events and control are wanted, too.
-        egress: the template lets it out to some hosts.
-        execd: does the work on commands and files, None for the sidecar itself.
+        run: id of this start of the worker.
+        cancel_grace: seconds for the agent to stop working on a task.
+        interactive: the template has a `[sidecar]` table: the control plane wants events, too.
+        egress: the template allows connections to some hosts.
+        execd: runs commands and works on files; None for the sidecar itself.
     """
 
     uid: str
@@ -150,10 +147,10 @@ class SidecarConfig:
         """The configuration in a decoded JSON document.
 
         Raises:
-            InvalidInput: a value is missing or of the wrong kind; the message repeats no secret.
+            InvalidInput: a value is missing or of the wrong kind; the text repeats no secret.
         """
         if not isinstance(record, dict):
-            raise InvalidInput("the sidecar's configuration is no JSON object")
+            raise InvalidInput("the sidecar's configuration is not a JSON object")
         project = str(record.get("project") or "")
         projects = record.get("projects") or ([project] if project else [])
         try:
@@ -183,7 +180,7 @@ class SidecarConfig:
         except KeyError as error:
             raise InvalidInput(f"the sidecar's configuration has no {error.args[0]!r}") from error
         except (ValueError, TypeError) as error:
-            # The text of the error may repeat a value, and the value may be a secret.
+            # Not `error`'s own text: it may repeat a value, and the value may be a secret.
             raise InvalidInput(
                 "the sidecar's configuration has a value of the wrong kind"
             ) from error
@@ -196,29 +193,25 @@ _TEXTS = (
 
 
 def load(path: Path) -> SidecarConfig:
-    """Read the configuration and remove the file, whether it is valid or not.
-
-    Raises:
-        InvalidInput: it cannot be read or removed, or is not valid.
-    """
+    """Read the configuration and remove the file, valid or not; raises InvalidInput."""
     text = _taken(path)
     try:
         record = json.loads(text)
     except ValueError:
         # Not chained: the decoder's error carries the document, secrets included.
-        raise InvalidInput("the sidecar's configuration is no JSON") from None
+        raise InvalidInput("the sidecar's configuration is not JSON") from None
     execd = record.get("execd") if isinstance(record, dict) else None
     if isinstance(execd, dict) and (file := execd.get("token_file")):
-        # The token is the container's, which was made after the configuration.
+        # In a file of its own: the container, and with it the token, is made after the configuration.
         execd["token"] = _taken(Path(str(file)))
     return SidecarConfig.parse(record)
 
 
 def _taken(path: Path) -> str:
-    """The text of a file, which is gone then."""
+    """The text of a file, which is removed."""
     try:
         text = path.read_text(encoding="utf-8")
-        os.truncate(path, 0)  # behind a wall it is a descriptor, which outlives the name
+        os.truncate(path, 0)  # in a sandbox the path is a descriptor, which outlives the name
         path.unlink()
     except OSError as error:
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""What the sidecar tells the control plane over HTTP: events, through the gateway's HTTP door."""
+"""The sidecar's HTTP requests to the control plane: events, and blobs piece by piece."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ TIMEOUT = 10.0
 
 
 def control_http(dial: Dial, host: str, token: str) -> HttpClient:
-    """Asks the control plane as the worker with that bearer token; `host` is its name in the Host header."""
+    """A client of the control plane with the worker's bearer token; `host` goes into the Host header."""
     headers = {"host": host, "authorization": f"Bearer {token}"}
     return HttpClient("the control plane", dial, headers)
 
 
 def direct(url: str, token: str) -> HttpClient:
-    """The same where there is no gateway."""
+    """The same, dialled directly where there is no gateway."""
     parts = urlsplit(url)
     return control_http(
         by_tcp(parts.hostname or "127.0.0.1", parts.port or 80), parts.netloc, token
@@ -39,7 +39,7 @@ def direct(url: str, token: str) -> HttpClient:
 
 
 class ControlClient:
-    """Posts to the control plane as one worker."""
+    """Reports one worker's events."""
 
     def __init__(self, control: HttpClient) -> None:
         self._control = control
@@ -47,10 +47,10 @@ class ControlClient:
     async def post_events(
         self, uid: str, events: Sequence[dict[str, Any]], *, attempts: int = 5
     ) -> None:
-        """Report events of worker `uid`; tried `attempts` times.
+        """Report events of worker `uid`, in at most `attempts` tries.
 
         Raises:
-            PostroomError: they were not taken.
+            PostroomError: the control plane did not take them.
         """
         body = json.dumps({"events": list(events)}).encode()
         for attempt in range(1, attempts + 1):
@@ -79,21 +79,17 @@ class ControlClient:
 
 
 _PASSED = frozenset({"content-type", "content-length", "etag"})
-"""Headers of a content that the agent is told, too."""
+"""Headers of a blob's answer that the agent gets, too."""
 
 
 class BlobRelay:
-    """Stores and fetches blobs as one worker; `control` asks the control plane."""
+    """Stores and fetches blobs as one worker; passes them on piece by piece and holds none."""
 
     def __init__(self, control: HttpClient) -> None:
         self._control = control
 
     async def put(self, chunks: AsyncIterable[bytes], media_type: str) -> dict[str, Any]:
-        """Store a content; returns its `url` and `size` when it is on disk.
-
-        Raises:
-            PostroomError: it was not stored: what the control plane or the agent's connection says.
-        """
+        """Store a blob; returns its `url` and `size` when it is on disk."""
         digest = hashlib.sha256()
 
         async def hashed() -> AsyncGenerator[bytes]:
@@ -106,14 +102,14 @@ class BlobRelay:
         async with stored:
             answer = await stored.document()
         if answer.get("url") != blob_url(digest.hexdigest()):
-            raise ProtocolViolation("the control plane has stored something else")
+            raise ProtocolViolation("the control plane has stored a blob with another digest")
         return {"url": answer["url"], "size": answer.get("size")}
 
     async def get(self, sha256: str) -> Content:
-        """A content, which comes as it is read.
+        """A blob, fetched as it is read.
 
         Raises:
-            NotFound: there is none that this worker may read.
+            NotFound: no such blob, or this worker may not read it.
         """
         answer = await self._control.ask("GET", f"/v1/blobs/{sha256}")
         try:

@@ -1,6 +1,6 @@
 """Tasks that this worker's agent asks of others.
 
-The request goes through the other's inbox; what becomes of it comes back from the control plane, on the priority lane.
+The request goes to the other agent's inbox; the control plane sends updates of the task on the priority lane.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from postroom.tasks.log import StoredTask
 from postroom_a2a.task_state import INTERRUPTED
 from postroom_a2a.tasks import artifacts_of, status_text
 
-REMEMBERED = 4096
-"""Delegated tasks whose last news are remembered."""
+MAX_REMEMBERED = 4096
+"""Delegated tasks whose last update is remembered."""
 
-UNTOLD = 64
-"""News that wait for an agent that does not read; more are left out. How a task ends never is."""
+MAX_WAITING = 64
+"""Updates that wait for an agent that does not read; further ones are dropped, but never the end of a task."""
 
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Delegated:
-    """A request for a task is stored.
+    """A stored request for a task.
 
     Attributes:
         id: of the request, which is a message.
-        again: it may have been asked for before, so the agent may have been told what became of it.
+        again: the task may have been asked for before, so that updates of it may have been delivered.
     """
 
     id: str
@@ -60,30 +60,24 @@ class Delegated:
 
 
 class NotDelivered(PostroomError):
-    """There is no agent to read the news; a later start of the worker has one. Internal to the sidecar."""
+    """No agent will read the update in this run of the worker; the next run delivers it. Internal to the sidecar."""
 
     code = "untold"
 
 
 @dataclass(slots=True)
 class _Delegation:
-    """`told`: sequence of the last news that the agent has read; `turn`: one by one; `quiet`: by `Delegate`."""
+    """A known task: `delivered` is the sequence of the last update that the agent has read."""
 
     ref: Any = None
     quiet: bool = False
-    told: int = 0
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    delivered: int = 0
+    updated: asyncio.Event = field(default_factory=asyncio.Event)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Delegations:
-    """The requester's side of tasks.
-
-    Args:
-        directory: finds and names other agents.
-        ledger: what the control plane knows of tasks.
-        changes: who follows a task is told of news.
-    """
+    """The requester's side of tasks."""
 
     def __init__(
         self,
@@ -101,14 +95,13 @@ class Delegations:
         self._changes = changes
         self._own = own
         self._known: OrderedDict[str, _Delegation] = OrderedDict()
-        self._untold = 0
+        self._waiting = 0
 
     async def recipient(self, address: str) -> Sender:
         """The agent at `@nick` or a uid.
 
         Raises:
-            InvalidInput: it is a person.
-            PostroomError: the control plane did not answer.
+            InvalidInput: the address is a person's.
         """
         found = await self._directory.describe(await self._directory.uid_of(address))
         if found.kind == "human":
@@ -121,20 +114,14 @@ class Delegations:
         """Another agent that has the skill; the same one again under the same key.
 
         Raises:
-            InvalidInput: no skill is named.
-            NotFound: there is nobody.
-            PostroomError: the control plane did not answer.
+            NotFound: no agent has it.
         """
         if not skill:
-            raise InvalidInput("a task needs somebody to do it", remedy="name an agent or a skill")
+            raise InvalidInput("the task has no recipient", remedy="name an agent or a skill")
         return await self._task_client.choose(skill, key.text)
 
     async def delegate(self, action: Delegate, worker: Sender, key: Key) -> Delegated:
-        """Ask `worker` for a task; returns when the request is on disk.
-
-        Raises:
-            PostroomError: it was not accepted, or that is not known.
-        """
+        """Ask `worker` for a task; returns when the request is on disk."""
         request = TaskRequest(action.skill, action.stream)
         draft = OutgoingMessage(
             worker.uid,
@@ -150,31 +137,31 @@ class Delegations:
         known.ref, known.quiet = action.ref, action.quiet
         return Delegated(sent, task, worker, again=key.again)
 
-    async def tell(self, update: Update) -> None:
-        """Hand news to the agent; returns when it has read them. Old news are left out.
+    async def deliver(self, update: Update) -> None:
+        """Hand an update to the agent, unless it has read a later one; returns when it has read the update.
 
         Raises:
-            Untold: the worker is being stopped; its next start is to tell.
+            NotDelivered: the worker is being stopped; its next run delivers the update.
         """
         known = self._remember(update.task)
-        known.news.set()
-        known.news = asyncio.Event()
-        self._changes.told(update.task, update.sequence)
+        known.updated.set()
+        known.updated = asyncio.Event()
+        self._changes.note(update.task, update.sequence)
         if known.quiet and not update.state.terminal:
             return
-        if not update.state.terminal and self._untold >= UNTOLD:
-            # Also a question: who asks again and again must not fill the lane that cancels come by.
+        if not update.state.terminal and self._waiting >= MAX_WAITING:
+            # Questions are dropped, too: a task that asks again and again must not fill the lane of the cancels.
             return
-        self._untold += 1
+        self._waiting += 1
         try:
-            # The same news may come again while the agent does not read: they are done with when it has read them.
+            # The bus may deliver the same update again while the agent does not read.
             async with known.turn:
-                if update.sequence > known.told:
+                if update.sequence > known.delivered:
                     worker = await self._directory.describe(update.worker)
-                    await self._hand_over(_news(update, worker, known.ref))
-                    known.told = update.sequence
+                    await self._hand_over(_update_record(update, worker, known.ref))
+                    known.delivered = update.sequence
         finally:
-            self._untold -= 1
+            self._waiting -= 1
 
     async def _hand_over(self, record: dict[str, Any]) -> None:
         while True:
@@ -182,19 +169,19 @@ class Delegations:
                 session = await self._agent.running()
             except AgentGone as error:
                 await self._agent.stopping()
-                raise NotDelivered("no agent has read the news") from error
+                raise NotDelivered("no agent has read the update of the task") from error
             try:
                 await session.hand_over(record)
             except BrokenPipeError:
-                await session.ended.wait()  # the next run of the agent is told
+                await session.ended.wait()  # the next run of the agent gets it
             else:
                 return
 
     async def recall(self, task: str, worker: Sender, ref: Any) -> dict[str, Any] | None:
-        """What to tell an agent that asks again for a task that has ended or asks already; None if it has not.
+        """The record for an agent that asks again for a task that has ended or asks already; else None.
 
-        It may have been told before, and have forgotten it when it was started anew. A control plane that is away is
-        waited for.
+        An agent that was started anew has forgotten the record that it got before. Waits for a control plane that is
+        away.
         """
         stored = await self._stored(task)
         if stored is None:
@@ -211,7 +198,7 @@ class Delegations:
             record.state,
             {"task": record.task},
         )
-        return _news(update, worker, ref)
+        return _update_record(update, worker, ref)
 
     async def _stored(self, task: str) -> StoredTask | None:
         failures = 0
@@ -220,41 +207,36 @@ class Delegations:
                 return await self._task_client.get(task)
             except (NoResponders, RequestTimeout, BusDisconnected) as error:
                 failures += 1
-                _log.warning("what became of task %s is not known yet: %s", task, error)
+                _log.warning("the state of task %s is not known yet: %s", task, error)
                 await asyncio.sleep(BACKOFF.delay(failures))
             except PostroomError as error:
-                _log.info("what became of task %s is not known: %s", task, error)
+                _log.info("the state of task %s is not known: %s", task, error)
                 return None
 
     async def view(self, task: str, *, wait: bool, timeout: float) -> dict[str, Any]:
-        """A task as people are shown it; with `wait` when it is settled, at most `timeout` seconds.
-
-        Raises:
-            NotFound: this worker neither runs it nor asked for it.
-            PostroomError: the control plane did not answer.
-        """
+        """A task's TaskView; `wait`: after at most `timeout` seconds, when the task has ended or asks."""
         end = asyncio.get_running_loop().time() + timeout
         while True:
-            news = self._remember(task).news
+            updated = self._remember(task).updated
             view = await self._task_client.view(task)
             left = end - asyncio.get_running_loop().time()
             if not wait or view["final"] or view["state"] in INTERRUPTED or left <= 0:
                 return view
             try:
                 async with asyncio.timeout(left):
-                    await news.wait()
+                    await updated.wait()
             except TimeoutError:
                 continue
 
     def _remember(self, task: str) -> _Delegation:
         known = self._known.setdefault(task, _Delegation())
         self._known.move_to_end(task)
-        while len(self._known) > REMEMBERED:
+        while len(self._known) > MAX_REMEMBERED:
             self._known.popitem(last=False)
         return known
 
 
-def _news(update: Update, worker: Sender, ref: Any) -> dict[str, Any]:
+def _update_record(update: Update, worker: Sender, ref: Any) -> dict[str, Any]:
     event = update.update
     task = event.get("task")
     record: dict[str, Any] = {

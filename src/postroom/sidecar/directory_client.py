@@ -1,4 +1,4 @@
-"""Who is who: nicks to uids and back, asked of the control plane and kept for a minute."""
+"""Nicks to uids and back: asked of the control plane and kept for a minute."""
 
 from __future__ import annotations
 
@@ -14,23 +14,18 @@ from postroom.sidecar.adapters import Sender
 from postroom.sidecar.bus import BusClient, ask_control
 
 LIFETIME = 60.0
-"""Seconds that an answer is used: a nick may be given to another agent."""
+"""Seconds that an answer is kept: a nick may go to another agent."""
 
 CAPACITY = 512
 
 NAME_TIMEOUT = 2.0
-"""Seconds that a message waits for its sender's nick, which is decoration: the uid is what counts."""
+"""Seconds that a message waits for its sender's nick, which is decoration: the uid counts."""
 
 _log = get_logger(__name__)
 
 
 class DirectoryClient:
-    """The agents that this worker has to do with.
-
-    Args:
-        wire: to ask the control plane.
-        clock: seconds, monotonic.
-    """
+    """The directory, as this worker may ask it."""
 
     def __init__(
         self, bus: BusClient, own: str, clock: Callable[[], float] = time.monotonic
@@ -45,17 +40,16 @@ class DirectoryClient:
 
         Raises:
             UnknownRecipient: no agent has that nick.
-            PostroomError: the control plane did not answer.
         """
         if UID.fullmatch(address):
             return address
         if not address.startswith("@"):
-            raise InvalidInput(f"{address[:80]!r} is no address", remedy="use @nick or a uid")
+            raise InvalidInput(f"{address[:80]!r} is not an address", remedy="use @nick or a uid")
         check_name(address[1:], "nick")
         return (await self._lookup(address)).uid
 
     async def describe(self, uid: str) -> Sender:
-        """Nick and kind of `uid`; if the control plane does not tell, the uid alone. Never raises for that."""
+        """Nick and kind of `uid`; the uid alone if the control plane does not answer."""
         if uid == CONTROL_PLANE:
             return Sender(uid, CONTROL_PLANE, "service")
         try:
@@ -65,11 +59,7 @@ class DirectoryClient:
             return Sender(uid)
 
     async def find(self, skill: str = "") -> list[dict[str, Any]]:
-        """Agents with a card, those with `skill` if it is given; entries as the control plane gives them.
-
-        Raises:
-            PostroomError: the control plane did not answer.
-        """
+        """Agents with a card, of all skills or with `skill`; entries as the control plane gives them."""
         answer = await ask_control(self._bus, self._own, "cards.find", {"skill": skill})
         found = answer.get("agents")
         if not isinstance(found, list):
@@ -77,11 +67,10 @@ class DirectoryClient:
         return found
 
     async def entry(self, ref: str) -> dict[str, Any]:
-        """What the control plane says of the agent with that nick (`@nick`) or uid and its card.
+        """The control plane's entry of the agent at `@nick` or a uid, with its card.
 
         Raises:
-            NotFound: there is none, or it has no card.
-            PostroomError: the control plane did not answer.
+            NotFound: no such agent, or it has no card.
         """
         return await ask_control(self._bus, self._own, "cards.get", {"ref": ref})
 

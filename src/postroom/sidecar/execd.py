@@ -1,7 +1,7 @@
 """Commands and files through execd, the daemon of an OpenSandbox container: its REST API, without its SDK.
 
-Two traps of it: its event streams are bare JSON and a blank line, whatever their content type says, and a command that
-did not exit with 0 ends with an `error` and no `execution_complete`.
+It has two traps. Its event streams are bare JSON and a blank line, whatever their content type says. And a command
+that exits with a code other than 0 ends with an `error` and no `execution_complete`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from postroom.sidecar.workstation import (
     FILE_TIMEOUT,
     MAX_ENTRIES,
     Captured,
-    Done,
+    CommandResult,
     FolderEntry,
     named_file,
     parts_of,
@@ -44,10 +44,10 @@ from postroom.sidecar.workstation import (
 from postroom_a2a.text import one_line
 
 GRACE = 10.0
-"""Seconds beyond a command's own time in which execd has to say that it has killed it."""
+"""Seconds beyond a command's own time for execd to report that it killed the command."""
 
 MAX_FRAME = 8 * 1024 * 1024
-"""Bytes of one line of output as JSON; a longer one is left out."""
+"""Bytes of one line of output as JSON; longer lines are left out."""
 
 MAX_ANSWER = 8 * 1024 * 1024
 KINDS = {"directory": "folder", "symlink": "link"}
@@ -58,14 +58,14 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ExecdAddress:
-    """Where execd listens in the container, and the token that it asks for, "" for none."""
+    """execd's port in the container, and its token, "" for none."""
 
     port: int
     token: str = field(default="", repr=False)
 
 
 async def _refusal(answer: HttpAnswer) -> PostroomError:
-    """What an answer of 400 or more means."""
+    """The error that an answer of 400 or more reports."""
     body = await answer.whole(MAX_ANSWER)
     try:
         said = json.loads(body)
@@ -74,32 +74,28 @@ async def _refusal(answer: HttpAnswer) -> PostroomError:
         text = body[:200].decode("utf-8", errors="replace")
     text = one_line(text, 200)
     if answer.status == _NOT_FOUND:
-        return NotFound(text or "there is no such file")
+        return NotFound(text or "execd finds no such file")
     if answer.status == _BAD_REQUEST:
         return InvalidInput(text)
     return PeerError(f"execd answered {answer.status}: {text}")
 
 
 class ExecdWorkstation:
-    """See `Workstation`: execd does the work.
-
-    Args:
-        root: the workspace, which is in the same container.
-    """
+    """A `Workstation` whose work execd does; `root` is the workspace in the same container."""
 
     def __init__(self, address: ExecdAddress, root: Path, env: Mapping[str, str]) -> None:
         host = "127.0.0.1"
         token = {TOKEN_HEADER: address.token} if address.token else {}
         headers = {"host": f"{host}:{address.port}", **token}
-        # Each use has a deadline of its own: a command may say nothing for long.
+        # No deadline per step: each use sets its own, since a command may print nothing for long.
         dial = by_tcp(host, address.port)
         self._http = HttpClient("execd", dial, headers, step=None, answer=None)
         self._root = root
         self._env = dict(env)
         self._words = True  # until an older execd refuses them
 
-    async def run(self, command: RunCommand) -> Done:
-        """See `Workstation`. A last line without its end gets one: execd does not tell."""
+    async def run(self, command: RunCommand) -> CommandResult:
+        """See `Workstation`. A last line without a newline gets one: execd does not tell the two apart."""
         cwd = self._root.joinpath(*parts_of(command.cwd))
         asked = {
             "cwd": str(cwd),
@@ -110,15 +106,15 @@ class ExecdWorkstation:
             try:
                 return await self._run({"argv": list(command.words), **asked}, command.timeout)
             except InvalidInput:
-                # It may be the folder, or that it knows no words: the second try tells.
-                _log.debug("execd took no words")
+                # Either the folder is wrong or this execd knows no `argv`: the second try tells.
+                _log.debug("execd refused a command with argv")
         done = await self._run(
             {"command": f"exec {shlex.join(command.words)}", **asked}, command.timeout
         )
         self._words = False
         return done
 
-    async def _run(self, asked: dict[str, Any], seconds: float) -> Done:
+    async def _run(self, asked: dict[str, Any], seconds: float) -> CommandResult:
         running = _Running()
         began = time.monotonic()
         try:
@@ -138,7 +134,7 @@ class ExecdWorkstation:
         try:
             await self._order("DELETE", "/command", id=command)
         except PostroomError as error:
-            _log.warning("a command goes on in the container: %s", error)
+            _log.warning("a command that timed out still runs in the container: %s", error)
 
     async def read(self, path: str, offset: int, length: int) -> bytes:
         """See `Workstation`."""
@@ -193,7 +189,7 @@ class ExecdWorkstation:
         try:
             entries = [_entry(record) for record in found]
         except (KeyError, TypeError, ValueError) as error:
-            raise ProtocolViolation("execd's list of a folder is none") from error
+            raise ProtocolViolation("execd's list of a folder is malformed") from error
         return sorted(entries, key=lambda entry: entry.name)[:MAX_ENTRIES]
 
     async def remove(self, path: str) -> None:
@@ -203,16 +199,16 @@ class ExecdWorkstation:
         try:
             folder = about[target]["type"] == "directory"
         except (KeyError, TypeError) as error:
-            raise ProtocolViolation("execd tells nothing of a file") from error
+            raise ProtocolViolation("execd's answer does not describe the file") from error
         await self._order("DELETE", "/directories" if folder else "/files", path=target)
 
     async def _place(self, parts: tuple[str, ...]) -> str:
-        """The path that execd is told; it would follow links, so none may be in it."""
+        """The path for execd, without links in it: execd would follow them."""
         await asyncio.to_thread(_refuse_links, self._root, parts)
         return str(PurePosixPath(self._root, *parts))
 
     async def _order(self, method: str, place: str, **query: str) -> Any:
-        """The JSON that answers a request without a body; None for an empty answer."""
+        """The JSON answer to a request without a body; None for an empty answer."""
         target = f"{place}?{urlencode(query, quote_via=quote)}"
         async with (
             within(FILE_TIMEOUT, "execd's answer"),
@@ -224,7 +220,7 @@ class ExecdWorkstation:
         try:
             return json.loads(body) if body else None
         except ValueError as error:
-            raise ProtocolViolation("execd's answer is no JSON") from error
+            raise ProtocolViolation("execd's answer is not JSON") from error
 
     async def _ask(
         self,
@@ -239,7 +235,7 @@ class ExecdWorkstation:
 
 
 class _Running:
-    """What the frames of a command tell."""
+    """A running command, from its frames."""
 
     def __init__(self) -> None:
         self.id = ""
@@ -251,7 +247,7 @@ class _Running:
         """Take frames up to the last one; execd holds the answer open beyond it.
 
         Raises:
-            ProtocolViolation: a frame is none, or the last one is missing.
+            ProtocolViolation: a frame is malformed, or the last one is missing.
         """
         lines = LineReader(MAX_FRAME)
         async for piece in pieces:
@@ -283,11 +279,13 @@ class _Running:
                     self._killed = number < 0
                     self._code = exit_status(number, str(said[0]))
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            raise ProtocolViolation(f"execd said {one_line(text, 100)!r}") from error
+            raise ProtocolViolation(
+                f"execd's frame is malformed: {one_line(text, 100)!r}"
+            ) from error
 
-    def done(self, *, killed_late: bool) -> Done:
-        """The result; who was killed at the end of its time was killed for that."""
-        return Done(
+    def done(self, *, killed_late: bool) -> CommandResult:
+        """The result; a command that was killed after its time has timed out."""
+        return CommandResult(
             self._code or 0,
             self._out.text,
             self._err.text,
@@ -298,7 +296,7 @@ class _Running:
 
 
 def _line(text: str) -> bytes:
-    """A line comes without its end, an empty one as that alone."""
+    """A line with its newline, which execd leaves out except of an empty line."""
     whole = text if text == "\n" else f"{text}\n"
     return whole.encode("utf-8", errors="replace")
 

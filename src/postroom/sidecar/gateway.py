@@ -1,8 +1,8 @@
-"""The sandbox's one door, seen from inside: the gateway, a Unix socket or an address that speaks TLS.
+"""Connections from the sandbox to the gateway: by a Unix socket, or by an address that speaks TLS.
 
-Each connection to it says in a preface line what it speaks and whose it is (docs/architecture.md, The two walls). The
-sidecar's own NATS and HTTP connections are opened here. The agent has a loopback port for its way out: its programs
-want a plain TCP address.
+The first line of each, its preface, names its protocol and its worker's token (docs/architecture.md, The two walls).
+The sidecar opens its own NATS and HTTP connections here. The agent's programs want a plain TCP address for the
+outside: that is the port of the `EgressRelay`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GATEWAY_HOST = "postroom"
 """Name of the bus and the control plane where the gateway is the only way to them."""
 
 CONNECTIONS = 32
-"""Connections through one door at once; more are closed."""
+"""Connections through one relay at a time; further ones are closed."""
 
 CONNECT_TIMEOUT = 5.0
 
@@ -43,13 +43,13 @@ def by_socket(path: str) -> Connector:
 
 
 def by_tls(address: str, ca: str) -> Connector:
-    """To the gateway at `address` (`host:port`), if it shows a certificate for that host under `ca` (PEM).
+    """To the gateway at `address` (`host:port`), if it shows a certificate for that host.
 
     Args:
-        ca: what to trust; "" for what this system trusts.
+        ca: certificates (PEM) to trust; "" for those of this system.
 
     Raises:
-        InvalidInput: the address is malformed, or there is no certificate in `ca`.
+        InvalidInput: the address is malformed, or `ca` holds no certificate.
     """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
@@ -58,7 +58,7 @@ def by_tls(address: str, ca: str) -> Connector:
     try:
         context = ssl.create_default_context(cadata=ca or None)
     except (ssl.SSLError, ValueError) as error:
-        raise InvalidInput("there is no certificate in what the gateway is trusted by") from error
+        raise InvalidInput("gateway_ca holds no certificate (PEM)") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_3
 
     def connect(factory: Factory) -> Awaitable[Opened]:
@@ -69,7 +69,7 @@ def by_tls(address: str, ca: str) -> Connector:
 
 
 def with_preface(connector: Connector, protocol: str, token: str) -> Connector:
-    """The same way, with the line that says what is spoken on it and whose it is."""
+    """The same, with the preface as the first line of each connection."""
     line = Preface(protocol, token).encode()
 
     async def connect(factory: Factory) -> Opened:
@@ -81,13 +81,13 @@ def with_preface(connector: Connector, protocol: str, token: str) -> Connector:
 
 
 def bus_behind(connector: Connector, token: str) -> BusAddress:
-    """The bus, as the worker with that token reaches it through the gateway."""
+    """The bus's address for the worker with that token, through the gateway."""
     connect = with_preface(connector, "nats", token)
     return BusAddress((f"nats://{GATEWAY_HOST}",), dial=lambda factory, _server: connect(factory))
 
 
 async def streams(connector: Connector) -> Streams:
-    """A connection as `asyncio.open_connection` gives one."""
+    """A connection as a pair of streams, like `asyncio.open_connection`'s."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(CHUNK, loop)
     protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
@@ -97,11 +97,11 @@ async def streams(connector: Connector) -> Streams:
 
 
 class EgressRelay:
-    """A loopback port whose connections are pumped both ways; it is open inside its `async with` block.
+    """A loopback port whose connections go on to the gateway; open inside its `async with` block.
 
     Args:
-        way: to the gateway, with its preface.
-        port: the loopback port, 0 for any free one.
+        connector: opens connections to the gateway, preface included.
+        port: 0 for any free one.
     """
 
     def __init__(self, connector: Connector, port: int = 0) -> None:
@@ -114,7 +114,7 @@ class EgressRelay:
     def port(self) -> int:
         """The loopback port."""
         if self._server is None:
-            raise RuntimeError("the door is not open")
+            raise RuntimeError("the egress relay is not open")
         return int(self._server.sockets[0].getsockname()[1])
 
     async def __aenter__(self) -> Self:
@@ -140,10 +140,10 @@ class EgressRelay:
         try:
             await self._relay(reader, writer)
         except OSError as error:
-            _log.debug("a connection through a door ended: %s", error)
+            _log.debug("a connection through the egress relay ended: %s", error)
         except asyncio.CancelledError:
-            # The door closes; asyncio's server would report the cancellation as an error.
-            _log.debug("a connection was cut with its door")
+            # The relay closes; asyncio's server would report the cancellation as an error.
+            _log.debug("a connection was cut when the egress relay closed")
         finally:
             self._connections.discard(task)
             writer.close()
@@ -168,10 +168,7 @@ class EgressRelay:
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One direction, until its end, which is passed on; `drain` holds the reader back.
-
-    TLS has no end of one direction alone: there it ends both.
-    """
+    """Copy one direction up to its end, and pass the end on. TLS cannot end one direction alone: there it ends both."""
     while data := await reader.read(CHUNK):
         writer.write(data)
         await writer.drain()

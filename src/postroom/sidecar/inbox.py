@@ -1,20 +1,20 @@
 """Messages to the agent, from the log to the agent's confirmation.
 
-Nothing is queued here: one delivery at a time waits for the agent, and what was handed over is held until it is
-confirmed, at most `WINDOW` at once. The bus sends in-progress beats for all of them until they are answered.
+Nothing is queued here: one delivery at a time waits for the agent, and the agent holds at most `WINDOW` unconfirmed
+messages. The bus client sends in-progress beats for all open deliveries.
 
-1. A delivery that was confirmed before (the journal knows) is acknowledged again and not handed over.
-2. A message is written to the journal, then handed over: a second handing is known as one, whatever was killed. It
-   happens alone, so that a message that kills its reader uses up its own handings and nobody else's.
-3. Not confirmed within its patience: its sender and people are told, and the next one is handed over. It stays in
-   the agent's hands, which may still confirm it.
-4. Confirmed: written to the journal, then the receipt, then the acknowledgement. A kill in between repeats
-   what comes after the journal and never the hand-over.
-5. The agent's run ends: what it held is given back. What was lost `MAX_DELIVER` times with its reader is refused and
-   becomes a dead letter; the journal counts, since the server also counts what was given back on purpose.
+1. A message that the journal has as confirmed is acknowledged again and not handed over.
+2. Any other is written to the journal, then handed over, so that a second handing is known as one after any kill. It
+   happens alone: a message that kills its reader uses up its own deliveries and no other's.
+3. A message that is not confirmed within `patience` is set aside: its sender and people learn of it, and the next one
+   is handed over. The agent may still confirm it.
+4. A confirmed message is written to the journal, then its receipt is stored, then its delivery is acknowledged. A kill
+   in between repeats the steps after the journal, never the hand-over.
+5. When the agent's run ends, its messages are given back. One that was lost `MAX_DELIVER` times with its reader is
+   refused and becomes a dead letter; the journal counts, since the server also counts what was given back on purpose.
 
-A request for a task is not handed over here: it goes to the engine (`a2a.engine`), and is done with when its first
-record is stored.
+A request for a task goes to the engine (`tasks.engine`); its delivery is acknowledged when the task's first record is
+stored.
 """
 
 from __future__ import annotations
@@ -52,17 +52,16 @@ class Held:
     """A message that was handed over and is not confirmed.
 
     Attributes:
-        delivery: the latest one; replaced when the log delivers the message again meanwhile.
-        message: as the agent sees it.
-        context: A2A context id of the message.
-        waited: it was given up waiting for.
-        derivation: gives keys to what the agent sends because of it.
+        delivery: the latest one.
+        context: A2A context id.
+        set_aside: it holds back no further messages any more.
+        derivation: the keys of what the agent sends while it handles the message.
     """
 
     delivery: Delivery
     message: Incoming
     context: str
-    waited: bool = False
+    set_aside: bool = False
     derivation: Derivation = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,12 +73,11 @@ class Inbox:
     """The inbox of one worker.
 
     Args:
-        agent: who is handed the messages.
         accept: makes a request a task; returns when its first record is on disk.
-        confirm_on_read: a message that the agent read off its input is confirmed; one that expects a reply when
-            the agent said something, or after `patience` seconds.
-        patience: seconds for which a message that is not confirmed keeps further ones waiting.
-        changed: told when the number of held messages changes.
+        confirm_on_read: a message is confirmed once the agent has read it; one that expects a reply, when the agent
+            answers or after `patience` seconds.
+        patience: seconds for which an unconfirmed message holds back further ones.
+        changed: called when the number of held messages changes.
     """
 
     def __init__(
@@ -113,7 +111,7 @@ class Inbox:
         self.confirmations = Confirmations(self._report, self._start)
         self._tasks: asyncio.TaskGroup | None = None
 
-    # ── what the agent holds ────────────────────────────────────────────────────────────────────────
+    # ── held messages ───────────────────────────────────────────────────────────────────────────────
 
     @property
     def held(self) -> list[Held]:
@@ -121,25 +119,21 @@ class Inbox:
         return list(self._window)
 
     def unconfirmed(self) -> tuple[str, int]:
-        """What was given up waiting for, for people and in number."""
-        waited = [held.message for held in self._window if held.waited]
-        if not waited:
+        """The messages that were set aside: a sentence for people, and their number."""
+        set_aside = [held.message for held in self._window if held.set_aside]
+        if not set_aside:
             return "", 0
-        first, more = waited[0], f", nor {len(waited) - 1} more" if len(waited) > 1 else ""
+        first, more = set_aside[0], f", nor {len(set_aside) - 1} more" if len(set_aside) > 1 else ""
         sender = first.sender.nick or first.sender.uid
         said = f"has not confirmed message {first.id[:8]} from @{sender} for {self._patience:g} s{more}"
-        return said, len(waited)
+        return said, len(set_aside)
 
     def find(self, message_id: str) -> Held | None:
         """The held message with this id."""
         return self._window.get(message_id)
 
     def sender_of(self, message_id: str) -> str:
-        """Who sent a message that is held or was confirmed.
-
-        Raises:
-            NotFound: there is none with this id.
-        """
+        """The sender of a message that is held or was confirmed; raises NotFound."""
         held = self._window.get(message_id)
         sender = held.message.sender.uid if held else self._journal.sender(message_id)
         if not sender:
@@ -149,7 +143,7 @@ class Inbox:
     # ── deliveries ──────────────────────────────────────────────────────────────────────────────────
 
     async def take(self, delivery: Delivery) -> None:
-        """Handle one delivery; returns when it was handed over, or needs not to be."""
+        """Handle one delivery; returns when its message was handed over, or need not be."""
         try:
             envelope = self._opened(delivery)
         except ProtocolViolation as error:
@@ -158,7 +152,7 @@ class Inbox:
             return
         sender = delivery.message.sender_uid
         if envelope.request is not None:
-            # From its first record on the task's own records say what is to be done, not this delivery.
+            # Before the acknowledgement: once its first record is stored, the task no longer needs this delivery.
             await self._accept(Ask(envelope.id, sender, envelope.message, envelope.request.skill))
             await delivery.ack()
             return
@@ -166,7 +160,7 @@ class Inbox:
             self.confirmations.begin(envelope.id, sender, delivery)
         elif (held := self._window.get(envelope.id)) is not None:
             held.delivery = delivery
-            if held.waited:
+            if held.set_aside:
                 delivery.set_aside()
         else:
             await self._hand_over(delivery, envelope)
@@ -174,10 +168,10 @@ class Inbox:
     def _opened(self, delivery: Delivery) -> Envelope:
         envelope = Envelope.decode(delivery.message.payload)
         if envelope.to != self._own:
-            raise ProtocolViolation("it is addressed to someone else")
+            raise ProtocolViolation("the message is addressed to another agent")
         held = self._window.get(envelope.id)
         if held is not None and held.message.sender.uid != delivery.message.sender_uid:
-            raise ProtocolViolation("its id is that of somebody else's message")
+            raise ProtocolViolation("the message has the id of another sender's message")
         return envelope
 
     async def _hand_over(self, delivery: Delivery, envelope: Envelope) -> None:
@@ -187,8 +181,8 @@ class Inbox:
             await delivery.term(f"{note.losses} attempts")
             return
         again = delivery.attempt > 1 or note is not None
-        waited = note is not None and note.waited
-        await self._window.room(alone=again and not waited)
+        set_aside = note is not None and note.set_aside
+        await self._window.room(alone=again and not set_aside)
         sender = await self._directory.describe(sender_uid)
         try:
             session = await self._ready(envelope, sender_uid, note or Note())
@@ -198,16 +192,16 @@ class Inbox:
         if session is None:
             await delivery.ack()  # the post office declares it dead
             return
-        # Nothing is awaited from `_ready` to `add`: the run that ends next will give it back.
+        # No `await` from `_ready` to `add`: the end of the run finds the message in the window and gives it back.
         held = Held(delivery, self._incoming(envelope, sender, again), context_of(envelope.message))
         self._window.add(envelope.id, held, alone=again)
-        if waited:
+        if set_aside:
             self._set_aside(held)
         self._changed()
         try:
             await session.hand_over(held.message)
         except BrokenPipeError:
-            # `gone` gives it back when the run has ended; an agent that closed its input may still confirm.
+            # An agent that closed its input may still confirm; at the run's end `gone` gives the message back.
             while self._window.get(envelope.id) is held:
                 await self._window.change()
             return
@@ -217,14 +211,14 @@ class Inbox:
             self.confirm(envelope.id)
             return
         await self._report(envelope.id, sender.uid, State.DELIVERED)
-        if not waited:
+        if not set_aside:
             self._start(self._wait_for(held))
 
     async def _ready(self, envelope: Envelope, sender: str, note: Note) -> AgentRun | None:
-        """The run that the message is to be handed to, when that is noted; None if its time is over.
+        """The run to hand the message to, once the journal has a note of it; None if the message has expired.
 
         Raises:
-            AgentGone: there is none, and will be none.
+            AgentGone: no run will follow.
         """
         failures = 0
         while True:
@@ -232,8 +226,8 @@ class Inbox:
             if envelope.expired(self._now()):
                 return None
             try:
-                # Until it has survived it, the reader counts as lost with it.
-                losses = note.losses if note.waited else note.losses + 1
+                # The reader counts as lost with the message until it has survived it.
+                losses = note.losses if note.set_aside else note.losses + 1
                 self._journal.keep(envelope.id, sender, replace(note, losses=losses))
             except StateUnwritable as error:
                 failures += 1
@@ -243,7 +237,7 @@ class Inbox:
                 return session
 
     async def _wait_for(self, held: Held) -> None:
-        """Keep the next message back until this one is confirmed, so that an answer goes to its question."""
+        """Hold the next message back until this one is confirmed, so that an answer goes to its question."""
         message_id = held.message.id
         if await self._window.left(message_id, held, self._patience):
             return
@@ -265,24 +259,24 @@ class Inbox:
             if await self._window.left(message_id, held, redelivery_delay(failures)):
                 return
         if self._window.get(message_id) is held:
-            self._note_loss(held, -1)  # the reader has survived it
+            self._note_loss(held, -1)  # the reader has survived the message
 
     def _set_aside(self, held: Held) -> None:
-        held.waited = True
+        held.set_aside = True
         self._window.set_aside(held.message.id)
         held.delivery.set_aside()
         self._changed()
 
     def _note_loss(self, held: Held, more: int) -> int:
-        """Count `more` runs that ended with a message; how many that are now."""
+        """Add `more` to the runs that ended while they held the message; returns their number."""
         message_id, sender = held.message.id, held.message.sender.uid
         before = self._journal.note(message_id, sender) or Note()
-        note = Note(max(0, before.losses + more), held.waited)
+        note = Note(max(0, before.losses + more), held.set_aside)
         try:
             if note != before:
                 self._journal.keep(message_id, sender, note)
         except StateUnwritable as error:
-            _log.warning("what became of %s could not be noted: %s", message_id, error)
+            _log.warning("the journal has no note of message %s: %s", message_id, error)
         return note.losses
 
     def _incoming(self, envelope: Envelope, sender: Sender, redelivered: bool) -> Incoming:
@@ -300,11 +294,11 @@ class Inbox:
     # ── confirmation ────────────────────────────────────────────────────────────────────────────────
 
     def confirm(self, message_id: str) -> None:
-        """The agent has seen it. Confirming again changes nothing.
+        """The agent has seen the message. Confirming again changes nothing.
 
         Raises:
-            NotFound: it was never handed over.
-            StateUnwritable: the journal cannot be written; it stays unconfirmed.
+            NotFound: the message was never handed over.
+            StateUnwritable: the journal cannot be written; the message stays unconfirmed.
         """
         held = self._window.get(message_id)
         if held is None:
@@ -333,30 +327,30 @@ class Inbox:
     # ── life of the inbox ───────────────────────────────────────────────────────────────────────────
 
     async def gone(self) -> None:
-        """The agent's run has ended: give back what it held."""
+        """The agent's run has ended: give its messages back."""
         items = [held for _, held in self._window.clear()]
         self._changed()
         if self._agent.stopped:
             self._left = items
             return
-        # It was at one of those that are waited for; else at the oldest, if it does one after the other.
-        suspects = [held for held in items if not held.waited] or items[:1]
+        # The run worked on a message that was not set aside; else on the oldest, if it takes one after the other.
+        suspects = [held for held in items if not held.set_aside] or items[:1]
         for held in items:
             suspect = held in suspects
-            await self._return(held, int(suspect and held.waited), lost=suspect)
+            await self._return(held, int(suspect and held.set_aside), lost=suspect)
 
     async def stopped(self) -> None:
-        """Nothing is pulled any more, so it would not come again at once: give back what the agent held at its stop."""
+        """Give back what the agent held at its stop; only now, since a pull would fetch it again at once."""
         for held in self._left:
-            await self._return(held, 0 if held.waited else -1, lost=False)
+            await self._return(held, 0 if held.set_aside else -1, lost=False)
 
     async def give_back(self, message_id: str) -> None:
-        """What should have confirmed a message failed: it comes again, up to its last delivery."""
+        """Give back a message whose handling failed: the bus delivers it again, up to `MAX_DELIVER` times."""
         held = self._window.get(message_id)
         if held is not None:
             self._window.remove(message_id)
             self._changed()
-            await self._return(held, int(held.waited), lost=True)
+            await self._return(held, int(held.set_aside), lost=True)
 
     async def _return(self, held: Held, more: int, *, lost: bool) -> None:
         losses = self._note_loss(held, more)
@@ -366,9 +360,9 @@ class Inbox:
             else:
                 await held.delivery.nak(redelivery_delay(losses) if lost else 0.0)
         except PostroomError as error:
-            _log.info("%s could not be given back, its time runs out: %s", held.message.id, error)
+            _log.info("message %s comes again after its ack wait: %s", held.message.id, error)
 
     async def run(self) -> None:
-        """Report and acknowledge what is confirmed, until cancelled."""
+        """Report and acknowledge confirmed messages, until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
             await asyncio.get_running_loop().create_future()

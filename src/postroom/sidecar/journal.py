@@ -1,14 +1,14 @@
-"""Which messages the agent was handed, and which it has confirmed: an append-only file that survives SIGKILL.
+"""The journal of messages that the agent was handed and has confirmed: an append-only file that survives SIGKILL.
 
-A message is noted before it is handed over, so that a second handing is known as one, whatever the server remembers.
-A confirmed message that is delivered again (the acknowledgement was lost) is acknowledged again and not handed
+A message is noted before it is handed over, so that a second handing is known as one whatever the server remembers.
+A confirmed message that is delivered again, because its acknowledgement was lost, is acknowledged again and not handed
 over. The last line about a message counts:
 
-    <id> <sender> <losses> [waited]     handed over, and perhaps lost so many times with its reader
+    <id> <sender> <losses> [waited]     handed over, lost so many times with its reader; `waited`: set aside
     <id> <sender>                       confirmed
 
-A torn last line, left by a kill in the middle of a write, is skipped. Not synced to disk: after a power cut the worst
-case is a redelivery that is flagged as one by the server alone.
+A torn last line, left by a kill during a write, is skipped. Nothing syncs the file to disk: after a power cut, at
+worst the server alone flags a redelivery.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from postroom.errors import InvalidName, StateUnwritable
 from postroom.protocol.ids import check_message_id, is_uid
 
 KEPT = 10_000
-"""Confirmed messages that are remembered, and as many unconfirmed ones: redelivery ends after minutes."""
+"""Confirmed messages that are remembered, and as many unconfirmed ones; redelivery ends after minutes."""
 
 _LINE = re.compile(
     r"(?P<id>[!-~]+) (?P<sender>[0-9a-f]+)(?: (?P<losses>[0-9]{1,9})(?P<waited> waited)?)?"
@@ -37,23 +37,23 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What is known of a message that was handed over and not confirmed.
+    """A message that was handed over and is not confirmed.
 
     Attributes:
-        losses: times that its reader ended with it, counting the present handing until it is known to have survived.
-        waited: it was given up waiting for, and its sender was told.
+        losses: runs that ended while they held it; the present run counts until it is known to have survived.
+        set_aside: it holds back no further messages, and its sender knows.
     """
 
     losses: int = 0
-    waited: bool = False
+    set_aside: bool = False
 
 
 class Journal:
     """The messages that the agent of one worker was handed.
 
     Args:
-        path: the file; made if it is not there.
-        kept: messages remembered at most; the file is rewritten when it holds twice as many.
+        path: made if it does not exist.
+        kept: messages that are remembered; the file is rewritten when it holds twice as many.
 
     Raises:
         StateUnwritable: the file cannot be read or written.
@@ -76,35 +76,30 @@ class Journal:
         return len(self._senders)
 
     def sender(self, message_id: str) -> str:
-        """Who sent the confirmed message, "" if none with that id was confirmed."""
+        """The sender of a confirmed message, "" if no message with that id was confirmed."""
         return self._senders.get(message_id, "")
 
     def confirmed(self, message_id: str, sender: str) -> bool:
         """Whether the agent has confirmed this message of `sender`.
 
-        The sender counts, since an id is the sender's word: a stranger who learnt an id must not be taken
-        for the one who sent it.
+        The sender counts, too: an id is the sender's word, and a stranger may have learnt it.
         """
         return self._senders.get(message_id) == sender
 
     def note(self, message_id: str, sender: str) -> Note | None:
-        """What is known of a message that was handed over and not confirmed; None if it never was handed over."""
+        """The note of a message that was handed over and not confirmed, if there is one."""
         return self._notes.get((message_id, sender))
 
     def keep(self, message_id: str, sender: str, note: Note) -> None:
-        """Note that a message is in the agent's hands; known to the next start from when this returns.
+        """Note that the agent holds a message; the next run of the sidecar knows it once this has returned.
 
         Raises:
-            StateUnwritable: it could not be written, and is not noted.
+            StateUnwritable: nothing is noted.
         """
         self._put(message_id, sender, note)
 
     def add(self, message_id: str, sender: str) -> None:
-        """Note that the agent has confirmed it; known to the next start from when this returns.
-
-        Raises:
-            StateUnwritable: it could not be written, and is not noted.
-        """
+        """Note that the agent has confirmed a message. Returns and raises as `keep`."""
         self._put(message_id, sender)
 
     def close(self) -> None:
@@ -116,7 +111,7 @@ class Journal:
     def _put(self, message_id: str, sender: str, note: Note | None = None) -> None:
         line = _line(message_id, sender, note)
         try:
-            # What a full disk has left of the line before must not swallow this one.
+            # A full disk may have cut the line before: begin a new one.
             _write_all(self._file, b"\n" + line if self._torn else line)
         except OSError as error:
             self._torn = True
@@ -125,7 +120,7 @@ class Journal:
         self._lines += 1
         self._remember(message_id, sender, note)
         if self._lines >= 2 * self._kept + len(self._notes):
-            with suppress(OSError):  # the next line tries it again
+            with suppress(OSError):  # the next line tries again
                 self._rewrite()
 
     def _remember(self, message_id: str, sender: str, note: Note | None) -> None:
@@ -149,7 +144,7 @@ class Journal:
                 self._remember(found["id"], found["sender"], note)
 
     def _rewrite(self) -> None:
-        """Write what is remembered to a new file and put it in place of the old one."""
+        """Write the remembered messages to a new file, which replaces the old one."""
         fresh = self._path.with_suffix(".new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         file = os.open(fresh, flags, 0o600)
@@ -162,7 +157,7 @@ class Journal:
             os.close(file)
             raise
         self.close()
-        self._file = file  # it goes by the new name now, and is written on at its end
+        self._file = file  # later lines go to its end
         self._lines = len(lines)
 
 
@@ -175,7 +170,7 @@ def _valid(message_id: str, sender: str) -> bool:
 
 
 def _line(message_id: str, sender: str, note: Note | None = None) -> bytes:
-    state = f" {note.losses}{' waited' if note.waited else ''}" if note else ""
+    state = f" {note.losses}{' waited' if note.set_aside else ''}" if note else ""
     return f"{message_id} {sender}{state}\n".encode("ascii")
 
 

@@ -1,9 +1,9 @@
 """Idempotency keys: which sends are the same send (docs/architecture.md, The bus). Pure.
 
-A message that is delivered again is handled again, and what the agent then sends must not arrive twice. So an
+An agent that gets a message a second time handles it a second time, and its answers must not arrive twice. So an
 action without a key of its own gets one from the message being handled: its sender and id, the kind of action,
-a digest of the text, and how many of those came before. The digest keeps apart what a second handling says
-differently: to drop that as "already sent" would be a receipt that lies.
+a digest of the text, and the number of equal actions before. With the digest a second handling that says something
+else sends a new message; to drop that one as "already sent" would be a receipt that lies.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Key:
 
     Attributes:
         text: goes into the message id.
-        repeatable: it is ours alone, so that a duplicate counts as accepted: it was sent before.
-        again: whether it may have been sent before, as far as is known.
+        repeatable: a duplicate is the sidecar's own earlier record, and counts as accepted.
+        again: a record may have been sent under this key before.
     """
 
     text: str
@@ -31,11 +31,11 @@ class Key:
 
 @dataclass(slots=True)
 class Derivation:
-    """Keys of what is sent while one message is handled.
+    """The keys of the records that are sent while the agent handles one message.
 
     Attributes:
         message: sender and id of the message.
-        redelivered: whether it may have been handled before.
+        redelivered: the agent may have handled it before.
     """
 
     message: str
@@ -43,9 +43,9 @@ class Derivation:
     _ordinals: Counter[str] = field(default_factory=Counter)
 
     def key(self, kind: str, recipient: str, text: str) -> Key:
-        """The key of the next action of that kind toward `recipient`; a `reply` is told apart by its place alone.
+        """The key of the next action of that kind toward `recipient`.
 
-        The same message is answered once, even if the second handling words it differently.
+        A `reply` goes by its number alone: a message is answered once, even if the second answer is worded differently.
         """
         what = kind
         if kind != "reply":
@@ -59,12 +59,12 @@ class Derivation:
 
 
 def own_key(kind: str, key: str) -> Key:
-    """The key that the agent gave; it may repeat an action after a crash of its own."""
-    # Hashed, since a text out of JSON may hold lone surrogates, which have no UTF-8 form.
+    """A key that the agent gave, so that it may repeat the action after a crash."""
+    # Hashed: a text out of JSON may hold lone surrogates, which have no UTF-8 form.
     digest = hashlib.sha256(key.encode("utf-8", errors="surrogatepass")).hexdigest()
     return Key(f"own:{kind}:{digest}", repeatable=True, again=True)
 
 
 def random_key() -> Key:
-    """A key that nothing else has."""
+    """A key that is used once."""
     return Key(f"random:{secrets.token_hex(16)}", repeatable=False)

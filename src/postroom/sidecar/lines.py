@@ -1,7 +1,7 @@
-"""Lines out of a byte stream from a program that may send anything: pure, no I/O.
+"""Lines out of the bytes of a program that may send anything. Pure.
 
-Readers with a line limit die of one long line (asyncio's is 64 KiB); this one reports it and goes on at the
-next newline. Memory is bounded by the cap.
+A reader with a line limit, like asyncio's, fails on one long line; this one reports the line and goes on at the next
+newline. The cap bounds its memory.
 """
 
 from __future__ import annotations
@@ -16,21 +16,13 @@ PREFIX = 200
 
 @dataclass(frozen=True, slots=True)
 class Overlong:
-    """A line that was over the cap.
-
-    Attributes:
-        prefix: its beginning, for the log.
-    """
+    """A line over the cap; `prefix` is its beginning, for the log."""
 
     prefix: str
 
 
 class LineReader:
-    """Cuts a stream of bytes into lines; invalid UTF-8 becomes U+FFFD.
-
-    Args:
-        cap: longest line in bytes, without its newline.
-    """
+    """Cuts a stream of bytes into lines of at most `cap` bytes; invalid UTF-8 becomes U+FFFD."""
 
     def __init__(self, cap: int = MAX_LINE_BYTES) -> None:
         self._cap = cap
@@ -51,7 +43,7 @@ class LineReader:
         return found
 
     def finish(self) -> list[str | Overlong]:
-        """What is left at the end of the stream, as a last line."""
+        """The rest at the end of the stream, as a last line."""
         rest, self._buffer = bytes(self._buffer), bytearray()
         return [_decode(rest)] if rest and not self._skipping else []
 
@@ -59,7 +51,7 @@ class LineReader:
         if self._skipping:
             return
         if len(self._buffer) + len(piece) > self._cap:
-            # So much is here whatever pieces the line came in.
+            # The same prefix whatever pieces the line came in.
             prefix = (bytes(self._buffer) + piece)[: min(PREFIX, self._cap)]
             found.append(Overlong(_decode(prefix)))
             self._buffer.clear()

@@ -50,10 +50,10 @@ from postroom_a2a.nats.port import Frame
 
 CONNECT_TIMEOUT = 20.0
 SETTLE_TIMEOUT = 1.0
-"""Seconds at the end for acknowledgements that are under way."""
+"""Seconds for open acknowledgements at the end."""
 
 BATCHES = {"PRIORITY": 256, "INBOX": WINDOW, "RECEIPTS": 8, "FEED": 8}
-"""Deliveries of each stream that are open at a time. Of the priority lane none may wait for another."""
+"""Open deliveries of each stream. In the priority lane none may wait for another."""
 
 _log = get_logger(__name__)
 
@@ -73,7 +73,7 @@ class SidecarProcess:
         """Run until SIGTERM; returns the exit code.
 
         Raises:
-            PostroomError: the bus cannot be reached, or was lost for good.
+            PostroomError: the bus is out of reach, or was lost for good.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -81,7 +81,7 @@ class SidecarProcess:
         async with AsyncExitStack() as stack:
             http = self._control()
             outside = await self._way_out(stack)
-            # The uplink: card, inbox, status, tasks, blobs. Events and control are for who asked for them.
+            # Events go to the control plane only if the template has a `[sidecar]` table.
             control = ControlClient(http) if http and self._config.interactive else None
             bus = await self._connect()
             stack.push_async_callback(bus.close)
@@ -100,18 +100,18 @@ class SidecarProcess:
             await stack.enter_async_context(server)
             stack.push_async_callback(sidecar.live.close)
             await stack.enter_async_context(rpc_server(bus.mailbox, bus.uid, sidecar.serving))
-            await self._live(sidecar, bus, control)
+            await self._serve(sidecar, bus, control)
         return 0
 
     def _bus(self) -> BusAddress:
-        """Where the bus is: through the gateway or directly."""
+        """The bus's address, through the gateway or direct."""
         config = self._config
         if self._connector is None:
             return BusAddress((config.nats_url,))
         return bus_behind(self._connector, config.token)
 
     def _control(self) -> HttpClient | None:
-        """Who asks the control plane, likewise; None where there is nobody to ask."""
+        """A client of the control plane, likewise; None where no address is configured."""
         config = self._config
         url = config.control_url
         if self._connector is None:
@@ -120,17 +120,17 @@ class SidecarProcess:
         return control_http(dial, urlsplit(url).netloc or GATEWAY_HOST, config.token)
 
     def _port(self) -> int:
-        """The next of the ports that the wall leaves to the sidecar; 0, any, where there is no such list."""
+        """The next port that the sandbox leaves to the sidecar; 0, any, where there is no such list."""
         return next(self._ports, 0)
 
     async def _way_out(self, stack: AsyncExitStack) -> str:
-        """URL by which the agent reaches the outside; "" if its template lets it reach nothing."""
+        """URL of the egress relay; "" if the template allows no host outside."""
         config = self._config
         if not config.egress or self._connector is None:
             return ""
-        door = EgressRelay(with_preface(self._connector, "egress", config.token), self._port())
-        await stack.enter_async_context(door)
-        return f"http://127.0.0.1:{door.port}"
+        relay = EgressRelay(with_preface(self._connector, "egress", config.token), self._port())
+        await stack.enter_async_context(relay)
+        return f"http://127.0.0.1:{relay.port}"
 
     async def _connect(self) -> NatsBus:
         key = KeyPair.from_seed(self._config.seed) if self._config.seed else None
@@ -144,7 +144,7 @@ class SidecarProcess:
         )
 
     async def _refuse(self, sidecar: Sidecar, control: ControlClient | None) -> int:
-        """End before the agent was started: the wall has a hole."""
+        """End before the agent is started: the wall has a hole."""
         reached = ", ".join(self._wall.breaches)
         text = f"the sandbox of @{self._config.nick} is not closed: it reached {reached}"
         sidecar.status.fixed(WorkerState.FAILED, "the sandbox is not closed")
@@ -154,20 +154,20 @@ class SidecarProcess:
         return BREACHED
 
     async def _report(self, control: ControlClient | None) -> None:
-        """The first event. A control plane that does not take it does not stop the worker."""
+        """Report the first event. The worker goes on if the control plane does not take it."""
         if control is None:
             return
         try:
             await control.post_events(self._config.uid, [self._wall.event()])
         except PostroomError as error:
-            _log.warning("the wall's report was not taken: %s", error)
+            _log.warning("the control plane did not take the wall's report: %s", error)
 
-    async def _live(self, sidecar: Sidecar, bus: NatsBus, control: ControlClient | None) -> None:
+    async def _serve(self, sidecar: Sidecar, bus: NatsBus, control: ControlClient | None) -> None:
         renewal = CredentialRenewal(
             bus, bus.uid, expires_at=self._config.jwt_expires_at, accept=self._renewer(bus)
         )
 
-        _hear_renewal(bus, renewal)
+        _renew_on_request(bus, renewal)
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(work)
@@ -189,8 +189,8 @@ class SidecarProcess:
             stopping = tasks.create_task(self._stop.wait())
             await asyncio.wait({agent, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not self._stop.is_set():
-                # The agent will not run again: nothing more is pulled for it, what comes waits in the log. Who
-                # cancels a task is still heard.
+                # The agent will not run again: pull no more, so that its records wait in the log. Only the priority
+                # lane stays open, for cancels.
                 await asyncio.gather(*(pull.close() for pull in pulls[1:]))
                 await self._stop.wait()
             await _drain(sidecar, pulls, agent)
@@ -198,7 +198,7 @@ class SidecarProcess:
                 task.cancel()
 
     async def _pull(self, sidecar: Sidecar, bus: NatsBus, pulls: list[Subscription]) -> None:
-        """Begin to pull, the priority lane first and the inbox when it is known what was left to be done."""
+        """Begin to pull, the priority lane first, and the inbox after the tasks of earlier runs."""
         for stream, handler in sidecar.handlers(self._config.agent.feed).items():
             if stream == "INBOX":
                 await _recover(sidecar)
@@ -218,7 +218,7 @@ class SidecarProcess:
 
 
 def _connector(config: SidecarConfig) -> Connector | None:
-    """The way to the gateway; None where there is no gateway in between."""
+    """Connects to the gateway; None where the sidecar dials bus and control plane directly."""
     if config.gateway_socket:
         return by_socket(config.gateway_socket)
     if config.gateway_address:
@@ -227,39 +227,39 @@ def _connector(config: SidecarConfig) -> Connector | None:
 
 
 async def _recover(sidecar: Sidecar) -> None:
-    """Take over the tasks that the last start has left; a control plane that is away is waited for."""
+    """Take over the tasks of earlier runs; waits for a control plane that is away."""
     attempt = 0
     while True:
         try:
             found = await sidecar.task_client.recover(sidecar.engine)
         except PostroomError as error:
-            # Also one that has too much to do: that others ask too much must not end this worker.
+            # Any error: that the control plane is busy with others must not end this worker.
             attempt += 1
-            _log.warning("it is not known yet which tasks were left: %s", error)
+            _log.warning("the tasks of earlier runs are not known yet: %s", error)
             await asyncio.sleep(BACKOFF.delay(attempt))
         else:
             if found:
-                _log.info("%d tasks of an earlier start go on", found)
+                _log.info("%d tasks of earlier runs go on", found)
             return
 
 
-def _hear_renewal(bus: NatsBus, renewal: CredentialRenewal) -> None:
+def _renew_on_request(bus: NatsBus, renewal: CredentialRenewal) -> None:
     notice = subjects.renewal_notice(bus.uid)
 
     def arrived(frame: Frame) -> None:
-        if frame.subject == notice:  # the rest are answers that came too late
+        if frame.subject == notice:  # others are late answers
             renewal.ask()
 
     bus.mailbox.route(notice.rpartition(".")[0], arrived)
 
 
 async def _watch(bus: NatsBus) -> None:
-    """End the worker when its connection is gone for good: revoked, or the credential ran out."""
+    """End the worker when its connection is lost for good: its credential was revoked or has expired."""
     raise await bus.wait_lost()
 
 
 async def _drain(sidecar: Sidecar, pulls: list[Subscription], agent: asyncio.Task[None]) -> None:
-    """Stop pulling, end the agent, and leave nothing half done."""
+    """Stop pulling, end the agent, and finish what is under way."""
     _log.info("stopping")
     ended = agent.done()
     sidecar.engine.stop()
@@ -281,7 +281,7 @@ def main() -> int:
     try:
         path = os.environ.pop(ENVIRONMENT, "")
         if not path:
-            raise InvalidInput(f"{ENVIRONMENT} names no configuration")
+            raise InvalidInput(f"{ENVIRONMENT} does not name the sidecar's configuration file")
         config = load(Path(path))
         harden()
         to_stderr(config.log_level)

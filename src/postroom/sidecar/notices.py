@@ -1,7 +1,7 @@
-"""What the agent is told beside messages: what became of its own ones, and posts of its projects' feeds.
+"""Records beside messages: receipts of the agent's own messages, and posts of its projects' feeds.
 
-Neither is ever lost by the log, but neither waits for the agent's confirmation: an agent that was down when a
-notice came asks for the history.
+The log loses neither, but neither waits for the agent's confirmation: an agent that was down when a notice came asks
+for the history.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from postroom.sidecar.outgoing import Outgoing
 from postroom_a2a.messages import text_of
 from postroom_a2a.times import format_time
 
-TOLD = frozenset({State.ANSWERED, State.DEAD})
-"""States of its own messages that the agent is told: the ones after which nothing comes. Of another it is told only if
-there is a reason why a message stays there."""
+REPORTED = frozenset({State.ANSWERED, State.DEAD})
+"""The final states, which the agent is told of its own messages; of other states it is told only with a reason."""
 
 _log = get_logger(__name__)
 
@@ -47,14 +46,14 @@ class Notices:
             await delivery.ack()
             return
         session = self._agent.session
-        tells = receipt.state in TOLD or receipt.reason
-        if tells and session and self._believed(delivery, receipt):
+        reported = receipt.state in REPORTED or receipt.reason
+        if reported and session and self._believed(delivery, receipt):
             record = {"type": "receipt", "id": receipt.message_id, "state": receipt.state.value}
             session.tell(record | ({"reason": receipt.reason} if receipt.reason else {}))
         await delivery.ack()
 
     def _believed(self, delivery: Delivery, receipt: Receipt) -> bool:
-        """Whether whoever set it may: the control plane, or the one whom our message went to."""
+        """Whether its sender may set it: the control plane, or the recipient of our message."""
         setter = delivery.message.sender_uid
         if setter == CONTROL_PLANE:
             return True
@@ -62,7 +61,7 @@ class Notices:
         return bool(recipient) and may_set(setter, recipient, CONTROL_PLANE)
 
     async def take_post(self, delivery: Delivery) -> None:
-        """Hand a post of somebody else to the agent."""
+        """Hand a post of another agent to this one."""
         message = delivery.message
         try:
             project = subjects.parse(message.subject).project

@@ -1,4 +1,4 @@
-"""What the worker sends: messages and posts, each stored before it counts as accepted.
+"""The worker's own messages and posts, each stored before it counts as accepted.
 
 The id of a message is an HMAC over recipient and idempotency key, so trying again is safe: the log stores one.
 """
@@ -10,7 +10,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from postroom.errors import InvalidInput, PeerError
 from postroom.protocol import subjects
@@ -22,10 +21,10 @@ from postroom.sidecar.keys import Key
 from postroom_a2a.messages import ROLE_AGENT, ROLE_USER, text_message
 
 REMEMBERED = 4096
-"""Own messages whose recipient is remembered, to judge receipts by."""
+"""Own messages whose recipient is remembered, to check receipts."""
 
 NEW_IDS = 3
-"""Ids tried when each is found taken."""
+"""Tries with a new id when the one before is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +33,12 @@ class OutgoingMessage:
 
     Attributes:
         text: of its only part.
-        expects_reply: whether it ends `answered`.
+        expects_reply: its final state is `answered`.
         reply_to: id of the message that it answers, or "".
         context: A2A context id, or "".
         expires_in: seconds, 0 for never.
-        request: it asks for a task.
-        named: the `messageId` that its author gave it, "" for none; it is said to people and proves nothing.
+        request: set if the message asks for a task.
+        named: the `messageId` of its author, "" for none; shown to people, proves nothing.
     """
 
     recipient: str
@@ -52,22 +51,13 @@ class OutgoingMessage:
     named: str = ""
 
 
-class Said(NamedTuple):
-    """What a message says: its text, its A2A context and its author's `messageId`, both "" for none."""
-
-    text: str
-    context: str = ""
-    named: str = ""
-
-
 class Outgoing:
     """Sends for one worker.
 
     Args:
-        raise_alert: called when an id was taken by somebody else.
         secret: key of its message ids.
-        projects: that it may post to, its own first.
-        deadline: seconds that one message is tried.
+        projects: those that it may post to, its own first.
+        deadline: seconds of tries for one message.
     """
 
     def __init__(
@@ -91,12 +81,11 @@ class Outgoing:
         self._recipients: OrderedDict[str, str] = OrderedDict()
 
     async def message(self, draft: OutgoingMessage, key: Key) -> str:
-        """Send it; returns its id once it is on disk.
+        """Send a message; returns its id once it is on disk.
 
         Raises:
             MessageTooLarge: nothing was sent.
-            RequestTimeout, BusDisconnected: not known to be stored; send again with the same key.
-            PostroomError: any other refusal of the bus.
+            RequestTimeout, BusDisconnected: the message may be stored; send it again with the same key.
         """
         sent_at = self._now()
         envelope = Envelope(
@@ -110,57 +99,65 @@ class Outgoing:
             request=draft.request,
         )
         subject = subjects.inbox(draft.recipient, self._own)
-        said = Said(draft.text, draft.context, draft.named)
-        sent = await self._accept(subject, envelope, said, key)
+        sent = await self._accept(
+            subject, envelope, draft.text, key, context=draft.context, named=draft.named
+        )
         self._recipients[sent] = draft.recipient
         while len(self._recipients) > REMEMBERED:
             self._recipients.popitem(last=False)
         return sent
 
     async def post(self, project: str, text: str, key: Key) -> str:
-        """Post to a project's feed ("" for the own one); returns the id once it is on disk.
-
-        Raises:
-            InvalidInput: there is no project to post to.
-        """
+        """Post to a project's feed, "" for the worker's own project; returns the id once the post is on disk."""
         chosen = project or self.home
         if not chosen:
             raise InvalidInput("this worker has no project to post to", remedy="name a project")
         check_name(chosen, "project")
         envelope = Envelope(id="", to=f"#{chosen}", message={}, sent_at=self._now())
-        return await self._accept(subjects.feed(chosen, self._own), envelope, Said(text), key)
+        return await self._accept(subjects.feed(chosen, self._own), envelope, text, key)
 
     @property
     def home(self) -> str:
-        """The project that posts go to where none is named."""
+        """The worker's own project, "" for none."""
         return self._projects[0] if self._projects else ""
 
     def recipient_of(self, sent: str) -> str:
-        """To whom the message `sent` went, "" if that is not known (any more)."""
+        """The recipient of the message `sent`, "" if it is not remembered."""
         return self._recipients.get(sent, "")
 
-    async def _accept(self, subject: str, envelope: Envelope, said: Said, key: Key) -> str:
+    async def _accept(
+        self,
+        subject: str,
+        envelope: Envelope,
+        text: str,
+        key: Key,
+        *,
+        context: str = "",
+        named: str = "",
+    ) -> str:
         for _ in range(NEW_IDS):
             new = message_id(self._secret, envelope.to, key.text)
-            # Who asks for a task is its user, whatever it is otherwise (A2A 1.0, section 4.1.5).
+            # The requester of a task is its user, even if it is an agent (A2A 1.0, section 4.1.5).
             role = ROLE_USER if envelope.request is not None else ROLE_AGENT
-            message = text_message(said.named or new, said.text, role=role, context_id=said.context)
+            message = text_message(named or new, text, role=role, context_id=context)
             payload = replace(envelope, id=new, message=message).encode()
             published = await publish_durably(
                 self._bus, subject, payload, id=new, deadline=self._deadline
             )
             if not _taken(published, key):
                 return new
-            # Nobody else can make this id, so somebody learnt it and stored a record of their own under it.
+            # Only this worker can make the id, so an agent that learnt it has stored a record of its own under it.
             await self._raise_alert(
                 Alert("message-id-taken", f"the id {new} was taken before its first use")
             )
             key = Key(f"{key.text}:again:{secrets.token_hex(8)}", repeatable=False)
-        raise PeerError("each id of the message was taken by somebody else; it was not accepted")
+        raise PeerError(
+            f"the message was not accepted: another agent has taken its id {NEW_IDS} times"
+        )
 
 
 def _taken(published: Published, key: Key) -> bool:
-    """Whether a duplicate is not our own: on a first attempt with a key that was never used before."""
+    """Whether the record is a duplicate of another agent's: on the first attempt with a key that was never used."""
     stored = published.stored
     return (
         stored is not None and stored.duplicate and published.attempts == 1 and not key.repeatable

@@ -1,7 +1,7 @@
-"""A program that is started for each message and each task: the adapter `text`.
+"""A program that the sidecar starts for each message and each task: the adapter `text`.
 
-Messages and posts are handled one after the other, and so are tasks; neither waits for the other. What a run says
-belongs to what it was handed, so nothing here has to guess it.
+It handles messages and posts one after the other, and tasks likewise; neither kind waits for the other. A run's output
+belongs to its request.
 """
 
 from __future__ import annotations
@@ -33,20 +33,17 @@ from postroom.sidecar.session import AgentSession, Handed, attend
 from postroom.sidecar.status import StatusReporter
 
 LINGER = 10.0
-"""Seconds that a run may go on after its task is over; the next task waits for it."""
+"""Seconds that a run may go on after its task has ended; the next task waits for it."""
 
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """What every run of the program needs.
+    """The common part of all runs of the program.
 
     Attributes:
-        command, env, cwd: what is started; each run is told of its request in further variables.
-        host: acts on what is said.
-        grace: seconds that a run has to end by itself once `stop` is set.
-        tasks: in which the runs are attended to.
+        grace: seconds for a run to end by itself once `stop` is set.
         stop: set when the worker is being stopped.
         lanes: one run at a time in each.
     """
@@ -65,10 +62,10 @@ class _Runs:
 
 
 class RequestProgram(AgentProgram):
-    """A program that is run anew for each request; what a run is told of its request is added to `env`."""
+    """A program that runs anew for each request, which further variables in `env` describe."""
 
     session = None
-    """No run reads records beside its request."""
+    """None: no run reads records beside its request."""
 
     def __init__(
         self,
@@ -84,14 +81,14 @@ class RequestProgram(AgentProgram):
         self._changed = asyncio.Event()
 
     async def running(self) -> RequestRun:
-        """A run that has not begun; it begins with what it is handed. Raises as `AgentProgram`."""
+        """A run that has not begun; it begins with its request. Raises as `AgentProgram`."""
         await self._changed.wait()
         if self._runs is None:
             raise AgentGone
         return RequestRun(self._runs)
 
     def confirmed(self) -> None:
-        """Do nothing: a run that fails is no reason not to start the next."""
+        """Do nothing: restarts are not counted here."""
 
     async def run(self, host: AgentHost, grace: float) -> None:
         """Let runs begin until `stop`, then wait for those that go on."""
@@ -116,11 +113,11 @@ class RequestProgram(AgentProgram):
         await host.gone()
 
     def _missing(self) -> str:
-        """What is wrong with the program, "" if it is there."""
+        """What is wrong with the command, "" if its program can be started."""
         program, path = self._config.command[0], self._env.get("PATH", "")
         if "/" in program:
             found = shutil.which(str(Path(self._cwd) / program))
-            return "" if found else f"{program} is no program"
+            return "" if found else f"{program} is not a program"
         return "" if shutil.which(program, path=path) else f"{program} is not in PATH, {path}"
 
     async def _refuse(self, why: str) -> None:
@@ -132,18 +129,18 @@ class RequestProgram(AgentProgram):
 
 
 class RequestRun:
-    """One run of the program, from what it is handed to its end; a `session.Run`."""
+    """One run of the program, from its request to its end; a `session.AgentRun`."""
 
     def __init__(self, runs: _Runs) -> None:
         self._runs = runs
         self._session: AgentSession | None = None
-        # It has its request, or will not read it; a task, that it was started.
+        # Set when the run has read its message or never will; for a task, when it was started.
         self._handed = asyncio.Event()
         self.ended = asyncio.Event()
         self.how_ended = ""
 
     async def hand_over(self, incoming: Handed) -> bool:
-        """See `session.Run`. A message or a task starts the program, when the run before is done."""
+        """See `session.AgentRun`. A message or a task starts the program when the run before has ended."""
         if isinstance(incoming, Mapping):
             return False
         lane = self._runs.lanes[type(incoming)]
@@ -153,7 +150,7 @@ class RequestRun:
         if self.ended.is_set():
             lane.release()
             raise BrokenPipeError
-        # Nothing is awaited since it was looked whether the worker is being stopped.
+        # No `await` since the check of `stop`.
         self._runs.tasks.create_task(self._live(incoming, lane))
         await self._handed.wait()
         return True
@@ -166,21 +163,21 @@ class RequestRun:
         return False
 
     def send_signal(self, number: signal.Signals) -> None:
-        """See `session.Run`. A run that has not begun never will."""
+        """See `session.AgentRun`. A run that has not begun never begins."""
         if self._session is None:
             self._over("it was ended before it began")
         else:
             self._session.send_signal(number)
 
     async def let_go(self) -> None:
-        """See `session.Run`. One that goes on for long is ended by force."""
+        """See `session.AgentRun`. A run that goes on for `LINGER` seconds is ended by force."""
         if self._session is None:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(LINGER):
                 await self.ended.wait()
         if not self.ended.is_set():
-            _log.warning("the agent went on for %g s after its task, and is ended", LINGER)
+            _log.warning("the agent is killed: it went on for %g s after its task", LINGER)
             self.send_signal(signal.SIGKILL)
             await self.ended.wait()
 
@@ -195,7 +192,7 @@ class RequestRun:
             lane.release()
 
     async def _attend(self, incoming: Incoming | IncomingTask) -> str:
-        """Start the program, and do what it says up to its end; returns how it ended."""
+        """Start the program and carry out what it says; returns how it ended."""
         runs = self._runs
         env = {**runs.env, **run_environment(incoming)}
         try:
@@ -223,10 +220,10 @@ class RequestRun:
         return ended.detail
 
     async def _feed(self, session: AgentSession, incoming: Incoming | IncomingTask) -> None:
-        """Write the request and the end; a program need not read it."""
+        """Write the request and close the input; a program need not read it."""
         if isinstance(incoming, IncomingTask):
             text = session.adapter.render_task(incoming)
-            self._handed.set()  # who waits for it has to hear what the program says meanwhile
+            self._handed.set()  # before the program has read the task: it may report on it already
         else:
             text = session.adapter.render(incoming)
         try:
@@ -241,6 +238,6 @@ class RequestRun:
         await self._runs.host.act(self, action)
 
     def _over(self, how: str) -> None:
-        """Everything that the run has said was acted on."""
+        """All that the run has said is carried out."""
         self.how_ended = self.how_ended or how
         self.ended.set()

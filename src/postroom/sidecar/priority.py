@@ -1,5 +1,5 @@
-"""What overtakes the inbox: cancel and answers for own tasks, requests that lie behind messages, and news of tasks that
-were asked of others.
+"""The priority lane, which overtakes the inbox: cancels of and answers to the worker's tasks, requests that lie behind
+unconfirmed messages, and updates of tasks that it asked of others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from postroom.tasks.engine import TaskEngine
 from postroom_a2a.tasks import Message
 
 PASSING = (NoResponders, RequestTimeout, BusDisconnected, Refused)
-"""Faults that are over by themselves."""
+"""Errors that pass by themselves."""
 
 _log = get_logger(__name__)
 
@@ -39,8 +39,7 @@ _log = get_logger(__name__)
 class Priority:
     """The priority lane of one worker.
 
-    Nothing in it waits for anything else in it, but an answer for the earlier ones to the same task: the first one
-    counts.
+    Its deliveries do not wait for each other, except the answers to one task: the first one counts.
     """
 
     def __init__(
@@ -51,17 +50,17 @@ class Priority:
         self._task_client = task_client
         self._requests = asyncio.Lock()
         self.recovered = asyncio.Event()
-        """Set when it is known what an earlier start has left: that comes before what is only asked for."""
+        """Set when the engine has the tasks of earlier runs: they come before new requests."""
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
-        """Do what was delivered, until cancelled."""
+        """Carry out what was delivered, until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
             await asyncio.get_running_loop().create_future()
 
     async def take(self, delivery: Delivery) -> None:
-        """Handle one delivery; it is acknowledged when what it asks for is stored."""
+        """Handle one delivery; its acknowledgement follows when the effect is stored."""
         by = delivery.message.sender_uid
         try:
             record = priority.decode(delivery.message.payload)
@@ -79,14 +78,14 @@ class Priority:
             case Requested() if by == CONTROL_PLANE:
                 self._start(delivery, self._take_requests())
             case Update() if by == CONTROL_PLANE:
-                self._start(delivery, self._delegations.tell(record))
+                self._start(delivery, self._delegations.deliver(record))
             case _:
-                # Only the control plane reads the log, so nobody else knows what is stored.
-                _log.warning("%s sent news of a task, which only the control plane may", by)
+                # Only the control plane reads the log, so only it knows what is stored.
+                _log.warning("%s sent an update of a task, which only the control plane may", by)
                 await delivery.ack()
 
     async def _answer(self, task: str, by: str, message: Message, turn: asyncio.Lock) -> None:
-        """Give the engine an answer; who has to answer is waited for, since giving it back would let a later one by."""
+        """Give the engine an answer; tries again here, since a later answer could overtake one that is given back."""
         async with turn:
             attempt = 0
             while True:
@@ -100,7 +99,7 @@ class Priority:
                     return
 
     async def _take_requests(self) -> None:
-        """Take what lies behind messages that are not confirmed; the inbox brings it again, which has no effect."""
+        """Accept the requests behind unconfirmed messages; that the inbox delivers them again has no effect."""
         await self.recovered.wait()
         async with self._requests:
             await self._task_client.requested(self._engine.accept)
@@ -124,7 +123,7 @@ async def _give_back(delivery: Delivery) -> None:
     try:
         await delivery.nak(redelivery_delay(delivery.attempt))
     except PostroomError as error:
-        _log.info("it could not be given back, its time runs out: %s", error)
+        _log.info("the priority record comes again after its ack wait: %s", error)
 
 
 def _metadata(message: dict[str, object]) -> dict[str, object]:

@@ -1,11 +1,11 @@
 """One run of the agent program: its processes, its pipes, its end.
 
-The program leads a session of its own, so that it and all it started can be ended together. Its end is awaited
-through a pidfd and not through its pipes: a child that it leaves behind may hold those open for ever.
+The program leads a session of its own, so that a signal reaches it and all that it started. The sidecar awaits its end
+by a pidfd and not by its pipes: a child that it leaves behind may hold those open for ever.
 
 Its standard input is a pipe of one page, so that "writable" means "all of it was read": `fcntl(F_SETPIPE_SZ)` makes a
 pipe hold a single buffer, and poll(2) reports such a pipe as writable only when the reader has emptied it (pipe(7)).
-That is how `delivered` can be said without asking the agent.
+So the sidecar can report `delivered` without asking the agent.
 """
 
 from __future__ import annotations
@@ -44,10 +44,9 @@ class Exit:
 
 
 class AgentInput:
-    """Write end of the pipe; one writer at a time, which its user sees to.
+    """Write end of the program's standard input; the caller allows one writer at a time.
 
-    Where the system cannot make a pipe of one page, `drained` still looks at the number of bytes in the pipe,
-    but may notice late.
+    Where the system cannot make a pipe of one page, `drained` counts the bytes in the pipe and may notice late.
     """
 
     def __init__(self) -> None:
@@ -59,16 +58,16 @@ class AgentInput:
         self._closed = False
 
     def close_read_end(self) -> None:
-        """Close our copy of the agent's end, so that its end is noticed; idempotent."""
+        """Close our copy of the agent's end, so that we notice when the agent closes its own; idempotent."""
         if self.read_end >= 0:
             os.close(self.read_end)
             self.read_end = -1
 
     async def write(self, data: bytes) -> None:
-        """Put all of `data` into the pipe, as fast as it is read.
+        """Put all of `data` into the pipe, as fast as the agent reads.
 
         Raises:
-            BrokenPipeError: nobody will read it.
+            BrokenPipeError: the agent has closed its input.
         """
         rest = memoryview(data)
         while rest:
@@ -82,18 +81,14 @@ class AgentInput:
                 rest = rest[written:]
 
     async def drained(self) -> None:
-        """Wait until everything written was read.
-
-        Raises:
-            BrokenPipeError: the reader went away before it had read everything.
-        """
+        """Wait until the agent has read all of it. Raises as `write`."""
         while self._unread():
             if self._abandoned():
                 raise BrokenPipeError
             await self._writable()
 
     def close(self) -> None:
-        """Close the pipe: the agent sees the end of its input; whoever waits gets a BrokenPipeError."""
+        """Close the pipe: the agent reads the end of its input; a waiting writer gets a BrokenPipeError."""
         self.close_read_end()
         if self._closed:
             return
@@ -142,11 +137,7 @@ class AgentProcess:
     async def start(
         cls, command: tuple[str, ...], env: Mapping[str, str], cwd: str
     ) -> AgentProcess:
-        """Start the program.
-
-        Raises:
-            OSError: it cannot be started.
-        """
+        """Start the program; raises OSError."""
         agent_input = AgentInput()
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
@@ -180,21 +171,21 @@ class AgentProcess:
         return self._popen.pid
 
     async def ended(self) -> Exit:
-        """Wait for the program's end, kill what it left of its group, and reap it."""
+        """Wait for the program's end, kill the rest of its group, and reap it."""
         await _exited(self.pid)
-        # Before the program is reaped: as long as it is a zombie, its group id cannot be another's.
+        # Before the program is reaped: while it is a zombie, no other group can get its id.
         self.send_signal(signal.SIGKILL)
         code = self._popen.wait()
         return Exit(code) if code >= 0 else Exit(128 - code, -code)
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal to the program and to all of its group; nothing happens if there is none left."""
+        """Send a signal to the program's group, if any of it is left."""
         if self._popen.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
     def read_rest(self) -> None:
-        """After its end: take what is left in its pipes and close them, whoever else holds them."""
+        """After its end: take the rest out of its pipes and close them, even if a child holds them open."""
         self.input.close()
         for reader, transport in self._transports.items():
             if not transport.is_closing():
@@ -221,7 +212,7 @@ class AgentProcess:
 
 
 def _rest(fd: int) -> bytes:
-    """What is in a pipe now, at most as much as a pipe holds by default: a survivor may go on writing."""
+    """The content of a pipe now, at most what a pipe holds by default: a surviving child may go on writing."""
     found = bytearray()
     while len(found) < PIPE_CAPACITY:
         try:
@@ -235,7 +226,7 @@ def _rest(fd: int) -> bytes:
 
 
 async def _exited(pid: int) -> None:
-    """Wait until the child `pid` has ended; it is not reaped."""
+    """Wait until the child `pid` has ended, without reaping it."""
     if not hasattr(os, "pidfd_open"):
         await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         return

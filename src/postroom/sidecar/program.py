@@ -1,7 +1,7 @@
-"""The agent program as an executor of tasks: a line in, its own lines out, until the task is settled.
+"""The agent program as an executor of tasks.
 
-The lines themselves are acted on by `operations`; here is only who was handed what, and what becomes of a task
-whose program ends or has to be stopped.
+`actions` carries out the program's lines; here is which run has which task, and the fate of a task whose program ends
+or is stopped.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from postroom.tasks.log import AttemptLost, ExecutorGone
 from postroom_a2a.messages import ROLE_USER, text_of
 
 ANSWERED_BY = "urn:postroom:a2a:answered-by:1"
-"""Key in the metadata of an answer: uid of who gave it."""
+"""Key in the metadata of an answer: uid of its sender."""
 
 
 class ProgramExecutor:
-    """Hands tasks to the agent of one worker; an `a2a.execution.Executor`.
+    """Hands tasks to the agent of one worker; a `tasks.execution.Executor`.
 
     Args:
-        grace: seconds that the program has to stop working on a task before it is killed.
+        grace: seconds for the program to stop work on a canceled task before it is killed.
     """
 
     def __init__(self, agent: AgentProgram, directory: DirectoryClient, grace: float) -> None:
@@ -39,16 +39,16 @@ class ProgramExecutor:
         self._grace = grace
         self._sessions: dict[str, AgentRun] = {}
         self._derivations: dict[str, Derivation] = {}
-        # Which run of the program has asked: it knows what it has asked for.
+        # By task, the run that asked a question: only that run can take the answer alone.
         self._asked: dict[str, AgentRun] = {}
         self._last: AgentRun | None = None
 
     def derivation(self) -> Derivation | None:
-        """Keys of what the program sends while it works on a task; None while it works on none."""
+        """The keys of the task that the program works on, if it works on one."""
         return next(reversed(self._derivations.values()), None)
 
     async def ready(self) -> None:
-        """Wait for a run of the program, and until the one before has nothing more to do with its task."""
+        """Wait for a run of the program, and until the run before has let go of its task."""
         if self._last is not None:
             await self._last.let_go()
         try:
@@ -67,8 +67,8 @@ class ProgramExecutor:
             raise AttemptLost("the agent has ended and is not started again") from error
         if execution.canceling:
             await self.forget(execution.id)
-            return  # before the program has heard of it
-        # Nothing is awaited from `running` to here: who cancels later tells this run.
+            return  # before the program knows of it
+        # No `await` between the check and this: a later cancel finds the session.
         self._sessions[execution.id] = self._last = session
         begun_before = execution.attempt > 1 or execution.heard is not None
         self._derivations[execution.id] = Derivation(f"task/{execution.id}", begun_before)
@@ -76,7 +76,7 @@ class ProgramExecutor:
             await self._hand_over(session, execution, asker, answerer)
             await _first(execution.settled, session.ended)
             if execution.lost:
-                # It would work on what somebody else works on.
+                # Another attempt has the task: the program must not work on it, too.
                 await self._kill(session)
         finally:
             del self._sessions[execution.id], self._derivations[execution.id]
@@ -101,7 +101,7 @@ class ProgramExecutor:
             await _first(execution.settled, session.ended)
 
     async def cancel(self, execution: Execution) -> str:
-        """Tell the program to stop, and end it if it has not stopped within the grace."""
+        """Ask the program to stop, and kill it if it has not stopped within the grace."""
         session = self._sessions.get(execution.id)
         if session is None:
             return ""
@@ -115,13 +115,13 @@ class ProgramExecutor:
         return ""
 
     async def forget(self, task_id: str) -> None:
-        """Tell the program, if it is the one that asked, that nobody will answer."""
+        """Tell the program that asked, if it still runs, that no answer will come."""
         session = self._asked.pop(task_id, None)
         if session is not None:
             session.tell({"type": "cancel", "task": task_id, "reason": ""})
 
     async def _kill(self, session: AgentRun) -> None:
-        self._agent.confirmed()  # that it is killed is no fault of its next run
+        self._agent.confirmed()  # a kill by the sidecar must not count as a failed run
         session.send_signal(signal.SIGKILL)
         await session.ended.wait()
 

@@ -1,4 +1,4 @@
-"""Receipts that the worker sets on messages to it: it alone knows what it was handed and has seen."""
+"""Receipts of messages to this worker, and the acknowledgements that follow a confirmation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from postroom.sidecar.bus import BusClient, publish_durably
 
 
 class Receipts:
-    """Publishes receipts toward senders; the same report twice is stored once."""
+    """Publishes receipts to senders; the same report twice is stored once."""
 
     def __init__(
         self, bus: BusClient, own: str, secret: bytes, now: Callable[[], float] = time.time
@@ -29,11 +29,7 @@ class Receipts:
         self._now = now
 
     async def report(self, message: str, sender: str, state: State, reason: str = "") -> None:
-        """Report that the message of `sender` reached `state`; with a reason for people why it stays there.
-
-        Raises:
-            PostroomError: it could not be stored.
-        """
+        """Report that the message of `sender` reached `state`; `reason` tells people why it stays there."""
         receipt = Receipt(message, self._own, state, self._now(), reason)
         said = f"{state}:{reason}" if reason else state
         await publish_durably(
@@ -51,7 +47,7 @@ class Confirmations:
     """The confirmed messages of one worker whose deliveries are still open.
 
     Args:
-        report: reports a state to a sender; False if that was not stored.
+        report: stores a receipt; False if it failed.
         start: runs work in the background.
     """
 
@@ -67,7 +63,7 @@ class Confirmations:
         self._all_done.set()
 
     def begin(self, message_id: str, sender: str, delivery: Delivery) -> None:
-        """Report that a message was seen, and acknowledge the delivery."""
+        """Report a message as seen, then acknowledge its delivery."""
         under_way = message_id in self._deliveries
         self._deliveries[message_id] = delivery
         if not under_way:
@@ -77,7 +73,7 @@ class Confirmations:
     async def _report_and_ack(self, message_id: str, sender: str) -> None:
         attempt = 0
         try:
-            # While it is open the bus does not deliver it again, so nobody else would report it.
+            # While the delivery is open the bus does not repeat it, so no later one would report it.
             while not await self._report(message_id, sender, State.SEEN):
                 attempt += 1
                 await asyncio.sleep(redelivery_delay(attempt))
@@ -88,18 +84,18 @@ class Confirmations:
                 self._all_done.set()
 
     async def _acknowledge(self, message_id: str) -> None:
-        """Acknowledge the latest delivery, and each one that comes in its place meanwhile."""
+        """Acknowledge the latest delivery, and each one that replaces it meanwhile."""
         done: Delivery | None = None
         while (delivery := self._deliveries[message_id]) is not done:
             done = delivery
             try:
                 await delivery.ack()
             except PostroomError as error:
-                # It is delivered again, and the journal leads back here.
-                _log.warning("%s is seen, but could not be acknowledged: %s", message_id, error)
+                # The bus delivers it again, and the journal leads back here.
+                _log.warning("message %s is seen, but not acknowledged: %s", message_id, error)
 
     async def done(self, timeout: float) -> None:
-        """Wait for what is under way."""
+        """Wait until all are acknowledged."""
         try:
             async with asyncio.timeout(timeout):
                 await self._all_done.wait()

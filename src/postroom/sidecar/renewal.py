@@ -1,7 +1,7 @@
-"""Renews the worker's bus credential before it runs out.
+"""Renewal of the worker's bus credential before it expires.
 
-NATS cannot re-authenticate a connection in place, so a second connection is made with the new one and takes over
-from the first without a gap (`MessageBusProvider.renew`).
+NATS cannot re-authenticate a connection in place, so a second connection with the new credential takes over from the
+first without a gap (`MessageBusProvider.renew`).
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from postroom.observe import get_logger
 from postroom.sidecar.bus import BusClient, ask_control
 
 RENEW_AT = 0.75
-"""Share of what is left of its lifetime after which a credential is renewed."""
+"""Share of a credential's remaining lifetime after which it is renewed."""
 
 RETRY = 30.0
-"""Seconds at most between attempts; fewer when little time is left."""
+"""Seconds between attempts; fewer when little time is left."""
 
 SHORTEST = 1.0
 
 SPREAD = 0.5
-"""Seconds over which workers that are asked at once renew."""
+"""Seconds over which workers spread a renewal that the control plane asks of all of them."""
 
 LONGEST_MOVE = 10.0
-"""Seconds that a new connection may take to take over."""
+"""Seconds for a new connection to take over."""
 
 MARGIN = 0.2
-"""Seconds before its expiry at which the former connection has ended."""
+"""Seconds between the end of the former connection and the expiry of its credential."""
 
 _log = get_logger(__name__)
 
@@ -40,10 +40,8 @@ class CredentialRenewal:
     """Keeps one worker's credential valid.
 
     Args:
-        wire: to ask the control plane.
         expires_at: epoch seconds, 0 for never.
-        accept: takes the new JWT into use within so many seconds, after which the former one runs out; raises
-            PostroomError if the bus does not take it.
+        accept: puts a new JWT into use within so many seconds; raises PostroomError if the bus refuses it.
     """
 
     def __init__(
@@ -63,11 +61,11 @@ class CredentialRenewal:
         self._asked = asyncio.Event()
 
     def ask(self) -> None:
-        """Renew soon: the control plane wants it, as for a new key. Not all workers at the same moment."""
+        """Renew soon, as the control plane wants: within `SPREAD` seconds."""
         self._asked.set()
 
     async def run(self) -> None:
-        """Renew for ever: when time is running out, and when asked."""
+        """Renew, in time and when asked, until cancelled."""
         while True:
             await self._due()
             while True:
@@ -91,12 +89,12 @@ class CredentialRenewal:
         """Renew now.
 
         Raises:
-            PostroomError: it did not succeed; the old credential stays in use.
+            PostroomError: the old credential stays in use.
         """
         answer = await ask_control(self._bus, self._own, "credential.renew", {})
         jwt = answer.get("jwt")
         if not isinstance(jwt, str) or not jwt:
-            raise ProtocolViolation("the control plane's answer holds no credential")
+            raise ProtocolViolation("the control plane's answer to credential.renew has no JWT")
         expires_at = _instant(answer.get("expires_at"))
         await self._accept(jwt, min(LONGEST_MOVE, max(MARGIN, self._left() - MARGIN)))
         self._expires_at = expires_at
@@ -114,5 +112,5 @@ def _instant(value: object) -> float:
         try:
             return datetime.fromisoformat(value).timestamp()
         except ValueError as error:
-            raise ProtocolViolation("the credential's expiry is no time") from error
+            raise ProtocolViolation("the expiry of the new credential is not a time") from error
     return float(value) if isinstance(value, (int, float)) else 0.0

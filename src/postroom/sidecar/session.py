@@ -1,7 +1,7 @@
-"""One run of the agent as the rest of the sidecar sees it: lines in, lines out, and how it is brought to its end.
+"""One run of the agent program: lines in, lines out, and its end.
 
-Its input has one writer at a time. Messages are written and awaited until they were read; what is beside
-messages (receipts, errors) waits in a bounded queue, and the newest is dropped when the agent does not read.
+Its input has one writer at a time. A message counts as handed over when the agent has read it. Records beside messages
+(receipts, errors) wait in a bounded queue; when the agent does not read, the newest are dropped.
 """
 
 from __future__ import annotations
@@ -23,58 +23,58 @@ STALLED_AFTER = 60.0
 """Seconds that the agent may leave its input unread before it counts as stalled."""
 
 QUEUE = 256
-"""Records beside messages that wait for the agent to read."""
+"""Records beside messages that may wait for the agent."""
 
 CHUNK = 64 * 1024
 LOGGED = 2000
-"""Characters of one line of output that go to the log."""
+"""Characters of one line of output in the log."""
 
 LAST_WORDS = 20
-"""Lines of its standard error that are kept of an agent that ends."""
+"""Last lines of an agent's standard error that are kept."""
 
 SAY_TIMEOUT = 0.5
-"""Seconds to get the `stop` record into an input that may be full."""
+"""Seconds to write the `stop` record into an input that may be full."""
 
 TERM_GRACE = 1.0
 """Seconds between SIGTERM and SIGKILL."""
 
 DRAIN_TIMEOUT = 10.0
-"""Seconds to carry out what an ended agent had printed before its end."""
+"""Seconds to carry out the last lines of an agent that has ended."""
 
 STOP_TIMEOUT = 1.0
-"""The same when the worker is being stopped, and whoever stops it will not wait for long."""
+"""The same when the worker is being stopped, which must not take long."""
 
 _log = get_logger(__name__)
 
 Handed = Incoming | IncomingTask | Mapping[str, Any]
-"""What an agent can be handed: a message, a task, or a record beside them."""
+"""Something for the agent: a message, a task, or a record beside them."""
 
 
 class AgentRun(Protocol):
-    """A run of the agent program, as those see it who hand it something.
+    """A run of the agent program, for the parts that hand it something.
 
     Attributes:
-        ended: set when all that it has said was acted on.
-        how_ended: for people, once it has.
+        ended: set when the run has ended and all that it said is carried out.
+        how_ended: its end, for people.
     """
 
     ended: asyncio.Event
     how_ended: str
 
     async def hand_over(self, incoming: Handed) -> bool:
-        """Give it a message, a task or a record; returns when it has it. False if it is not shown such.
+        """Hand over a message, a task or a record; returns when the run has it, False if its adapter omits such.
 
         Raises:
-            BrokenPipeError: it will not read it.
+            BrokenPipeError: the run will not read it.
         """
         ...
 
     def tell(self, record: Mapping[str, Any]) -> None:
-        """Give it a record beside messages when it reads; it may be dropped."""
+        """Queue a record beside messages; it may be dropped."""
         ...
 
     async def say(self, record: Mapping[str, Any]) -> bool:
-        """Write a record now; False if it is not shown such. Raises as `hand_over`."""
+        """Write a record now. Returns and raises as `hand_over`."""
         ...
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -82,7 +82,7 @@ class AgentRun(Protocol):
         ...
 
     async def let_go(self) -> None:
-        """Its task is over: wait until it has nothing more to do with it."""
+        """Wait until the run no longer works on its task, which has ended."""
         ...
 
 
@@ -99,18 +99,11 @@ class AgentSession:
         self._dropped = 0
         self.ended = asyncio.Event()
         self.how_ended = ""
-        self.told_to_end = False
+        self.signalled = False
         self.last_words: deque[str] = deque(maxlen=LAST_WORDS)
 
     async def hand_over(self, incoming: Handed) -> bool:
-        """Write a message, a task or a record, and wait until the agent has read its input empty.
-
-        Returns:
-            False if it is not shown such.
-
-        Raises:
-            BrokenPipeError: the agent will not read it.
-        """
+        """See `AgentRun`. Returns when the agent has read all of its input."""
         match incoming:
             case IncomingTask():
                 line = self.adapter.render_task(incoming)
@@ -135,24 +128,22 @@ class AgentSession:
         return True
 
     def tell(self, record: Mapping[str, Any]) -> None:
-        """Queue a record beside messages; it is dropped if the agent leaves too many unread."""
+        """See `AgentRun`. The record is dropped while `QUEUE` records are unread."""
         line = self.adapter.render_control(record)
         if not line:
             return
         if len(self._queue) >= QUEUE:
             self._dropped += 1
             if self._dropped == 1:
-                _log.warning("the agent does not read its input: receipts are dropped")
+                _log.warning(
+                    "the agent does not read its input: records beside messages are dropped"
+                )
             return
         self._queue.append(line)
         self._queued.set()
 
     async def say(self, record: Mapping[str, Any]) -> bool:
-        """Write a record now; False if the agent is not shown such.
-
-        Raises:
-            BrokenPipeError: the agent will not read it.
-        """
+        """See `AgentRun`."""
         line = self.adapter.render_control(record)
         if not line:
             return False
@@ -161,29 +152,25 @@ class AgentSession:
         return True
 
     async def taken(self) -> None:
-        """Wait until the agent has read all that it was told.
-
-        Raises:
-            BrokenPipeError: it will not.
-        """
+        """Wait until the agent has read all of its input; raises BrokenPipeError."""
         async with self._writing:
             await self.process.input.drained()
 
     def send_signal(self, number: signal.Signals) -> None:
         """See `Run`."""
-        self.told_to_end = True
+        self.signalled = True
         self.process.send_signal(number)
 
     async def let_go(self) -> None:
         """Return at once: the program works on one task after the other."""
 
     def over(self, how: str) -> None:
-        """Everything that the agent has said was acted on; nothing more comes."""
+        """Mark the run as ended: all that the agent has said is carried out."""
         self.how_ended = how
         self.ended.set()
 
     async def write_queued(self) -> None:
-        """Write what `tell` queued, until the agent stops reading."""
+        """Write the records that `tell` queued, until the agent closes its input."""
         try:
             while True:
                 await self._queued.wait()
@@ -195,9 +182,9 @@ class AgentSession:
             return
 
     async def read_stdout(self, act: Callable[[Said], Awaitable[None]]) -> None:
-        """Act on each line the agent prints, one after the other, until it closes its output.
+        """Carry out each line that the agent prints, one after the other, until it closes its output.
 
-        Not reading on while an action is carried out is the back-pressure: the pipe fills, and the agent waits.
+        Meanwhile nothing is read: the pipe fills and the agent waits. That is the back-pressure.
         """
         reader = LineReader()
         while data := await self.process.stdout.read(CHUNK):
@@ -207,7 +194,7 @@ class AgentSession:
             await self._act_on(line, act)
 
     async def read_stderr(self) -> None:
-        """Log what the agent prints to its standard error, and keep its last lines."""
+        """Log the agent's standard error and keep its last lines."""
         reader = LineReader()
         while data := await self.process.stderr.read(CHUNK):
             for line in reader.feed(data):
@@ -235,12 +222,12 @@ async def attend(
     grace: float,
     withdraw: Callable[[], Awaitable[None]],
 ) -> Exit:
-    """Carry out what a run of the agent says, up to its end and all that its end implies.
+    """Carry out what a run of the agent says, up to its end and what the end implies.
 
     Args:
-        stop: set to end it, which takes `grace` and some seconds.
-        grace: seconds that it has to end by itself then.
-        withdraw: called as soon as it has ended, so that nothing more is handed to it.
+        stop: ends the run when set.
+        grace: seconds for the run to end by itself then.
+        withdraw: called at the end of the run, so that nothing more is handed to it.
     """
     process = session.process
     try:
@@ -258,7 +245,7 @@ async def attend(
                 task.cancel()
     finally:
         process.close()
-    final = End(ended.code, ended.signal, session.told_to_end, "\n".join(session.last_words))
+    final = End(ended.code, ended.signal, session.signalled, "\n".join(session.last_words))
     for action in session.adapter.finish(final):
         await act(action)
     session.over(ended.detail)
@@ -266,7 +253,7 @@ async def attend(
 
 
 async def end(session: AgentSession, stop: asyncio.Event, grace: float) -> Exit:
-    """Wait for the end of the run; once `stop` is set, bring it about within `grace` and some seconds."""
+    """Wait for the end of the run; once `stop` is set, end it within `grace` and some seconds."""
     ended = asyncio.ensure_future(session.process.ended())
     stopping = asyncio.ensure_future(stop.wait())
     try:
@@ -284,7 +271,7 @@ async def _stop(session: AgentSession, ended: asyncio.Future[Exit], grace: float
         async with asyncio.timeout(SAY_TIMEOUT):
             await session.say({"type": "stop"})
     except (TimeoutError, BrokenPipeError):
-        pass  # it does not read; the end of its input and the signals say the same
+        pass  # the agent does not read; the end of its input and the signals say the same
     session.process.input.close()
     for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, TERM_GRACE)):
         await asyncio.wait({ended}, timeout=seconds)
@@ -294,6 +281,6 @@ async def _stop(session: AgentSession, ended: asyncio.Future[Exit], grace: float
 
 
 def log_output(source: str, text: str) -> None:
-    """Log a line of the agent's, made harmless for terminals; its indentation stays, since it says something."""
+    """Log a line of the agent's with its indentation, made harmless for terminals."""
     line = printable(text).replace("\n", " ").rstrip()
     _log.info("agent %s: %s", source, line if len(line) <= LOGGED else f"{line[: LOGGED - 1]}…")

@@ -1,4 +1,4 @@
-"""What the worker says of itself: a presence record at each change and every few seconds, and its Agent Card."""
+"""The worker's presence records, at each change and every few seconds, and its Agent Card."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ SHORTEST_INTERVAL = 0.1
 """Seconds between two records: an agent that changes its state in a loop must not flood the bus."""
 
 STRANGE_LIMIT = 60
-"""Characters of a line that cannot be read, in the detail."""
+"""Characters of an unreadable line in the detail."""
 
 _log = get_logger(__name__)
 
 
 class StatusReporter:
-    """The worker's state, from what the sidecar knows and what the agent says.
+    """The worker's state, as the sidecar knows it and the agent says it.
 
     Args:
-        waiting: how many messages and tasks the agent holds.
-        unconfirmed: which messages were given up waiting for, and how many of `waiting` those are.
+        waiting: the number of messages and tasks that the agent holds.
+        unconfirmed: a sentence on those of them that were set aside, and their number.
     """
 
     def __init__(
@@ -58,42 +58,42 @@ class StatusReporter:
         self.sandbox = ""
 
     def running(self) -> None:
-        """The agent has started: from now on its work decides the state."""
+        """The agent has started: its work decides the state from now on."""
         self._said, self._stderr = WorkerState.IDLE, ()
         self._set(None, "")
 
     def fixed(self, state: WorkerState, detail: str = "", stderr: Iterable[str] = ()) -> None:
-        """The agent does not run; `state` says why, `stderr` has the lines that it printed last."""
+        """The agent does not run: `state` says why, `stderr` has its last lines."""
         self._stalled, self._stderr = "", last_words(stderr)
         self._unreadable, self._strange = 0, ""
         self._set(state, detail)
 
     def said(self, state: str, detail: str) -> None:
-        """The agent said `working` or `idle`; it counts while it runs."""
+        """The agent said `working` or `idle`; that counts while it runs."""
         if self._fixed is None:
             self._said = WorkerState(state)
             self._set(None, detail)
 
     def stalled(self, detail: str) -> None:
-        """The agent does not read its input; "" once it does."""
+        """The agent does not read its input; "" once it does again."""
         if detail != self._stalled:
             self._stalled = detail
             self.touch()
 
     def unreadable(self, line: str, why: str) -> None:
-        """The agent printed a line that its adapter cannot read; `why` says what it is, like `no JSON`."""
+        """The agent printed a line that its adapter cannot read; `why` is like `no JSON`."""
         self._unreadable += 1
         lines = "1 line that is" if self._unreadable == 1 else f"{self._unreadable} lines that are"
         self._strange = f"printed {lines} {why}; last: {one_line(line, STRANGE_LIMIT)}"
         if self._unreadable.bit_count() == 1:
-            self.touch()  # the others are told by the next beat: a program may print thousands
+            self.touch()  # the next regular record counts the others: a program may print thousands
 
     def touch(self) -> None:
-        """Something that the record shows has changed."""
+        """Publish the record soon: something in it has changed."""
         self._changed.set()
 
     def presence(self) -> Presence:
-        """The record as of now."""
+        """The present record."""
         return Presence(
             state=self._state(),
             at=self._now(),
@@ -117,7 +117,7 @@ class StatusReporter:
                 continue
 
     async def publish(self) -> None:
-        """Publish the record once. A bus that is away costs this beat and nothing else."""
+        """Publish the record once; without the bus only this record is lost."""
         try:
             await self._bus.publish(self._subject, self.presence().encode(), timeout=PRESENCE_BEAT)
         except PostroomError as error:
@@ -145,12 +145,9 @@ class StatusReporter:
 
 
 class Announcer:
-    """Announces one worker's Agent Card on `system.discovery.<own>`, at the start and after a change.
+    """Announces one worker's Agent Card, {} for none, on `system.discovery.<own>`, at the start and after a change.
 
-    The control plane made the card, and checks what comes back; here it is only published.
-
-    Args:
-        card: the worker's, {} for none.
+    The control plane made the card and checks the announcement.
     """
 
     def __init__(self, bus: BusClient, own: str, card: Mapping[str, Any]) -> None:
@@ -166,7 +163,7 @@ class Announcer:
             await asyncio.sleep(PRESENCE_BEAT)
 
     async def announce(self) -> None:
-        """Announce the card if it is not what was announced last. A bus that is away is tried again later."""
+        """Announce the card if it has changed; without the bus, later."""
         payload = json.dumps(self.card).encode() if self.card else b""
         if payload == self._announced:
             return

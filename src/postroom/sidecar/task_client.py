@@ -1,4 +1,4 @@
-"""What the control plane knows of tasks, as this worker may ask: its own, and those that it asked for."""
+"""The control plane's tasks, as far as this worker may ask: those that it runs, and those that it asked for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from postroom_a2a.task_state import TaskState
 
 
 class TaskClient:
-    """Asks for tasks; an `a2a.tasklog.TaskSource`."""
+    """Asks the control plane for tasks; a `tasks.log.TaskSource`."""
 
     def __init__(self, bus: BusClient, own: str, run: str) -> None:
         self._bus = bus
@@ -39,14 +39,10 @@ class TaskClient:
             )
             return StoredTask(record, int(answer["sequence"]), bool(answer.get("free", True)))
         except (KeyError, TypeError, ValueError) as error:
-            raise ProtocolViolation(f"the answer to tasks.get is no task: {error}") from error
+            raise ProtocolViolation(f"the answer to tasks.get is not a task: {error}") from error
 
     async def recover(self, engine: TaskEngine) -> int:
-        """Give `engine` the tasks that an earlier start of this worker has left; returns how many.
-
-        Raises:
-            PostroomError: the control plane does not answer.
-        """
+        """Give `engine` the open tasks of earlier runs of this worker; returns their number."""
         after, found = 0, 0
         while True:
             answer = await self._ask("tasks.open", {"run": self._run, "after": after})
@@ -59,11 +55,7 @@ class TaskClient:
                 return found
 
     async def requested(self, accept: Callable[[Ask], Awaitable[None]]) -> None:
-        """Have `accept` take the tasks that this worker was asked for and has not taken, in the order of the requests.
-
-        Raises:
-            PostroomError: the control plane does not answer, or a task was not taken.
-        """
+        """Pass `accept` the requests to this worker that it has not accepted, in their order."""
         after, more = 0, True
         while more:
             question = {"run": self._run, "after": after, "untaken": True}
@@ -76,10 +68,10 @@ class TaskClient:
             more = answer.get("more") is True
 
     async def view(self, task_id: str) -> dict[str, Any]:
-        """The task as people are shown it.
+        """The task as a TaskView.
 
         Raises:
-            NotFound: this worker neither runs it nor asked for it.
+            NotFound: this worker neither runs the task nor asked for it.
         """
         answer = await self._ask("tasks.get", {"task": task_id})
         return dict(answer["view"])
@@ -89,7 +81,7 @@ class TaskClient:
         return dict((await self._ask("tasks.get", {"task": task_id}))["task"])
 
     async def changes(self, task_id: str, after: int) -> Page:
-        """Changes of a task past sequence `after`, as far as the log goes now. Raises as `view`."""
+        """The stored changes of a task past sequence `after`. Raises as `view`."""
         answer = await self._ask("tasks.changes", {"task": task_id, "after": after})
         try:
             found = []
@@ -105,37 +97,34 @@ class TaskClient:
                 dict(answer["task"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise ProtocolViolation(f"the answer to tasks.changes is none: {error}") from error
+            raise ProtocolViolation(f"the answer to tasks.changes is malformed: {error}") from error
 
     async def views(self, role: str, *, open_only: bool, other: str = "") -> list[dict[str, Any]]:
-        """Tasks of this worker (`worker`), those that it asked for (`requester`), or both (""), newest first.
+        """TaskViews, newest first: tasks that this worker runs (`worker`), asked for (`requester`), or both ("").
 
-        With `other` only those that have this agent on their other side.
+        `other` keeps those with that agent on the other side.
         """
         question = {"role": role, "open": open_only, "limit": MAX_LIST, "other": other}
         answer = await self._ask("tasks.list", question)
         return list(answer["tasks"])
 
     async def choose(self, skill: str, key: str) -> Sender:
-        """Another agent that has the skill; the same one again for what was asked under the same key."""
+        """Another agent that has the skill; the same one again under the same key."""
         answer = await self._ask("tasks.choose", {"skill": skill, "key": key})
         return Sender(str(answer["uid"]), str(answer["nick"]), str(answer["kind"]))
 
     async def cancel(self, task_id: str, reason: str) -> dict[str, Any]:
-        """End a task that this worker asked for; returns its view.
-
-        Raises:
-            NotFound: it asked for no such task.
-        """
+        """End a task that this worker asked for; returns its view."""
         answer = await self._ask("tasks.cancel", {"task": task_id, "reason": reason})
         return dict(answer["view"])
 
     async def answer(self, task_id: str, text: str, named: str = "") -> dict[str, Any]:
-        """Answer the question of a task that this worker asked for; returns its view. `named` is its `messageId`.
+        """Answer the question of a task that this worker asked for; returns its view.
+
+        `named` is the answer's `messageId`.
 
         Raises:
-            NotFound: it asked for no such task.
-            Conflict: it waits for nothing.
+            Conflict: the task has no open question.
         """
         answer = await self._ask("tasks.answer", {"task": task_id, "text": text, "named": named})
         return dict(answer["view"])

@@ -1,4 +1,4 @@
-"""The sidecar's first acts: protect its own memory, try the wall it was put behind, and say what it found."""
+"""The sidecar's first acts: protect its own memory, and test the wall of its sandbox."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from postroom.sandbox import selftest
 from postroom.sandbox.selftest import Canaries, WallReport
 
 BREACHED = 86
-"""Exit code of a sidecar that found a hole in its wall that was not stated."""
+"""Exit code of a sidecar that found a hole in its wall which the provider does not state."""
 
 NO_WALL = "none"
 
@@ -25,12 +25,12 @@ _PR_SET_DUMPABLE = 4  # prctl(2)
 
 @dataclass(frozen=True, slots=True)
 class WallCheck:
-    """What the self-test found.
+    """The result of the wall's self-test.
 
     Attributes:
-        report: every canary; None where there was nothing to try.
+        report: every canary; None where there were none.
         claimed: the level that the sandbox provider claims.
-        holes: kinds of canaries that it says can be reached.
+        holes: kinds of canaries that the provider states as reachable.
     """
 
     report: WallReport | None
@@ -39,19 +39,19 @@ class WallCheck:
 
     @property
     def breaches(self) -> tuple[str, ...]:
-        """What was reached and must not have been; nothing where no wall is claimed."""
+        """The canaries that the sidecar reached against the claim; () where the provider claims no wall."""
         if self.report is None or self.claimed in {"", NO_WALL}:
             return ()
         return self.report.unexplained(self.holes)
 
     @property
     def breached(self) -> bool:
-        """Whether something was reached that the wall is said to keep away."""
+        """Whether there are breaches."""
         return bool(self.breaches)
 
     @property
     def level(self) -> str:
-        """The level as found: what is claimed, unless the test says otherwise; "" if there was none."""
+        """The level that the test found: the claimed one unless it was breached; "" without a test."""
         if self.report is None:
             return ""
         return NO_WALL if self.breached else self.claimed
@@ -63,17 +63,17 @@ class WallCheck:
 
 
 def examine(canaries: Mapping[str, Any], claimed: str, holes: tuple[str, ...] = ()) -> WallCheck:
-    """Try every canary; takes half a second if one does not answer."""
+    """Try every canary; takes half a second if one is silent."""
     if not canaries:
         return WallCheck(None, claimed, holes)
     return WallCheck(selftest.run(Canaries.from_json(json.dumps(canaries))), claimed, holes)
 
 
 def harden() -> None:
-    """Forbid tracing, reading through procfs, and core files of this process; what it starts is not affected.
+    """Forbid tracing, reading through procfs, and core files of this process, not of those that it starts.
 
-    Without it an agent reads the token out of `/proc/<sidecar>/environ` or the sidecar's memory. It is a courtesy to
-    the transcript and not a wall: sidecar and agent are one trust domain.
+    Otherwise an agent could read the token out of `/proc/<sidecar>/environ` or the sidecar's memory. That keeps secrets
+    out of transcripts and is not a wall: sidecar and agent are one trust domain.
 
     Raises:
         EnvironmentFault: the kernel refused.

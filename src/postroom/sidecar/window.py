@@ -1,4 +1,4 @@
-"""Which messages the agent holds unconfirmed, and when another may join them."""
+"""The messages that the agent holds unconfirmed, and the rule when it gets another."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 WINDOW = 1
-"""Messages that are waited for at once, and that are fetched ahead. One: what the agent does belongs to the message
-that it holds, and a crash uses up the deliveries of no message that it never saw."""
+"""Messages that the agent works on, and that are fetched ahead. One: each action belongs to the message that the
+agent holds, and a crash counts against no message that it never saw."""
 
 MOST = 64
-"""Messages that the agent may hold altogether, those included that were given up waiting for. Each costs beats."""
+"""Messages that the agent may hold, with those set aside. Each costs in-progress beats on the bus."""
 
 ALONE = 30.0
-"""Seconds that a redelivered message keeps others waiting: after that the agent has survived it."""
+"""Seconds that a redelivered message holds others back: after that the agent has survived it."""
 
 T = TypeVar("T")
 
@@ -23,9 +23,9 @@ class Window(Generic[T]):
     """The messages that the agent holds, oldest first.
 
     Args:
-        size: how many at once, but for those that were set aside.
-        alone: seconds that one which was added as `alone` keeps others away.
-        most: how many at once, with those.
+        size: items at a time, without those set aside.
+        alone: seconds that an item which was added as `alone` holds others back.
+        most: items at a time, with those set aside.
     """
 
     def __init__(self, size: int = WINDOW, alone: float = ALONE, most: int = MOST) -> None:
@@ -35,8 +35,8 @@ class Window(Generic[T]):
         self._items: dict[str, T] = {}
         self._aside: set[str] = set()
         self._changed = asyncio.Event()
-        self._lonely = ""
-        self._lonely_until = 0.0
+        self._exclusive = ""
+        self._exclusive_until = 0.0
 
     def __iter__(self) -> Iterator[T]:
         return iter(tuple(self._items.values()))
@@ -49,14 +49,14 @@ class Window(Generic[T]):
         return self._items.get(key)
 
     def add(self, key: str, item: T, *, alone: bool) -> None:
-        """Take an item in; with `alone`, no other joins it for a while."""
+        """Add an item; `alone`: no other joins it for a while."""
         self._items[key] = item
         if alone:
-            self._lonely = key
-            self._lonely_until = _now() + self._alone
+            self._exclusive = key
+            self._exclusive_until = _now() + self._alone
 
     def set_aside(self, key: str) -> None:
-        """Keep an item, but nobody waiting for it any more."""
+        """Keep an item, but let others join before it leaves."""
         self._aside.add(key)
         self._notify()
 
@@ -73,7 +73,7 @@ class Window(Generic[T]):
         return items
 
     async def left(self, key: str, item: T, timeout: float) -> bool:
-        """Wait until this very item has left, at most `timeout` seconds; whether it has."""
+        """Whether this very item has left, after waiting at most `timeout` seconds for that."""
         end = _now() + timeout
         while self._items.get(key) is item and _now() < end:
             await self.change(end - _now())
@@ -88,22 +88,22 @@ class Window(Generic[T]):
             return
 
     async def room(self, *, alone: bool) -> None:
-        """Wait until one more may be added; one that is to be `alone` waits for the others, not for ever."""
-        patience = _now() + self._alone
-        while (blocked_until := self._blocked(alone, patience)) > _now():
+        """Wait until one more may be added. One that is to be `alone` waits for the others, but not for ever."""
+        deadline = _now() + self._alone
+        while (blocked_until := self._blocked(alone, deadline)) > _now():
             await self.change(min(blocked_until - _now(), self._alone))
 
-    def _blocked(self, alone: bool, patience: float) -> float:
-        """Until when nothing may be added, short of a change."""
+    def _blocked(self, alone: bool, deadline: float) -> float:
+        """The time until which nothing may be added, unless something changes."""
         waited_for = self._items.keys() - self._aside
         if len(waited_for) >= self._size or len(self._items) >= self._most:
             return float("inf")
         if alone and waited_for:
-            return patience
-        return self._lonely_until if self._lonely in waited_for else 0.0
+            return deadline
+        return self._exclusive_until if self._exclusive in waited_for else 0.0
 
     def _notify(self) -> None:
-        # Those who wait now are woken; those who wait from now on wait for the next change.
+        # Wake the present waiters; later ones wait for the next change.
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -1,7 +1,7 @@
-"""Commands and files of the workspace, for agents without a shell of their own: what can be asked, and the usual way.
+"""Commands and files of the workspace, for agents without a shell of their own.
 
-Paths are relative to the workspace, and no link in them is followed: whoever works here is the sidecar, and what
-procfs shows to the sidecar is not for the agent.
+Paths are relative to the workspace, and no link in them is followed: the sidecar opens the files, and the agent must
+not see what procfs shows to the sidecar.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from postroom.sidecar.process import AgentProcess
 from postroom_a2a.text import one_line
 
 FILE_TIMEOUT = 30.0
-"""Seconds for what is done with a file."""
+"""Seconds for a file operation."""
 
 _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """How a command ended.
+class CommandResult:
+    """The result of a command.
 
     Attributes:
         exit_code: 128 + N if signal N ended it.
-        stdout, stderr: the first `MAX_OUTPUT` bytes of each; what is no UTF-8 became U+FFFD.
+        stdout, stderr: the first `MAX_OUTPUT` bytes of each; invalid UTF-8 became U+FFFD.
         timed_out: it was killed at the end of its time.
     """
 
@@ -60,14 +60,13 @@ class FolderEntry:
 
 
 class Workstation(Protocol):
-    """Where commands run and files lie."""
+    """Runs the agent's commands and works on its files."""
 
-    async def run(self, command: RunCommand) -> Done:
-        """Run a program to its end. It has no standard input.
+    async def run(self, command: RunCommand) -> CommandResult:
+        """Run a program, without standard input, to its end.
 
         Raises:
-            InvalidInput: the folder is none of the workspace's.
-            PostroomError: the program could not be started.
+            InvalidInput: its folder is not one of the workspace, or it cannot be started.
         """
         ...
 
@@ -76,15 +75,15 @@ class Workstation(Protocol):
         ...
 
     async def write(self, path: str, content: bytes, mode: int) -> None:
-        """Make or replace a file, and the folders that it is in. Raises PostroomError."""
+        """Make or replace a file; makes its folders. Raises PostroomError."""
         ...
 
     async def entries(self, path: str) -> list[FolderEntry]:
-        """What is in a folder, by name, at most `MAX_ENTRIES`. Raises as `read`."""
+        """The entries of a folder by name, at most `MAX_ENTRIES`. Raises as `read`."""
         ...
 
     async def remove(self, path: str) -> None:
-        """Remove a file, or a folder with all that is in it. Raises as `read`."""
+        """Remove a file, or a folder with its content. Raises as `read`."""
         ...
 
 
@@ -96,48 +95,40 @@ class Captured:
         self.truncated = False
 
     def add(self, data: bytes) -> None:
-        """Keep what there is room for."""
+        """Keep `data` as far as there is room."""
         room = MAX_OUTPUT - len(self._kept)
         self._kept += data[:room]
         self.truncated = self.truncated or len(data) > room
 
     @property
     def text(self) -> str:
-        """What was kept."""
+        """The beginning as text."""
         return self._kept.decode("utf-8", errors="replace")
 
 
 def parts_of(path: str) -> tuple[str, ...]:
-    """The names in a path of the workspace; () for the workspace itself.
-
-    Raises:
-        InvalidInput: it is absolute, leads upwards or is no path at all.
-    """
+    """The names in a path of the workspace, () for the workspace itself; raises InvalidInput."""
     names = tuple(name for name in path.split("/") if name not in {"", "."})
     if path.startswith("/") or ".." in names:
         raise InvalidInput(
-            f"{one_line(path, 100)!r} is no path in the workspace",
-            remedy="paths are relative to it, without '..'",
+            f"{one_line(path, 100)!r} is not a path in the workspace",
+            remedy="use a path relative to the workspace, without '..'",
         )
     if "\0" in path or len(os.fsencode(path)) > MAX_PATH:
-        raise InvalidInput("that is no path")
+        raise InvalidInput(f"the path is longer than {MAX_PATH} bytes or has a NUL byte")
     return names
 
 
 def named_file(path: str) -> tuple[str, ...]:
-    """As `parts_of`, for what cannot be the workspace itself. Raises as it does."""
+    """As `parts_of`, but the workspace itself is refused."""
     if not (parts := parts_of(path)):
-        raise InvalidInput("the workspace itself is meant: name something in it")
+        raise InvalidInput("the path is the workspace itself", remedy="name something in it")
     return parts
 
 
 @asynccontextmanager
 async def within(seconds: float, what: str) -> AsyncGenerator[None]:
-    """A deadline.
-
-    Raises:
-        RequestTimeout: it has passed.
-    """
+    """A deadline; raises RequestTimeout when it has passed."""
     try:
         async with asyncio.timeout(seconds):
             yield
@@ -146,17 +137,17 @@ async def within(seconds: float, what: str) -> AsyncGenerator[None]:
 
 
 class LocalWorkstation:
-    """See `Workstation`: the sidecar's own processes and files."""
+    """A `Workstation` of the sidecar's own processes and files."""
 
     def __init__(self, root: Path, env: Mapping[str, str]) -> None:
         self._root = root
         self._env = dict(env)
 
-    async def run(self, command: RunCommand) -> Done:
-        """What the program leaves behind of its group is killed with its end."""
+    async def run(self, command: RunCommand) -> CommandResult:
+        """See `Workstation`. At the program's end the rest of its group is killed."""
         cwd = self._root.joinpath(*parts_of(command.cwd))
         if not await asyncio.to_thread(cwd.is_dir):
-            raise InvalidInput(f"{one_line(command.cwd, 100)!r} is no folder of the workspace")
+            raise InvalidInput(f"{one_line(command.cwd, 100)!r} is not a folder of the workspace")
         try:
             env = self._env | dict(command.env)
             process = await AgentProcess.start(command.words, env, str(cwd))
@@ -180,7 +171,9 @@ class LocalWorkstation:
                 process.read_rest()
         finally:
             process.close()
-        return Done(ended.code, out.text, err.text, out.truncated, err.truncated, timed_out)
+        return CommandResult(
+            ended.code, out.text, err.text, out.truncated, err.truncated, timed_out
+        )
 
     async def read(self, path: str, offset: int, length: int) -> bytes:
         """See `Workstation`."""
@@ -188,12 +181,12 @@ class LocalWorkstation:
 
         def read() -> bytes:
             with self._folder(folders) as folder:
-                # O_NONBLOCK: a pipe would be waited for.
+                # O_NONBLOCK: the opening of a named pipe would wait.
                 flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
                 file = os.open(name, flags, dir_fd=folder)
                 try:
                     if not stat.S_ISREG(os.fstat(file).st_mode):
-                        raise InvalidInput(f"{one_line(path, 100)!r} is no file")
+                        raise InvalidInput(f"{one_line(path, 100)!r} is not a file")
                     return os.pread(file, min(length, MAX_READ), offset)
                 finally:
                     os.close(file)
@@ -201,7 +194,7 @@ class LocalWorkstation:
         return await _in_thread(path, read)
 
     async def write(self, path: str, content: bytes, mode: int) -> None:
-        """The file appears as a whole or not at all."""
+        """See `Workstation`. The file appears as a whole or not at all."""
         *folders, name = named_file(path)
 
         def write() -> None:
@@ -246,7 +239,7 @@ class LocalWorkstation:
 
     @contextmanager
     def _folder(self, parts: Sequence[str], *, make: bool = False) -> Generator[int]:
-        """A descriptor of a folder: name by name, since a checked path may be another one a moment later."""
+        """A descriptor of a folder, opened name by name: a path that was checked before could change in between."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         folder = os.open(self._root, flags)
         try:
@@ -273,7 +266,7 @@ async def _in_thread(path: str, work: Callable[[], _Result]) -> _Result:
         async with within(FILE_TIMEOUT, f"the work on {named!r}"):
             return await asyncio.to_thread(work)
     except FileNotFoundError as error:
-        raise NotFound(f"there is no {named!r} in the workspace") from error
+        raise NotFound(f"the workspace has no {named!r}") from error
     except PermissionError as error:
         raise Forbidden(f"{named!r}: {error.strerror}") from error
     except (IsADirectoryError, NotADirectoryError) as error:

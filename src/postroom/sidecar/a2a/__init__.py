@@ -1,1 +1,1 @@
-"""The worker in the language A2A: what its agent asks others for, what others may ask of it, and the doors to both."""
+"""The worker's A2A: its agent's requests to others, others' requests to it, and the servers of both."""

@@ -1,8 +1,7 @@
-"""What the worker's own agent asks of an agent by A2A: of another one, or of itself.
+"""A2A requests of the worker's own agent to an agent: another one, or itself.
 
-A task that comes in here goes the one way that all tasks go: a request to the inbox of who is to do it. So it is
-durable before it is answered, and it waits its turn. What becomes of it is what the log says (docs/architecture.md,
-Tasks).
+A task goes the way of all tasks, as a request to the worker's inbox: it is on disk before it is answered, and waits
+its turn. The log has its states (docs/architecture.md, Tasks).
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import AsyncGenerator
 from postroom.errors import Conflict, Forbidden, NotFound
 from postroom.protocol.verbs import AnswerTask, CancelTask, Delegate
 from postroom.sidecar.a2a.changes import TaskChange
-from postroom.sidecar.a2a.live import Live
+from postroom.sidecar.a2a.live import LivePeers
 from postroom.sidecar.a2a.pages import page_of
 from postroom.sidecar.actions import Actions
 from postroom.sidecar.task_client import TaskClient
@@ -27,20 +26,14 @@ SLICE = 20.0
 """Seconds of one wait for a task."""
 
 LAST = 2**53
-"""A sequence that nothing has: what is told of a task behind it is the task itself."""
+"""A sequence after every record: the page of changes behind it has the task alone."""
 
 
 class AskedTasks:
-    """The tasks of one agent, for the agent of this worker; implements `postroom_a2a.service.TaskService`.
-
-    Args:
-        ledger: what the control plane knows of them.
-        live: what other workers say of them.
-        worker: uid of the agent that does the tasks.
-    """
+    """The tasks of the agent `worker`, for this worker's agent; implements `postroom_a2a.service.TaskService`."""
 
     def __init__(
-        self, actions: Actions, task_client: TaskClient, live: Live, own: str, worker: str
+        self, actions: Actions, task_client: TaskClient, live: LivePeers, own: str, worker: str
     ) -> None:
         self._actions = actions
         self._task_client = task_client
@@ -93,7 +86,7 @@ class AskedTasks:
         try:
             await self._actions.cancel_task(CancelTask(task))
         except (Forbidden, NotFound) as error:
-            # It is there (see above): so somebody else asked for it.
+            # The task exists (see above), so another agent asked for it.
             raise Conflict(error.message) from error
         return await self._task_client.snapshot(task)
 
@@ -110,7 +103,7 @@ class AskedTasks:
         return self._live.follow(self._task_client, task, after, self._worker)
 
     async def _check(self, task: str) -> None:
-        """Let pass a task that the agent does; one that another does is another's."""
+        """Raise NotFound for a task that another agent works on."""
         view = await self._actions.task(task, wait=False, timeout=0)
         if view["worker"]["uid"] != self._worker:
             raise NotFound("there is no such task")

@@ -1,8 +1,8 @@
-"""Following a task from change to change: nothing twice, nothing left out, whichever way news of it come.
+"""Following a task: each change once, none left out, by whichever way it arrives.
 
-What is stored of a task is a chain, in which each record names the one before. So a change that follows the last one
-shown can be shown at once, wherever it was heard of; with any other, the control plane is asked for what lies between.
-How a task ends, or what it asks, is shown as the control plane has it and in no other way.
+The records of a task are a chain, in which each names the one before. So a change that follows the last one shown can
+be shown at once, whatever its source; for any other, the follower reads the gap from the control plane. The end of a
+task, or its question, is shown only as the control plane has it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Task
 
 UNSEEN = 16
-"""Changes that wait for one follower; of more it reads again what is stored."""
+"""Changes that wait for one follower; if there are more, it reads the stored ones again."""
 
 LOOK = 20.0
-"""Seconds after which it is looked at what is stored, whatever the news: they may be lost or lies, what is stored is
-not."""
+"""Seconds between two looks at the stored changes: those heard otherwise may be lost or false."""
 
 SEQUENCE = "urn:postroom:a2a:sequence:1"
-"""Key in the metadata of what is streamed: the sequence of its record, and `after`, that of the one before."""
+"""Key in the metadata of a streamed event: `sequence` of its record, and `after`, the sequence of the one before."""
 
 _log = get_logger(__name__)
 
@@ -40,8 +39,8 @@ class TaskChange:
 
     Attributes:
         after: sequence of the record before it.
-        event: A2A StreamResponse; None for the first record, which only says that the task is there.
-        proven: it was read from the log, or written by us.
+        event: A2A StreamResponse; None for the first record of a task.
+        proven: the change was read from the log, or stored by this worker.
     """
 
     after: int
@@ -58,13 +57,7 @@ class TaskChange:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Changes of a task that follow each other.
-
-    Attributes:
-        changes: in their order.
-        sequence: of the task's last record.
-        task: as it is after that.
-    """
+    """Successive changes of a task; `sequence` is its last record's, `task` its state after that."""
 
     changes: tuple[TaskChange, ...]
     more: bool
@@ -74,20 +67,20 @@ class Page:
 
 
 class Records(Protocol):
-    """Tells what is stored of tasks."""
+    """The stored changes of tasks."""
 
     async def changes(self, task_id: str, after: int, /) -> Page:
-        """Changes past sequence `after`, as far as the log goes now."""
+        """The stored changes past sequence `after`."""
         ...
 
 
 class _Watch:
-    """What one follower has not seen yet."""
+    """The changes that one follower has not seen yet."""
 
     def __init__(self) -> None:
         self._heard: deque[TaskChange] = deque()
-        self._news = asyncio.Event()
-        self.told = 0
+        self._changed = asyncio.Event()
+        self.newest = 0
         self.overrun = False
 
     def put(self, change: TaskChange) -> None:
@@ -95,37 +88,37 @@ class _Watch:
             self.overrun = True
         else:
             self._heard.append(change)
-        self._news.set()
+        self._changed.set()
 
     def look(self) -> None:
         self.overrun = True
-        self._news.set()
+        self._changed.set()
 
-    def tell(self, sequence: int) -> None:
-        self.told = max(self.told, sequence)
-        self._news.set()
+    def note(self, sequence: int) -> None:
+        self.newest = max(self.newest, sequence)
+        self._changed.set()
 
     def next(self) -> TaskChange | None:
         return self._heard.popleft() if self._heard else None
 
     def forget(self) -> None:
         self._heard.clear()
-        self.told = 0
+        self.newest = 0
         self.overrun = False
 
     async def wait(self, until: float) -> bool:
-        """Whether there was news before `until` of the loop's clock."""
+        """Whether anything came before `until` of the loop's clock."""
         try:
             async with asyncio.timeout_at(until):
-                await self._news.wait()
+                await self._changed.wait()
         except TimeoutError:
             return False
-        self._news.clear()
+        self._changed.clear()
         return True
 
 
 class TaskChanges:
-    """News of tasks, handed to those who follow them."""
+    """Passes changes of tasks to their followers."""
 
     def __init__(self) -> None:
         self._watches: dict[str, set[_Watch]] = {}
@@ -135,23 +128,23 @@ class TaskChanges:
         self.put(record.id, TaskChange(after, sequence, record.state, record.event))
 
     def put(self, task: str, change: TaskChange) -> None:
-        """A change was heard of."""
+        """Pass on a change."""
         for watch in self._watches.get(task, ()):
             watch.put(change)
 
-    def told(self, task: str, sequence: int) -> None:
-        """There is a record of that sequence."""
+    def note(self, task: str, sequence: int) -> None:
+        """Tell the followers that the log has a record of that sequence."""
         for watch in self._watches.get(task, ()):
-            watch.tell(sequence)
+            watch.note(sequence)
 
     def look(self, task: str) -> None:
-        """Something may have been missed: who follows the task reads what is stored."""
+        """Let the followers read the stored changes: they may have missed one."""
         for watch in self._watches.get(task, ()):
             watch.look()
 
     @property
     def followers(self) -> int:
-        """How many follow a task."""
+        """The number of followers, of all tasks."""
         return sum(map(len, self._watches.values()))
 
     @contextmanager
@@ -166,12 +159,12 @@ class TaskChanges:
                 del self._watches[task]
 
     async def follow(self, records: Records, task: str, after: int) -> AsyncGenerator[TaskChange]:
-        """What follows the record of sequence `after`, each change once; ends with the task.
+        """The changes after the record of sequence `after`, each once, up to the task's end.
 
-        A control plane that is away is waited for; the caller sets the deadline.
+        Waits for a control plane that is away; the caller sets the deadline.
 
         Raises:
-            NotFound: there is no such task any more.
+            NotFound: the task is deleted.
         """
         clock = asyncio.get_running_loop().time
         failures, look, proven = 0, 0.0, after
@@ -184,18 +177,18 @@ class TaskChanges:
                         page = await records.changes(task, after)
                     except (NoResponders, RequestTimeout, BusDisconnected) as error:
                         failures += 1
-                        _log.info("what became of task %s is not known yet: %s", task, error)
+                        _log.info("the changes of task %s are not known yet: %s", task, error)
                         await asyncio.sleep(BACKOFF.delay(failures))
                         continue
                     failures, behind, look = 0, page.more, clock() + LOOK
                     missed = page.state.terminal and not page.changes
                     if proven < after and (page.sequence < after or missed):
-                        # Somebody has numbered changes that there are not: the log is right.
+                        # The peer has numbered changes that do not exist: the log is right.
                         after, behind = proven, True
                         continue
                     for change in page.changes:
                         yield change
-                    if missed:  # its records are gone
+                    if missed:  # its records are deleted
                         yield TaskChange(
                             page.sequence, page.sequence, page.state, _status(page.task)
                         )
@@ -205,8 +198,8 @@ class TaskChanges:
                     continue
                 change = watch.next()
                 if change is None:
-                    behind = watch.told > after or (not await watch.wait(look))
-                    behind = behind or watch.told > after
+                    behind = watch.newest > after or (not await watch.wait(look))
+                    behind = behind or watch.newest > after
                 elif change.sequence > after:
                     if change.after != after or (change.settled and not change.proven):
                         behind = True
@@ -224,7 +217,7 @@ def _status(task: Task) -> Event:
 
 
 def numbered(event: Event, after: int, sequence: int) -> Event:
-    """An event that says which record it is."""
+    """An event with the sequences of its record and of the one before."""
     ((kind, said),) = event.items()
     number = {SEQUENCE: {"after": after, "sequence": sequence}}
     return {kind: {**said, "metadata": {**said.get("metadata", {}), **number}}}

@@ -1,8 +1,8 @@
-"""Another worker's task while it works: what it says itself, at once, over the ephemeral path.
+"""Live A2A with other workers: calls, and the changes of a task as the other worker streams them.
 
-That is quick and proves nothing: it may be lost, and the other worker may say what it likes. So it only feeds
-`Changes`, which fills gaps from the log and takes from the log how a task ends. If nobody answers, or the other is
-killed in the middle, what the control plane tells goes on where this stopped.
+Such a stream is quick and proves nothing: frames may be lost, and the other worker may send anything. So it only feeds
+`TaskChanges`, which reads gaps and the end of a task from the log. If the other worker does not answer or is killed,
+the control plane's changes go on where the stream stopped.
 """
 
 from __future__ import annotations
@@ -32,24 +32,20 @@ PEERS = 64
 """Agents whose answers can be received at a time."""
 
 MOST_NESTED = TASK_DEPTH + 8
-"""Objects and arrays within one another in an answer: a task is a part of it."""
+"""Nested objects and arrays in an answer, which contains a task."""
 
 MOST_INSIDE = 8192
-"""Objects and arrays in an answer. Each takes a hundred times as much memory as it does in the message; what is stored
-of a task can be read from the log."""
+"""Objects and arrays in an answer. Each takes a hundred times its bytes in memory; larger tasks can be read from the
+log."""
 
 _log = get_logger(__name__)
 
 NewCaller = Callable[[str], Caller]
-"""Makes a caller of the agent with that uid."""
+"""Makes a caller for the agent with that uid."""
 
 
-class Live:
-    """The ephemeral path to other agents.
-
-    Args:
-        changes: is told what they say.
-    """
+class LivePeers:
+    """Live calls to other agents, whose streams feed `changes`."""
 
     def __init__(self, caller: NewCaller, changes: TaskChanges, own: str) -> None:
         self._own = own
@@ -58,7 +54,7 @@ class Live:
         self._callers: OrderedDict[str, Caller] = OrderedDict()
 
     async def close(self) -> None:
-        """Receive nothing any more."""
+        """Close all callers."""
         while self._callers:
             await self._callers.popitem()[1].close()
 
@@ -66,7 +62,7 @@ class Live:
         """The result of a call.
 
         Raises:
-            RpcError: the agent answered with it, or nobody serves it.
+            RpcError: the agent's answer, or the agent does not run.
         """
         caller = await self._caller(worker)
         try:
@@ -88,7 +84,7 @@ class Live:
     async def follow(
         self, records: Records, task: str, after: int, worker: str
     ) -> AsyncGenerator[TaskChange, None]:
-        """As `Changes.follow`, sooner where the worker can be heard; what this one stores itself is heard anyway."""
+        """As `TaskChanges.follow`, sooner while another worker streams the task."""
         if worker == self._own:
             async with aclosing(self._changes.follow(records, task, after)) as changes:
                 async for change in changes:
@@ -112,13 +108,13 @@ class Live:
             async with aclosing(self.stream(worker, call)) as results:
                 async for result in results:
                     if not begun:
-                        self._changes.look(task)  # what was stored before this is not heard here
+                        self._changes.look(task)  # the stream lacks the changes before its begin
                         begun = True
                     if (change := _change(result, task)) is not None:
                         self._changes.put(task, change)
         except (RpcError, PostroomError) as error:
-            _log.info("task %s is not heard of live, but from the log: %s", task, error)
-        self._changes.look(task)  # nor what comes from now on
+            _log.info("no live stream of task %s, its changes come from the log: %s", task, error)
+        self._changes.look(task)  # the stream lacks the changes from now on
 
     async def _caller(self, worker: str) -> Caller:
         caller = self._callers.pop(worker, None) or self._new(worker)
@@ -136,7 +132,7 @@ def _request(call: Call) -> Request:
 def _result(response: Response) -> Any:
     if response.error is not None:
         raise response.error
-    # What is nested deeper could be read here, and not be written again.
+    # A deeper answer could be read here but not written again.
     if deeper_than(response.result, MOST_NESTED, MOST_INSIDE):
         raise ProtocolViolation("the peer's answer has too many objects and arrays in it")
     return response.result
@@ -161,7 +157,7 @@ def _change(result: Any, task: str) -> TaskChange | None:
         case {"artifactUpdate": {"taskId": about, "metadata": dict(metadata), "artifact": dict()}}:
             if about == task:
                 return _numbered(result, metadata, TaskState.WORKING)
-    raise ProtocolViolation("the peer streams what is no change of the task")
+    raise ProtocolViolation("the peer streams something that is not a change of the task")
 
 
 def _numbered(event: Event, metadata: dict[str, Any], state: TaskState) -> TaskChange:

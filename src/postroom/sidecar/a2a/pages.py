@@ -1,4 +1,4 @@
-"""Tasks page by page: the answer to ListTasks, made of what the control plane shows of them."""
+"""The pages of ListTasks, made of the control plane's TaskViews."""
 
 from __future__ import annotations
 
@@ -26,11 +26,7 @@ class Snapshots(Protocol):
 async def page_of(
     views: Sequence[Mapping[str, Any]], query: TaskQuery, snapshots: Snapshots
 ) -> TaskPage:
-    """The page of the tasks with these TaskViews that `query` wants.
-
-    Raises:
-        InvalidInput: `query.page` is not a page of this server's.
-    """
+    """The page that `query` asks for, of the tasks with these TaskViews; raises InvalidInput for an unknown page."""
     found = sorted(
         (
             (float(view["updated_at"]), str(view["id"]))
@@ -58,7 +54,7 @@ async def page_of(
 
 
 def _token(position: tuple[float, str]) -> str:
-    """The name of the page that follows the task with this (time of the last change, id)."""
+    """The name of the page after the task with this (time of the last change, id)."""
     return base64.urlsafe_b64encode(json.dumps(position).encode()).decode()
 
 

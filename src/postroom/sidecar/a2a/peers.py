@@ -1,7 +1,7 @@
 """Other agents as A2A servers, for A2A clients beside the worker's agent: their operations and their cards.
 
-What begins, answers or ends a task goes the durable way, by the control plane, whether the other runs or not; what is
-not known there is asked of the other itself, which answers only while it runs.
+Requests that begin, answer or end a task go by the control plane and need no running agent. Tasks and methods that the
+control plane does not know are asked of the other agent itself, which answers only while it runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from postroom.directory.cards import Card
 from postroom.errors import InvalidInput, NotFound, PostroomError
 from postroom.protocol.ids import UID
 from postroom.sidecar.a2a.asking import AskedTasks
-from postroom.sidecar.a2a.live import Live
+from postroom.sidecar.a2a.live import LivePeers
 from postroom.sidecar.actions import Actions
 from postroom.sidecar.directory_client import DirectoryClient
 from postroom.sidecar.task_client import TaskClient
@@ -29,13 +29,13 @@ from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
 
 KNOWN = ("GetTask", "SubscribeToTask", "CancelTask")
-"""Methods about a task that the other may know alone."""
+"""Methods about a task that may be known to the other agent alone."""
 
 
 class PeerOperations(JsonOperations):
     """The operations of another agent."""
 
-    def __init__(self, tasks: AskedTasks, live: Live, worker: str) -> None:
+    def __init__(self, tasks: AskedTasks, live: LivePeers, worker: str) -> None:
         super().__init__(tasks)
         self._peer = worker
         self._live = live
@@ -50,7 +50,7 @@ class PeerOperations(JsonOperations):
             return await self._ask(call)
 
     async def other(self, call: Call) -> bytes:
-        """As `JsonOperations.other`: what has no name here is asked of the agent itself."""
+        """As `JsonOperations.other`: the agent itself answers methods that are unknown here."""
         if call.method in PUSH | UNSUPPORTED:
             raise not_offered(call.method)
         return await self._ask(call)
@@ -81,19 +81,14 @@ class PeerOperations(JsonOperations):
 
 
 class Peers:
-    """The agents that this worker can ask.
-
-    Args:
-        ledger: what the control plane knows of tasks.
-        live: the ephemeral path to the agents.
-    """
+    """The agents that this worker can ask."""
 
     def __init__(
         self,
         actions: Actions,
         directory: DirectoryClient,
         task_client: TaskClient,
-        live: Live,
+        live: LivePeers,
         own: str,
     ) -> None:
         self._actions = actions
@@ -103,12 +98,7 @@ class Peers:
         self._own = own
 
     async def operations(self, name: str) -> JsonOperations:
-        """The operations of the agent with that nick or uid.
-
-        Raises:
-            InvalidInput: it is a person, or no name.
-            PostroomError: the control plane did not answer.
-        """
+        """The operations of the agent with that nick or uid; raises InvalidInput for a person."""
         found = await self._directory.describe(await self._directory.uid_of(_ref(name)))
         if found.kind == "human":
             raise InvalidInput(f"@{found.nick} is a person", remedy="send a message")

@@ -1,7 +1,6 @@
-"""The HTTP door of A2A: cards, and JSON-RPC by which A2A clients ask agents (A2A 1.0, section 9).
+"""The A2A routes of the sidecar's HTTP server: cards, and JSON-RPC for A2A clients (A2A 1.0, section 9).
 
-It translates HTTP and nothing else. Who may call is decided by who listens: the port's owner checks Host and Origin,
-the socket lies in a closed folder.
+They translate HTTP and check no caller: the local API checks Host and Origin, and the socket lies in a closed folder.
 """
 
 from __future__ import annotations
@@ -11,53 +10,42 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote
 
 from postroom.directory.cards import CARD_PATH, SENDER_TOKEN, Card
 from postroom.errors import NotFound, PostroomError
 from postroom.http.server import Answer, Content, Events, HttpRequest
+from postroom.sidecar.a2a.peers import Peers
 from postroom_a2a.json_operations import VERSION, not_spoken
 from postroom_a2a.operations import Call, Operations
 from postroom_a2a.rpc import Code, Id, RpcError, id_of, read_call, read_json, refusal, result
 
 CARD_PATHS = (CARD_PATH, "/.well-known/agent.json")
-"""Where A2A 1.0 looks for a card, and where its versions before 0.3 did."""
+"""The path of a card in A2A 1.0, and in versions before 0.3."""
 
 ENDPOINT = "/a2a"
 AGENTS = f"{ENDPOINT}/agents/"
 """Before the nick or uid of another agent."""
 
 CARD_AGE = 60
-"""Seconds for which a card may be used without asking again: its worker may be started anew with another."""
+"""Seconds for which a client may keep a card: the worker's next run may have another."""
 
 LOOK = 1.0
-"""Seconds between two looks whether the client of a call still waits."""
-
-
-class Others(Protocol):
-    """Other agents as A2A servers."""
-
-    async def operations(self, name: str, /) -> Operations:
-        """The operations of the agent with that nick or uid."""
-        ...
-
-    async def card(self, name: str, /) -> Card:
-        """Its card. Raises as `operations`."""
-        ...
+"""Seconds between two checks that the client of a call still waits."""
 
 
 class A2ARoutes:
     """The A2A routes of one worker.
 
     Args:
-        others: the agents that its agent can ask; None for nobody.
         card: the worker's, {} for none.
-        port: that the local API listens on.
+        port: the local API's.
+        others: the agents that its agent can ask; None for none.
     """
 
     def __init__(
-        self, operations: Operations, card: Card, port: int, others: Others | None = None
+        self, operations: Operations, card: Card, port: int, others: Peers | None = None
     ) -> None:
         self._operations = operations
         self._others = others
@@ -65,11 +53,7 @@ class A2ARoutes:
         self._card = served_card(card, f"{self._url}{ENDPOINT}") if card else None
 
     async def handle(self, request: HttpRequest) -> Answer:
-        """Answer one request.
-
-        Raises:
-            NotFound: there is no such route, or no card.
-        """
+        """Answer one request; raises NotFound for an unknown route or a missing card."""
         path = request.target
         if self._others is not None and path.startswith(AGENTS):
             name, _, rest = path.removeprefix(AGENTS).partition("/")
@@ -80,7 +64,7 @@ class A2ARoutes:
                 )
             if request.method == "POST" and name and not rest:
                 return await self._answer(request, await self._others.operations(unquote(name)))
-        # Who has the endpoint as a base URL asks for what lies below it.
+        # A client that has the endpoint as its base URL looks for the card below it.
         if request.method == "GET" and path.removeprefix(ENDPOINT) in CARD_PATHS:
             if self._card is None:
                 raise NotFound("this worker has no Agent Card")
@@ -93,7 +77,7 @@ class A2ARoutes:
         call_id: Id = None
         try:
             if not request.is_json:
-                raise RpcError(Code.INVALID_REQUEST, "the Content-Type has to be application/json")
+                raise RpcError(Code.INVALID_REQUEST, "the Content-Type is not application/json")
             record = read_json(request.body)
             call_id = id_of(record)
             method, params = read_call(record)
@@ -108,13 +92,13 @@ class A2ARoutes:
 
 
 async def _waited_for(request: HttpRequest, operations: Operations, call: Call) -> bytes:
-    """The result, for as long as the client waits for it."""
+    """The result, unless the client goes away before."""
     answering = asyncio.create_task(operations.answer(call))
     try:
         while not answering.done() and not request.abandoned():
             await asyncio.wait({answering}, timeout=LOOK)
         if not answering.done():
-            raise RpcError(Code.INTERNAL_ERROR, "nobody waits for the answer")
+            raise RpcError(Code.INTERNAL_ERROR, "the client has closed the connection")
         return answering.result()
     finally:
         answering.cancel()
@@ -122,7 +106,7 @@ async def _waited_for(request: HttpRequest, operations: Operations, call: Call) 
 
 
 async def _streamed(call: Call, operations: Operations) -> Answer:
-    """The stream, once it has begun: what is refused before is a plain answer."""
+    """The stream, once it has begun: a refusal before that is a plain answer."""
     results = operations.stream(call)
     try:
         first = await anext(results, None)
@@ -147,7 +131,7 @@ async def _responses(
 
 
 def card_answer(request: HttpRequest, card: Card) -> Answer:
-    """A card with what caches want to know; nothing but that for who has it already (RFC 9110, section 13.1.2)."""
+    """A card with headers for caches; 304 for a client that has it already (RFC 9110, section 13.1.2)."""
     body = json.dumps(card).encode()
     tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = (("etag", tag), ("cache-control", f"private, max-age={CARD_AGE}"))
@@ -166,10 +150,10 @@ async def _pieces(*pieces: bytes) -> AsyncGenerator[bytes]:
 
 
 def served_card(card: Card, url: str) -> Card:
-    """A card as it is given at this door: with the address `url` of the door first.
+    """The card as this server gives it, with its own `url` as the first interface.
 
-    What the bus address demands of callers is nothing that a caller over HTTP could do, so it is not required here; and
-    whoever has signed the card has not signed this.
+    An HTTP caller cannot fulfil the sender extension of the bus address, so the card does not require it here. It has
+    no signature, since the signed card is another one.
     """
     own = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": VERSION}
     capabilities = dict(card.get("capabilities", {}))
@@ -190,7 +174,7 @@ def _parameters(request: HttpRequest) -> dict[str, str]:
     """The service parameters of a request.
 
     Raises:
-        RpcError: it names no version. That means 0.3 (section 3.6.2), which names its methods in another way.
+        RpcError: no version is named. That means 0.3 (section 3.6.2), which has other names for its methods.
     """
     version = request.headers.get("a2a-version", "") or request.query.get("A2A-Version", "")
     if not version:

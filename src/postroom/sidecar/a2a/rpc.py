@@ -1,4 +1,6 @@
-"""The NATS door of A2A: the worker's own subject, and callers of others' (docs/architecture.md, The ephemeral path)."""
+"""Live A2A over NATS: the server of the worker's subject, and callers of others (docs/architecture.md, The ephemeral
+path).
+"""
 
 from __future__ import annotations
 
@@ -16,23 +18,23 @@ from postroom_a2a.nats.port import Frame
 from postroom_a2a.operations import Operations
 
 CONCURRENCY = 16
-"""Calls that are worked on at a time; one more is told that the worker is busy."""
+"""Calls at a time; the answer to a further one is that the worker is busy."""
 
 MAX_REQUEST = 64 * 1024
-"""Bytes of a call. What is larger is nothing that can be asked here, and it is not read: that would take its time."""
+"""Bytes of a call. A larger one is dropped unread, which saves the time to parse it: no valid call is so large."""
 
 FLOW = Flow(window=8, beat=CALL_BEAT)
-"""What is taken of a stream: so many frames of a bus's message lie unread at most."""
+"""Flow control of a stream: at most so many frames, each a message of the bus, lie unread."""
 
 RATE = 200
-"""Calls of one caller in a second; further ones are not read: even to refuse a flood would take all of the time."""
+"""Calls of one caller in a second; further ones are dropped unread: even refusals would take all of the time."""
 
 DRAIN = 1.0
-"""Seconds that calls have to end when the worker is stopped."""
+"""Seconds for calls to end when the worker is stopped."""
 
 
 def rpc_server(mailbox: Mailbox, own: str, operations: Operations) -> CoreServer:
-    """The server of the worker's `rpc` subject; only who asks with a reply subject of its own is answered."""
+    """The server of the worker's `rpc` subject; it answers only callers with a reply subject of their own."""
     return CoreServer(
         mailbox.connection,
         subjects.rpc(own, "*"),
@@ -47,8 +49,8 @@ def rpc_server(mailbox: Mailbox, own: str, operations: Operations) -> CoreServer
 
 
 def admission(own: str) -> Callable[[Frame], str | None]:
-    """Gives the uid of who asks; None for what is not read: a frame that is too large or one too many, or whose answer
-    would go to somebody else.
+    """A function that gives a frame's caller; None if the frame is too large, one too many, or would be answered to
+    another agent.
     """
     heard: Counter[str] = Counter()
     second = 0

@@ -1,8 +1,7 @@
-"""What other agents may ask of this worker by A2A, over the ephemeral path (docs/architecture.md, The ephemeral path).
+"""Live A2A requests of other agents to this worker (docs/architecture.md, The ephemeral path).
 
-The subject proves who asks. They see the tasks that they asked this worker for, and nothing of any other; a task
-that is another's looks as if there were none. They begin nothing here: only a record on their own subject in this
-worker's inbox proves for good who wanted a task.
+The subject proves the sender. It sees the tasks that it asked this worker for; to it, any other does not exist. It
+cannot begin a task here: only a record on its own subject in this worker's inbox proves the requester for good.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Message, Task
 
 EACH = 8
-"""Calls and streams of one caller that are worked on at a time: of what all callers share, half is for others."""
+"""Calls and streams of one caller at a time: half of those of all callers."""
 
 CANCEL_WAIT = 20.0
-"""Seconds that a cancel waits for the end of its task; it is told to it in any case."""
+"""Seconds that a cancel waits for the end of its task, which it reaches in any case."""
 
 
-class Ledger(Records, Protocol):
-    """What the control plane knows of this worker's tasks."""
+class StoredTasks(Records, Protocol):
+    """This worker's tasks, as the control plane has them."""
 
     async def get(self, task_id: str) -> StoredTask:
         """A task as it is stored."""
@@ -58,13 +57,11 @@ class Engine(Protocol):
 
 
 class ServedTasks:
-    """The tasks of this worker, for others; implements `postroom_a2a.service.TaskService`.
+    """The tasks of this worker, for others; implements `postroom_a2a.service.TaskService`."""
 
-    Args:
-        ledger: what is stored of them.
-    """
-
-    def __init__(self, task_client: Ledger, changes: TaskChanges, engine: Engine, own: str) -> None:
+    def __init__(
+        self, task_client: StoredTasks, changes: TaskChanges, engine: Engine, own: str
+    ) -> None:
         self._task_client = task_client
         self._changes = changes
         self._engine = engine
@@ -91,7 +88,7 @@ class ServedTasks:
         return TaskVersion(stored.record.task, stored.sequence)
 
     async def wait(self, _task: str, requester: str, _seconds: float) -> NoReturn:
-        """Refuse: nobody waits here for what began elsewhere."""
+        """Refuse."""
         raise self._refusal(requester)
 
     async def list(self, query: TaskQuery, requester: str) -> TaskPage:
@@ -117,7 +114,7 @@ class ServedTasks:
     async def follow(
         self, task: str, _requester: str, after: int
     ) -> AsyncGenerator[TaskChange, None]:
-        """As `TaskService.follow`; each event says which record it is."""
+        """As `TaskService.follow`; each event has the sequence of its record."""
         async with aclosing(self._changes.follow(self._task_client, task, after)) as changes:
             async for change in changes:
                 event = change.event and numbered(change.event, change.after, change.sequence)

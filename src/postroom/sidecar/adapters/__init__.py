@@ -1,8 +1,7 @@
-"""Adapters: what an agent program's lines mean, and how a message looks to it. Pure, no I/O.
+"""Adapters between an agent program's lines and actions. Pure.
 
-An adapter is a class with state, made anew for each start of the agent: `feed(line)`, `skip` and `finish(end)` say
-what the agent said, `render`, `render_task` and `render_control` give bytes for its stdin (docs/architecture.md, Agent
-lines).
+Each run of the agent has an adapter of its own: `feed`, `skip` and `finish` make actions of its output, `render`,
+`render_task` and `render_control` make its input (docs/architecture.md, Agent lines).
 """
 
 from __future__ import annotations

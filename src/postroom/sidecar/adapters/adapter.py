@@ -1,4 +1,4 @@
-"""What an adapter is, and what an agent can be handed (`protocol.verbs` has what an agent can say)."""
+"""The interface of adapters, and the messages and tasks for an agent (`protocol.verbs` has its actions)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from postroom.protocol.verbs import Action
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """An agent that sent something: the server has checked `uid`, nick and kind are for reading."""
+    """The sender of a record: nats-server has proved `uid`; nick and kind are for display."""
 
     uid: str
     nick: str = ""
@@ -24,9 +24,8 @@ class Incoming:
 
     Attributes:
         to: `@nick` of the worker, or `#project` for a post.
-        expects_reply: the sender waits for an answer.
-        reply_to: id of the agent's message that this one answers, "" if it answers none.
-        redelivered: it may have been handed over before.
+        reply_to: id of the agent's message that this one answers, "" for none.
+        redelivered: the message may have been handed over before.
         sent_at: RFC 3339.
     """
 
@@ -40,7 +39,7 @@ class Incoming:
     sent_at: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """The message as an agent is shown it."""
+        """The message as its agent sees it."""
         record = asdict(self)
         sender = record.pop("sender")
         return record | {"from": sender, "reply_to": self.reply_to or None}
@@ -51,10 +50,10 @@ class IncomingTask:
     """A task for the agent.
 
     Attributes:
-        skill: that the request names, "" for none.
+        skill: as the request names it, "" for none.
         attempt: 1 the first time.
-        resumed: it was begun before, so something of it may be done already.
-        history: (`user` or `agent`, text) of what was said, oldest first; empty where only the request was.
+        resumed: an earlier attempt may have done a part of it.
+        history: (`user` or `agent`, text) of all messages, oldest first; empty if there is only the request.
         sent_at: RFC 3339.
     """
 
@@ -71,10 +70,7 @@ class IncomingTask:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Something the program printed that is not an action; it goes to the log.
-
-    `unreadable` says what is wrong with it, "" where such lines are to be expected.
-    """
+    """A line that is not an action and goes to the log; `unreadable` is its fault, "" if such lines are normal."""
 
     text: str
     unreadable: str = field(default="", compare=False)
@@ -82,49 +78,49 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class MalformedLine:
-    """A line that is meant as an action and cannot be read; the agent is told why."""
+    """A malformed action; `detail` tells the agent the reason."""
 
     detail: str
     ref: Any = field(default=None, hash=False)
 
 
 Said = Action | Output | MalformedLine
-"""What a line of an agent's means."""
+"""The meaning of an agent's line."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a run of the program ended.
+    """The end of a run of the program.
 
     Attributes:
-        signal: that ended it, 0 for none.
-        told: it was sent a signal to end by, so what it said may be half of what it had to say.
-        complaint: the last lines that it wrote to its standard error.
+        signal: the one that ended it, 0 for none.
+        signalled: the sidecar sent a signal to it, so that its output may be incomplete.
+        stderr: the last lines of its standard error.
     """
 
     exit_code: int
     signal: int = 0
-    told: bool = False
-    complaint: str = ""
+    signalled: bool = False
+    stderr: str = ""
 
 
 class Adapter(Protocol):
     """Turns an agent's lines into actions and messages into its input."""
 
     def feed(self, line: str) -> list[Said]:
-        """What one line of its stdout says; never an exception."""
+        """The actions of one line of its stdout; never an exception."""
 
     def skip(self) -> list[Said]:
-        """What follows from a line of its stdout that was too long to be read."""
+        """The consequence of a line of its stdout that was too long."""
 
     def finish(self, end: End) -> list[Said]:
-        """What its end implies."""
+        """The actions that its end implies."""
 
     def render(self, message: Incoming) -> bytes:
-        """What goes to its stdin for a message or a post, b"" if it is not shown one."""
+        """Its stdin for a message or a post, b"" to omit it."""
 
     def render_task(self, task: IncomingTask) -> bytes:
-        """What goes to its stdin for a task."""
+        """Its stdin for a task."""
 
     def render_control(self, record: Mapping[str, Any]) -> bytes:
-        """What goes to its stdin for a record beside messages (`hello`, `receipt`, ...), b"" for nothing."""
+        """Its stdin for a record beside messages (`hello`, `receipt`, ...), b"" to omit it."""

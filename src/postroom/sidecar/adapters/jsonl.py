@@ -1,6 +1,6 @@
 """Adapter `jsonl`: one JSON object per line in both directions, UTF-8.
 
-What an agent may print is in `protocol.verbs`, and anything else that it prints is output for the log. It reads
+`protocol.verbs` has the lines that an agent may print; any other line goes to the log. It reads
 
     {"type":"hello"|"message"|"post"|"receipt"|"agents"|"error"|"stop", ...}
     {"type":"task"|"input"|"cancel", ...}            a task that it works on
@@ -44,7 +44,7 @@ class JsonLines:
             return [MalformedLine(error.message, kept_ref(record))]
 
     def skip(self) -> list[Said]:
-        """An error that the agent is told."""
+        """An error for the agent."""
         return [MalformedLine("a line was too long and was skipped")]
 
     def finish(self, end: End) -> list[Said]:  # noqa: ARG002

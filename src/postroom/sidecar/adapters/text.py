@@ -1,8 +1,7 @@
 """Adapter `text`: for programs that read a text and print a text, and know nothing of Postroom.
 
-One run of the program is about one message or one task: the request is its standard input up to the end, and what it
-prints up to its own end is the answer. So a request and an answer have as many lines as they like, and no answer can be
-taken for that to another request.
+One run of the program handles one message or one task: the request is its whole standard input, and its whole output
+is the answer. So both may have any number of lines, and every answer belongs to its request.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from postroom.protocol.verbs import Artifact, Complete, Fail, Reply, Seen
 from postroom.sidecar.adapters.adapter import End, Incoming, IncomingTask, Output, Said, Sender
 from postroom_a2a.text import one_line, printable
 
-MAX_COMPLAINT = 2000
-"""Characters of standard error that a failed task shows."""
+MAX_STDERR = 2000
+"""Characters of standard error in a failed task."""
 
 CONTINUATION = "\n    "
 
@@ -26,7 +25,7 @@ _TOO_LONG = (
 
 
 class PlainText:
-    """The adapter of one run, which is about one message, post or task."""
+    """The adapter of one run, for one message, post or task."""
 
     def __init__(self) -> None:
         self._task = ""
@@ -43,17 +42,17 @@ class PlainText:
         return []
 
     def skip(self) -> list[Said]:
-        """Nothing yet; there will be no answer that is whole."""
+        """Nothing yet; the answer will be incomplete."""
         self._left = -1
         return []
 
     def finish(self, end: End) -> list[Said]:
         """The answer, if the program ended well.
 
-        Of a run that was ended by a signal nothing is taken: nobody knows whether it had said all that it had to say.
+        A run that a signal ended gives no answer: its output may be incomplete.
         """
         said = printable("\n".join(self._lines)).rstrip().lstrip("\n")
-        if end.told or end.signal or not (self._task or self._message):
+        if end.signalled or end.signal or not (self._task or self._message):
             return [Output(line) for line in self._lines]
         if end.exit_code:
             return self._failed(end) + [Output(line) for line in self._lines]
@@ -74,13 +73,11 @@ class PlainText:
     def _failed(self, end: End) -> list[Said]:
         if not self._task:
             return []  # the message is handed over again
-        complaint = printable(end.complaint).strip()[-MAX_COMPLAINT:]
-        return [
-            Fail(self._task, ": ".join(filter(None, (f"exit code {end.exit_code}", complaint))))
-        ]
+        stderr = printable(end.stderr).strip()[-MAX_STDERR:]
+        return [Fail(self._task, ": ".join(filter(None, (f"exit code {end.exit_code}", stderr))))]
 
     def render(self, message: Incoming) -> bytes:
-        """The text of a message or a post, with every control character taken out."""
+        """The text of a message or a post, without control characters."""
         if not message.to.startswith("#"):
             self._message = message.id
             # Two programs that answer each other's answers would never end.
@@ -88,7 +85,7 @@ class PlainText:
         return _text(message.text)
 
     def render_task(self, task: IncomingTask) -> bytes:
-        """The text of the request; where more was said, all of it, with who said it before each piece."""
+        """The text of the request; with a history, all of it, each message after the name of its author."""
         self._task = task.id
         if not task.history:
             return _text(task.text)
@@ -100,14 +97,14 @@ class PlainText:
         return _text("\n\n".join(said))
 
     def render_control(self, record: Mapping[str, Any]) -> bytes:  # noqa: ARG002
-        """Nothing: the program has no way to tell it from its request."""
+        """Nothing: the program could not tell it from its request."""
         return b""
 
 
 def run_environment(incoming: Incoming | IncomingTask) -> dict[str, str]:
-    """What a run is told of its request beside the text. A variable that says nothing is there, too, and empty.
+    """The variables that describe a run's request; those that do not apply are empty.
 
-    `POSTROOM_TASK` is what keeps `postroom-agent` from speaking of another run's task.
+    `POSTROOM_TASK` keeps `postroom-agent` from reporting on another run's task.
     """
     about = {"POSTROOM_TASK": "", "POSTROOM_MESSAGE": "", "POSTROOM_ATTEMPT": ""}
     if isinstance(incoming, IncomingTask):
