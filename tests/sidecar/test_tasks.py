@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from postroom.protocol import subjects
@@ -106,7 +108,8 @@ async def test_a_killed_sidecar_leaves_its_task_to_the_next_one(home: WorkerRig)
     async with home.sidecar(program):
         done = await home.task(task, TaskState.COMPLETED)
         assert status_text(done.task) == "attempt 2"
-        fifo.open("w").close()  # the first agent, which nobody can see any more, ends
+        # The first agent, which nobody can see any more, ends; it may never have got so far as to read.
+        os.close(os.open(fifo, os.O_RDWR))
         assert (await home.ledger.states(task)).count("completed") == 1
 
 
