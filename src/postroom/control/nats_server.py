@@ -136,7 +136,7 @@ def server_config(
         memory=settings.memory,
         program=settings.nats_server,
         # No post room runs here, so who has the store is the server of a killed one, and about to end.
-        lock_patience=STOP_GRACE,
+        lock_timeout=STOP_GRACE,
     )
 
 

@@ -14,7 +14,7 @@ from postroom.bus.acceptance import (
     headers_of,
     stored_in,
 )
-from postroom.bus.background import Supervisor
+from postroom.bus.background import BusTasks
 from postroom.bus.counters import Counters
 from postroom.bus.memory.broker import MemoryBroker
 from postroom.bus.memory.subscriptions import ConsumerSubscription, LiveSubscription
@@ -69,7 +69,7 @@ class MemoryBus:
         self.projects = tuple(projects)
         self._broker, self._uid, self._on_error, self._beat = broker, uid, on_error, beat
         self._counters = Counters()
-        self._supervisor = Supervisor(self._report)
+        self._background = BusTasks(self._report)
         self._live: list[LiveSubscription] = []
         self._consuming: list[ConsumerSubscription] = []
         self._closed = False
@@ -198,7 +198,7 @@ class MemoryBus:
     ) -> Subscription:
         self._check(subject, self._permissions().subscribe)
         subscription = LiveSubscription(self._counters, accepts, work, self._report)
-        subscription.open(self._broker, subject, queue, self._supervisor)
+        subscription.open(self._broker, subject, queue, self._background)
         self._live.append(subscription)
         return subscription
 
@@ -216,7 +216,7 @@ class MemoryBus:
 
         subscription = ConsumerSubscription(
             self._broker,
-            self._supervisor,
+            self._background,
             handler,
             batch=batch,
             counters=self._counters,
@@ -235,7 +235,7 @@ class MemoryBus:
         self._closed = True
         for subscription in (*self._live, *self._consuming):
             subscription.cut()
-        await self._supervisor.stop(timeout=1)
+        await self._background.stop(timeout=1)
 
     async def renew(self, *, timeout: float = 10.0) -> None:  # noqa: ARG002
         """As `MessageBusProvider.renew`; here no credential expires."""
