@@ -144,7 +144,7 @@ async def _gateway(
 
 def _insert(probe: Probe, audit: AuditLog) -> None:
     """Time what one piece is read, recorded and sent in; a piece has many messages, so it hardly disturbs."""
-    from postroom.gateway.nats.proxy import Inward, Outward
+    from postroom.gateway.nats.proxy import ServerSide, WorkerSide
     from postroom.gateway.nats.side import Side
 
     clock = time.thread_time
@@ -163,8 +163,8 @@ def _insert(probe: Probe, audit: AuditLog) -> None:
     audit.write = timed("recording", audit.write)
     for side, name, measure in (
         (Side, "pass_on", "sending"),
-        (Inward, "data_received", "reading"),
-        (Outward, "data_received", "reading"),
+        (ServerSide, "data_received", "reading"),
+        (WorkerSide, "data_received", "reading"),
     ):
         setattr(side, name, timed(measure, getattr(side, name)))
 

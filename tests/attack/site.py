@@ -19,7 +19,7 @@ from postroom.gateway.http.control import ControlProxy
 from postroom.gateway.http.egress import EgressProxy
 from postroom.gateway.nats.proxy import NatsProxy
 from postroom.gateway.outbound import OutboundPolicy, client_context
-from postroom.gateway.port import Deadlines, DoorSpec, Rates
+from postroom.gateway.port import DoorDeadlines, DoorSpec, Rates
 from postroom.gateway.server import Gateway
 from postroom.gateway.stream_proxy import StreamProxy
 from postroom.identity.tokens import digest, new_token
@@ -156,7 +156,7 @@ async def open_target(
     violations: int = 1_000_000,
     policy: OutboundPolicy | None = None,
     egress: tuple[str, ...] = ("http://*.evil.test",),
-    deadlines: Deadlines | None = None,
+    deadlines: DoorDeadlines | None = None,
 ) -> AsyncGenerator[Target]:
     """All of it, running; the attacker is not cut off unless `violations` says so."""
     async with AsyncExitStack() as stack:
@@ -167,7 +167,7 @@ async def open_target(
         async def note(org: str, alert: Alert) -> None:
             alerts.append((alert.kind, alert.text))
 
-        deadlines = deadlines or Deadlines(dial=10.0, flush=2.0)
+        deadlines = deadlines or DoorDeadlines(dial=10.0, flush=2.0)
         outward = EgressProxy(
             policy or OutboundPolicy((), _nowhere),
             Credentials(folder / "no-credentials"),

@@ -10,7 +10,7 @@ import pytest
 
 from postroom.gateway import rate_limit
 from postroom.gateway.nats import policy
-from postroom.gateway.port import Deadlines, Rates
+from postroom.gateway.port import DoorDeadlines, Rates
 from postroom.gateway.violations import CUT_OFF, FLOOD, VIOLATION
 from postroom.identity.accounts import AGENT_SUBSCRIPTIONS
 from postroom.protocol import subjects
@@ -129,7 +129,7 @@ async def test_a_flood_of_connections_is_refused_beyond_the_bound_and_others_get
 
 @pytest.mark.requirement("attack-flood-slowed")
 async def test_connections_that_say_nothing_are_ended_and_others_get_in_meanwhile(tmp_path: Path):
-    deadlines = Deadlines(preface=0.5, dial=10.0, flush=2.0)
+    deadlines = DoorDeadlines(preface=0.5, dial=10.0, flush=2.0)
     async with open_target(tmp_path, deadlines=deadlines) as target:
         async with AsyncExitStack() as opened:
             silent = []

@@ -198,7 +198,7 @@ async def test_a_second_server_on_the_same_store_is_refused_and_told_who_has_it(
 @pytest.mark.requirement("state-lock-exclusive")
 async def test_a_server_that_is_about_to_end_is_waited_for(config: ServerConfig):
     async with running(config) as first, asyncio.TaskGroup() as tasks:
-        patient = replace(first.config, lock_patience=PATIENCE)
+        patient = replace(first.config, lock_timeout=PATIENCE)
         starting = tasks.create_task(EmbeddedServer.start(patient))
         # Only a start that waits is still under way when others have been refused.
         with pytest.raises(StoreLocked):

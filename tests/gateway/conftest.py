@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.gateway.port import Deadlines
+from postroom.gateway.port import DoorDeadlines
 from tests.gateway.rig import Rig
 
 
@@ -20,13 +20,13 @@ def folder() -> Generator[Path]:
 
 
 @pytest.fixture
-def deadlines(request: pytest.FixtureRequest) -> Deadlines:
+def deadlines(request: pytest.FixtureRequest) -> DoorDeadlines:
     """The gateway's own; a test that waits for one chooses it with `parametrize(..., indirect=True)`."""
-    return getattr(request, "param", Deadlines())
+    return getattr(request, "param", DoorDeadlines())
 
 
 @pytest.fixture
-async def rig(folder: Path, tmp_path: Path, deadlines: Deadlines) -> AsyncGenerator[Rig]:
+async def rig(folder: Path, tmp_path: Path, deadlines: DoorDeadlines) -> AsyncGenerator[Rig]:
     rig = Rig(folder, tmp_path / "logs" / "audit.jsonl", deadlines)
     await rig.start()
     yield rig

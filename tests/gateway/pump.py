@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from postroom.gateway.connection import GatewayConnection
-from postroom.gateway.port import DEADLINES, Deadlines
+from postroom.gateway.port import DEADLINES, DoorDeadlines
 from postroom.gateway.stream_proxy import cut, flush
 
 Dialer = Callable[[str], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
@@ -23,7 +23,7 @@ class Pump:
         deadlines: for dialling and for the last bytes.
     """
 
-    def __init__(self, dial: Dialer, deadlines: Deadlines = DEADLINES) -> None:
+    def __init__(self, dial: Dialer, deadlines: DoorDeadlines = DEADLINES) -> None:
         self._dial = dial
         self._deadlines = deadlines
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from postroom.audit import AuditLog
-from postroom.gateway.port import Deadlines, DoorSpec
-from postroom.gateway.server import Gateway, Passage
+from postroom.gateway.port import DoorDeadlines, DoorSpec
+from postroom.gateway.server import Gateway, Proxy
 from postroom.gateway.stream_proxy import StreamProxy
 from postroom.identity.tokens import digest, new_token
 from postroom.protocol.alerts import Alert
@@ -108,14 +108,16 @@ class Rig:
         alerts: kind and text of each that was raised.
     """
 
-    def __init__(self, folder: Path, log: Path, deadlines: Deadlines, violations: int = 20) -> None:
+    def __init__(
+        self, folder: Path, log: Path, deadlines: DoorDeadlines, violations: int = 20
+    ) -> None:
         self.folder = folder
         self.log = log
         self.tokens = {SCOUT: new_token(), OTHER: new_token()}
         self.http = Upstream()
         self.audit = AuditLog(log)
         self.alerts: list[tuple[str, str]] = []
-        self.proxies: dict[str, Passage] = {
+        self.proxies: dict[str, Proxy] = {
             "http": StreamProxy(Pump(self.http.dial, deadlines), deadlines)
         }
         self.gateway = Gateway(

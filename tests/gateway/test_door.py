@@ -13,7 +13,7 @@ import pytest
 from postroom.audit import AuditLog
 from postroom.errors import EnvironmentFault
 from postroom.gateway.first_line import FirstLine
-from postroom.gateway.port import Deadlines, DoorSpec, Rates
+from postroom.gateway.port import DoorDeadlines, DoorSpec, Rates
 from postroom.gateway.rate_limit import RateLimit
 from postroom.gateway.server import Gateway
 from postroom.gateway.stream_proxy import StreamProxy, flush
@@ -147,7 +147,7 @@ async def test_a_connection_that_ends_without_a_word_is_no_refusal(rig: Rig):
 
 
 @pytest.mark.requirement("gateway-token-bound")
-@pytest.mark.parametrize("deadlines", [Deadlines(preface=0.05)], indirect=True)
+@pytest.mark.parametrize("deadlines", [DoorDeadlines(preface=0.05)], indirect=True)
 @pytest.mark.parametrize("sent", [0, 20])
 async def test_a_connection_that_is_late_with_its_first_line_is_closed(rig: Rig, sent: int):
     near = await rig.knock(rig.preface()[:sent])
@@ -192,7 +192,7 @@ async def test_a_connection_is_closed_when_the_upstream_refuses(rig: Rig):
     assert "refused" in line["reason"] or "failed" in line["reason"]
 
 
-@pytest.mark.parametrize("deadlines", [Deadlines(dial=0.05)], indirect=True)
+@pytest.mark.parametrize("deadlines", [DoorDeadlines(dial=0.05)], indirect=True)
 async def test_an_upstream_that_cannot_be_reached_in_time_is_given_up(rig: Rig):
     never = asyncio.Event()
 
@@ -200,7 +200,7 @@ async def test_an_upstream_that_cannot_be_reached_in_time_is_given_up(rig: Rig):
         await never.wait()
         raise AssertionError
 
-    rig.proxies["http"] = StreamProxy(Pump(dial, Deadlines(dial=0.05)))
+    rig.proxies["http"] = StreamProxy(Pump(dial, DoorDeadlines(dial=0.05)))
     near = await rig.knock(rig.preface())
 
     assert await near.rest() == b""

@@ -13,7 +13,7 @@ import trustme
 
 from postroom.gateway.connection import GatewayConnection
 from postroom.gateway.listener import TlsListener, bind_listener
-from postroom.gateway.port import Deadlines, DoorSpec
+from postroom.gateway.port import DoorDeadlines, DoorSpec
 from postroom.gateway.server import Gateway
 from postroom.gateway.stream_proxy import StreamProxy
 from postroom.identity.tokens import digest, new_token
@@ -58,7 +58,7 @@ class Gate:
         self.ca.issue_cert("localhost").configure_cert(self.tls)
         self.audit = Memory()
         self.tokens = {UID: new_token(), OTHER: new_token()}
-        deadlines = Deadlines(preface=0.5, dial=5, flush=5)
+        deadlines = DoorDeadlines(preface=0.5, dial=5, flush=5)
         self.gateway = Gateway(
             folder, {"http": StreamProxy(echo)}, self.audit, deadlines=deadlines, alert=ignore
         )

@@ -8,7 +8,7 @@ import pytest
 
 from postroom.errors import InvalidInput, SandboxUnavailable
 from postroom.sandbox import policy, python_home
-from postroom.sandbox.arguments import PATHS, Wall, options
+from postroom.sandbox.arguments import PATHS, HostView, options
 from postroom.sandbox.bubblewrap import BubblewrapProvider
 from postroom.sandbox.output import OutputLog
 from postroom.sandbox.port import Mount, SandboxSpec
@@ -107,7 +107,7 @@ async def test_all_namespaces_are_asked_for_and_every_host_folder_but_two_is_rea
     state.mkdir()
     files = dict.fromkeys(("/etc/passwd", "/etc/group", "/etc/hosts", "/etc/nsswitch.conf"), 9)
 
-    words = options(replace(spec, state=state), Wall((), {"/bin": "usr/bin"}, False), files)
+    words = options(replace(spec, state=state), HostView((), {"/bin": "usr/bin"}, False), files)
 
     namespaces = {word for word in words if word.startswith("--unshare")}
     writable = [words[i + 1] for i, word in enumerate(words) if word == "--bind"]

@@ -9,7 +9,7 @@ from typing import Any
 Report = Callable[[Exception], None]
 
 
-class Supervisor:
+class BusTasks:
     """Keeps tasks, reports one that fails, ends all of them.
 
     Args:

@@ -64,7 +64,7 @@ class EmbeddedServer:
         await check_version(binary)
         with _unwritable(config.folder):
             _prepare_folder(config)
-            lock = await store_lock.acquire_within(config.lock, config.lock_patience)
+            lock = await store_lock.acquire_within(config.lock, config.lock_timeout)
         try:
             process = await _launch(binary, config, lock)
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,6 +22,7 @@ from postroom.errors import (
 )
 from postroom.observe import get_logger
 from postroom_a2a.nats import Credentials, WireConnection
+from postroom_a2a.retry import Backoff
 
 WAIT = 15.0
 """Seconds for servers that are starting, or electing a leader."""
@@ -167,6 +167,7 @@ class ExternalBus:
         """Repeat `step` while servers are missing, for `wait` seconds at most."""
         clock = asyncio.get_running_loop().time
         end = clock() + self._wait
+        pauses = Backoff(base=2 * PAUSE, cap=4 * PAUSE)
         while True:
             try:
                 return await step()
@@ -176,7 +177,7 @@ class ExternalBus:
                         error.message,
                         remedy=error.remedy or "start it, or correct POSTROOM_NATS_URL",
                     ) from error
-            await asyncio.sleep(PAUSE * random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
+            await asyncio.sleep(pauses.next())
 
     async def _arrive(self) -> None:
         """The whole examination, from the greetings to the fitness."""

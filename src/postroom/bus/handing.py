@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Protocol
 
-from postroom.bus.background import Supervisor
+from postroom.bus.background import BusTasks
 from postroom.bus.counters import Counters
 from postroom.bus.port import Delivery, DeliveryHandler
 from postroom.errors import PostroomError
@@ -46,14 +46,14 @@ class Handing:
         batch: int,
         *,
         counters: Counters,
-        supervisor: Supervisor,
+        background: BusTasks,
         report: Callable[[Exception], None],
         beat: float,
         changed: Callable[[], None],
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._handler, self._batch = handler, batch
-        self._counters, self._supervisor, self._report = counters, supervisor, report
+        self._counters, self._background, self._report = counters, background, report
         self._beat, self._changed, self._sleep = beat, changed, sleep
         self._open: dict[int, OpenDelivery] = {}
         self._aside: set[int] = set()
@@ -67,7 +67,7 @@ class Handing:
     def start(self, title: str) -> None:
         """Begin; `title` names the tasks."""
         for name, work in (("hand", self._hand()), ("beat", self._beats())):
-            self._tasks.append(self._supervisor.spawn(work, f"{name} {title}"))
+            self._tasks.append(self._background.spawn(work, f"{name} {title}"))
 
     @property
     def open(self) -> int:
@@ -157,7 +157,7 @@ class Handing:
             with suppress(TimeoutError):
                 async with asyncio.timeout(FINISH_TIMEOUT):
                     await self._idle.wait()
-        await self._supervisor.stop(*self._tasks, timeout=1)
+        await self._background.stop(*self._tasks, timeout=1)
         waiting = [delivery for delivery in self._queue if delivery.open]
         self._queue.clear()
         for delivery in waiting:

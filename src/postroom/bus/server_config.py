@@ -51,7 +51,7 @@ class ServerConfig:
         max_memory: the same for streams in memory. Each stream has a limit of its own.
         log_bytes: size at which the log is rotated; `LOG_FILES` are kept.
         start_timeout: seconds until it must be ready; a large store takes some of them.
-        lock_patience: seconds to wait for another server that still has the store open.
+        lock_timeout: seconds to wait for another server that still has the store open.
         program: the nats-server to run; None searches for one.
     """
 
@@ -69,7 +69,7 @@ class ServerConfig:
     max_memory: int = 1024**4
     log_bytes: int = LOG_BYTES
     start_timeout: float = 30.0
-    lock_patience: float = 0.0
+    lock_timeout: float = 0.0
     program: Path | None = None
 
     @property

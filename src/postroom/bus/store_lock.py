@@ -41,12 +41,12 @@ def acquire(path: Path) -> int:
     return descriptor
 
 
-async def acquire_within(path: Path, patience: float) -> int:
-    """As `acquire`, but wait up to `patience` seconds for a server that holds the lock.
+async def acquire_within(path: Path, timeout: float) -> int:
+    """As `acquire`, but wait up to `timeout` seconds for a server that holds the lock.
 
     The kernel reports no unlock, and the holder named in the file may not be the last one.
     """
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while True:
         try:
             return acquire(path)

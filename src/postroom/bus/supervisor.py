@@ -6,7 +6,6 @@ While its disk is full no start is tried and no end counts as a crash: the super
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from postroom.bus.server_log import NO_SPACE, last_lines
 from postroom.errors import EnvironmentFault, ServerFailed, StateUnwritable
 from postroom.observe import get_logger
 from postroom_a2a.nats import WireConnection
+from postroom_a2a.retry import RetryPolicy
 
 MAX_CRASHES = 5
 """Crashes within `CRASH_WINDOW` that lead to a restart; the next one is an error."""
@@ -34,17 +34,6 @@ LONGEST_DELAY = 5.0
 log = get_logger(__name__)
 
 OnRestart = Callable[[EmbeddedServer], Awaitable[None]]
-
-
-def restart_delay(crashes: int, chance: float) -> float:
-    """Seconds to wait after the `crashes`-th crash in the window: doubling, capped, with jitter.
-
-    Args:
-        crashes: 1 or more.
-        chance: 0 to 1; the delay is between half and all of its step.
-    """
-    step = min(FIRST_DELAY * 2 ** (crashes - 1), LONGEST_DELAY)
-    return step * (0.5 + chance / 2)
 
 
 def _for_space(reason: EnvironmentFault) -> bool:
@@ -236,7 +225,7 @@ class Supervisor:
         recent = sum(1 for at in self._crashes if now - at <= CRASH_WINDOW)
         if recent > MAX_CRASHES and not self._stopping.is_set():
             raise reason
-        return restart_delay(recent, random.random())  # noqa: S311 (jitter)
+        return RetryPolicy(base=FIRST_DELAY, cap=LONGEST_DELAY).delay(recent)
 
     async def _stopped_within(self, delay: float) -> bool:
         try:

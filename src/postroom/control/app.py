@@ -33,7 +33,7 @@ from postroom.gateway.listener import TlsListener, bind_listener
 from postroom.gateway.nats.proxy import NatsProxy
 from postroom.gateway.outbound import OutboundPolicy, client_context
 from postroom.gateway.port import DoorSpec, GatewayProvider, GatewayStatistics
-from postroom.gateway.server import Gateway, Passage
+from postroom.gateway.server import Gateway, Proxy
 from postroom.gateway.stream_proxy import StreamProxy
 from postroom.identity.trust import Trust
 from postroom.protocol.alerts import Alert, RaiseAlert
@@ -133,7 +133,7 @@ async def open_installation(
             prefix="postroom-", dir=folder_for_sockets(), ignore_cleanup_errors=True
         )
     )
-    proxies: dict[str, Passage] = {
+    proxies: dict[str, Proxy] = {
         "nats": NatsProxy(lambda: host.address, trust.sign_as_proxy),
         "http": StreamProxy(ControlProxy(WorkerDialer(router).dial)),
         "egress": egress,

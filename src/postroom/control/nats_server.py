@@ -119,7 +119,7 @@ def server_config(
         memory=settings.memory,
         program=settings.nats_server,
         # No post room runs here, so only the server of a killed one can have the store; it is about to end.
-        lock_patience=STOP_GRACE,
+        lock_timeout=STOP_GRACE,
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from postroom.errors import PortTaken, PostroomError
 from postroom.gateway.first_line import FirstLine
-from postroom.gateway.port import DEADLINES, Deadlines
+from postroom.gateway.port import DEADLINES, DoorDeadlines
 from postroom.gateway.stream_proxy import cut
 from postroom.observe import get_logger
 
@@ -64,7 +64,7 @@ class TlsListener:
         tls: ssl.SSLContext,
         admit: Admit,
         *,
-        deadlines: Deadlines = DEADLINES,
+        deadlines: DoorDeadlines = DEADLINES,
         most: int = STRANGERS,
     ) -> None:
         self._listener = listener

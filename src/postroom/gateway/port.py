@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Deadlines:
+class DoorDeadlines:
     """Seconds that a connection has.
 
     Attributes:
@@ -21,7 +21,7 @@ class Deadlines:
     flush: float = 10.0
 
 
-DEADLINES = Deadlines()
+DEADLINES = DoorDeadlines()
 
 
 @dataclass(frozen=True, slots=True)

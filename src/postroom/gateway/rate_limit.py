@@ -10,7 +10,7 @@ from postroom.gateway.port import Rates
 BURST = 10.0
 """Seconds' worth that may come at once."""
 
-PATIENCE = 10.0
+FLOOD_AFTER = 10.0
 """Seconds of flood before the gateway warns of it."""
 
 PAUSE = 1.0
@@ -61,7 +61,7 @@ class RateLimit:
         self._bytes = _Bucket(rates.bytes, rates.bytes * BURST, now)
         self._records = _Bucket(rates.records, rates.records * BURST, now)
         self._stored = _Bucket(rates.stored_bytes / _HOUR, rates.stored_bytes, now)
-        self._since = self._until = self._counted = now - PATIENCE
+        self._since = self._until = self._counted = now - FLOOD_AFTER
 
     def take(self, messages: int, size: int) -> float:
         """Count what came; return the seconds to read nothing more."""
@@ -85,7 +85,7 @@ class RateLimit:
     def flooded(self) -> bool:
         """Whether to warn of a flood now: it lasts, and the last warning is a second old."""
         now = self._clock()
-        if self._until < now or now - self._since < PATIENCE or now - self._counted < 1.0:
+        if self._until < now or now - self._since < FLOOD_AFTER or now - self._counted < 1.0:
             return False
         self._counted = now
         return True

@@ -18,7 +18,7 @@ from postroom.errors import EnvironmentFault, PostroomError, ProtocolViolation, 
 from postroom.gateway.cause import Cause
 from postroom.gateway.connection import GatewayConnection
 from postroom.gateway.first_line import FirstLine, Silence
-from postroom.gateway.port import DEADLINES, AuditSink, Deadlines, DoorSpec, GatewayStatistics
+from postroom.gateway.port import DEADLINES, AuditSink, DoorDeadlines, DoorSpec, GatewayStatistics
 from postroom.gateway.rate_limit import RateLimit
 from postroom.gateway.stream_proxy import cut
 from postroom.gateway.violations import Violations
@@ -30,7 +30,7 @@ from postroom.protocol.preface import Preface
 
 log = get_logger(__name__)
 
-Passage = Callable[[GatewayConnection, asyncio.Transport, bytes], Awaitable[str]]
+Proxy = Callable[[GatewayConnection, asyncio.Transport, bytes], Awaitable[str]]
 """Serves a connection: its paused transport, and what came after the preface. Returns how it ended."""
 
 RaiseOrgAlert = Callable[[str, Alert], Awaitable[None]]
@@ -38,7 +38,7 @@ RaiseOrgAlert = Callable[[str, Alert], Awaitable[None]]
 
 VIOLATIONS = 20
 
-ENTRY = 10
+CONNECTION_COST = 10
 """Frames that a new connection counts as, for the rate limit."""
 
 
@@ -96,10 +96,10 @@ class Gateway:
     def __init__(
         self,
         folder: Path,
-        proxies: Mapping[str, Passage],
+        proxies: Mapping[str, Proxy],
         audit: AuditSink,
         *,
-        deadlines: Deadlines = DEADLINES,
+        deadlines: DoorDeadlines = DEADLINES,
         alert: RaiseOrgAlert,
         violations: int = VIOLATIONS,
     ) -> None:
@@ -216,7 +216,7 @@ class Gateway:
     ) -> None:
         conn = door.conn()
         opened, verdict, reason = False, DENIED, "interrupted"
-        wait = door.rate_limit.take(ENTRY, 0)
+        wait = door.rate_limit.take(CONNECTION_COST, 0)
         if wait and door.rate_limit.flooded():
             conn.warn("flood of connections")
         try:
@@ -259,7 +259,7 @@ class Gateway:
 
     async def _admit(
         self, door: _Door, conn: GatewayConnection, first_line: FirstLine, wait: float
-    ) -> tuple[Passage, bytes]:
+    ) -> tuple[Proxy, bytes]:
         if door.closed:  # accepted just before the door closed
             raise Unauthorized("the door is closed")
         if door.violations.barred:

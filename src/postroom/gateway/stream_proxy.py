@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from postroom.gateway.connection import GatewayConnection
-from postroom.gateway.port import DEADLINES, Deadlines
+from postroom.gateway.port import DEADLINES, DoorDeadlines
 
 StreamServer = Callable[
     [GatewayConnection, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
@@ -41,7 +41,7 @@ class _CountingWriter(asyncio.StreamWriter):
 class StreamProxy:
     """A `StreamServer` as a proxy of the door."""
 
-    def __init__(self, proxy: StreamServer, deadlines: Deadlines = DEADLINES) -> None:
+    def __init__(self, proxy: StreamServer, deadlines: DoorDeadlines = DEADLINES) -> None:
         self._proxy = proxy
         self._deadlines = deadlines
 

@@ -68,7 +68,7 @@ NAMESPACES = ("user", "ipc", "pid", "net", "uts", "cgroup")
 
 
 @dataclass(frozen=True)
-class Wall:
+class HostView:
     """The host's part of the options; the rest comes from the spec.
 
     python: folders of the running Python (see `python_home`).
@@ -91,23 +91,23 @@ def system_links() -> dict[str, str]:
     return {n: str(path.readlink()) if path.is_symlink() else "" for n, path in found.items()}
 
 
-def options(spec: SandboxSpec, wall: Wall, files: Mapping[str, int]) -> list[str]:
+def options(spec: SandboxSpec, host: HostView, files: Mapping[str, int]) -> list[str]:
     """All options but the command.
 
     `files` maps paths inside to open descriptors, for the files in `OWN_ETC` and for the secrets: bubblewrap copies
     the former, the program inherits the latter.
     """
-    words = [f"--unshare-{name}" for name in NAMESPACES if name != "net" or wall.own_network]
+    words = [f"--unshare-{name}" for name in NAMESPACES if name != "net" or host.own_network]
     words += ["--uid", str(UID), "--gid", str(UID), "--hostname", "worker", "--clearenv"]
     words += ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    words += _system(wall) + _files(files, OWN_ETC, "0444")
-    words += ["--proc", "/proc", *_hidden(wall), "--dev", "/dev"]
+    words += _system(host) + _files(files, OWN_ETC, "0444")
+    words += ["--proc", "/proc", *_hidden(host), "--dev", "/dev"]
     for name, (mode, most) in MEMORY_FOLDERS.items():
         size = min(most, spec.limits.memory or most)
         words += ["--perms", mode, "--size", str(size), "--tmpfs", name]
-    if wall.as_root:
+    if host.as_root:
         words += _root_options()
-    for folder in wall.python:
+    for folder in host.python:
         words += ["--ro-bind", str(folder), str(folder)]
     words += _shared(spec)
     words += ["--perms", "0700", "--dir", PATHS.secrets]
@@ -120,18 +120,18 @@ def options(spec: SandboxSpec, wall: Wall, files: Mapping[str, int]) -> list[str
     return [*words, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", spec.workdir]
 
 
-def _system(wall: Wall) -> list[str]:
+def _system(host: HostView) -> list[str]:
     words = ["--ro-bind", "/usr", "/usr"]
-    for name, target in wall.links.items():
+    for name, target in host.links.items():
         words += ["--symlink", target, name] if target else ["--ro-bind", name, name]
     for name in ETC:
         words += ["--ro-bind-try", name, name]
     return words
 
 
-def _hidden(wall: Wall) -> list[str]:
+def _hidden(host: HostView) -> list[str]:
     words: list[str] = []
-    for path, is_folder in wall.hidden.items():
+    for path, is_folder in host.hidden.items():
         # A device that is bound without permission for devices cannot be opened.
         cover = ["--tmpfs", path, "--remount-ro", path]
         words += cover if is_folder else ["--ro-bind", "/dev/null", path]

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from postroom.errors import PostroomError, SandboxUnavailable
 from postroom.sandbox import binary, bubblewrap_errors, kernel, policy, python_home, seccomp
-from postroom.sandbox.arguments import OWN_ETC, PATHS, SHOWN, Wall, options, system_links
+from postroom.sandbox.arguments import OWN_ETC, PATHS, SHOWN, HostView, options, system_links
 from postroom.sandbox.bubblewrap_handle import BubblewrapHandle
 from postroom.sandbox.cgroups import entering
 from postroom.sandbox.limits import limited
@@ -79,12 +79,12 @@ class BubblewrapProvider:
         python = python_home.folders()
         policy.check_code(spec, python)
         as_root = os.geteuid() == 0
-        wall = Wall(python, system_links(), as_root, kernel.hidden(), self.own_network)
+        host = HostView(python, system_links(), as_root, kernel.hidden(), self.own_network)
         # `lent` is for bwrap alone; `kept` passes to the handle, unless starting fails.
         with ExitStack() as lent, ExitStack() as kept:
             contents = {**OWN_ETC, **spec.secrets}
             files = {name: lent.enter_context(memory_file(data)) for name, data in contents.items()}
-            words = "\0".join(options(spec, wall, files)).encode(errors="surrogateescape")
+            words = "\0".join(options(spec, host, files)).encode(errors="surrogateescape")
             args = lent.enter_context(memory_file(words))
             rules = lent.enter_context(memory_file(seccomp.program()))
             status, report = _pipe(kept, lent)

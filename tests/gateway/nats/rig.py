@@ -18,7 +18,7 @@ from postroom.bus.address import BusAddress
 from postroom.bus.nats import NatsBus
 from postroom.errors import StateUnwritable
 from postroom.gateway.nats.proxy import NatsProxy
-from postroom.gateway.port import Deadlines, DoorSpec, Rates
+from postroom.gateway.port import DoorDeadlines, DoorSpec, Rates
 from postroom.gateway.server import Gateway
 from postroom.identity.credential import Credential
 from postroom.identity.tokens import digest
@@ -232,7 +232,7 @@ async def house_before(bus: Bus, *, violations: int = 20) -> AsyncGenerator[Hous
             async def note(org: str, alert: Alert) -> None:
                 alerts.append((alert.kind, alert.text))
 
-            deadlines = Deadlines(dial=10.0, flush=2.0)
+            deadlines = DoorDeadlines(dial=10.0, flush=2.0)
             proxy = NatsProxy(lambda: BusAddress((bus.url,)), bus.trust.sign_as_proxy, deadlines)
             gateway = Gateway(
                 Path(sockets),

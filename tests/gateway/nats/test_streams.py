@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from postroom.errors import ProtocolViolation
 from postroom.gateway.nats.client_stream import TURN, ClientStream
 from postroom.gateway.nats.server_stream import ServerStream
-from postroom.gateway.nats.stream import HELD, TOO_LARGE, TOO_LONG, UNKNOWN, Stream
+from postroom.gateway.nats.stream import HELD, TOO_LARGE, TOO_LONG, UNKNOWN, FrameStream
 
 CONNECT = b'CONNECT {"verbose":false}\r\n'
 EXAMPLES = max(100, settings().max_examples)
@@ -135,7 +135,7 @@ def test_a_stream_of_single_bytes_says_and_passes_on_the_same():
 class _LineByLine(ClientStream):
     """Without the short way for common frames."""
 
-    _run = Stream._run
+    _run = FrameStream._run
 
 
 @pytest.mark.requirement("gateway-nats-no-smuggling")

@@ -5,9 +5,8 @@ advisories, permissions. It has one account where NATS has two: live messages of
 A test can set the time (`ManualClock`).
 """
 
-from postroom.bus.memory.admin import MemoryAdmin
 from postroom.bus.memory.broker import MemoryBroker
-from postroom.bus.memory.bus import MemoryBus
+from postroom.bus.memory.bus import MemoryAdmin, MemoryBus
 from postroom.bus.memory.clock import Clock, LoopClock, ManualClock
 
 __all__ = ["Clock", "LoopClock", "ManualClock", "MemoryAdmin", "MemoryBroker", "MemoryBus"]

@@ -1,9 +1,9 @@
-"""`MemoryBus`: one identity's connection to a memory broker."""
+"""`MemoryBus`, one identity's connection to a memory broker, and `MemoryAdmin`, the control plane's rights over it."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from postroom.bus.acceptance import (
     accepts_published,
@@ -14,7 +14,7 @@ from postroom.bus.acceptance import (
     headers_of,
     stored_in,
 )
-from postroom.bus.background import Supervisor
+from postroom.bus.background import BusTasks
 from postroom.bus.counters import Counters
 from postroom.bus.memory.broker import MemoryBroker
 from postroom.bus.memory.subscriptions import ConsumerSubscription, LiveSubscription
@@ -42,6 +42,7 @@ from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE, is_uid
 from postroom.protocol.intervals import DELIVERY_BEAT
 from postroom.protocol.permissions import Permissions, agent_permissions, allows
+from postroom.protocol.streams import ConsumerSpec, StreamSpec
 
 log = get_logger("postroom.bus")
 
@@ -69,7 +70,7 @@ class MemoryBus:
         self.projects = tuple(projects)
         self._broker, self._uid, self._on_error, self._beat = broker, uid, on_error, beat
         self._counters = Counters()
-        self._supervisor = Supervisor(self._report)
+        self._background = BusTasks(self._report)
         self._live: list[LiveSubscription] = []
         self._consuming: list[ConsumerSubscription] = []
         self._closed = False
@@ -198,7 +199,7 @@ class MemoryBus:
     ) -> Subscription:
         self._check(subject, self._permissions().subscribe)
         subscription = LiveSubscription(self._counters, accepts, work, self._report)
-        subscription.open(self._broker, subject, queue, self._supervisor)
+        subscription.open(self._broker, subject, queue, self._background)
         self._live.append(subscription)
         return subscription
 
@@ -216,7 +217,7 @@ class MemoryBus:
 
         subscription = ConsumerSubscription(
             self._broker,
-            self._supervisor,
+            self._background,
             handler,
             batch=batch,
             counters=self._counters,
@@ -235,7 +236,7 @@ class MemoryBus:
         self._closed = True
         for subscription in (*self._live, *self._consuming):
             subscription.cut()
-        await self._supervisor.stop(timeout=1)
+        await self._background.stop(timeout=1)
 
     async def renew(self, *, timeout: float = 10.0) -> None:  # noqa: ARG002
         """As `MessageBusProvider.renew`; here no credential expires."""
@@ -257,3 +258,60 @@ class MemoryBus:
             open_deliveries=sum(each.open_deliveries for each in self._consuming),
             connected=not self._closed,
         )
+
+
+class MemoryAdmin:
+    """Implements `BusAdmin`."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+
+    async def ensure_stream(self, spec: StreamSpec) -> None:
+        """As `BusAdmin.ensure_stream`."""
+        self._broker.ensure_stream(spec)
+
+    async def ensure_consumer(self, spec: ConsumerSpec) -> None:
+        """As `BusAdmin.ensure_consumer`."""
+        self._broker.ensure_consumer(spec)
+
+    async def delete_consumer(self, stream: str, durable: str) -> None:
+        """As `BusAdmin.delete_consumer`."""
+        self._broker.delete_consumer(stream, durable)
+
+    async def replay(
+        self, stream: str, *, after: int = 0, subjects: tuple[str, ...] = ()
+    ) -> AsyncIterator[Message]:
+        """As `BusAdmin.replay`."""
+        records = self._broker.stream(stream)
+        end = records.last_sequence
+        for message in list(records.after(after, subjects)):
+            if message.sequence <= end:
+                yield message
+
+    async def get(self, stream: str, sequence: int) -> Message:
+        """As `BusAdmin.get`."""
+        return self._broker.stream(stream).get(sequence)
+
+    async def last(self, stream: str, subject: str) -> Message | None:
+        """As `BusAdmin.last`."""
+        return self._broker.stream(stream).last(subject)
+
+    async def delete(self, stream: str, sequence: int) -> None:
+        """As `BusAdmin.delete`."""
+        self._broker.stream(stream).delete(sequence)
+
+    async def purge(self, stream: str, subject: str = "") -> int:
+        """As `BusAdmin.purge`."""
+        return self._broker.stream(stream).purge(subject)
+
+    async def pending(self, stream: str, durable: str) -> tuple[int, int]:
+        """As `BusAdmin.pending`."""
+        return self._broker.consumer(stream, durable).counts()
+
+    async def poke(self, stream: str, durable: str) -> None:
+        """As `BusAdmin.poke`."""
+        self._broker.consumer(stream, durable).poke()
+
+    async def last_sequence(self, stream: str) -> int:
+        """As `BusAdmin.last_sequence`."""
+        return self._broker.stream(stream).last_sequence

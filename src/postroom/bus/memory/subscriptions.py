@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from postroom.bus.background import Supervisor
+from postroom.bus.background import BusTasks
 from postroom.bus.counters import Counters
 from postroom.bus.handing import Handing
 from postroom.bus.memory.broker import Interest, MemoryBroker
@@ -39,13 +39,13 @@ class LiveSubscription:
         self._idle.set()
         self._end: Callable[[], None] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._supervisor: Supervisor | None = None
+        self._background: BusTasks | None = None
 
-    def open(self, broker: MemoryBroker, subject: str, queue: str, supervisor: Supervisor) -> None:
+    def open(self, broker: MemoryBroker, subject: str, queue: str, background: BusTasks) -> None:
         """Begin."""
-        self._supervisor = supervisor
+        self._background = background
         self._end = broker.listen(Interest(subject, queue, self._take))
-        self._task = supervisor.spawn(self._run(), f"handle {subject}")
+        self._task = background.spawn(self._run(), f"handle {subject}")
 
     def _take(self, message: Message) -> None:
         if not self._accepts(message):
@@ -76,12 +76,12 @@ class LiveSubscription:
     async def close(self) -> None:
         """As `Subscription.close`."""
         self.cut()
-        if self._task is None or self._supervisor is None or asyncio.current_task() is self._task:
+        if self._task is None or self._background is None or asyncio.current_task() is self._task:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(FINISH_TIMEOUT):
                 await self._idle.wait()
-        await self._supervisor.stop(self._task, timeout=1)
+        await self._background.stop(self._task, timeout=1)
 
 
 class MemoryDelivery:
@@ -137,7 +137,7 @@ class ConsumerSubscription:
     def __init__(
         self,
         broker: MemoryBroker,
-        supervisor: Supervisor,
+        background: BusTasks,
         handler: DeliveryHandler,
         *,
         batch: int,
@@ -147,7 +147,7 @@ class ConsumerSubscription:
         beat: float,
     ) -> None:
         self.counters = counters
-        self._broker, self._supervisor, self._accepts = broker, supervisor, accepts
+        self._broker, self._background, self._accepts = broker, background, accepts
         self._consumer: MemoryConsumer | None = None
         self._attaching: asyncio.Task[None] | None = None
         self._closed = False
@@ -156,7 +156,7 @@ class ConsumerSubscription:
             handler,
             batch,
             counters=counters,
-            supervisor=supervisor,
+            background=background,
             report=report,
             beat=beat,
             changed=self._pump,
@@ -167,7 +167,7 @@ class ConsumerSubscription:
         """Begin, as soon as the consumer exists."""
         self._handing.start(f"{stream}/{durable}")
         attach = self._attach(stream, durable)
-        self._attaching = self._supervisor.spawn(attach, f"attach {stream}/{durable}")
+        self._attaching = self._background.spawn(attach, f"attach {stream}/{durable}")
 
     async def _attach(self, stream: str, durable: str) -> None:
         self._consumer = await self._broker.await_consumer(stream, durable)
@@ -216,7 +216,7 @@ class ConsumerSubscription:
         self._closed = True
         self._handing.halt()
         if self._attaching is not None:
-            await self._supervisor.stop(self._attaching, timeout=1)
+            await self._background.stop(self._attaching, timeout=1)
         if self._consumer is not None:
             self._consumer.detach(self)
         await self._handing.stop()

@@ -10,12 +10,12 @@ from typing import Protocol, TypeVar
 
 from postroom.bus.acceptance import accepts_pulled, answerer_of, headers_of, stored_in
 from postroom.bus.address import BusAddress
-from postroom.bus.background import Supervisor
+from postroom.bus.background import BusTasks
 from postroom.bus.counters import Counters
 from postroom.bus.nats.delivery import Consumption
 from postroom.bus.nats.frames import live_message
 from postroom.bus.nats.link import Link, remaining
-from postroom.bus.nats.listening import CONCURRENT_REQUESTS, Listener, accepts_live, serving
+from postroom.bus.nats.listening import CONCURRENT_REQUESTS, NatsSubscription, accepts_live, serving
 from postroom.bus.port import (
     BusStatistics,
     DeliveryHandler,
@@ -67,8 +67,8 @@ class NatsBus:
         self.jetstream = JetStream(
             Mailbox(self.connection, prefix=f"_I.{uid}.{JETSTREAM}", within=self.mailbox)
         )
-        self._supervisor = Supervisor(link.report)
-        self._listeners: set[Listener] = set()
+        self._background = BusTasks(link.report)
+        self._subscriptions: set[NatsSubscription] = set()
         self._consumptions: set[Consumption] = set()
         self._beat = beat
         self._closing: asyncio.Task[None] | None = None
@@ -205,17 +205,17 @@ class NatsBus:
         *,
         concurrent: int,
     ) -> Subscription:
-        listener = Listener(
+        subscription = NatsSubscription(
             self._link,
-            self._supervisor,
+            self._background,
             accepts,
             work,
             concurrent=concurrent,
-            on_closed=self._listeners.discard,
+            on_closed=self._subscriptions.discard,
         )
-        await listener.open(subject, queue)
-        self._listeners.add(listener)
-        return listener
+        await subscription.open(subject, queue)
+        self._subscriptions.add(subscription)
+        return subscription
 
     async def request(
         self,
@@ -258,7 +258,7 @@ class NatsBus:
         consumption = Consumption(
             self.jetstream,
             self._link.counters,
-            self._supervisor,
+            self._background,
             stream,
             durable,
             handler,
@@ -278,11 +278,11 @@ class NatsBus:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        parts: list[_Closable] = [*self._consumptions, *self._listeners]
+        parts: list[_Closable] = [*self._consumptions, *self._subscriptions]
         closing = {asyncio.create_task(part.close()) for part in parts}
         if closing:
             await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
-        await self._supervisor.stop(timeout=1)
+        await self._background.stop(timeout=1)
         await self._link.close()
 
     def statistics(self) -> BusStatistics:

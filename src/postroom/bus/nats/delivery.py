@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from postroom.bus.background import Supervisor
+from postroom.bus.background import BusTasks
 from postroom.bus.counters import Counters
 from postroom.bus.handing import Handing
 from postroom.bus.nats.frames import stored_message
@@ -121,7 +121,7 @@ class Consumption:
         self,
         js: JetStream,
         counters: Counters,
-        supervisor: Supervisor,
+        background: BusTasks,
         stream: str,
         durable: str,
         handler: DeliveryHandler,
@@ -132,7 +132,7 @@ class Consumption:
         report: Callable[[Exception], None],
         on_closed: Callable[[Consumption], None],
     ) -> None:
-        self._js, self._counters, self._supervisor = js, counters, supervisor
+        self._js, self._counters, self._background = js, counters, background
         self._accepts, self._on_closed = accepts, on_closed
         self._loop = PullLoop(
             js,
@@ -148,7 +148,7 @@ class Consumption:
             handler,
             batch,
             counters=counters,
-            supervisor=supervisor,
+            background=background,
             report=report,
             beat=beat,
             changed=self._loop.changed,
@@ -156,7 +156,7 @@ class Consumption:
         self._closing: asyncio.Task[None] | None = None
         title = f"{stream}/{durable}"
         self._handing.start(title)
-        self._pulling = supervisor.spawn(self._loop.run(), f"pull {title}")
+        self._pulling = background.spawn(self._loop.run(), f"pull {title}")
 
     @property
     def open_deliveries(self) -> int:
@@ -184,7 +184,7 @@ class Consumption:
     async def _close(self) -> None:
         self._handing.halt()
         self._loop.stop()
-        await self._supervisor.stop(self._pulling, timeout=1)
+        await self._background.stop(self._pulling, timeout=1)
         await self._loop.close(drain=True)
         await self._handing.stop()
         self._on_closed(self)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from postroom.bus.acceptance import accepts_published, accepts_request, error_answer
-from postroom.bus.background import Supervisor
+from postroom.bus.background import BusTasks
 from postroom.bus.nats.frames import live_message
 from postroom.bus.nats.link import Link
 from postroom.bus.port import Handler, Message, Responder
@@ -22,7 +22,7 @@ CONCURRENT_REQUESTS = 32
 """Requests that one server handles at a time; more wait in the connection."""
 
 
-class Listener:
+class NatsSubscription:
     """A `Subscription`: takes frames, runs `work` for them, ends in order.
 
     Args:
@@ -34,14 +34,14 @@ class Listener:
     def __init__(
         self,
         link: Link,
-        supervisor: Supervisor,
+        background: BusTasks,
         accepts: Callable[[Message], bool],
         work: Handler,
         *,
         concurrent: int,
-        on_closed: Callable[[Listener], None],
+        on_closed: Callable[[NatsSubscription], None],
     ) -> None:
-        self._link, self._supervisor = link, supervisor
+        self._link, self._background = link, background
         self._accepts, self._work, self._on_closed = accepts, work, on_closed
         self._slots = asyncio.Semaphore(concurrent)
         self._running: set[asyncio.Task[None]] = set()
@@ -58,7 +58,7 @@ class Listener:
             self._link.counters.ignored += 1
             return
         await self._slots.acquire()
-        task = self._supervisor.spawn(self._run(message), f"handle {frame.subject}")
+        task = self._background.spawn(self._run(message), f"handle {frame.subject}")
         self._running.add(task)
         task.add_done_callback(self._ran)
 
@@ -72,7 +72,7 @@ class Listener:
             await self._work(message)
         except Exception:
             self._link.counters.handler_errors += 1
-            raise  # the supervisor reports it
+            raise  # BusTasks reports it
 
     async def close(self) -> None:
         """As `Subscription.close`."""
@@ -88,7 +88,7 @@ class Listener:
             await self._subscription.unsubscribe()
         if running := set(self._running):
             await asyncio.wait(running, timeout=FINISH_TIMEOUT)
-            await self._supervisor.stop(*running, timeout=1)
+            await self._background.stop(*running, timeout=1)
         self._on_closed(self)
 
 

@@ -12,7 +12,7 @@ from postroom.gateway.connection import GatewayConnection
 from postroom.gateway.http.exchange import DEFAULT_TIMEOUTS, Exchange, Timeouts
 from postroom.gateway.http.headers import onward
 from postroom.gateway.http.request_record import RequestRecord, without_user
-from postroom.gateway.http.session import Session
+from postroom.gateway.http.session import HttpSession
 from postroom.http.connection import HttpConnection
 
 Dialer = Callable[[str], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
@@ -42,7 +42,7 @@ class ControlProxy:
         async def handle(request: h11.Request) -> None:
             await self._pass(conn, near, request)
 
-        await Session(conn, near, self._timeouts).run(handle)
+        await HttpSession(conn, near, self._timeouts).run(handle)
 
     async def _pass(
         self, conn: GatewayConnection, near: HttpConnection, request: h11.Request

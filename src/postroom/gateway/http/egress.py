@@ -21,7 +21,7 @@ from postroom.gateway.credentials import Credentials
 from postroom.gateway.http.exchange import DEFAULT_TIMEOUTS, Exchange, Timeouts
 from postroom.gateway.http.headers import Headers, onward
 from postroom.gateway.http.request_record import RequestRecord, without_user
-from postroom.gateway.http.session import Session
+from postroom.gateway.http.session import HttpSession
 from postroom.gateway.http.tunnel import Tunnel
 from postroom.gateway.outbound import FairLookups, OutboundPolicy, check_address, connect
 from postroom.http.connection import HttpConnection
@@ -90,7 +90,7 @@ class EgressProxy:
             else:
                 await self._request(conn, rules, near, request)
 
-        await Session(conn, near, self._timeouts).run(handle)
+        await HttpSession(conn, near, self._timeouts).run(handle)
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────────
 

@@ -31,7 +31,7 @@ Handle = Callable[[h11.Request], Awaitable[None]]
 """Answers a request; the session turns what it raises into a problem document, unless an answer has begun."""
 
 
-class Session:
+class HttpSession:
     """Reads requests and hands each to `handle`, until the connection ends.
 
     Args:

@@ -11,7 +11,7 @@ import re
 from typing import Protocol
 
 from postroom.errors import ProtocolViolation
-from postroom.gateway.nats.stream import COMMON, END, TOO_LARGE, UNKNOWN, Stream, number
+from postroom.gateway.nats.stream import COMMON, END, TOO_LARGE, UNKNOWN, FrameStream, number
 from postroom.protocol.limits import MAX_CONTROL_LINE
 from postroom_a2a.bounds import MAX_CLIENT_LINE, MAX_PAYLOAD
 
@@ -55,7 +55,7 @@ class ClientHandler(Protocol):
         ...
 
 
-class ClientStream(Stream):
+class ClientStream(FrameStream):
     """The direction out of the sandbox.
 
     Attributes:

@@ -21,7 +21,7 @@ from postroom.gateway.nats.server_stream import ServerStream
 from postroom.gateway.nats.side import Side
 from postroom.gateway.nats.upstream import dial
 from postroom.gateway.plumbing import ANSWER, BEAT, LARGEST
-from postroom.gateway.port import DEADLINES, Deadlines
+from postroom.gateway.port import DEADLINES, DoorDeadlines
 from postroom.gateway.stream_proxy import cut
 from postroom.protocol.audit import IN
 from postroom_a2a.bounds import MAX_PAYLOAD
@@ -46,7 +46,7 @@ class NatsProxy:
         self,
         address: Callable[[], BusAddress],
         sign: Callable[[bytes], bytes],
-        deadlines: Deadlines = DEADLINES,
+        deadlines: DoorDeadlines = DEADLINES,
     ) -> None:
         self._address = address
         self._sign = sign
@@ -66,8 +66,8 @@ class NatsProxy:
         """
         upstream = await dial(self._address, self._deadlines.dial)
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        outward = Outward(conn, transport, ended)
-        inward = Inward(conn, upstream.transport, ended)
+        outward = WorkerSide(conn, transport, ended)
+        inward = ServerSide(conn, upstream.transport, ended)
         outward.peer = outward.server = inward
         inward.peer = inward.client = outward
         try:
@@ -94,11 +94,11 @@ class NatsProxy:
         await asyncio.wait({side.lost for side in sides}, timeout=self._deadlines.flush)
 
 
-class Outward(Side):
+class WorkerSide(Side):
     """The side of the worker."""
 
     claims: ClientPolicy
-    server: Inward
+    server: ServerSide
 
     def __init__(
         self, conn: GatewayConnection, transport: asyncio.Transport, ended: asyncio.Future[str]
@@ -231,10 +231,10 @@ LAST = 1.0
 """Seconds that a server has to end its side after the worker has ended its own."""
 
 
-class Inward(Side):
+class ServerSide(Side):
     """The side of the server."""
 
-    client: Outward
+    client: WorkerSide
 
     def __init__(
         self, conn: GatewayConnection, transport: asyncio.Transport, ended: asyncio.Future[str]

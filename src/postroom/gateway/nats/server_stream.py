@@ -9,7 +9,7 @@ import re
 from typing import Protocol
 
 from postroom.errors import ProtocolViolation
-from postroom.gateway.nats.stream import COMMON, END, UNKNOWN, Stream, number
+from postroom.gateway.nats.stream import COMMON, END, UNKNOWN, FrameStream, number
 from postroom_a2a.bounds import MAX_PAYLOAD, MAX_SERVER_LINE
 
 _MSG = re.compile(rb"MSG %b [0-9]{1,20}(?: %b)? (0|[1-9][0-9]{0,8})\r\n" % (COMMON, COMMON)).match
@@ -36,7 +36,7 @@ class ServerHandler(Protocol):
         ...
 
 
-class ServerStream(Stream):
+class ServerStream(FrameStream):
     """The direction into the sandbox."""
 
     def __init__(self, handler: ServerHandler) -> None:

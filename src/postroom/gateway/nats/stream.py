@@ -33,7 +33,7 @@ JSON would escape.
 END = b"\r\n"
 
 
-class Stream:
+class FrameStream:
     """One direction, in pieces cut anywhere. Subclasses read the lines.
 
     Attributes:

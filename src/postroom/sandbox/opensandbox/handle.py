@@ -12,7 +12,7 @@ from postroom.errors import SandboxUnavailable
 from postroom.observe import get_logger
 from postroom.protocol.execd import SIGNALLED, exit_status
 from postroom.sandbox.opensandbox.remote import A2A_PORT, Remote
-from postroom.sandbox.opensandbox.server import bury, is_gone, told
+from postroom.sandbox.opensandbox.server import is_gone, remove, sdk_errors
 from postroom.sandbox.output import OutputLog
 from postroom.sandbox.port import ExitStatus, Inward, Level
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 KILLED = ExitStatus(SIGNALLED + 9)
-HURRY = 0.1
+STOP_POLL = 0.1
 """Seconds between two polls of a program that is to end."""
 
 
@@ -55,7 +55,7 @@ class OpenSandboxHandle:
         """The way through execd, which passes requests on to a loopback port of the container."""
         from opensandbox.constants import DEFAULT_EXECD_PORT
 
-        with told("looking for a sandbox's daemon"):
+        with sdk_errors("looking for a sandbox's daemon"):
             async with asyncio.timeout(self._remote.request):
                 endpoint = await self._sandbox.get_endpoint(DEFAULT_EXECD_PORT)
         config = self._sandbox.connection_config
@@ -71,7 +71,7 @@ class OpenSandboxHandle:
         if not self._end.done():
             with suppress(TimeoutError, SandboxUnavailable):
                 async with asyncio.timeout(grace):
-                    with told("stopping a sandbox"):
+                    with sdk_errors("stopping a sandbox"):
                         await self._sandbox.commands.interrupt(self._command)
                     self._hurry.set()
                     return await self.wait()
@@ -88,14 +88,14 @@ class OpenSandboxHandle:
             ended = await self._watch()
         finally:
             self._output.close()
-            await bury(self._sandbox, self._remote.request)
+            await remove(self._sandbox, self._remote.request)
         return ExitStatus(ended.code, self._log_error)
 
     async def _watch(self) -> ExitStatus:
         silent_since: float | None = None
         while not self._killed.is_set():
             try:
-                with told("looking at a sandbox"):
+                with sdk_errors("looking at a sandbox"):
                     async with asyncio.timeout(self._remote.request):
                         status = await self._sandbox.commands.get_command_status(self._command)
                         await self._copy_output()
@@ -119,7 +119,7 @@ class OpenSandboxHandle:
         hurried = self._hurry.is_set()
         waited = self._killed if hurried else self._hurry
         with suppress(TimeoutError):
-            async with asyncio.timeout(HURRY if hurried else self._remote.poll):
+            async with asyncio.timeout(STOP_POLL if hurried else self._remote.poll):
                 await waited.wait()
 
     async def _copy_output(self) -> None:

@@ -30,7 +30,7 @@ from postroom.sandbox.opensandbox.remote import (
     WORKSPACE,
     Remote,
 )
-from postroom.sandbox.opensandbox.server import bury, create, load, sweep, told
+from postroom.sandbox.opensandbox.server import create, load, remove, remove_stale, sdk_errors
 from postroom.sandbox.output import OutputLog
 from postroom.sandbox.port import Capability, Level, Limits, SandboxPaths, SandboxSpec
 from postroom.sandbox.selftest import Canaries, WallReport
@@ -76,7 +76,7 @@ class OpenSandboxProvider:
             return self._none("no OpenSandbox server is configured", CONFIGURE)
         try:
             await load()
-            if removed := await sweep(self._remote):
+            if removed := await remove_stale(self._remote):
                 log.info("%d sandboxes of an earlier run were removed", removed)
             capability = await self._try(self._remote)
         except PostroomError as error:
@@ -114,17 +114,17 @@ class OpenSandboxProvider:
         remote, paths = self._configured(), self.paths(spec)
         policy.check(spec, paths)
         await load()
-        goods = await asyncio.to_thread(upload.entries, spec, paths)
+        files = await asyncio.to_thread(upload.entries, spec, paths)
         sandbox = await create(remote, spec.limits)
         try:
-            with told("starting a worker in a sandbox"):
-                await _fill(sandbox, goods, [paths.workspace])
+            with sdk_errors("starting a worker in a sandbox"):
+                await _fill(sandbox, files, [paths.workspace])
                 token = await _token(sandbox)
                 await sandbox.files.write_files(upload.secrets(spec, token))
                 command = await _run(sandbox, spec)
             output = OutputLog(spec.stderr_log)
         except BaseException:
-            await bury(sandbox, remote.request)
+            await remove(sandbox, remote.request)
             raise
         return OpenSandboxHandle(sandbox, command, output, self._proven, remote)
 
@@ -154,14 +154,14 @@ class OpenSandboxProvider:
     async def _self_test(self, remote: Remote, canaries: Canaries) -> WallReport:
         sandbox = await create(remote, Limits())
         try:
-            with told("the self-test in a sandbox"):
+            with sdk_errors("the self-test in a sandbox"):
                 await _fill(sandbox, upload.code_entries(), [])
                 words = [remote.python, "-P", "-m", "postroom.sandbox.selftest", canaries.to_json()]
                 options = _options({"PYTHONPATH": CODE}, TMP, TRIAL_DEADLINE)
                 async with asyncio.timeout(TRIAL_DEADLINE + remote.request):
                     done = await _command(sandbox, words, options)
         finally:
-            await bury(sandbox, remote.request)
+            await remove(sandbox, remote.request)
         try:
             return WallReport.from_json(done.logs.stdout[-1].text)
         except (ValueError, KeyError, TypeError, IndexError):
@@ -180,14 +180,14 @@ class OpenSandboxProvider:
         return Capability(NAME, Level.NONE, detail, remedy)
 
 
-async def _fill(sandbox: Sandbox, goods: list[WriteEntry], further: list[str]) -> None:
+async def _fill(sandbox: Sandbox, files: list[WriteEntry], further: list[str]) -> None:
     """Make the folders, then write the files."""
     from opensandbox.models.filesystem import WriteEntry
 
     wanted = [*upload.FOLDERS, *further]
     folders = [WriteEntry(path=path, mode=upload.FOLDER_MODE) for path in wanted]
     await sandbox.files.create_directories(folders)
-    await sandbox.files.write_files(goods)
+    await sandbox.files.write_files(files)
 
 
 async def _token(sandbox: Sandbox) -> str:

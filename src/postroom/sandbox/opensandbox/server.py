@@ -41,7 +41,7 @@ async def load() -> ModuleType:
 
 
 @contextmanager
-def told(what: str) -> Generator[None]:
+def sdk_errors(what: str) -> Generator[None]:
     """Turn an error of the SDK into a `SandboxUnavailable` that says that `what` failed."""
     import httpx
     from opensandbox.exceptions import SandboxException
@@ -94,7 +94,7 @@ async def create(remote: Remote, limits: Limits) -> Sandbox:
     sdk = await load()
     config = connection(remote)
     try:
-        with told("making a sandbox"):
+        with sdk_errors("making a sandbox"):
             sandbox: Sandbox = await sdk.Sandbox.create(
                 remote.image,
                 timeout=timedelta(seconds=remote.lifetime),
@@ -112,18 +112,18 @@ async def create(remote: Remote, limits: Limits) -> Sandbox:
         await close(config)
         raise
     try:
-        with told("reading the sandbox's egress policy"):
+        with sdk_errors("reading the sandbox's egress policy"):
             await read_back(sandbox, remote)
     except BaseException:
-        await bury(sandbox, remote.request)
+        await remove(sandbox, remote.request)
         raise
     return sandbox
 
 
-async def bury(sandbox: Sandbox, deadline: float) -> None:
+async def remove(sandbox: Sandbox, deadline: float) -> None:
     """Remove a container. A server that cannot be reached removes it itself, at the end of the lifetime."""
     try:
-        with told("removing a sandbox"):
+        with sdk_errors("removing a sandbox"):
             async with asyncio.timeout(deadline):
                 await sandbox.kill()
     except SandboxUnavailable as error:
@@ -138,7 +138,7 @@ def is_gone(error: BaseException | None) -> bool:
     return getattr(error, "status_code", None) == 404
 
 
-async def sweep(remote: Remote) -> int:
+async def remove_stale(remote: Remote) -> int:
     """Remove the sandboxes that earlier runs of this post room have left; return their number.
 
     Raises:
@@ -148,7 +148,7 @@ async def sweep(remote: Remote) -> int:
     from opensandbox.models.sandboxes import SandboxFilter
 
     removed = 0
-    with told("looking for sandboxes"):
+    with sdk_errors("looking for sandboxes"):
         async with _manager(remote) as manager, asyncio.timeout(2 * remote.request):
             page = 1
             stale: list[str] = []

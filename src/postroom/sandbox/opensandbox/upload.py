@@ -69,8 +69,8 @@ def entries(spec: SandboxSpec, paths: SandboxPaths) -> list[WriteEntry]:
                 )
             mode = mode_number(0o755) if path.stat().st_mode & 0o100 else FILE_MODE
             wanted.append((f"{target}/{name}" if name else target, data, mode))
-    goods = [WriteEntry(path=path, data=data, mode=mode) for path, data, mode in wanted]
-    return code_entries() + goods
+    files = [WriteEntry(path=path, data=data, mode=mode) for path, data, mode in wanted]
+    return code_entries() + files
 
 
 def secrets(spec: SandboxSpec, execd_token: str) -> list[WriteEntry]:
