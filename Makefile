@@ -63,7 +63,7 @@ FUZZ_SECONDS ?= 60
 fuzz: ## fuzz what reads NATS at a worker's door, in an environment of its own; FUZZ_SECONDS=n
 	@test -x .venv-fuzz/bin/python || $(PYTHON) -m venv .venv-fuzz
 	@.venv-fuzz/bin/python -m pip --disable-pip-version-check --no-input install --quiet --only-binary atheris \
-	  --requirement fuzz/requirements.txt --editable . \
+	  --requirement fuzz/requirements.txt --editable ./a2a --editable . \
 	  || { echo "make fuzz needs a wheel of atheris for this Python ($$(.venv-fuzz/bin/python -V)) and machine;" \
 	       "choose another with: rm -rf .venv-fuzz; make fuzz PYTHON=python3.13"; exit 1; }
 	mkdir -p fuzz/corpus

@@ -21,9 +21,9 @@ from postroom.protocol import priority
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.priority import Update
 from postroom.protocol.tasks import parse_task_subject, task_id
+from postroom.sidecar.bus import alert_raiser
 from postroom.sidecar.keys import random_key
-from postroom.sidecar.outgoing import Draft, Outgoing
-from postroom.sidecar.wire import alert_raiser
+from postroom.sidecar.outgoing import Outgoing, OutgoingMessage
 
 RECORDS = 4
 """What one task stores on its way: the request, `submitted`, `working` and `completed`."""
@@ -92,7 +92,7 @@ class AgentRequester:
         self._outgoing = Outgoing(
             bus, alert_raiser(bus, bus.uid), own=bus.uid, secret=secrets.token_bytes(32)
         )
-        self._draft = Draft(worker, TEXT, expects_reply=True, request=TaskRequest())
+        self._draft = OutgoingMessage(worker, TEXT, expects_reply=True, request=TaskRequest())
         self._said: dict[str, str] = {}
         self.told = Arrivals()
 

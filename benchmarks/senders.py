@@ -22,9 +22,9 @@ from postroom.bus.nats import NatsBus
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import message_id
+from postroom.sidecar.bus import alert_raiser
 from postroom.sidecar.keys import random_key
-from postroom.sidecar.outgoing import Draft, Outgoing
-from postroom.sidecar.wire import alert_raiser
+from postroom.sidecar.outgoing import Outgoing, OutgoingMessage
 from postroom_a2a.messages import text_message
 
 TEXT = "the quick brown fox jumps over the lazy dog; " * 4
@@ -101,7 +101,7 @@ class SidecarSender:
         self._outgoing = Outgoing(
             bus, alert_raiser(bus, bus.uid), own=bus.uid, secret=secrets.token_bytes(32)
         )
-        self._draft = Draft(recipient, TEXT)
+        self._draft = OutgoingMessage(recipient, TEXT)
 
     async def prepare(self, count: int) -> Sequence[int]:
         """As `Sender.prepare`."""

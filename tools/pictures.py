@@ -106,7 +106,7 @@ MESSAGE = (
         "INBOX, RECEIPTS",
         "The reply is a message of its own, stored in the sender's inbox. The journal notes the confirmation, the "
         "receipt **seen** is stored, and the delivery is acknowledged, in this order.",
-        ("sidecar/outgoing.py", "sidecar/settling.py"),
+        ("sidecar/outgoing.py", "sidecar/receipts.py"),
     ),
     Step(
         SERVER,

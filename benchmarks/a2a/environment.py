@@ -83,7 +83,8 @@ class Environments:
                 _install(python, "--require-hashes", *(_file(path) for path in _bases()))
             _install(python, _file(pins))
             if project:
-                _install(python, "--no-deps", "--no-build-isolation", f"--editable={PROJECT}")
+                projects = (f"--editable={PROJECT / 'a2a'}", f"--editable={PROJECT}")
+                _install(python, "--no-deps", "--no-build-isolation", *projects)
             if npm:
                 _install_packages(stamp.parent)
         except (OSError, subprocess.SubprocessError) as error:

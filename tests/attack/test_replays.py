@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from postroom.audit.connections import Connections
-from postroom.audit.outsiders import Outsiders
+from postroom.audit.stored import Outsiders
 from postroom.identity import jwt
 from postroom.identity.credential import Credential
 from postroom.identity.nkeys import KeyPair, Kind

@@ -21,10 +21,9 @@ from postroom.audit import stored as stored_module
 from postroom.audit.connections import Connections
 from postroom.audit.copying import AuditCopy
 from postroom.audit.cursor import Cursor
-from postroom.audit.outsiders import Outsiders
 from postroom.audit.reading import Position, all_lines
 from postroom.audit.retrying import retry_until_done
-from postroom.audit.stored import StoredRecords
+from postroom.audit.stored import Outsiders, StoredRecords
 from postroom.bus.nats.bus import NatsBus
 from postroom.directory.agents import Directory
 from postroom.errors import BusDisconnected, Forbidden, NoResponders, StateUnwritable, Unauthorized
@@ -240,7 +239,7 @@ async def test_lines_are_copied_to_the_stream_by_worker_and_only_those_of_the_or
 async def test_the_copy_misses_nothing_over_rotation_restart_and_an_outage_of_the_bus(
     tmp_path: Path, log: AuditLog, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(copying, "PACE", 0.01)
+    monkeypatch.setattr(copying, "INTERVAL", 0.01)
     cursor = Cursor(tmp_path / "cursor")
     async with running_bus(tmp_path / "bus", memory=False) as rig:
         async with running(AuditCopy(log, rig.core, ORG, cursor).run()):
@@ -492,7 +491,7 @@ def test_a_damaged_cursor_is_none(tmp_path: Path, content: bytes):
 async def test_an_outage_is_logged_once_with_its_organisation_and_so_is_its_end(
     caplog: pytest.LogCaptureFixture,
 ):
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="postroom")
     tries = 0
 
     async def step() -> None:

@@ -31,7 +31,7 @@ from postroom.identity.trust import Trust
 from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.sidecar.renewal import Renewal
+from postroom.sidecar.renewal import CredentialRenewal
 from postroom_a2a.nats.port import Frame
 from tests.cluster import Node, running_cluster
 from tests.gateway.nats.rig import House, Worker, house_before
@@ -50,14 +50,14 @@ class Moving:
         self.house = house
         self.worker: Worker
         self.bus: NatsBus
-        self.renewal: Renewal
+        self.renewal: CredentialRenewal
         self.taken: Counter[bytes] = Counter()
         self.sent = self.again = 0
 
     async def open(self) -> None:
         self.worker = await self.house.worker()
         self.bus = await self.house.client(self.worker)
-        self.renewal = Renewal(
+        self.renewal = CredentialRenewal(
             self.bus, self.uid, expires_at=time.time() + 3600, accept=self._accept
         )
         self.bus.mailbox.route(f"_I.{self.uid}.{CONTROL_PLANE}", self._asked)

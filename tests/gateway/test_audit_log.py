@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from postroom.audit import AuditLog
 from postroom.audit import log as log_module
 from postroom.audit.files import Files
-from postroom.audit.query import Found
+from postroom.audit.query import Match
 from postroom.audit.reading import Position, all_lines, newest, read_lines
 from postroom.errors import StateUnwritable
 from postroom.protocol.audit import AuditRecord
@@ -434,9 +434,9 @@ def test_the_newest_lines_come_oldest_first_from_as_many_files_as_are_needed(
         for number in range(count):
             log.write(record(number))
 
-        def handler(line: bytes) -> Found:
+        def handler(line: bytes) -> Match:
             number = int(json.loads(line)["message"])
-            return Found.OMITTED if number % 3 == 2 else Found.WANTED
+            return Match.OMITTED if number % 3 == 2 else Match.WANTED
 
         found, omitted = newest(log.files, log.end, limit, handler)
         log.close()

@@ -20,7 +20,7 @@ from postroom.identity.tokens import digest, new_token
 from postroom.protocol.alerts import Alert
 from postroom.protocol.audit import AuditRecord
 from postroom.protocol.preface import Preface
-from postroom.sidecar.door import Door, by_tls, streams, with_preface
+from postroom.sidecar.gateway import EgressRelay, by_tls, streams, with_preface
 
 pytestmark = pytest.mark.anyio
 
@@ -118,7 +118,7 @@ async def test_a_token_opens_its_own_workers_door_and_the_visit_is_audited(gate:
 async def test_the_sidecars_door_passes_both_ways_and_ends(gate: Gate) -> None:
     gateway = by_tls(f"localhost:{gate.listener.port}", gate.trusted)
     way = with_preface(gateway, "http", gate.tokens[UID])
-    async with asyncio.timeout(20), Door(way) as door:
+    async with asyncio.timeout(20), EgressRelay(way) as door:
         reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
         assert await reader.readline() == f"{UID}\n".encode()
         writer.write(b"x" * 200_000)

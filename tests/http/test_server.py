@@ -10,7 +10,7 @@ import pytest
 from postroom.errors import Forbidden
 from postroom.http import server as http_server
 from postroom.http.hosts import check_host
-from postroom.http.server import Answer, HttpServer, Request
+from postroom.http.server import Answer, HttpRequest, HttpServer
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +20,7 @@ async def test_a_client_that_does_not_read_its_answer_is_cut(monkeypatch: pytest
 
     asked = asyncio.Event()
 
-    async def answer(_: Request) -> Answer:
+    async def answer(_: HttpRequest) -> Answer:
         asked.set()
         return 200, "x" * 32 * 1024 * 1024
 

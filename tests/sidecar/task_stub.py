@@ -24,7 +24,7 @@ from postroom.protocol.verbs import (
     Reject,
     TaskAction,
 )
-from postroom.sidecar.a2a.changes import Change, Changes, Page
+from postroom.sidecar.a2a.changes import Page, TaskChange, TaskChanges
 from postroom.sidecar.actions import Actions
 from postroom.sidecar.adapters import Sender
 from postroom.sidecar.delegations import Delegated
@@ -70,9 +70,9 @@ class TaskStub(Actions):
         self.answered: list[AnswerTask] = []
         self._snapshots: dict[str, dict[str, Any]] = {}
         self._workers: dict[str, Sender] = {}
-        self._logs: dict[str, list[Change]] = {}
+        self._logs: dict[str, list[TaskChange]] = {}
         self._sequences = itertools.count(1)
-        self.news = Changes()
+        self.news = TaskChanges()
         self._changed = asyncio.Condition()
         self._clock = itertools.count(int(time.time()))
 
@@ -163,13 +163,15 @@ class TaskStub(Actions):
 
     # ── what the ledger and the live path offer ──────────────────────────────────────────────────────────
 
-    def follow(self, _: Any, task: str, after: int, _worker: str) -> AsyncGenerator[Change, None]:
+    def follow(
+        self, _: Any, task: str, after: int, _worker: str
+    ) -> AsyncGenerator[TaskChange, None]:
         return self.news.follow(self, task, after)
 
     async def _store(self, task: dict[str, Any], event: dict[str, Any] | None = None) -> None:
         log = self._logs.setdefault(task["id"], [])
         last = log[-1].sequence if log else 0
-        change = Change(last, next(self._sequences), state_of(task), event)
+        change = TaskChange(last, next(self._sequences), state_of(task), event)
         log.append(change)
         async with self._changed:
             self._snapshots[task["id"]] = task

@@ -48,7 +48,7 @@ from postroom.http.server import HttpServer
 from postroom.protocol.template import Template
 from postroom.protocol.verbs import Artifact, AskInput, Complete, Delegate, Progress
 from postroom.sidecar.a2a.asking import AskedTasks
-from postroom.sidecar.a2a.door import A2ADoor
+from postroom.sidecar.a2a.routes import A2ARoutes
 from postroom.sidecar.api import LocalApi
 from postroom_a2a.json_operations import JsonOperations
 from postroom_a2a.operations import Call
@@ -124,7 +124,7 @@ def operations_of(tasks: TaskStub, **more: Any) -> JsonOperations:
 @pytest.fixture
 async def clients(tmp_path: Path) -> AsyncIterator[Clients]:
     tasks, server = TaskStub(), HttpServer()
-    a2a = A2ADoor(operations_of(tasks), CARD, server.port)
+    a2a = A2ARoutes(operations_of(tasks), CARD, server.port)
     api = LocalApi(tasks, {}, server.port, a2a)
     path, url = tmp_path / "a2a.sock", f"http://127.0.0.1:{server.port}"
     server.answer_with(api.handle).also_at(path, a2a.handle)
@@ -508,7 +508,7 @@ async def card_at(path: Path) -> int:
 
 async def serve_at(path: Path) -> HttpServer:
     server = HttpServer()
-    a2a = A2ADoor(operations_of(TaskStub()), CARD, server.port)
+    a2a = A2ARoutes(operations_of(TaskStub()), CARD, server.port)
     return server.answer_with(a2a.handle).also_at(path, a2a.handle)
 
 
@@ -553,7 +553,7 @@ async def test_nobody_waits_for_a_task_whose_client_has_gone(
     clients: Clients, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("postroom.sidecar.a2a.asking.SLICE", 0.05)
-    monkeypatch.setattr("postroom.sidecar.a2a.door.LOOK", 0.05)
+    monkeypatch.setattr("postroom.sidecar.a2a.routes.LOOK", 0.05)
     looked = asyncio.Event()
     look = clients.tasks.task
 

@@ -47,7 +47,7 @@ async def key_while(held: dict[str, bool], task: str = "") -> str:
         engine=unused,
         program=program,
         delegations=unused,
-        ledger=unused,
+        task_client=unused,
     )
     await actions.send(Send("@bob", "hello"))
     (key,) = sent.keys

@@ -14,7 +14,7 @@ from postroom.sidecar.adapters import (
     Incoming,
     IncomingTask,
     JsonLines,
-    Malformed,
+    MalformedLine,
     Output,
     PlainText,
     Said,
@@ -68,14 +68,14 @@ def test_a_line_is_the_action_it_says_or_output(line: str, action: Said):
 def test_an_action_with_a_wrong_field_is_told_apart_with_its_reference(line: str):
     (action,) = JsonLines().feed(line)
 
-    assert isinstance(action, Malformed)
+    assert isinstance(action, MalformedLine)
     assert action.ref == 7
 
 
 def test_a_reference_that_would_fill_the_memory_is_not_kept():
     line = json.dumps({"type": "post", "text": "x", "ref": ["x" * 2000]})
 
-    assert JsonLines().feed(line) == [Malformed("a ref has at most 1024 characters")]
+    assert JsonLines().feed(line) == [MalformedLine("a ref has at most 1024 characters")]
 
 
 @given(st.text() | st.recursive(st.none() | st.text(), st.lists).map(json.dumps))

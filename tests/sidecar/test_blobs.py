@@ -21,11 +21,10 @@ from postroom.http.server import HttpServer
 from postroom.identity.tokens import digest
 from postroom.protocol.blobs import blob_url, named_in, sha256_of
 from postroom.protocol.verbs import Artifact, Delegate
-from postroom.sidecar.adapters import Malformed
+from postroom.sidecar.adapters import MalformedLine
 from postroom.sidecar.adapters.jsonl import JsonLines
 from postroom.sidecar.api import LocalApi
-from postroom.sidecar.blobs import BlobRelay
-from postroom.sidecar.control_client import direct
+from postroom.sidecar.control_client import BlobRelay, direct
 from postroom.store import workers as worker_rows
 from tests.control.serving import serving
 from tests.control.taskroom import LARGEST_BLOB, TaskRoom, task_room
@@ -208,8 +207,8 @@ def test_an_artifact_line_names_a_blob_or_has_a_text():
     (other,) = lines.feed('{"type":"artifact","url":"https://example.com/a.png"}')
 
     assert given == Artifact("", "", name="plot", url=url, media_type="image/png", filename="a.png")
-    assert isinstance(both, Malformed)
-    assert isinstance(other, Malformed)
+    assert isinstance(both, MalformedLine)
+    assert isinstance(other, MalformedLine)
 
 
 def test_only_a_whole_url_of_a_part_names_a_blob():

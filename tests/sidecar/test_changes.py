@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from postroom.sidecar.a2a import changes as module
-from postroom.sidecar.a2a.changes import SEQUENCE, Change, Changes, Page
+from postroom.sidecar.a2a.changes import SEQUENCE, Page, TaskChange, TaskChanges
 from postroom.sidecar.a2a.live import Live
 from postroom_a2a.binding.frames import Request, Response
 from postroom_a2a.task_state import TaskState
@@ -18,14 +18,14 @@ from postroom_a2a.task_state import TaskState
 pytestmark = pytest.mark.anyio
 
 
-def change(after: int, sequence: int, text: str, **more: Any) -> Change:
-    return Change(after, sequence, more.pop("state", TaskState.WORKING), {"said": text}, **more)
+def change(after: int, sequence: int, text: str, **more: Any) -> TaskChange:
+    return TaskChange(after, sequence, more.pop("state", TaskState.WORKING), {"said": text}, **more)
 
 
 class Log:
     """What is stored."""
 
-    def __init__(self, *stored: Change) -> None:
+    def __init__(self, *stored: TaskChange) -> None:
         self.stored = list(stored)
         self.read = asyncio.Event()
         self.reads = 0
@@ -38,18 +38,18 @@ class Log:
         return Page(found, False, last.sequence, last.state, {})
 
 
-async def shown(changes: Changes, log: Log) -> list[str]:
+async def shown(changes: TaskChanges, log: Log) -> list[str]:
     return await shown_of(changes.follow(log, "t", 0))
 
 
-async def shown_of(stream: AsyncGenerator[Change, None]) -> list[str]:
+async def shown_of(stream: AsyncGenerator[TaskChange, None]) -> list[str]:
     async with asyncio.timeout(10), aclosing(stream) as following:
         return [each.event["said"] async for each in following if each.event is not None]
 
 
 @pytest.mark.requirement("task-news-from-log-only")
 async def test_who_is_told_changes_that_there_are_not_is_shown_those_that_there_are():
-    changes, log = Changes(), Log(change(0, 5, "begun"))
+    changes, log = TaskChanges(), Log(change(0, 5, "begun"))
     following = asyncio.create_task(shown(changes, log))
     await log.read.wait()
     changes.put("t", change(5, 2**50, "lie", proven=False))
@@ -66,7 +66,7 @@ async def test_who_is_told_changes_without_end_is_shown_the_end_that_is_stored(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(module, "LOOK", 0.01)
-    changes, log = Changes(), Log(change(0, 5, "begun"))
+    changes, log = TaskChanges(), Log(change(0, 5, "begun"))
     following = asyncio.create_task(shown(changes, log))
     await log.read.wait()
     log.stored.append(change(5, 7, "canceled", state=TaskState.CANCELED))
@@ -116,7 +116,7 @@ async def test_a_live_frame_that_is_no_change_of_the_task_is_not_shown_and_ends_
     caplog: pytest.LogCaptureFixture,
 ):
     for kind, frame in hostile_frames().items():
-        changes, log, liar = Changes(), Log(change(0, 5, "begun")), Liar(frame)
+        changes, log, liar = TaskChanges(), Log(change(0, 5, "begun")), Liar(frame)
         live = Live(lambda _, liar=liar: liar, changes, "own")  # ty: ignore[invalid-argument-type]
         following = asyncio.create_task(shown_of(live.follow(log, "t", 0, "peer")))
         async with asyncio.timeout(10):

@@ -15,7 +15,7 @@ from postroom.errors import RequestTimeout, StreamFull
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.receipts import State
-from postroom.sidecar import settling as module
+from postroom.sidecar import receipts as module
 from postroom.sidecar.inbox import Inbox
 from postroom.sidecar.journal import Journal
 
@@ -100,7 +100,7 @@ async def test_what_comes_again_while_its_acknowledgement_is_under_way_is_acknow
         second.word.set_result(None)
 
         await second.asked.wait()
-        await inbox.settling.done(5.0)
+        await inbox.confirmations.done(5.0)
 
 
 @pytest.mark.requirement("sidecar-message-handed")

@@ -14,9 +14,9 @@ from postroom.errors import (
     StreamFull,
 )
 from postroom.protocol.envelope import Envelope
+from postroom.sidecar.bus import alert_raiser
 from postroom.sidecar.keys import Derivation, own_key, random_key
-from postroom.sidecar.outgoing import Draft, Outgoing
-from postroom.sidecar.wire import alert_raiser
+from postroom.sidecar.outgoing import Outgoing, OutgoingMessage
 
 pytestmark = pytest.mark.anyio
 
@@ -72,8 +72,8 @@ def outgoing(log: Log, **changes: object) -> Outgoing:
 async def test_the_same_key_toward_the_same_recipient_is_the_same_message():
     log = Log()
     sender = outgoing(log)
-    first = await sender.message(Draft(BOB, "x"), own_key("send", "k"))
-    second = await sender.message(Draft(BOB, "x"), own_key("send", "k"))
+    first = await sender.message(OutgoingMessage(BOB, "x"), own_key("send", "k"))
+    second = await sender.message(OutgoingMessage(BOB, "x"), own_key("send", "k"))
 
     assert first == second
     assert len(log.records) == 1
@@ -83,7 +83,7 @@ async def test_the_same_key_toward_the_same_recipient_is_the_same_message():
 @pytest.mark.parametrize("failure", [RequestTimeout("?"), BusDisconnected("?")])
 async def test_a_send_whose_answer_is_lost_is_sent_again_under_the_same_id(failure: PostroomError):
     log = Log(failure)
-    sent = await outgoing(log).message(Draft(BOB, "x"), random_key())
+    sent = await outgoing(log).message(OutgoingMessage(BOB, "x"), random_key())
 
     assert log.sent == [sent, sent]
     assert log.alerts() == 0
@@ -92,13 +92,13 @@ async def test_a_send_whose_answer_is_lost_is_sent_again_under_the_same_id(failu
 async def test_it_is_given_up_at_the_deadline_with_the_reason():
     log = Log(*[BusDisconnected("?")] * 100)
     with pytest.raises(BusDisconnected):
-        await outgoing(log, deadline=0.3).message(Draft(BOB, "x"), random_key())
+        await outgoing(log, deadline=0.3).message(OutgoingMessage(BOB, "x"), random_key())
 
 
 async def test_a_refusal_is_final():
     log = Log(StreamFull("full"))
     with pytest.raises(StreamFull):
-        await outgoing(log).message(Draft(BOB, "x"), random_key())
+        await outgoing(log).message(OutgoingMessage(BOB, "x"), random_key())
     assert len(log.sent) == 1
 
 
@@ -106,8 +106,8 @@ async def test_a_refusal_is_final():
 async def test_an_id_that_is_taken_at_its_first_use_is_no_acceptance_but_an_alert_and_a_new_id():
     log = Log()
     key = random_key()
-    taken = await outgoing(log).message(Draft(BOB, "theirs"), key)
-    sent = await outgoing(log).message(Draft(BOB, "ours"), key)
+    taken = await outgoing(log).message(OutgoingMessage(BOB, "theirs"), key)
+    sent = await outgoing(log).message(OutgoingMessage(BOB, "ours"), key)
 
     assert sent != taken
     assert log.alerts() == 1
@@ -124,7 +124,7 @@ async def test_a_redelivered_message_that_is_handled_again_sends_the_same_messag
     first = Derivation("alice/m1", redelivered=False)
     again = Derivation("alice/m1", redelivered=True)
     ids = [
-        await outgoing(log).message(Draft(BOB, "x"), handling.key("send", BOB, "x"))
+        await outgoing(log).message(OutgoingMessage(BOB, "x"), handling.key("send", BOB, "x"))
         for handling in (first, again)
     ]
 
@@ -136,7 +136,7 @@ async def test_what_was_sent_before_under_a_derived_key_is_accepted_whatever_is_
     log = Log()
     for _ in range(2):
         handling = Derivation("alice/m1", redelivered=False)
-        await outgoing(log).message(Draft(BOB, "x"), handling.key("send", BOB, "x"))
+        await outgoing(log).message(OutgoingMessage(BOB, "x"), handling.key("send", BOB, "x"))
 
     assert len(log.records) == 1
     assert log.alerts() == 0
@@ -158,7 +158,7 @@ def test_what_a_second_handling_says_differently_is_another_message_but_a_reply_
 async def test_too_large_is_said_before_anything_is_sent():
     log = Log()
     with pytest.raises(MessageTooLarge):
-        await outgoing(log).message(Draft(BOB, "x" * 600_000), random_key())
+        await outgoing(log).message(OutgoingMessage(BOB, "x" * 600_000), random_key())
     assert not log.sent
 
 
@@ -177,7 +177,9 @@ async def test_a_post_goes_to_the_own_project_unless_another_is_named():
 
 async def test_expiry_is_counted_from_the_sending():
     log = Log()
-    await outgoing(log, now=lambda: 1000.0).message(Draft(BOB, "x", expires_in=5), random_key())
+    await outgoing(log, now=lambda: 1000.0).message(
+        OutgoingMessage(BOB, "x", expires_in=5), random_key()
+    )
 
     ((_, payload),) = log.records.values()
     assert Envelope.decode(payload).expires_at == 1005.0

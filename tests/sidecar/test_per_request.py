@@ -14,11 +14,11 @@ from postroom.protocol.verbs import Complete
 from postroom.sidecar import per_request as module
 from postroom.sidecar.adapters import IncomingTask, Said, Sender
 from postroom.sidecar.agent import AgentGone
+from postroom.sidecar.bus import alert_raiser
 from postroom.sidecar.config import AgentConfig
 from postroom.sidecar.per_request import RequestProgram
-from postroom.sidecar.session import Run
-from postroom.sidecar.status import Status
-from postroom.sidecar.wire import alert_raiser
+from postroom.sidecar.session import AgentRun
+from postroom.sidecar.status import StatusReporter
 from tests.sidecar.test_outgoing import OWN, Log
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +32,7 @@ class Host:
     def __init__(self) -> None:
         self.said: list[Said] = []
 
-    async def act(self, session: Run, said: Said) -> None:
+    async def act(self, session: AgentRun, said: Said) -> None:
         self.said.append(said)
 
     async def gone(self) -> None:
@@ -45,7 +45,7 @@ class Host:
 @asynccontextmanager
 async def running(host: Host, *command: str) -> AsyncGenerator[RequestProgram]:
     log = Log()
-    status, raise_alert = Status(log, OWN, lambda: 0), alert_raiser(log, OWN)
+    status, raise_alert = StatusReporter(log, OWN, lambda: 0), alert_raiser(log, OWN)
     config, env = AgentConfig(command), {"PATH": os.environ["PATH"]}
     programs = RequestProgram(config, env=env, cwd="", status=status, raise_alert=raise_alert)
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from postroom.sidecar.adapters import Sender
-from postroom.sidecar.directory import Directory
+from postroom.sidecar.directory_client import DirectoryClient
 from postroom.sidecar.program import ProgramExecutor
 from postroom.tasks.execution import Execution
 from postroom.tasks.records import TaskRecord
@@ -45,7 +45,7 @@ async def write(_: Execution, __: TaskRecord) -> None:
 @pytest.mark.requirement("task-cancel-interrupts")
 async def test_a_task_that_is_canceled_while_the_agent_is_being_started_is_not_handed_to_it():
     agent: Any = Absent()
-    program = ProgramExecutor(agent, cast("Directory", Names()), 5.0)
+    program = ProgramExecutor(agent, cast("DirectoryClient", Names()), 5.0)
     task = new_task(TASK, TASK, text_message("m1", "do it"), 0.0)
     execution = Execution(TaskRecord(task, "m1", ALICE), 1, write)
     executing = asyncio.create_task(program.execute(execution))

@@ -10,8 +10,8 @@ from postroom.protocol.presence import WorkerState
 from postroom.sidecar import session as session_module
 from postroom.sidecar.adapters import Incoming, JsonLines, Sender
 from postroom.sidecar.process import AgentProcess, Exit
-from postroom.sidecar.session import QUEUE, Session
-from postroom.sidecar.status import Status
+from postroom.sidecar.session import QUEUE, AgentSession
+from postroom.sidecar.status import StatusReporter
 from tests.sidecar.test_outgoing import OWN, Log
 
 pytestmark = pytest.mark.anyio
@@ -38,9 +38,9 @@ async def test_an_agent_that_leaves_its_input_unread_is_stalled_until_it_reads(
     monkeypatch.setattr(session_module, "STALLED_AFTER", 0.05)
     process = await program("input(); input()")
     process.send_signal(signal.SIGSTOP)
-    status = Status(Log(), OWN, lambda: 1)
+    status = StatusReporter(Log(), OWN, lambda: 1)
     status.running()
-    session = Session(process, JsonLines(), status)
+    session = AgentSession(process, JsonLines(), status)
     try:
         handing = asyncio.create_task(session.hand_over(MESSAGE))
         await until(lambda: status.presence().state, WorkerState.STALLED)
@@ -55,7 +55,7 @@ async def test_an_agent_that_leaves_its_input_unread_is_stalled_until_it_reads(
 
 async def test_receipts_for_an_agent_that_does_not_read_are_bounded():
     process = await program("import time; time.sleep(60)")
-    session = Session(process, JsonLines(), Status(Log(), OWN, lambda: 0))
+    session = AgentSession(process, JsonLines(), StatusReporter(Log(), OWN, lambda: 0))
     try:
         for n in range(3 * QUEUE):
             session.tell({"type": "receipt", "id": str(n)})

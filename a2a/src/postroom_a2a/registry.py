@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from postroom_a2a.binding.subjects import NAMESPACE, card_key
+from postroom_a2a.bounds import MAX_CARD_BYTES
 from postroom_a2a.ecma_json import dumps, loads
 from postroom_a2a.errors import (
     Conflict,
@@ -24,11 +25,10 @@ from postroom_a2a.errors import (
     ProtocolViolation,
 )
 from postroom_a2a.nats.jetstream import JetStream
-from postroom_a2a.nats.kv import Bucket, Entry, Settings
+from postroom_a2a.nats.kv import Bucket, BucketEntry, BucketSettings
 
 BUCKET = "A2A_AGENT_CARDS"
 TTL = 60.0
-MAX_CARD_BYTES = 64 * 1024
 
 CLOSE_TIMEOUT = 10.0
 """Seconds that a refreshing may go on when the registry is closed."""
@@ -134,7 +134,7 @@ class Registry(Generic[Card]):
         codec: Codec[Card],
         *,
         bucket: str = BUCKET,
-        settings: Settings | None = None,
+        settings: BucketSettings | None = None,
         create: bool = True,
         **options: Any,
     ) -> Self:
@@ -146,7 +146,7 @@ class Registry(Generic[Card]):
         Raises:
             As `Bucket.open`.
         """
-        settings = settings or Settings(key_ttl=options.get("ttl", TTL) > 0)
+        settings = settings or BucketSettings(key_ttl=options.get("ttl", TTL) > 0)
         return cls(await Bucket.open(js, bucket, settings, create=create), codec, **options)
 
     async def __aenter__(self) -> Self:
@@ -335,12 +335,12 @@ class Registry(Generic[Card]):
     def _key(self, agent_id: str) -> str:
         return card_key(agent_id, self._namespace, compatible=self._compatible)
 
-    def _agent(self, entry: Entry) -> str:
+    def _agent(self, entry: BucketEntry) -> str:
         return entry.key.removeprefix(self._stem)
 
     def _readable(
-        self, entries: Iterable[Entry]
-    ) -> Sequence[tuple[Entry, Record, Registered[Card]]]:
+        self, entries: Iterable[BucketEntry]
+    ) -> Sequence[tuple[BucketEntry, Record, Registered[Card]]]:
         found = []
         for entry in entries:
             try:
@@ -349,7 +349,7 @@ class Registry(Generic[Card]):
                 self._report(error)
         return found
 
-    def _read(self, entry: Entry) -> Registered[Card]:
+    def _read(self, entry: BucketEntry) -> Registered[Card]:
         card = self._codec.read(_record(entry))
         return Registered(
             self._agent(entry), card, entry.revision, "live" if entry.ttl else "unknown"
@@ -369,7 +369,7 @@ def has_skill(card: Record, skill: str) -> bool:
     return False
 
 
-def _record(entry: Entry) -> Record:
+def _record(entry: BucketEntry) -> Record:
     if len(entry.value) > MAX_CARD_BYTES:
         raise ProtocolViolation(f"the card {entry.key!r} has {len(entry.value)} bytes")
     try:

@@ -1,4 +1,4 @@
-"""Who connects, goes, and is refused, as the server tells on its system account."""
+"""Records in the audit log for connections that the gateway did not make, from the events of nats-server."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from postroom.audit import AuditLog
-from postroom.audit.outsiders import Outsiders
-from postroom.audit.stored import write_through
+from postroom.audit.stored import Outsiders, write_through
 from postroom.bus.port import Message, MessageBusProvider, Subscription
 from postroom.errors import PostroomError
 from postroom.identity import jwt
@@ -26,7 +25,7 @@ log = get_logger(__name__)
 
 
 class Connections:
-    """Writes a record for each connection that the gateway did not make.
+    """Writes a record for each connection that an agent opens, closes or is refused without the gateway.
 
     Args:
         system: connection to the system account.
@@ -58,7 +57,7 @@ class Connections:
             try:
                 await self._heard(message, verb)
             except PostroomError as error:
-                log.warning("an event of the server was not understood: %s", error)
+                log.warning("cannot read an event of nats-server: %s", error)
 
         self._subscriptions.append(await self._system.subscribe(subject, heard))
 
@@ -68,18 +67,18 @@ class Connections:
             client = event["client"]
             claims = jwt.decode(client["jwt"])
         except (ValueError, KeyError, TypeError):
-            return  # it showed no credential, so it is nobody's
+            return  # without a credential the event is about no agent
         if not self._trust.signs(str(claims["iss"])):
-            return  # of another organisation, or of no one
+            return  # the credential is another organisation's
         uid, reason = str(claims.get("name", "")), one_line(str(event.get("reason", "")), 200)
-        outside = await self._outsiders.meet(uid) if verb != "CONNECT" else False
+        outside = await self._outsiders.includes(uid) if verb != "CONNECT" else False
         if outside or (verb == "CONNECT" and await self._refused_here(uid, reason)):
             record = self._record(event, verb, uid if is_uid(uid) else "", reason)
             await write_through(self._sink, record)
 
     async def _refused_here(self, uid: str, reason: str) -> bool:
         """Whether the gateway did not see the refusal."""
-        return reason == NO_PROXY or await self._outsiders.meet(uid)
+        return reason == NO_PROXY or await self._outsiders.includes(uid)
 
     def _record(self, event: Mapping[str, Any], verb: str, uid: str, reason: str) -> AuditRecord:
         client = event["client"]
@@ -105,7 +104,7 @@ def _number(document: object, name: str) -> int:
 
 
 def _at(event: Mapping[str, Any]) -> str:
-    """The server's time, which has nanoseconds, as ours."""
+    """The time of an event, from the server's nanoseconds."""
     text = str(event.get("timestamp", ""))
     head, _, fraction = text.removesuffix("Z").partition(".")
     return format_time(parse_time(f"{head}.{fraction[:6]:0<6}+00:00"))

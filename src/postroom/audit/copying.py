@@ -1,7 +1,7 @@
-"""The copy of the audit log in the stream AUDIT: it follows the files, and waits when the bus does.
+"""Copies the audit log to the stream AUDIT; it waits while the bus is away.
 
-Each message has lines of one worker, as they are in the log. Every line comes at least once: the cursor is kept
-after the log's word, so lines may come again after a kill, with the same `Nats-Msg-Id` if it was the same batch.
+Each message has lines of one worker, as they are in the files. Each line is copied at least once: the cursor is saved
+after the bus has confirmed, so a kill in between repeats lines, under the same `Nats-Msg-Id` if the batch is the same.
 """
 
 from __future__ import annotations
@@ -19,22 +19,20 @@ from postroom.bus.port import MessageBusProvider
 from postroom.protocol import subjects
 from postroom.protocol.ids import is_uid
 
-PACE = 0.2
-"""Seconds between two looks: lines are collected, and the gateway has the processor."""
+INTERVAL = 0.2
+"""Seconds between two reads: lines gather into batches, and the gateway has the processor meanwhile."""
 
-HURRY = 0.05
-"""Seconds between two chunks while there is more."""
+CATCH_UP_INTERVAL = 0.05
+"""Seconds between two chunks while the copy is behind."""
 
 # Only the field itself matches: a quote within a JSON text is written with a backslash.
 _WORKER = re.compile(rb'"worker":\s*"([0-9a-z]*)"')
 
 
 class AuditCopy:
-    """Copies the lines of one organisation, and those of the log itself.
+    """Copies the lines of one organisation, and those that the log writes about itself.
 
     Args:
-        bus: connection to the organisation's core account.
-        cursor: how far the copy has come.
         space: raises `StateUnwritable` while the disk of the bus is full: writing then would break its stream.
     """
 
@@ -65,7 +63,7 @@ class AuditCopy:
                 await self._copy(lines, reached)
                 position = reached
             behind = end.file > reached.file or end.offset > reached.offset
-            await asyncio.sleep(HURRY if behind else PACE)
+            await asyncio.sleep(CATCH_UP_INTERVAL if behind else INTERVAL)
 
     async def _copy(self, lines: Sequence[bytes], reached: Position) -> None:
         batches: dict[str, list[bytes]] = {}

@@ -1,4 +1,4 @@
-"""Where a reader has come to, kept over restarts."""
+"""How far a reader has read, kept over restarts."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ from postroom.identity.privatefile import write_private
 
 
 class Cursor:
-    """Named numbers in one small file, replaced whole.
-
-    Args:
-        path: of the file; what is damaged or missing is as if nothing had been read.
-    """
+    """Named numbers in one small file, replaced whole; a missing or damaged file counts as nothing read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def load(self) -> dict[str, int]:
-        """What was saved last."""
+        """Read what was saved last."""
         try:
             document = json.loads(self._path.read_bytes())
         except (OSError, ValueError):
@@ -31,7 +27,7 @@ class Cursor:
         return {key: at for key, at in document.items() if type(at) is int and at >= 0}
 
     def save(self, numbers: Mapping[str, int]) -> None:
-        """Keep `numbers`."""
+        """Replace what was saved."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:

@@ -1,7 +1,7 @@
 """The files of the audit log: the current one, and numbered closed ones beside it.
 
-`audit.jsonl` is written; when it is large enough it becomes `audit-0000000001.jsonl` and a new one takes its name.
-The current file's number is the one that it will get.
+The log is written to `audit.jsonl`. A full file becomes `audit-0000000001.jsonl`, and a new one takes its name. The
+number of the current file is the one that it will get then.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ATTEMPTS = 5
 
 
 class Files:
-    """Where the log lies."""
+    """Names, opens and rotates the files of the log."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -24,7 +24,7 @@ class Files:
         self._pattern = re.compile(rf"{re.escape(path.stem)}-(\d{{10}}){re.escape(path.suffix)}")
 
     def closed_path(self, number: int) -> Path:
-        """Where the file `number` lies once it is closed."""
+        """The path of file `number` once it is closed."""
         return self.path.with_name(f"{self.path.stem}-{number:010}{self.path.suffix}")
 
     def closed(self) -> list[int]:
@@ -42,19 +42,15 @@ class Files:
         return closed[-1] + 1 if closed else 1
 
     def append(self) -> int:
-        """A descriptor that appends to the current file, made where it is missing.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
+        """Open the current file for appending, and make it where it is missing; returns the descriptor."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._next.unlink(missing_ok=True)  # of a rotation that did not come to its end
+        self._next.unlink(missing_ok=True)  # left by a rotation that was cut short
         return os.open(self.path, _FLAGS, 0o600)
 
     def rotate(self, number: int) -> int:
-        """Close the current file as `number` and begin a new one; returns a descriptor of that.
+        """Close the current file as `number` and begin a new one; returns the descriptor of the new one.
 
-        Killed at any moment, it leaves either the old file under its name, or the closed one and no current one.
+        A kill at any moment leaves either the old file under its name, or the closed one and no current one.
 
         Raises:
             OSError: nothing was changed.
@@ -73,7 +69,7 @@ class Files:
         return descriptor
 
     def open(self, number: int) -> BinaryIO | None:
-        """The file `number` for reading, None if it is deleted, or never was."""
+        """Open file `number` for reading; None if it was deleted or never existed."""
         for _ in range(_ATTEMPTS):
             try:
                 return self.closed_path(number).open("rb")

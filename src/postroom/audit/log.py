@@ -1,8 +1,8 @@
-"""Appends whole lines to the audit log, and says so when it cannot.
+"""Appends whole lines to the audit log, and reports when it cannot.
 
-`write` is in the way of every byte that passes the gateway, so it is one system call. Once a second `run` brings
-what was written to the disk, in a thread; it also deletes the oldest files and finds out that there is space again.
-Everything here is called in the event loop's thread.
+`write` is in the way of every byte that passes the gateway, so it is one system call. Once a second `run` syncs what
+was written, in a thread; it also deletes the oldest files and notices when the disk has space again. All methods are
+called in the event loop's thread.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from postroom.protocol.audit import ALLOWED, DENIED, AuditRecord
 from postroom_a2a.times import format_time
 
 SYNC_INTERVAL = 1.0
-"""Seconds after which what was written is on the disk; what a power failure can take."""
+"""Seconds after which a line is on the disk: a power failure can take that much."""
 
 ROTATION_RETRY = 1024 * 1024
-"""Bytes that are still written to a file that could not be closed, before that is tried again."""
+"""Bytes that a file which could not be closed still takes before the next try."""
 
 log = get_logger(__name__)
 
@@ -37,8 +37,8 @@ class Trouble:
     """Why the log cannot be written.
 
     Attributes:
-        reason: as the system says it.
-        records: that could not be written.
+        reason: the words of the operating system.
+        records: how many could not be written.
         unsynced: written data did not reach the disk; nothing is written until it does.
     """
 
@@ -55,10 +55,7 @@ class AuditLog:
         path: of the current file; closed ones lie beside it.
         file_bytes: size at which a file is closed.
         files: closed ones that are kept, at least 1.
-        lossy: what cannot be written is counted, and passes nevertheless.
-
-    Raises:
-        StateUnwritable: the file cannot be opened.
+        lossy: a record that cannot be written is counted, and its traffic passes nevertheless.
     """
 
     def __init__(
@@ -89,7 +86,7 @@ class AuditLog:
         self._number = self.files.number()
         self._size = os.fstat(self._descriptor).st_size
         self._synced = Position(self._number, self._size)
-        # Whatever an earlier process left unfinished gets its line break first.
+        # A line that an earlier process left unfinished gets its break first.
         self._torn = self._ends_torn()
         if lossy:
             log.warning("THE AUDIT LOG IS LOSSY: what cannot be recorded passes nevertheless")
@@ -97,17 +94,17 @@ class AuditLog:
 
     @property
     def end(self) -> Position:
-        """Behind the last line; nothing before it is ever taken back."""
+        """The position behind the last line; nothing before it is ever taken back."""
         return Position(self._number, self._size)
 
     def growth(self) -> asyncio.Future[None]:
-        """Done at the next write; wait for it with `asyncio.wait`, others do too."""
+        """Done at the next write; wait for it with `asyncio.wait`, since others share it."""
         if self._grown is None:
             self._grown = asyncio.get_running_loop().create_future()
         return self._grown
 
     def turn(self) -> asyncio.Future[None]:
-        """Done when trouble begins or ends; wait for it with `asyncio.wait`."""
+        """Done when trouble begins or ends; wait for it with `asyncio.wait`, since others share it."""
         if self._turned is None:
             self._turned = asyncio.get_running_loop().create_future()
         return self._turned
@@ -115,7 +112,7 @@ class AuditLog:
     # Writing.
 
     def write(self, lines: bytes) -> None:
-        """As `AuditSink.write`; of a write that is cut short nothing stays."""
+        """See `AuditSink.write`; a write that is cut short leaves nothing behind."""
         if self.trouble is not None or self._torn:
             self._write_again(lines)
             return
@@ -140,7 +137,7 @@ class AuditLog:
         if trouble is not None and trouble.unsynced:
             self._refuse(lines, trouble.reason)
             return
-        data = b"\n" * self._torn + (self._confession(trouble) if trouble else b"") + lines
+        data = b"\n" * self._torn + (self._gap_record(trouble) if trouble else b"") + lines
         try:
             written = os.write(self._descriptor, data)
         except OSError as error:
@@ -157,8 +154,8 @@ class AuditLog:
             self._turned = _done(self._turned)
         self._grown = _done(self._grown)
 
-    def _confession(self, trouble: Trouble) -> bytes:
-        """What is said first when the log can be written again."""
+    def _gap_record(self, trouble: Trouble) -> bytes:
+        """The first record after trouble: how many are missing, and what became of their traffic."""
         fate = "passed unrecorded" if self.lossy else "was not let through"
         records = f"{trouble.records} record{'s' * (trouble.records != 1)}"
         return AuditRecord(
@@ -166,7 +163,7 @@ class AuditLog:
             verb="lost",
             verdict=ALLOWED if self.lossy else DENIED,
             reason=f"{records} could not be written since {format_time(trouble.since)}"
-            f" ({trouble.reason}); what they told of {fate}",
+            f" ({trouble.reason}); their traffic {fate}",
         ).encode()
 
     def _take_back(self, written: int) -> None:
@@ -216,7 +213,7 @@ class AuditLog:
         try:
             descriptor = self.files.rotate(self._number)
         except OSError as error:
-            log.error("a new file of the audit log cannot be begun: %s", error)
+            log.error("cannot begin a new file of the audit log: %s", error)
             self._limit = self._size + ROTATION_RETRY
             return
         self._retired.append(self._descriptor)
@@ -228,10 +225,10 @@ class AuditLog:
         self._crowded = True
 
     async def _delete_oldest(self) -> None:
-        """Delete what is over, each after a line that says so."""
+        """Delete the files above the limit, each after a line that says so."""
         if not self._crowded:
             return
-        self._crowded = False  # until a line below closes a file
+        self._crowded = False  # a line written below may close a file and set it again
         for number in self.files.closed()[: -self._keep]:
             path = self.files.closed_path(number)
             try:
@@ -239,14 +236,14 @@ class AuditLog:
                 self._note("delete", f"{path.name}: over {self._keep} closed files", size)
                 await asyncio.to_thread(path.unlink, missing_ok=True)
             except (OSError, StateUnwritable) as error:
-                log.error("a file of the audit log cannot be deleted: %s", error)
+                log.error("cannot delete a file of the audit log: %s", error)
                 self._crowded = True
                 return
 
     # The disk.
 
     async def run(self) -> None:
-        """Keep the log on the disk, and its files few, until cancelled."""
+        """Sync the log and delete old files, until cancelled."""
         while True:
             if self.trouble is None and self._synced == self.end and not self._crowded:
                 await asyncio.wait({self.growth(), self.turn()}, return_when="FIRST_COMPLETED")
@@ -270,7 +267,7 @@ class AuditLog:
             await self._delete_oldest()
 
     def _sync(self) -> str:
-        """Bring everything that was written to the disk; why it failed, or ""."""
+        """Sync everything that was written; returns why it failed, or ""."""
         with self._syncing:
             if self._closed:
                 return ""
@@ -295,7 +292,7 @@ class AuditLog:
             if (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino):
                 return
         except OSError as error:
-            log.error("the audit log is gone: %s", error)
+            log.error("the file of the audit log is gone: %s", error)
         try:
             descriptor = self.files.append()
         except OSError as error:
@@ -307,7 +304,7 @@ class AuditLog:
         self._fail("its file was removed")
 
     def close(self) -> None:
-        """Bring everything to the disk and close the files."""
+        """Sync everything and close the files."""
         why = self._sync()
         if why:
             log.error("the end of the audit log may not be on the disk: %s", why)
@@ -327,5 +324,5 @@ def _sync(descriptor: int) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # what is no file on a disk cannot be brought there
+        if error.errno != errno.EINVAL:  # a pipe or a terminal cannot be synced
             raise

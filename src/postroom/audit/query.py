@@ -1,4 +1,4 @@
-"""What is wanted of the audit log."""
+"""A question to the audit log, and whether a line answers it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _AT = re.compile(rb'"at":\s*"([0-9TZ:.-]*)"')
 _ORG = re.compile(rb'"org":\s*"([^"\\]*)"')
 
 
-class Found(Enum):
-    """What a line is for who asks."""
+class Match(Enum):
+    """How a line stands to a query: wanted, left out as plumbing, or about something else."""
 
     WANTED = "wanted"
     OMITTED = "omitted"
@@ -27,13 +27,13 @@ class Found(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which records; what is empty does not matter.
+    """Which records a reader wants; an empty field does not narrow.
 
     Attributes:
-        org: theirs, or of none (what the log says about itself).
-        task: id: they are about it, or caused by it.
+        org: the records are this organisation's, or about the log itself.
+        task: id; the records are about it, or caused by it.
         since: a time as records have it (`parse_since`); so written, times compare as texts.
-        plumbing: also what carries the messages and tells of none.
+        plumbing: include frames that only keep a connection alive.
     """
 
     org: str
@@ -43,12 +43,12 @@ class Query:
     denied: bool = False
     plumbing: bool = True
 
-    def judge(self, line: bytes) -> Found:
-        """Whether `line` is such a record, or would be one but for the plumbing."""
+    def match(self, line: bytes) -> Match:
+        """How `line` stands to this query."""
         record = self._record(line)
         if record is None:
-            return Found.OTHER
-        return Found.OMITTED if record.plumbing and not self.plumbing else Found.WANTED
+            return Match.OTHER
+        return Match.OMITTED if record.plumbing and not self.plumbing else Match.WANTED
 
     def _record(self, line: bytes) -> AuditRecord | None:
         for word in (self.worker, self.task, DENIED if self.denied else ""):
@@ -75,13 +75,13 @@ def _at(line: bytes) -> str:
 
 
 def org_of(line: bytes) -> str:
-    """The organisation that `line` is about, "" for none."""
+    """The organisation in `line`, "" for none."""
     found = _ORG.search(line)
     return found[1].decode("utf-8", "replace") if found else ""
 
 
 def parse_since(text: str, now: float) -> str:
-    """The time, as records have it, of `10m`, `2h`, `3d` before `now`, or of an RFC 3339 time."""
+    """The time, as records have it, for `10m`, `2h` or `3d` before `now`, or for an RFC 3339 time."""
     span = _SPAN.fullmatch(text)
     if span:
         return format_time(max(0.0, now - int(span[1]) * _SECONDS[span[2]]))
@@ -89,5 +89,5 @@ def parse_since(text: str, now: float) -> str:
         return format_time(parse_time(text))
     except PostroomError as error:
         raise InvalidInput(
-            f"{text[:40]!r} is no time", remedy=f"10m, 2h, 3d, or like {format_time(now)}"
+            f"{text[:40]!r} is not a time", remedy=f"10m, 2h, 3d, or like {format_time(now)}"
         ) from error

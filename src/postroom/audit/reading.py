@@ -1,6 +1,6 @@
 """Reads the audit log back: whole lines from a position on, over closed files and the current one.
 
-All of it blocks, and is called in threads. A line that a killed process left torn is passed over.
+All functions block, so they are called in threads. A line that a kill left torn is passed over.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from postroom.audit.files import Files
-from postroom.audit.query import Found
+from postroom.audit.query import Match
 
 CHUNK = 256 * 1024
-"""Bytes that are read at a time; what is longer without a line break is no record."""
+"""Bytes that are read at a time; a longer run without a line break is not a record."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -27,12 +27,12 @@ class Position:
 def read_lines(
     files: Files, start: Position, end: Position, size: int = CHUNK
 ) -> tuple[list[bytes], Position]:
-    """Whole lines between two positions, without their breaks, `size` bytes at most; and where they end.
+    """Read whole lines between two positions, at most `size` bytes; returns them without breaks, and their end.
 
-    There is no more if no line comes and the position is `start`.
+    The log has no more when no line comes and the returned position is `start`.
     """
     if start.file > end.file:
-        return [], Position()  # the closed files were taken away, so that numbers begin anew
+        return [], Position()  # the closed files were removed, so numbers begin anew
     file = files.open(start.file)
     if file is None:
         return [], _next_file(files, start, end)
@@ -70,14 +70,13 @@ def newest(
     files: Files,
     end: Position,
     limit: int,
-    judge: Callable[[bytes], Found],
+    match: Callable[[bytes], Match],
     worth: Callable[[int], bool] = lambda _: True,
 ) -> tuple[list[bytes], int]:
-    """The last `limit` lines before `end` that are wanted, oldest first, and how many among and after them are omitted.
+    """The last `limit` wanted lines before `end`, oldest first, and how many among and after them are left out.
 
     Args:
-        limit: so many are held at a time.
-        worth: whether a closed file can have any; if not, older ones have none either.
+        worth: whether a closed file can have wanted lines; if not, neither can older ones.
     """
     found: deque[bytes] = deque()
     omitted = 0
@@ -88,10 +87,10 @@ def newest(
         mine: deque[tuple[bytes, int]] = deque(maxlen=limit - len(found))
         passed = 0
         for line in all_lines(files, stop, Position(number)):
-            what = judge(line)
-            if what is Found.WANTED:
+            what = match(line)
+            if what is Match.WANTED:
                 mine.append((line, passed))
-            passed += what is Found.OMITTED
+            passed += what is Match.OMITTED
         found.extendleft(line for line, _ in reversed(mine))
         if len(found) >= limit:
             return list(found), omitted + passed - mine[0][1]

@@ -1,4 +1,4 @@
-"""Background work that waits out faults of the bus and the disk."""
+"""Retries of background work while the bus or the disk is at fault."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ log = get_logger(__name__)
 async def retry_until_done(
     step: Callable[[], Awaitable[None]], what: str, org: str, policy: RetryPolicy = RETRY
 ) -> None:
-    """Take `step` until it succeeds; the log has one line when it begins to wait, and one when it goes on.
+    """Repeat `step` until it succeeds; it logs one line when it begins to wait, and one when it goes on.
 
     Args:
-        what: its name in the log.
-        org: the organisation that it is done for.
+        what: name of the work in the log.
         policy: the pauses; there is no last attempt.
     """
     failures = 0

@@ -1,8 +1,8 @@
-"""What agents without the gateway have sent, read from the streams after it was stored.
+"""Records in the audit log for what agents without the gateway have sent, read from the streams.
 
-The streams are read, and nothing is subscribed: a subscriber on a stored subject, or on `_I.>`, would be somebody who
-listens where nobody does. A publisher would wait for a stream that is gone, and the server would hand the messages of
-an agent that has vanished to us, as its deliveries (docs/security.md, The audit log).
+The streams are read, and nothing is subscribed. A subscriber to a stored subject, or to `_I.>`, would change what
+others see: a publisher would wait for a stream that is gone, and the server would hand us the messages of an agent
+that has vanished (docs/security.md, The audit log).
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ import asyncio
 
 from postroom.audit import AuditLog
 from postroom.audit.cursor import Cursor
-from postroom.audit.outsiders import Outsiders
 from postroom.audit.retrying import retry_until_done
 from postroom.bus.port import BusAdmin, Message
-from postroom.errors import InvalidInput
+from postroom.directory.agents import Directory
+from postroom.errors import InvalidInput, NotFound
 from postroom.protocol import subjects
 from postroom.protocol.audit import OUT, SERVER, AuditRecord
+from postroom.protocol.ids import CONTROL_PLANE, is_uid
 from postroom_a2a.times import format_time
 
 INTERVAL = 1.0
-"""Seconds between two looks at the streams, while there is somebody to look for."""
+"""Seconds between two reads of the streams, while some agent is outside the gateway."""
 
 IDLE = 5.0
-"""Seconds between two looks whether there is."""
+"""Seconds between two checks for such an agent."""
 
 _SENT = {
     "INBOX": lambda uid: subjects.inbox("*", uid),
@@ -33,7 +34,36 @@ _SENT = {
     "FEED": lambda uid: subjects.feed("*", uid),
     "ALERTS": subjects.alerts,
 }
-"""Streams that an agent's credential may write to, and what it writes there. Not its beats (PRESENCE)."""
+"""Streams that an agent's credential may write to, with its subjects there; not its beats (PRESENCE)."""
+
+
+class Outsiders:
+    """The agents that connect to the bus without the gateway, so that it writes no lines of theirs.
+
+    Not among them: workers, behind the gateway, and people, for whom the control plane acts.
+    """
+
+    def __init__(self, directory: Directory) -> None:
+        self.uids: set[str] = set()
+        self._directory = directory
+
+    async def load(self) -> None:
+        """Add those that have an address already."""
+        agents = await self._directory.all()
+        self.uids.update(agent.uid for agent in agents if agent.kind in ("external", "service"))
+
+    async def includes(self, uid: str) -> bool:
+        """Whether the agent that connected as `uid` is outside the gateway; if so it is remembered."""
+        if uid in self.uids or not is_uid(uid) or uid == CONTROL_PLANE:
+            return True
+        try:
+            kind = (await self._directory.get(uid)).kind
+        except NotFound:
+            kind = ""  # it has a credential, so it may send
+        if kind == "worker":
+            return False
+        self.uids.add(uid)
+        return True
 
 
 class StoredRecords:
@@ -68,11 +98,7 @@ class StoredRecords:
         self._cursor.save(self._read)
 
     async def look(self) -> None:
-        """Write what has come since the last look.
-
-        Raises:
-            PostroomError: a stream cannot be read, or the log or the cursor not be written.
-        """
+        """Write what has come since the last look."""
         before = dict(self._read)
         uids = sorted(self._outsiders.uids)
         try:
@@ -80,7 +106,7 @@ class StoredRecords:
                 end = await self._admin.last_sequence(stream)
                 after = self._read.get(stream, end)
                 if after >= end:
-                    self._read[stream] = end  # made anew, if its numbers are lower
+                    self._read[stream] = end  # lower numbers: the stream was made anew
                     continue
                 filters = tuple(sent(uid) for uid in uids)
                 async for message in self._admin.replay(stream, after=after, subjects=filters):
@@ -114,7 +140,7 @@ class StoredRecords:
 
 
 async def write_through(log: AuditLog, record: AuditRecord) -> None:
-    """Write `record`, when it can be written: what it tells of has happened already."""
+    """Write `record` once the log can be written: what it reports has happened already."""
     while log.trouble is not None and not log.lossy:
         await asyncio.wait({log.turn()})
     log.write(record.encode())

@@ -1,4 +1,4 @@
-"""Says to a person that the audit log cannot be written, once for each time that it cannot."""
+"""Alerts that the audit log cannot be written, one for each time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAUSE = 60.0
 
 
 def trouble_of(log: AuditLog) -> str:
-    """What is wrong with `log` now, "" if nothing is."""
+    """Why `log` cannot be written now, "" if it can."""
     if log.trouble is None:
         return ""
     fate = "traffic goes on unrecorded" if log.lossy else "nothing passes the gateway"
@@ -32,14 +32,14 @@ async def watch(
     space: Callable[[], None],
     over: Callable[[str, str], Awaitable[None]],
 ) -> None:
-    """Raise alerts until cancelled; one that the bus cannot take waits until it can.
+    """Raise alerts until cancelled; an alert that the bus cannot take waits until it can.
 
     Args:
         space: raises `StateUnwritable` while the disk of the bus is full: writing then would break its stream.
         over: ends alerts, given why and their kind.
     """
     while True:
-        if log.trouble is None:  # also of an earlier process
+        if log.trouble is None:  # an alert may be left from an earlier process
             await over("the audit log can be written again", KIND)
         while not (text := trouble_of(log)):
             await asyncio.wait({log.turn()})

@@ -1,4 +1,4 @@
-"""Shows the audit log of one organisation: lines as they are in the files, oldest first, and on as they come."""
+"""Reads of the audit log of one organisation: lines as they are in the files, oldest first, then new ones."""
 
 from __future__ import annotations
 
@@ -8,32 +8,30 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 from postroom.audit import AuditLog
-from postroom.audit.query import Found, Query
+from postroom.audit.query import Match, Query
 from postroom.audit.reading import Position, newest, read_lines
 from postroom.audit.unwritable import trouble_of
+from postroom.protocol.intervals import STREAM_BEAT
 from postroom_a2a.times import parse_time
 
 OMITTED = "omitted"
-"""Field of the line that says how many lines of plumbing among those before it are left out."""
+"""Field of the line that says how many lines of plumbing were left out before it."""
 
-HEARTBEAT = 15.0
-"""Seconds of silence after which an empty line is sent, so that both ends notice a dead connection."""
-
-PACE = 0.1
-"""Seconds between two looks while there is more: a follower must not slow the gateway."""
+FOLLOW_INTERVAL = 0.1
+"""Seconds between two reads of a follower, which must not slow the gateway."""
 
 CHUNK = 64 * 1024
 """Bytes that are searched at a time."""
 
-BREATH = 0.002
-"""Seconds between two chunks of what is there: the gateway has the processor in between."""
+CHUNK_PAUSE = 0.002
+"""Seconds between two chunks of stored lines: the gateway has the processor in between."""
 
 READERS = 8
-"""Requests that read what is there at a time; further ones wait."""
+"""Requests that read stored lines at a time; further ones wait."""
 
 
 class AuditView:
-    """Reads of the audit log."""
+    """Streams the lines that match a query."""
 
     def __init__(self, log: AuditLog, org: str, clock: Callable[[], float] = time.time) -> None:
         self.org = org
@@ -48,16 +46,16 @@ class AuditView:
         return trouble_of(self._log)
 
     def close(self) -> None:
-        """End what follows."""
+        """End the streams that follow."""
         if not self._ending.done():
             self._ending.set_result(None)
 
     async def stream(self, query: Query, *, limit: int, follow: bool) -> AsyncIterator[bytes]:
-        """Lines that `query` wants, with their breaks; behind what is there how many were omitted, if any.
+        """The lines that match `query`, with their breaks, then how many were left out, if any.
 
         Args:
-            limit: the last so many of what is there, 0 for all.
-            follow: go on with what comes.
+            limit: only the last so many stored lines, 0 for all.
+            follow: go on with new lines.
         """
         end = self._log.end
         async with self._slots:
@@ -78,7 +76,7 @@ class AuditView:
 
     def _newest(self, query: Query, limit: int, end: Position) -> tuple[list[bytes], int]:
         begin = self._begin(query)
-        return newest(self._log.files, end, limit, query.judge, lambda number: number >= begin)
+        return newest(self._log.files, end, limit, query.match, lambda number: number >= begin)
 
     def _begin(self, query: Query) -> int:
         """Number of the first file that can have a record of the time in question, 0 for any."""
@@ -102,7 +100,7 @@ class AuditView:
                 return
             yield chunk, omitted
             position = reached
-            await asyncio.sleep(BREATH)
+            await asyncio.sleep(CHUNK_PAUSE)
 
     async def _live(self, query: Query, position: Position) -> AsyncIterator[bytes]:
         while not self._ending.done():
@@ -113,18 +111,18 @@ class AuditView:
             if reached == position:
                 waited = {growth, self._ending}
                 done, _ = await asyncio.wait(
-                    waited, timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED
+                    waited, timeout=STREAM_BEAT, return_when=asyncio.FIRST_COMPLETED
                 )
                 if not done:
                     yield b"\n"
             position = reached
-            await asyncio.sleep(PACE)
+            await asyncio.sleep(FOLLOW_INTERVAL)
 
     def _read(self, query: Query, start: Position, end: Position) -> tuple[bytes, int, Position]:
         lines, reached = read_lines(self._log.files, start, end, CHUNK)
-        judged = [(line, query.judge(line)) for line in lines]
-        wanted = [line for line, what in judged if what is Found.WANTED]
-        return _joined(wanted), sum(what is Found.OMITTED for _, what in judged), reached
+        matched = [(line, query.match(line)) for line in lines]
+        wanted = [line for line, what in matched if what is Match.WANTED]
+        return _joined(wanted), sum(what is Match.OMITTED for _, what in matched), reached
 
 
 def _joined(lines: list[bytes]) -> bytes:

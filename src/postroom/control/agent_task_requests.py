@@ -1,6 +1,6 @@
-"""What a worker may ask about tasks on `ctl.<own>.tasks.<verb>` (docs/architecture.md, Tasks).
+"""Requests of agents about tasks on `ctl.<own>.tasks.<verb>` (docs/architecture.md, Tasks).
 
-A task is known to its worker and to its requester; for everybody else there is none of that id.
+Only a task's worker and its requester may know of it; for every other agent it does not exist.
 """
 
 from __future__ import annotations
@@ -12,11 +12,18 @@ from typing import Any
 
 from postroom.control.parts import Parts
 from postroom.errors import Conflict, InvalidInput, NotFound, RequestTimeout
-from postroom.protocol.envelope import MAX_SKILL
-from postroom.protocol.priority import MAX_REASON
+from postroom.protocol.limits import (
+    MAX_AGENT_ANSWER,
+    MAX_DERIVED_KEY,
+    MAX_LABEL,
+    MAX_LIST,
+    MAX_REASON,
+    MAX_SHOWN_TEXT,
+)
 from postroom.store import tasks as store
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.views import TaskView
+from postroom_a2a.bounds import MAX_ID
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import status_update
 from postroom_a2a.text import one_line
@@ -25,34 +32,21 @@ OPEN_PAGE = 500
 """Tasks in one answer to `tasks.open`."""
 
 LIST_PAGE = 50
-MAX_LIST = 200
 
 CHANGES_PAGE = 100
 """Changes in one answer to `tasks.changes`."""
 
 CANCEL_WAIT = 2.0
-"""Seconds that a cancel waits for the end; who asked hears of it in any case."""
-
-MAX_ID = 256
-"""Characters of the `messageId` that an A2A client gives an answer."""
-
-MAX_ANSWER = 900 * 1024
-"""Bytes of an answer: a message of the bus has 1 MiB."""
-
-MAX_KEY = 1000
-"""Characters of a key."""
-
-MAX_TEXT = 2000
-"""Characters of a text that an answer which would be too long still shows of it."""
+"""Seconds that a cancel waits for the task to end; the asker hears of the end in any case."""
 
 TaskVerb = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
-"""Takes the asker's uid and what it asked; returns the answer."""
+"""Takes the asker's uid and its request; returns the answer."""
 
 
 class AgentTaskRequests:
-    """The verbs; `verbs` has them by name.
+    """Answers the requests; `verbs` has the methods by name.
 
-    The lease of a task lasts as long as the start of the worker that has taken it.
+    A worker's lease of a task lasts as long as the run that has taken the task.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -72,8 +66,9 @@ class AgentTaskRequests:
         }
 
     async def open(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """The tasks that a worker has taken and not ended, as far as the log goes now; with `untaken` those that it was
-        asked for and has not taken.
+        """The tasks that a worker has taken and not ended; with `untaken` those that it has not taken.
+
+        The answer includes everything that is in the log now.
         """
         run, after = _text(asked, "run"), _number(asked, "after", 0)
         await self._fresh()
@@ -103,12 +98,12 @@ class AgentTaskRequests:
             "free": self._free(row, _text(asked, "run")),
             "task": json.loads(row.snapshot),
         }
-        return answer | {"view": _fitting(view.as_json(), MAX_ANSWER - _size(answer))}
+        return answer | {"view": _fitting(view.as_json(), MAX_AGENT_ANSWER - _size(answer))}
 
     async def listed(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
         """Tasks of the asker, the newest first; without `role` those that it runs and those that it asked for.
 
-        With `other` only those that have this agent on their other side.
+        `other` narrows to tasks that have that agent on their other side.
         """
         role, limit = _text(asked, "role"), _number(asked, "limit", LIST_PAGE)
         other = _text(asked, "other")
@@ -126,21 +121,21 @@ class AgentTaskRequests:
             )
             found |= {view.id: view for view in views}
         newest = sorted(found.values(), key=lambda view: view.requested, reverse=True)[:limit]
-        share = MAX_ANSWER // limit
+        share = MAX_AGENT_ANSWER // limit
         return {"tasks": [_fitting(view.as_json(), share) for view in newest]}
 
     async def changes(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """What is stored of a task past sequence `after`, as far as the log goes now: each change, and the task."""
+        """A page of a task's changes past sequence `after`, with the task; includes all that is in the log now."""
         await self._fresh()
         row, after = await self._own(asker, asked), _number(asked, "after", 0)
         found = await self._database.read(
             partial(store.events_of, task=row.id, after=after, limit=CHANGES_PAGE)
         )
-        # What was folded since belongs to a later page.
+        # A change that was folded since the task was read belongs to a later page.
         found = [each for each in found if each.seq <= row.seq]
         answer = {"sequence": row.seq, "state": row.state, "task": json.loads(row.snapshot)}
         changes: list[dict[str, Any]] = []
-        room = MAX_ANSWER - _size(answer)
+        room = MAX_AGENT_ANSWER - _size(answer)
         for each in found:
             change = {"sequence": each.seq, "state": each.state, "event": _event(each, row)}
             room -= _size(change)
@@ -153,10 +148,10 @@ class AgentTaskRequests:
         } | answer
 
     async def choose(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """Another agent that has a skill; the same one again for the same key."""
+        """Another agent that has a skill; the same agent again for the same key."""
         skill, key = _text(asked, "skill"), _text(asked, "key")
-        if not 0 < len(skill) <= MAX_SKILL or len(key) > MAX_KEY:
-            raise InvalidInput("a skill has a name, and a name or a key has an end")
+        if not 0 < len(skill) <= MAX_LABEL or len(key) > MAX_DERIVED_KEY:
+            raise InvalidInput("the skill or the key is too long, or the skill is missing")
         agent = await self._choose(asker, skill, key)
         return {"uid": agent.uid, "nick": agent.nick, "kind": agent.kind}
 
@@ -165,14 +160,14 @@ class AgentTaskRequests:
         row = await self._requested(asker, asked)
         reason = one_line(_text(asked, "reason"), MAX_REASON)
         view = await self._office.cancel(row.id, asker, reason=reason, timeout=CANCEL_WAIT)
-        return {"view": _fitting(view.as_json(), MAX_ANSWER)}
+        return {"view": _fitting(view.as_json(), MAX_AGENT_ANSWER)}
 
     async def answer(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """Give a task that the asker asked for what it waits for."""
+        """Give a task that the asker asked for the input that it waits for."""
         row = await self._requested(asker, asked)
         named = one_line(_text(asked, "named"), MAX_ID)
         view = await self._office.answer(row.id, asker, _text(asked, "text"), named)
-        return {"view": _fitting(view.as_json(), MAX_ANSWER)}
+        return {"view": _fitting(view.as_json(), MAX_AGENT_ANSWER)}
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -180,14 +175,16 @@ class AgentTaskRequests:
         try:
             await self._caught_up()
         except TimeoutError as error:
-            raise RequestTimeout("the records of tasks are not folded in time") from error
+            raise RequestTimeout(
+                "the control plane did not read the records of tasks in time"
+            ) from error
 
     async def _own(self, asker: str, asked: dict[str, Any]) -> TaskRow:
         named = _text(asked, "task")
         row = await self._known(asker, named)
         if row is None:
-            # Who has just asked for a task knows of it before we do. Also where it is another's, which must not
-            # be told from none by the time that the answer takes.
+            # The asker may know of its new task before it is folded here. A task of others takes this way, too, so
+            # that the time of the answer does not tell whether it exists.
             await self._fresh()
             row = await self._known(asker, named)
         if row is None:
@@ -197,7 +194,7 @@ class AgentTaskRequests:
     async def _known(self, asker: str, named: str) -> TaskRow | None:
         try:
             row = await self._office.find(named)
-        except (Conflict, NotFound):  # several, too: they may be others'
+        except (Conflict, NotFound):  # Conflict: several tasks fit, and they may be others'
             return None
         return row if asker in {row.worker, row.requester} else None
 
@@ -228,7 +225,7 @@ def _lease(head: TaskHead) -> dict[str, Any]:
 
 
 def _event(change: TaskEventRow, task: TaskRow) -> dict[str, Any] | None:
-    """What a change said, as A2A StreamResponse; None for the first record, which says that the task is there."""
+    """A change as A2A StreamResponse; None for the first record, which only creates the task."""
     if change.event:
         return json.loads(change.event)
     if change.state == TaskState.SUBMITTED:
@@ -245,25 +242,27 @@ def _size(document: dict[str, Any]) -> int:
 
 
 def _fitting(view: dict[str, Any], room: int) -> dict[str, Any]:
-    """`view` with its texts cut where it is over `room` bytes."""
+    """`view`, with its texts cut if it is over `room` bytes."""
     if _size(view) <= room:
         return view
-    cut = {name: view[name][:MAX_TEXT] for name in ("text", "status_text")}
+    cut = {name: view[name][:MAX_SHOWN_TEXT] for name in ("text", "status_text")}
     cut["truncated"] = True
     if "artifacts" in view and _size(view | cut) > room:
-        cut["artifacts"] = [{**each, "text": each["text"][:MAX_TEXT]} for each in view["artifacts"]]
+        cut["artifacts"] = [
+            {**each, "text": each["text"][:MAX_SHOWN_TEXT]} for each in view["artifacts"]
+        ]
     return view | cut
 
 
 def _text(asked: dict[str, Any], key: str) -> str:
     value = asked.get(key, "")
     if not isinstance(value, str):
-        raise InvalidInput(f"{key} is no text")
+        raise InvalidInput(f"{key} is not a text")
     return value
 
 
 def _number(asked: dict[str, Any], key: str, default: int) -> int:
     value = asked.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise InvalidInput(f"{key} is no number")
+        raise InvalidInput(f"{key} is not a whole number from 0 on")
     return value

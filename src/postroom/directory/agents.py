@@ -1,4 +1,4 @@
-"""The directory: who has an address, and under which name (docs/architecture.md, Ids)."""
+"""The directory: every agent that has an address, and its names (docs/architecture.md, Ids)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SECRET_BYTES = 32
 
 
 class Directory:
-    """The agents of one org.
+    """The agents of one organisation.
 
     Args:
-        new_uid: makes uids; they are never used again.
+        new_uid: makes uids; none is ever used again.
     """
 
     def __init__(
@@ -51,23 +51,23 @@ class Directory:
         """Give a new agent its address.
 
         Args:
-            kind: one of `KINDS`.
             uid: "" for a new one.
-            also: writes what must not be missing for the agent, in the same transaction.
+            also: writes further rows that the agent must not be without, in the same transaction.
 
         Raises:
-            InvalidName: malformed, or it impersonates people or the system.
-            InvalidInput: no such kind.
-            NameTaken: an agent has that name, or one that looks the same.
+            InvalidName: it is malformed, or it impersonates people or the system.
+            NameTaken: another agent has that name, or one that looks the same.
         """
         if kind == "human":
-            check_name(nick, "nick")  # what is reserved is reserved for people
+            check_name(nick, "nick")  # people may have reserved names
         else:
             check_nick(nick)
         if UID.fullmatch(nick):
             raise InvalidName(f"{nick!r} looks like a uid")
         if kind not in KINDS:
-            raise InvalidInput(f"{kind!r} is no kind of agent", remedy=f"one of {', '.join(KINDS)}")
+            raise InvalidInput(
+                f"{kind!r} is not a kind of agent", remedy=f"one of {', '.join(KINDS)}"
+            )
         agent = Agent(check_uid(uid or self._new_uid()), self.org, nick, kind, self._clock())
         names = sorted({check_name(project, "project") for project in projects})
         secret = secrets.token_bytes(SECRET_BYTES)
@@ -83,10 +83,10 @@ class Directory:
         return agent
 
     async def resolve(self, ref: str) -> Agent:
-        """The agent that `@nick`, a uid or a bare nick means.
+        """The agent that `@nick`, a uid or a bare nick names.
 
         Raises:
-            UnknownRecipient: none, or it is retired.
+            UnknownRecipient: no agent has that name, or it is retired.
         """
         return await self._database.read(lambda c: resolve(c, self.org, ref))
 
@@ -102,17 +102,13 @@ class Directory:
         return await self._database.read(lambda c: agents.all_agents(c, self.org, retired=retired))
 
     async def retire(self, uid: str) -> None:
-        """Take an address away for ever; its name is free again, its messages stay (see `Clerk.sweep`).
-
-        Raises:
-            NotFound: no such agent, or it was retired before.
-        """
+        """Take an address away for ever; its name is free again, its messages stay (see `Clerk.sweep`)."""
         at = self._clock()
         if not await self._database.write(lambda c: agents.retire_agent(c, uid, at)):
             raise NotFound(f"there is no agent with the uid {uid!r}")
 
     async def message_secret(self, uid: str) -> bytes:
-        """Key of the HMAC that makes the message ids of `uid`; handed to its sidecar and to nobody else."""
+        """The HMAC key of the message ids of `uid`; only its sidecar gets it."""
         secret = await self._database.read(lambda c: agents.message_secret(c, uid))
         if secret is None:
             raise NotFound(f"there is no agent with the uid {uid!r}")
@@ -123,21 +119,13 @@ class Directory:
         return await self._database.read(lambda c: agents.projects_of(c, uid))
 
     async def set_projects(self, uid: str, projects: Iterable[str]) -> None:
-        """Make `projects` the ones that `uid` belongs to.
-
-        Raises:
-            InvalidName: one is malformed.
-        """
+        """Replace the projects that `uid` belongs to."""
         names = [check_name(project, "project") for project in projects]
         await self._database.write(lambda c: agents.set_memberships(c, uid, names))
 
 
 def resolve(connection: Connection, org: str, ref: str) -> Agent:
-    """The agent of `org` that `@nick`, a uid or a bare nick means.
-
-    Raises:
-        UnknownRecipient: none, or it is retired.
-    """
+    """The agent of `org` that `@nick`, a uid or a bare nick names; raises UnknownRecipient if none does."""
     if UID.fullmatch(ref):
         agent = agents.agent_by_uid(connection, ref)
     else:

@@ -1,6 +1,6 @@
-"""Cards that workers announce: each is taken or refused, and a refusal is an alert (docs/architecture.md, Registry).
+"""Cards that workers announce: each is taken, or refused with an alert (docs/architecture.md, Registry).
 
-The bus hands over only those whose reply subject proves their sender (`subjects.accepts_announcement`).
+The bus delivers only announcements whose reply subject proves their sender (`subjects.accepts_announcement`).
 """
 
 from __future__ import annotations
@@ -17,23 +17,20 @@ log = get_logger(__name__)
 
 SUBJECT = "system.discovery.>"
 
-REFUSED = "card-refused"
-"""Kind of the alerts."""
+REFUSED = "card-refused"  # kind of the alerts
 
 ALERT_PAUSE = 60.0
-"""Seconds between two alerts about one worker: who announces nonsense in a loop must not flood a person."""
+"""Seconds between two alerts about one worker, so that one in a loop does not flood a person."""
 
 MAX_ALERTED = 10_000
 """Workers whose last alert is remembered."""
 
 
 class Announcements:
-    """Takes over what workers announce.
+    """Hands the cards that workers announce to `take`.
 
     Args:
-        edge: the control plane's connection among the agents.
-        take: gives worker (uid) the card in a payload; raises `PostroomError` for one that it must not have.
-        clock: seconds, monotonic.
+        take: gives worker (uid) the card in a payload; raises `PostroomError` for a card that it must not have.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Canonical JSON (RFC 8785) for values without floating point numbers.
 
-Only its number format would need a library, and an Agent Card holds no numbers that are not whole. What is left
-of the RFC is the order of keys (by UTF-16 code units, section 3.2.3) and the escapes, which are those of `json`.
+Only the RFC's number format would need a library, and an Agent Card has whole numbers only. What remains is the order
+of keys (by UTF-16 code units, section 3.2.3) and the escapes, which `json` writes as the RFC wants them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ def canonical(value: Any) -> bytes:
     """`value` as canonical JSON in UTF-8.
 
     Raises:
-        InvalidInput: it has no canonical form here: a float, a number over 2^53 - 1, a lone surrogate, nesting
-            without end, or what is no JSON.
+        InvalidInput: it has a float, a number over 2^53 - 1, a lone surrogate, endless nesting, or is not JSON.
     """
     try:
         return json.dumps(_ordered(value), ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,7 +1,6 @@
 """Signatures of Agent Cards: JWS over canonical JSON, its payload left out (A2A 1.0, section 8.4; RFC 7515).
 
-By hand on `cryptography`: one algorithm and one form are the lines below, and a JOSE library would bring all the
-others with it.
+Postroom needs one algorithm and one form, which are the lines below; a JOSE library would bring all the others.
 """
 
 from __future__ import annotations
@@ -18,11 +17,7 @@ from postroom.identity.cardkey import ALGORITHM, CardKey, from_text, to_text
 
 
 def sign_card(card: Card, key: CardKey) -> Card:
-    """`card` with one signature, by `key`, in the place of any that it had.
-
-    Raises:
-        InvalidInput: it has no canonical form.
-    """
+    """`card` signed by `key`; former signatures are dropped."""
     unsigned = _unsigned(card)
     header = {"alg": ALGORITHM, "kid": key.kid, "typ": "JOSE"}
     protected = to_text(canonical(header))
@@ -31,11 +26,11 @@ def sign_card(card: Card, key: CardKey) -> Card:
 
 
 def verify_card(card: Card, keys: Sequence[dict[str, str]]) -> Card:
-    """The card without its signatures, if one of them was made by one of `keys` (a JWK set's).
+    """The card without its signatures, if one of `keys` (of a JWK set) made one of them.
 
     Raises:
-        InvalidInput: it, or a signature, is malformed.
-        Unauthorized: no signature by one of `keys` is right.
+        InvalidInput: the card or a signature is malformed.
+        Unauthorized: no signature is by one of `keys`.
     """
     unsigned = _unsigned(card)
     known = {key.get("kid", ""): key for key in keys}

@@ -1,8 +1,8 @@
-"""Agent Cards of workers: building one from a template, and judging one that an agent announces. Pure.
+"""Agent Cards of workers: built from a template, or checked when a worker announces one.
 
-The shape is the AgentCard of A2A 1.0 (specification, section 4.4) as ProtoJSON. No card here has an empty or default
-value without presence: whether such a value is signed is where verifiers differ (section 8.4.1), so a card
-without one has the same canonical form for all of them.
+The shape is the AgentCard of A2A 1.0 (specification, section 4.4) as ProtoJSON. No card here has a field with an empty
+or default value: verifiers differ on whether such a field is signed (section 8.4.1), and without one all of them
+compute the same canonical form.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from postroom.errors import InvalidInput, MessageTooLarge
 from postroom.protocol.ids import check_name, check_uid
+from postroom.protocol.limits import MAX_CARD_BYTES, MAX_DESCRIPTION, MAX_LABEL, MAX_SKILLS
 from postroom.protocol.template import Template
 from postroom_a2a.text import one_line, printable
 
@@ -23,23 +24,13 @@ BINDING = "NATS"
 PROTOCOL_VERSION = "1.0"
 
 SENDER_TOKEN = "urn:postroom:a2a:sender-token:1"
-"""Extension: who calls the card's address appends its own uid to it, as the last token of the subject."""
+"""Extension: a caller appends its own uid to the card's address, as the last token of the subject."""
 
 CARD_PATH = "/.well-known/agent-card.json"
-"""Where an A2A server shows its card (A2A 1.0)."""
+"""Path at which an A2A server serves its card (A2A 1.0)."""
 
 SERVER_SOCKET = "a2a.sock"
-"""Name, in a worker's state folder, of the socket of its own A2A server."""
-
-MAX_CARD_BYTES = 64 * 1024
-"""Bytes of a card, as in the library's registry."""
-
-MAX_SKILLS = 64
-MAX_WORD = 128
-"""Characters of a skill's id and name, and of a tag."""
-
-MAX_TEXT = 2000
-"""Characters of a description or an example."""
+"""Name of the socket of a worker's own A2A server, in its state folder."""
 
 MODES = ("text/plain",)
 
@@ -49,7 +40,7 @@ ANY_MESSAGE: dict[str, Any] = {
     "description": "Takes messages.",
     "tags": ["messages"],
 }
-"""Skill of a worker whose template names none."""
+"""The one skill of a worker whose template names none."""
 
 
 def address(uid: str) -> str:
@@ -58,17 +49,10 @@ def address(uid: str) -> str:
 
 
 def build_card(uid: str, nick: str, template: Template, *, version: str) -> Card:
-    """The card of a worker; what is too long or too much for a card is cut.
-
-    Args:
-        template: what it was made from.
-
-    Raises:
-        InvalidName: uid or nick is malformed.
-    """
+    """The card of a worker, as its template describes it; texts and lists are cut to their limits."""
     return {
         "name": check_name(nick, "nick"),
-        "description": printable(template.description)[:MAX_TEXT] or f"The worker {nick}.",
+        "description": printable(template.description)[:MAX_DESCRIPTION] or f"The worker {nick}.",
         "version": version,
         "supportedInterfaces": [_interface(uid)],
         "capabilities": {
@@ -102,7 +86,7 @@ def _skills(template: Template) -> list[dict[str, Any]]:
         (word, "mcp") for word in template.mcps
     ]
     for raw, tag in named:
-        word = one_line(raw)[:MAX_WORD]
+        word = one_line(raw)[:MAX_LABEL]
         if not word or word in found or len(found) == MAX_SKILLS:
             continue
         plain = word.replace("-", " ").replace("_", " ")
@@ -117,7 +101,7 @@ def skills_of(card: Card) -> list[str]:
 
 
 def matches(card: Card, *, skill: str = "", text: str = "") -> bool:
-    """Whether a card has `skill` (id, name or tag, in any case) and, somewhere in its words, `text`."""
+    """Whether a card has `skill` (id, name or tag, in any case) and contains `text` somewhere."""
     if skill and not any(skill.casefold() in _names(entry) for entry in card["skills"]):
         return False
     return text.casefold() in "\n".join(_words(card)).casefold()
@@ -137,18 +121,17 @@ def _words(card: Card) -> Iterable[str]:
 
 
 def read_card(payload: bytes, uid: str, nick: str) -> Card:
-    """The card that the agent `uid` announces of itself.
+    """Check and return the card that agent `uid` announces of itself.
 
     It may describe itself as it likes, but only itself: its nick, its own address, and no field that speaks for
     others (a provider, links, security schemes) or for the control plane (signatures).
 
     Args:
-        payload: JSON.
-        uid: of the announcer, as the server has checked it.
+        uid: of the announcer, as nats-server has checked it.
 
     Raises:
         MessageTooLarge: it is over `MAX_CARD_BYTES`.
-        InvalidInput: it is no card, or not one of this agent; the message says why.
+        InvalidInput: it is not a card, or not this agent's; the message says why.
     """
     if len(payload) > MAX_CARD_BYTES:
         raise MessageTooLarge(f"a card has at most {MAX_CARD_BYTES} bytes")
@@ -197,7 +180,7 @@ def _check_flag(value: Any, where: str) -> None:
 
 
 def _check_true(value: Any, where: str) -> None:
-    if value is not True:  # false is said by leaving it out: it has no presence
+    if value is not True:  # for false the field is left out
         raise InvalidInput(f"{where} is not true")
 
 
@@ -212,7 +195,7 @@ def _check_list(item: Check, limit: int = MAX_SKILLS) -> Check:
 
 
 Shape = dict[str, tuple[bool, Check]]
-"""Field to whether it is required, and what it has to be."""
+"""Each field with whether it is required, and its check."""
 
 
 def _check_object(value: Any, where: str, shape: Shape) -> None:
@@ -232,8 +215,8 @@ def _object(shape: Shape) -> Check:
     return lambda value, where: _check_object(value, where, shape)
 
 
-_WORD = _check_text(MAX_WORD)
-_TEXT = _check_text(MAX_TEXT)
+_WORD = _check_text(MAX_LABEL)
+_TEXT = _check_text(MAX_DESCRIPTION)
 _WORDS = _check_list(_WORD)
 
 _INTERFACE: Shape = {

@@ -1,4 +1,4 @@
-"""What is known of each worker's state: its own status messages, never a guess."""
+"""The state of each worker by its own status messages."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class PresenceBoard:
 
     Args:
         bus: connection to core, where every worker's status arrives.
-        admin: for what was said before this process started.
-        heard: told after each status message that says another state than the one before.
+        admin: reads the status messages from before this process started.
+        changed: called after each message that reports another state than the one before.
     """
 
     def __init__(
@@ -32,12 +32,12 @@ class PresenceBoard:
         bus: MessageBusProvider,
         admin: BusAdmin,
         clock: Callable[[], float] = time.time,
-        heard: Callable[[], None] = lambda: None,
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._bus = bus
         self._admin = admin
         self._clock = clock
-        self._changed = heard
+        self._changed = changed
         self._last: dict[str, Presence] = {}
         self._ran: dict[str, float] = {}
         self._subscription: Subscription | None = None
@@ -59,7 +59,7 @@ class PresenceBoard:
         except ProtocolViolation as error:
             log.warning("status of %s: %s", message.sender_uid, error)
             return
-        # A time to come would count for ever, and against all that its worker says after a restart.
+        # A time in the future would count for ever, and hide what the worker reports after a restart.
         said = replace(said, at=min(said.at, self._clock()))
         before = self._last.get(message.sender_uid)
         if before is None or said.at >= before.at:
@@ -70,15 +70,15 @@ class PresenceBoard:
                 self._changed()
 
     def of(self, uid: str) -> Presence | None:
-        """The last thing that worker `uid` said of itself, however old; None if nothing is known."""
+        """The last status message of worker `uid`, however old; None if there was none."""
         return self._last.get(uid)
 
     def ran_at(self, uid: str) -> float:
-        """When worker `uid` said last that its agent runs, seconds since the epoch; 0 if it never did."""
+        """When worker `uid` last reported that its agent runs, seconds since the epoch; 0 for never."""
         return self._ran.get(uid, 0.0)
 
     def forget(self, uid: str) -> None:
-        """Drop what a retired worker said."""
+        """Drop the messages of a retired worker."""
         self._last.pop(uid, None)
         self._ran.pop(uid, None)
 

@@ -1,8 +1,7 @@
 """The registry of Agent Cards: the cards of live workers, signed, in a KV bucket that only this process writes.
 
-One loop decides what the bucket should hold and writes the difference, so that nothing races: whoever knows that
-something has changed wakes it, and it looks by itself every few seconds, for workers that fell silent
-(docs/architecture.md, Registry).
+One loop compares the bucket with the present cards and writes the difference, so that nothing races. `wake` starts a
+round after a change; every few seconds a round looks for workers that fell silent (docs/architecture.md, Registry).
 """
 
 from __future__ import annotations
@@ -18,31 +17,30 @@ from postroom.directory.cards import Card
 from postroom.errors import PostroomError
 from postroom.identity.cardkey import CardKey
 from postroom.observe import get_logger
-from postroom.protocol.presence import BEAT_INTERVAL
-from postroom.protocol.streams import CARD_REFRESH, CARDS_BUCKET, card_key
+from postroom.protocol.intervals import CARD_REFRESH, PRESENCE_BEAT
+from postroom.protocol.streams import CARDS_BUCKET, card_key
 from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.kv import Bucket
 
 log = get_logger(__name__)
 
 SHORTEST_INTERVAL = 1.0
-"""Seconds between two writes of one card: a worker that changes its mind in a loop must not flood the disk."""
+"""Seconds between two writes of one card, so that a worker in a loop does not flood the disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the bucket holds for one worker: its card without signature, None for a deletion, and since when."""
+    """What the bucket holds for one worker, and since when; the card has no signature, and is None once deleted."""
 
     card: Card | None
     at: float
 
 
 class Registry:
-    """Keeps the bucket as it should be.
+    """Writes the bucket.
 
     Args:
-        js: JetStream of the core account.
-        cards: the card of each worker that is online, None for each that no longer is.
+        cards: returns the card of each worker that is online, None for each that is no longer.
     """
 
     def __init__(
@@ -62,7 +60,7 @@ class Registry:
         self._wanted = asyncio.Event()
 
     def wake(self) -> None:
-        """Something that the bucket should show may have changed."""
+        """Start a round: a card may have changed."""
         self._wanted.set()
 
     def signed(self, card: Card) -> Card:
@@ -70,30 +68,26 @@ class Registry:
         return sign_card(card, self._key)
 
     async def run(self) -> None:
-        """Keep the bucket until cancelled. A bus that is away costs this round and nothing else."""
+        """Keep the bucket until cancelled. While the bus is away, rounds fail and the next one tries again."""
         emptied = False
         while True:
             self._wanted.clear()
             try:
                 if not emptied:
-                    # Of those whose cards the bucket holds from before no worker lives.
+                    # The workers whose cards an earlier process left have ended with it.
                     await self._bucket.clear(card_key(self._org, "*"))
                     emptied = True
                 await self.sweep()
             except PostroomError as error:
                 log.warning("the registry could not be written: %s", error)
             try:
-                async with asyncio.timeout(BEAT_INTERVAL):
+                async with asyncio.timeout(PRESENCE_BEAT):
                     await self._wanted.wait()
             except TimeoutError:
                 continue
 
     async def sweep(self) -> None:
-        """Write and delete what is due.
-
-        Raises:
-            PostroomError: the bus did not take it; the next sweep tries again.
-        """
+        """Write and delete what differs."""
         for uid, card in self._cards().items():
             if card is None:
                 await self._remove(uid)

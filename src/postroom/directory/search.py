@@ -1,4 +1,4 @@
-"""Finding agents by what they can do: everybody with an address, with the cards of those who have one."""
+"""Search for agents: every agent with an address, with its card if it has one."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from typing import Any
 from postroom.directory.agents import Directory
 from postroom.directory.cards import Card, matches, skills_of
 from postroom.errors import NotFound
+from postroom.protocol.limits import MAX_CARDS_BYTES
 from postroom.store.agents import Agent
-
-MAX_ANSWER = 512 * 1024
-"""Bytes of cards in one answer on the bus, whose messages have 1 MiB at most."""
 
 
 class AgentSearch:
-    """Looks agents up.
+    """Finds agents by nick, skill or text.
 
     Args:
-        cards: the cards by uid, of the agent with the uid or, without one, of all that have a card.
-        online: whether the agent with that uid is.
+        cards: returns cards by uid: of the agent with the uid, or for "" of all that have one.
+        online: whether the agent with that uid is online.
     """
 
     def __init__(
@@ -36,10 +34,9 @@ class AgentSearch:
         self._sign = sign
 
     async def find(self, skill: str = "", text: str = "") -> list[dict[str, Any]]:
-        """Entries by nick; with `skill` or `text` only of agents whose card has them (`cards.matches`).
+        """Entries by nick; with `skill` or `text` only agents whose card has them (`cards.matches`).
 
-        An entry is `{"uid", "nick", "kind", "org", "online", "card"}`; people have no card (null), and whether they
-        are there is not known (null).
+        An entry is `{"uid", "nick", "kind", "org", "online", "card"}`. People have no card and no known state (null).
         """
         cards = await self._cards("")
         found = []
@@ -52,7 +49,7 @@ class AgentSearch:
         return found
 
     async def having(self, skill: str) -> list[tuple[Agent, bool]]:
-        """The agents whose card has the skill with that very id, each with whether it is online, by nick."""
+        """The agents whose card has a skill with exactly that id, each with whether it is online, by nick."""
         cards = await self._cards("")
         found = []
         for agent in await self._directory.all():
@@ -62,11 +59,7 @@ class AgentSearch:
         return found
 
     async def get(self, ref: str) -> dict[str, Any]:
-        """The entry of the agent with that nick or uid.
-
-        Raises:
-            NotFound: there is no such agent, or it has no card.
-        """
+        """The entry of the agent with that nick or uid; NotFound if it has no card."""
         agent = await self._directory.resolve(ref)
         card = (await self._cards(agent.uid)).get(agent.uid)
         if card is None:
@@ -85,11 +78,11 @@ class AgentSearch:
 
 
 def bounded(entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """An answer with as many entries as fit into a message; `truncated` says whether some are left out."""
+    """As many entries as fit into a message; `truncated` says whether some are left out."""
     size, fitting = 0, []
     for entry in entries:
         size += len(json.dumps(entry, ensure_ascii=False).encode())
-        if size > MAX_ANSWER:
+        if size > MAX_CARDS_BYTES:
             break
         fitting.append(entry)
     return {"agents": fitting, "truncated": len(fitting) < len(entries)}

@@ -26,7 +26,8 @@ from postroom.errors import (
     RequestTimeout,
     from_problem,
 )
-from postroom.http.wire import CHUNK, MAX_HEAD, Wire
+from postroom.http.connection import CHUNK, HttpConnection
+from postroom.protocol.limits import MAX_HEAD
 
 MAX_DOCUMENT = 64 * 1024
 """Bytes of a JSON answer, if nothing else is said."""
@@ -78,7 +79,7 @@ class HttpClient:
         *,
         headers: Headers = (),
         body: bytes | AsyncIterable[bytes] = b"",
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Send a request; returns when the head of its answer is there. The caller closes the answer.
 
         A body that is no `bytes` goes out as it comes, once the server has said that it wants it.
@@ -91,8 +92,8 @@ class HttpClient:
         with faults(self._name):
             async with asyncio.timeout(self._step):
                 streams = await self._dial()
-        wire = Wire(h11.CLIENT, *streams)
-        exchange = Answer(self._name, wire, self._step)
+        wire = HttpConnection(h11.CLIENT, *streams)
+        exchange = HttpAnswer(self._name, wire, self._step)
         if not isinstance(body, bytes):
             # Not `close`: a server that answers in the midst of the body would cut its own answer off.
             coding = [("transfer-encoding", "chunked"), ("expect", "100-continue")]
@@ -113,7 +114,7 @@ class HttpClient:
             raise
         return exchange
 
-    async def _upload(self, exchange: Answer, body: AsyncIterable[bytes]) -> None:
+    async def _upload(self, exchange: HttpAnswer, body: AsyncIterable[bytes]) -> None:
         """Send the body if it is wanted; the answer may come before its end."""
         if await exchange.begin(self._answer, or_go_on=True):
             return
@@ -142,14 +143,14 @@ class HttpClient:
                     task.exception()  # whatever else went wrong says less
 
 
-class Answer:
+class HttpAnswer:
     """An answer whose head is there; its body is read as it comes.
 
     Attributes:
         headers: its names in lower case.
     """
 
-    def __init__(self, name: str, wire: Wire, step: float | None) -> None:
+    def __init__(self, name: str, wire: HttpConnection, step: float | None) -> None:
         self.status = 0
         self.headers: list[tuple[str, str]] = []
         self._name = name

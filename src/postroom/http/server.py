@@ -33,15 +33,13 @@ from postroom.errors import (
     RequestTimeout,
     problem,
 )
-from postroom.http.wire import CHUNK, Wire
+from postroom.http.connection import CHUNK, HttpConnection
 from postroom.observe import get_logger
-from postroom.protocol.envelope import MAX_ENVELOPE_BYTES
+from postroom.protocol.limits import MAX_LOCAL_BODY, MAX_LOCAL_HEAD
 
 CONNECTIONS = 128
 """At once; a request that waits for a task holds one."""
 
-MAX_HEADER_BYTES = 16 * 1024
-MAX_BODY_BYTES = 2 * MAX_ENVELOPE_BYTES
 READ_TIMEOUT = 30.0
 """Seconds for one request to arrive, for its answer to be read, and between two requests of a connection."""
 
@@ -58,7 +56,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """A request that has arrived, but for a body that is a stream.
 
     Attributes:
@@ -115,7 +113,7 @@ class Events:
 
 
 Answer = tuple[int, Any | Content | Events]
-Handler = Callable[[Request], Awaitable[Answer]]
+Handler = Callable[[HttpRequest], Awaitable[Answer]]
 """Gives status and JSON value, `Content` or `Events`, or raises a PostroomError that becomes a problem document."""
 
 
@@ -191,7 +189,7 @@ class HttpServer:
             return
         self._connections.add(task)
         try:
-            await Conversation(reader, writer, handler).run()
+            await HttpExchange(reader, writer, handler).run()
         except (OSError, ProtocolViolation, RequestTimeout) as error:
             _log.debug("a local connection ended: %s", error)
         except asyncio.CancelledError:
@@ -202,13 +200,13 @@ class HttpServer:
             writer.close()
 
 
-class Conversation:
+class HttpExchange:
     """One connection: requests and their answers, one after the other."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler
     ) -> None:
-        self._wire = Wire(h11.SERVER, reader, writer, max_head=MAX_HEADER_BYTES)
+        self._wire = HttpConnection(h11.SERVER, reader, writer, max_head=MAX_LOCAL_HEAD)
         self._handler = handler
 
     async def run(self) -> None:
@@ -243,7 +241,7 @@ class Conversation:
                 return
             http.start_next_cycle()
 
-    async def _answer(self, request: Request) -> tuple[int, Any]:
+    async def _answer(self, request: HttpRequest) -> tuple[int, Any]:
         try:
             return await self._handler(request)
         except PostroomError as error:
@@ -252,7 +250,7 @@ class Conversation:
             _log.exception("the local API failed on %s %s", request.method, request.path)
             return _problem(PostroomError("the sidecar made a mistake; its log says more"))
 
-    async def _request(self) -> Request | None:
+    async def _request(self) -> HttpRequest | None:
         """The next request, None at the end of the connection."""
         head: h11.Request | None = None
         body = bytearray()
@@ -265,8 +263,8 @@ class Conversation:
                     return _request(head, b"", abandoned, self._pieces())
             elif isinstance(event, h11.Data):
                 body += event.data
-                if len(body) > MAX_BODY_BYTES:
-                    raise MessageTooLarge(f"a request has at most {MAX_BODY_BYTES} bytes")
+                if len(body) > MAX_LOCAL_BODY:
+                    raise MessageTooLarge(f"a request has at most {MAX_LOCAL_BODY} bytes")
             elif isinstance(event, h11.EndOfMessage) and head is not None:
                 return _request(head, bytes(body), abandoned)
             else:
@@ -360,10 +358,10 @@ def _request(
     body: bytes,
     abandoned: Callable[[], bool],
     content: AsyncIterable[bytes] | None = None,
-) -> Request:
+) -> HttpRequest:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
     method, path = head.method.decode("ascii"), head.target.decode("ascii", errors="replace")
-    return Request(method, path, headers, body, abandoned, content)
+    return HttpRequest(method, path, headers, body, abandoned, content)
 
 
 def _problem(error: PostroomError) -> tuple[int, Any]:

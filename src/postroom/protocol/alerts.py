@@ -15,11 +15,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from postroom.errors import ProtocolViolation
+from postroom.protocol.limits import MAX_ALERT
 from postroom.protocol.records import read_record
 from postroom_a2a.text import one_line
-
-MAX_TEXT = 1000
-"""Characters of an alert that are kept; it is a line for a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +75,14 @@ def decode(payload: bytes) -> Alert | AlertEnd:
         record = {}
     said = {key: record.get(key, "") for key in ("text", "ends", "kind", "about", "who")}
     if not (said["text"] or said["ends"]) or not all(isinstance(v, str) for v in said.values()):
-        return Alert("", one_line(payload.decode("utf-8", errors="replace"), MAX_TEXT))
+        return Alert("", one_line(payload.decode("utf-8", errors="replace"), MAX_ALERT))
     kind, who, about = (
         one_line(said[key], most) for key, most in (("kind", 40), ("who", 40), ("about", 200))
     )
     if said["ends"]:
         why = one_line(said["ends"], 100)
         return AlertEnd(why, _number(record, "id"), kind, about, who, _number(record, "upto"))
-    return Alert(kind, one_line(said["text"], MAX_TEXT), who, about)
+    return Alert(kind, one_line(said["text"], MAX_ALERT), who, about)
 
 
 def _encode(said: Alert | AlertEnd) -> bytes:

@@ -9,15 +9,10 @@ import re
 from typing import Any
 
 from postroom.errors import InvalidInput
+from postroom.protocol.limits import MAX_NAMED_BLOBS
 
 PREFIX = "blob:sha256:"
 SHA256 = re.compile(r"[0-9a-f]{64}")
-
-INLINE_BYTES = 64 * 1024
-"""The largest text that a command puts into the task itself; larger text goes as a blob."""
-
-MAX_NAMED = 256
-"""The most blobs that one record can pass on; further ones are left out."""
 
 DEFAULT_MEDIA_TYPE = "application/octet-stream"
 MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+_-]{0,62}/[a-z0-9][a-z0-9.+_-]{0,62}")
@@ -53,7 +48,7 @@ def media_type_of(value: str) -> str:
 
 
 def named_in(document: Any) -> list[str]:
-    """Hashes of the blobs in an A2A document, at most `MAX_NAMED`, each once.
+    """Hashes of the blobs that the parts in an A2A document name, at most `MAX_NAMED_BLOBS`, each once.
 
     The document may be any JSON value of any depth.
     """
@@ -67,7 +62,7 @@ def named_in(document: Any) -> list[str]:
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value
-    return list(found)[:MAX_NAMED]
+    return list(found)[:MAX_NAMED_BLOBS]
 
 
 def _urls(parts: Any) -> list[str]:

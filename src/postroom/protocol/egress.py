@@ -17,11 +17,11 @@ from urllib.parse import unquote_to_bytes
 
 from postroom.errors import InvalidInput, InvalidTemplate
 from postroom.protocol.hosts import authority, is_address, split_authority
+from postroom.protocol.limits import MAX_RULES
 
 PORTS = {"https": 443, "http": 80}
 """Supported schemes with their ports."""
 
-MAX_RULES = 256
 
 _VISIBLE = re.compile(r"[\x21-\x7e]*")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")

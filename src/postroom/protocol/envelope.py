@@ -18,21 +18,15 @@ from typing import Any
 
 from postroom.errors import InvalidInput, InvalidName, MessageTooLarge, ProtocolViolation
 from postroom.protocol.ids import check_message_id
-from postroom.protocol.records import MAX_DEPTH, read_record, too_deep
+from postroom.protocol.limits import MAX_DEPTH, MAX_ENVELOPE_BYTES, MAX_LABEL
+from postroom.protocol.records import read_record, too_deep
+from postroom_a2a.messages import context_fault
 from postroom_a2a.times import format_time, parse_time
-
-MAX_ENVELOPE_BYTES = 512 * 1024
-"""The largest envelope. It is below the server's `max_payload` (1 MiB), so that headers, the dead letter's copy and a
-line of an adapter still fit; larger content travels as a blob.
-"""
 
 VERSION = 1
 
 SEND_MESSAGE = "SendMessage"
 """The A2A 1.0 method that requests a task."""
-
-MAX_SKILL = 200
-"""Characters of the skill that a request names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +121,7 @@ class Envelope:
             message = record["message"]
             if not isinstance(message, dict):
                 raise ProtocolViolation("the envelope's message is not an object")
-            return cls(
+            envelope = cls(
                 id=check_message_id(_text(record, "id")),
                 to=_text(record, "to"),
                 message=message,
@@ -143,6 +137,15 @@ class Envelope:
             )
         except (KeyError, InvalidName) as error:
             raise ProtocolViolation(f"not an envelope: {error}") from error
+        envelope._check_context()
+        return envelope
+
+    def _check_context(self) -> None:
+        # The worker rejects a request with such a context, and tells its requester why; a post belongs to no context.
+        if self.request is not None or self.to.startswith("#"):
+            return
+        if fault := context_fault(self.message.get("contextId") or ""):
+            raise ProtocolViolation(fault)
 
     def expired(self, now: float) -> bool:
         """Whether it may no longer be delivered at `now`."""
@@ -169,6 +172,6 @@ def _request(record: object) -> TaskRequest:
     if not isinstance(record, dict) or record.get("method") != SEND_MESSAGE:
         raise ProtocolViolation("the envelope requests an unknown method")
     skill = record.get("skill", "")
-    if not isinstance(skill, str) or len(skill) > MAX_SKILL:
+    if not isinstance(skill, str) or len(skill) > MAX_LABEL:
         raise ProtocolViolation("the envelope's skill is not the name of a skill")
     return TaskRequest(skill, record.get("stream") is True)

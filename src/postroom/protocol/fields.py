@@ -8,16 +8,8 @@ from typing import Any, ClassVar
 
 from postroom.errors import InvalidInput
 from postroom.protocol.blobs import check_sha256, sha256_of
+from postroom.protocol.limits import MAX_REF
 from postroom.protocol.tasks import TASK_ID
-
-MAX_KEY = 256
-"""Characters of an idempotency key."""
-
-MAX_REF = 1024
-"""Characters of a reference as JSON; the reference is kept until the agent reads its receipt."""
-
-MAX_NAME = 200
-"""Characters of a skill, of an artifact's id or name."""
 
 MAX_SECONDS = 10**9
 

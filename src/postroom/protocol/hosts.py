@@ -10,8 +10,7 @@ import ipaddress
 import re
 
 from postroom.errors import InvalidInput
-
-MAX_NAME = 253
+from postroom.protocol.limits import MAX_HOST
 
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
@@ -34,7 +33,7 @@ def canonical_host(text: str) -> str:
     labels = name.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         return _ipv4(name)
-    if len(name) > MAX_NAME or not all(map(_LABEL.fullmatch, labels)):
+    if len(name) > MAX_HOST or not all(map(_LABEL.fullmatch, labels)):
         raise InvalidInput(f"{text!r} is not the name of a host")
     return name
 

@@ -9,20 +9,15 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from postroom.errors import ProtocolViolation
+from postroom.protocol.limits import MAX_STATUS
 from postroom.protocol.records import instant, read_record
 from postroom_a2a.text import one_line
-
-BEAT_INTERVAL = 5.0
-"""Seconds between two status messages of a live worker; PRESENCE forgets after 30 s (`streams.STREAMS`)."""
 
 OUT_OF_MEMORY = 87
 """Exit code of a sidecar that ran out of memory: it can report this in no other way."""
 
 LAST_WORDS = 8
 """Lines of an agent's last output that are shown."""
-
-LINE_LIMIT = 200
-"""Characters of each."""
 
 MAX_WAITING = 1_000_000
 """A worker that claims more unconfirmed messages than this does not count messages."""
@@ -106,5 +101,5 @@ def last_words(lines: Iterable[str]) -> tuple[str, ...]:
 
 
 def _indented(line: str) -> str:
-    text = one_line(line, LINE_LIMIT)
-    return " " * min(len(line) - len(line.lstrip(" ")), LINE_LIMIT) + text
+    text = one_line(line, MAX_STATUS)
+    return " " * min(len(line) - len(line.lstrip(" ")), MAX_STATUS) + text

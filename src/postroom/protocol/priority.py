@@ -23,13 +23,11 @@ from typing import Any
 
 from postroom.errors import ProtocolViolation
 from postroom.protocol.ids import MESSAGE_ID, UID
+from postroom.protocol.limits import MAX_REASON
 from postroom.protocol.records import PRIORITY_DEPTH, read_record
 from postroom.protocol.tasks import TASK_ID
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.text import one_line
-
-MAX_REASON = 500
-"""Characters of a reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,14 +24,12 @@ from typing import Any
 from postroom.errors import InvalidTemplate
 from postroom.protocol.egress import AllowList
 from postroom.protocol.ids import NAME, check_name, check_nick
+from postroom.protocol.limits import MAX_TEMPLATE_BYTES
 
 ADAPTERS = ("jsonl", "text")
 CONFIRMATIONS = ("explicit", "read")
 LEVELS = ("enforced", "partial", "none")
 """Levels of a wall, strongest first (`postroom.sandbox.port.Level`)."""
-MAX_TEMPLATE_BYTES = 64 * 1024
-MAX_FILES_BYTES = 4 * 1024 * 1024
-"""Size of all files of a template together; `compute.read_only` mounts larger ones."""
 MAX_NUMBER = 2**31 - 1
 """The largest whole number in a template; more would overflow in the limits of the operating system."""
 

@@ -13,8 +13,6 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self, dataclass_transfo
 
 from postroom.errors import InvalidInput
 from postroom.protocol.fields import (
-    MAX_KEY,
-    MAX_NAME,
     Arguments,
     BlobUrl,
     Bytes,
@@ -32,20 +30,18 @@ from postroom.protocol.fields import (
     Text,
     Words,
 )
-from postroom.protocol.priority import MAX_REASON
-from postroom_a2a.messages import MAX_CONTEXT
+from postroom.protocol.limits import (
+    MAX_CONTEXT,
+    MAX_KEY,
+    MAX_LABEL,
+    MAX_READ,
+    MAX_REASON,
+    MAX_RUN,
+    MAX_WAIT,
+)
 
 CURRENT = "current"
 """In the path of a route: the task that the agent works on."""
-
-MAX_WAIT = 60.0
-"""Seconds that one request to the local API may wait for a task."""
-
-MAX_READ = 1024 * 1024
-"""Bytes of a file that one request reads."""
-
-MAX_RUN = 3600.0
-"""Seconds that a command may run."""
 
 _REQUIRED = object()
 
@@ -264,7 +260,7 @@ class WhoAmI(Action, verb="whoami", route="GET /v1/whoami", command="whoami", li
 class Find(Action, verb="find", route="GET /v1/agents", command="agents", answer="agents"):
     """Who is there, and what they can do."""
 
-    skill: Annotated[str, Field("only agents that have it", option="--skill", limit=MAX_NAME)] = ""
+    skill: Annotated[str, Field("only agents that have it", option="--skill", limit=MAX_LABEL)] = ""
     ref: _Ref = None
 
 
@@ -297,13 +293,13 @@ class Artifact(Action, verb="artifact", route="POST /v1/tasks/{task}/artifact", 
 
     task: _OwnTask
     text: Annotated[str, Text(_TEXT, argument="text", missing="")]
-    name: Annotated[str, Field("for people", option="--name", limit=MAX_NAME)] = ""
-    id: Annotated[str, Field("of the artifact", option="--id", limit=MAX_NAME)] = ""
+    name: Annotated[str, Field("for people", option="--name", limit=MAX_LABEL)] = ""
+    id: Annotated[str, Field("of the artifact", option="--id", limit=MAX_LABEL)] = ""
     append: Annotated[bool, Flag("a further piece of it", option="--append")] = False
     last: Annotated[bool, Flag("further pieces follow", option="--more")] = True
     url: Annotated[str, BlobUrl("of a blob, instead of a text")] = ""
-    media_type: Annotated[str, Field("of the blob", name="mediaType", limit=MAX_NAME)] = ""
-    filename: Annotated[str, Field("of the blob", limit=MAX_NAME)] = ""
+    media_type: Annotated[str, Field("of the blob", name="mediaType", limit=MAX_LABEL)] = ""
+    filename: Annotated[str, Field("of the blob", limit=MAX_LABEL)] = ""
     ref: _Ref = None
 
     def _check(self, record: Mapping[str, Any]) -> None:
@@ -376,7 +372,7 @@ class Delegate(
 
     to: Annotated[str, Field("@nick or uid", missing="")]
     skill: Annotated[
-        str, Field("any agent that has it", option="--skill", limit=MAX_NAME, missing="")
+        str, Field("any agent that has it", option="--skill", limit=MAX_LABEL, missing="")
     ]
     text: Annotated[str, Words("what to do")]
     key: Annotated[str, Field("the same key is the same task", option="--key", limit=MAX_KEY)] = ""

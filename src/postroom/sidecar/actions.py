@@ -30,16 +30,16 @@ from postroom.protocol.verbs import (
     SetStatus,
     TaskAction,
 )
-from postroom.sidecar.adapters import Malformed, Output, Said
+from postroom.sidecar.adapters import MalformedLine, Output, Said
 from postroom.sidecar.delegations import Delegated, Delegations
-from postroom.sidecar.directory import Directory
+from postroom.sidecar.directory_client import DirectoryClient
 from postroom.sidecar.inbox import Inbox
 from postroom.sidecar.keys import Derivation, Key, own_key, random_key
-from postroom.sidecar.ledger import Ledger
-from postroom.sidecar.outgoing import Draft, Outgoing
+from postroom.sidecar.outgoing import Outgoing, OutgoingMessage
 from postroom.sidecar.program import ProgramExecutor
-from postroom.sidecar.session import Run, log_output
-from postroom.sidecar.status import Status
+from postroom.sidecar.session import AgentRun, log_output
+from postroom.sidecar.status import StatusReporter
+from postroom.sidecar.task_client import TaskClient
 from postroom.tasks.engine import TaskEngine
 from postroom.tasks.execution import Execution
 from postroom_a2a.task_state import TaskState
@@ -70,12 +70,12 @@ class Actions:
         *,
         inbox: Inbox,
         outgoing: Outgoing,
-        directory: Directory,
-        status: Status,
+        directory: DirectoryClient,
+        status: StatusReporter,
         engine: TaskEngine,
         program: ProgramExecutor,
         delegations: Delegations,
-        ledger: Ledger,
+        task_client: TaskClient,
     ) -> None:
         self._inbox = inbox
         self._outgoing = outgoing
@@ -84,7 +84,7 @@ class Actions:
         self._engine = engine
         self._program = program
         self._delegations = delegations
-        self._ledger = ledger
+        self._task_client = task_client
         self._refusals = 0
 
     async def perform(self, action: Action) -> dict[str, Any] | list[dict[str, Any]]:
@@ -133,7 +133,9 @@ class Actions:
         """
         recipient = await self._directory.uid_of(action.to)
         key = self._key("send", action.key, recipient, action.text)
-        draft = Draft(recipient, action.text, action.expects_reply, expires_in=action.expires_in)
+        draft = OutgoingMessage(
+            recipient, action.text, action.expects_reply, expires_in=action.expires_in
+        )
         return await self._outgoing.message(draft, key)
 
     async def reply(self, action: Reply) -> str:
@@ -149,7 +151,7 @@ class Actions:
             key = own_key(f"reply:{action.to}", action.key)
         else:
             key = held.derivation.key("reply", sender, action.text) if held else random_key()
-        draft = Draft(
+        draft = OutgoingMessage(
             sender,
             action.text,
             action.expects_reply,
@@ -227,7 +229,7 @@ class Actions:
         Raises:
             NotFound: it asked for no such task.
         """
-        return await self._ledger.cancel(action.task, action.reason)
+        return await self._task_client.cancel(action.task, action.reason)
 
     async def answer_task(self, action: AnswerTask) -> dict[str, Any]:
         """Answer a task's question; returns the task as it is then.
@@ -236,7 +238,7 @@ class Actions:
             NotFound: the agent asked for no such task.
             Conflict: it waits for nothing.
         """
-        return await self._ledger.answer(action.task, action.text, action.named)
+        return await self._task_client.answer(action.task, action.text, action.named)
 
     async def task(self, task_id: str, *, wait: bool, timeout: float) -> dict[str, Any]:
         """A task that this worker runs or asked for; with `wait` when it has ended or asks, at most `timeout` s."""
@@ -246,11 +248,11 @@ class Actions:
 
     async def tasks(self, role: str, *, open_only: bool) -> list[dict[str, Any]]:
         """Tasks of this worker (`worker`), that it asked for (`requester`), or both ("")."""
-        return await self._ledger.views(role, open_only=open_only)
+        return await self._task_client.views(role, open_only=open_only)
 
     # ── host of the agent's runs ────────────────────────────────────────────────────────────────────
 
-    async def act(self, session: Run, said: Said) -> None:
+    async def act(self, session: AgentRun, said: Said) -> None:
         """Carry out what a line says and tell the agent how it went.
 
         An agent whose every line is refused is read more slowly: one that answers each error with another line that
@@ -276,13 +278,13 @@ class Actions:
         """Whoever was to handle the message has failed."""
         await self._inbox.give_back(message_id)
 
-    async def _act(self, session: Run, said: Said) -> None:
+    async def _act(self, session: AgentRun, said: Said) -> None:
         if isinstance(said, Output):
             log_output("stdout", said.text)
             if said.unreadable:
                 self._status.unreadable(said.text, said.unreadable)
             return
-        if isinstance(said, Malformed):
+        if isinstance(said, MalformedLine):
             raise InvalidInput(said.detail)
         line = {"type": said.verb.answer, "ref": _ref(said)}
         if isinstance(said, Delegate):

@@ -18,12 +18,12 @@ from typing import Any, Protocol
 from postroom.observe import get_logger
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.presence import WorkerState
-from postroom.sidecar.adapters import Malformed, Output, Said, make_adapter
+from postroom.sidecar.adapters import MalformedLine, Output, Said, make_adapter
+from postroom.sidecar.bus import BACKOFF
 from postroom.sidecar.config import AgentConfig
 from postroom.sidecar.process import AgentProcess, Exit
-from postroom.sidecar.session import Run, Session, attend
-from postroom.sidecar.status import Status
-from postroom.sidecar.wire import BACKOFF
+from postroom.sidecar.session import AgentRun, AgentSession, attend
+from postroom.sidecar.status import StatusReporter
 
 LIVES = 1.0
 """Seconds after which an agent that neither reads nor says anything counts as started."""
@@ -44,7 +44,7 @@ class AgentGone(Exception):
 class AgentHost(Protocol):
     """What the agent's runs need of the rest of the sidecar."""
 
-    async def act(self, session: Run, said: Said) -> None:
+    async def act(self, session: AgentRun, said: Said) -> None:
         """Carry out what the agent said; never raises for what the agent did wrong."""
 
     async def gone(self) -> None:
@@ -67,7 +67,7 @@ class AgentProgram(ABC):
         *,
         env: Mapping[str, str],
         cwd: str,
-        status: Status,
+        status: StatusReporter,
         raise_alert: RaiseAlert,
     ) -> None:
         self._config = config
@@ -79,11 +79,11 @@ class AgentProgram(ABC):
 
     @property
     @abstractmethod
-    def session(self) -> Run | None:
+    def session(self) -> AgentRun | None:
         """The run that can be told something beside its messages, if there is one."""
 
     @abstractmethod
-    async def running(self) -> Run:
+    async def running(self) -> AgentRun:
         """Wait for a run that can be handed something.
 
         Raises:
@@ -122,23 +122,23 @@ class ResidentProgram(AgentProgram):
         env: Mapping[str, str],
         cwd: str,
         hello: Mapping[str, Any],
-        status: Status,
+        status: StatusReporter,
         raise_alert: RaiseAlert,
     ) -> None:
         super().__init__(config, env=env, cwd=cwd, status=status, raise_alert=raise_alert)
         self._hello = hello
         self._restarts = 0
         self._last_words: Sequence[str] = ()
-        self._session: Session | None = None
+        self._session: AgentSession | None = None
         self._changed = asyncio.Condition()
         self._over = False
 
     @property
-    def session(self) -> Session | None:
+    def session(self) -> AgentSession | None:
         """See `AgentProgram`."""
         return self._session
 
-    async def running(self) -> Session:
+    async def running(self) -> AgentSession:
         """See `AgentProgram`."""
         async with self._changed:
             while self._session is None:
@@ -187,12 +187,12 @@ class ResidentProgram(AgentProgram):
             _log.error("the agent cannot be started: %s", error)
             self._last_words = [str(error)]
             return Exit(NOT_EXECUTABLE)
-        session = Session(process, make_adapter(self._config.adapter), self._status)
+        session = AgentSession(process, make_adapter(self._config.adapter), self._status)
 
         started = asyncio.Event()
 
         async def act(action: Said) -> None:
-            if not isinstance(action, (Malformed, Output)) and not started.is_set():
+            if not isinstance(action, (MalformedLine, Output)) and not started.is_set():
                 started.set()
                 self._status.running()
                 # Now: it may have said all that it has to say, and end before the next beat.
@@ -211,7 +211,7 @@ class ResidentProgram(AgentProgram):
         await host.gone()
         return ended
 
-    async def _write(self, session: Session, started: asyncio.Event) -> None:
+    async def _write(self, session: AgentSession, started: asyncio.Event) -> None:
         try:
             told = await session.say(self._hello)
         except BrokenPipeError:
@@ -222,7 +222,7 @@ class ResidentProgram(AgentProgram):
             tasks.create_task(self._settle(session, started, told))
             await session.write_queued()
 
-    async def _settle(self, session: Session, started: asyncio.Event, told: bool) -> None:
+    async def _settle(self, session: AgentSession, started: asyncio.Event, told: bool) -> None:
         """Wait until the agent, which does not end, counts as started."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LIVES):
@@ -239,7 +239,7 @@ class ResidentProgram(AgentProgram):
             started.set()
             self._status.running()
 
-    async def _publish(self, session: Session | None) -> None:
+    async def _publish(self, session: AgentSession | None) -> None:
         async with self._changed:
             self._session = session
             self._changed.notify_all()

@@ -14,8 +14,9 @@ from typing import Any
 
 from postroom.errors import InvalidInput, MessageTooLarge, NotFound, NotRunning, Refused
 from postroom.http.hosts import check_host
-from postroom.http.server import Answer, Content, Request
+from postroom.http.server import Answer, Content, HttpRequest
 from postroom.protocol.blobs import media_type_of
+from postroom.protocol.limits import MAX_WRITE
 from postroom.protocol.verbs import (
     Action,
     GetBlob,
@@ -29,10 +30,10 @@ from postroom.protocol.verbs import (
     find_route,
     read_query,
 )
-from postroom.sidecar.a2a.door import A2ADoor
+from postroom.sidecar.a2a.routes import A2ARoutes
 from postroom.sidecar.actions import Actions
-from postroom.sidecar.blobs import BlobRelay
-from postroom.sidecar.workstation import MAX_WRITE, Workstation
+from postroom.sidecar.control_client import BlobRelay
+from postroom.sidecar.workstation import Workstation
 from postroom_a2a.limits import ConcurrencyLimit
 
 AT_ONCE = 8
@@ -55,7 +56,7 @@ class LocalApi:
         actions: Actions,
         me: Mapping[str, Any],
         port: int,
-        a2a: A2ADoor | None = None,
+        a2a: A2ARoutes | None = None,
         blobs: BlobRelay | None = None,
         work: WorkActions | None = None,
     ) -> None:
@@ -66,7 +67,7 @@ class LocalApi:
         self._blobs = blobs
         self._work = work
 
-    async def handle(self, request: Request) -> Answer:
+    async def handle(self, request: HttpRequest) -> Answer:
         """Answer one request.
 
         Raises:
@@ -81,7 +82,7 @@ class LocalApi:
             return await self._a2a.handle(request)
         raise NotFound(f"there is no {request.method} {request.path[:100]}")
 
-    async def _perform(self, action: Action, request: Request) -> Answer:
+    async def _perform(self, action: Action, request: HttpRequest) -> Answer:
         match action:
             case WhoAmI():
                 return 200, self._me
@@ -101,7 +102,7 @@ class LocalApi:
         return self._blobs
 
 
-def _record(request: Request, action: type[Action], fields: dict[str, str]) -> dict[str, Any]:
+def _record(request: HttpRequest, action: type[Action], fields: dict[str, str]) -> dict[str, Any]:
     """What the request says, wherever it says it."""
     if request.method != "POST":
         return read_query(action, request.query) | fields

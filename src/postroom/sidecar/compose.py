@@ -18,30 +18,30 @@ from postroom.directory.cards import matches, skills_of
 from postroom.protocol.alerts import RaiseAlert
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.sidecar.a2a.asking import AskedTasks
-from postroom.sidecar.a2a.changes import Changes
-from postroom.sidecar.a2a.door import A2ADoor
+from postroom.sidecar.a2a.changes import TaskChanges
 from postroom.sidecar.a2a.live import Live, NewCaller
 from postroom.sidecar.a2a.peers import Peers
+from postroom.sidecar.a2a.routes import A2ARoutes
 from postroom.sidecar.a2a.serving import ServedTasks, ServingOperations
 from postroom.sidecar.actions import Actions
 from postroom.sidecar.agent import AgentProgram, ResidentProgram
 from postroom.sidecar.api import LocalApi, WorkActions
-from postroom.sidecar.blobs import BlobRelay
+from postroom.sidecar.bus import BusClient, alert_raiser
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig
+from postroom.sidecar.control_client import BlobRelay
 from postroom.sidecar.delegations import Delegations
-from postroom.sidecar.directory import Directory
+from postroom.sidecar.directory_client import DirectoryClient
 from postroom.sidecar.execd import ExecdWorkstation
 from postroom.sidecar.inbox import Inbox
 from postroom.sidecar.journal import Journal
-from postroom.sidecar.ledger import Ledger
 from postroom.sidecar.notices import Notices
 from postroom.sidecar.outgoing import Outgoing
 from postroom.sidecar.per_request import RequestProgram
 from postroom.sidecar.priority import Priority
 from postroom.sidecar.program import ProgramExecutor
 from postroom.sidecar.receipts import Receipts
-from postroom.sidecar.status import Announcer, Status
-from postroom.sidecar.wire import Wire, alert_raiser
+from postroom.sidecar.status import Announcer, StatusReporter
+from postroom.sidecar.task_client import TaskClient
 from postroom.sidecar.workstation import LocalWorkstation, Workstation
 from postroom.tasks.engine import Ask, TaskEngine
 from postroom.tasks.log import TaskLog
@@ -65,16 +65,16 @@ class Sidecar:
     inbox: Inbox
     actions: Actions
     notices: Notices
-    status: Status
+    status: StatusReporter
     raise_alert: RaiseAlert
     journal: Journal
     api: LocalApi
-    a2a: A2ADoor
+    a2a: A2ARoutes
     serving: ServingOperations
     live: Live
     announcer: Announcer
     engine: TaskEngine
-    ledger: Ledger
+    task_client: TaskClient
     priority: Priority
 
     def handlers(self, feed: bool) -> dict[str, DeliveryHandler]:
@@ -91,7 +91,7 @@ class Sidecar:
 
 def compose(
     config: SidecarConfig,
-    wire: Wire,
+    bus: BusClient,
     caller: NewCaller,
     port: int,
     blobs: BlobRelay | None = None,
@@ -109,26 +109,26 @@ def compose(
     """
     own, agent_config = config.uid, config.agent
     journal = Journal(config.state / JOURNAL)
-    raise_alert = alert_raiser(wire, own)
-    directory = Directory(wire, own)
+    raise_alert = alert_raiser(bus, own)
+    directory = DirectoryClient(bus, own)
     inbox: Inbox
     engine: TaskEngine
     env = agent_environment(config, os.environ, port, outside)
     work = WorkActions(workstation(config, env))
-    status = Status(
-        wire,
+    status = StatusReporter(
+        bus,
         own,
         lambda: len(inbox.held) + len(engine.executions),
         lambda: inbox.unconfirmed(),  # noqa: PLW0108 (the inbox is made last)
     )
     agent = _agent(config, env, _hello(config, port), status, raise_alert)
-    ledger = Ledger(wire, own, config.run)
-    changes = Changes()
+    task_client = TaskClient(bus, own, config.run)
+    changes = TaskChanges()
     live = Live(caller, changes, own)
     program = ProgramExecutor(agent, directory, config.cancel_grace)
     engine = TaskEngine(
-        TaskLog(wire, ledger, worker=own, run=config.run, stored=changes.stored),
-        ledger,
+        TaskLog(bus, task_client, worker=own, run=config.run, stored=changes.stored),
+        task_client,
         program,
         worker=own,
         refuse=partial(refusal, config.card),
@@ -138,7 +138,7 @@ def compose(
     inbox = Inbox(
         agent,
         directory,
-        Receipts(wire, own, config.message_secret),
+        Receipts(bus, own, config.message_secret),
         journal,
         own=own,
         nick=config.nick,
@@ -148,9 +148,9 @@ def compose(
         changed=status.touch,
     )
     outgoing = Outgoing(
-        wire, raise_alert, own=own, secret=config.message_secret, projects=_projects(config)
+        bus, raise_alert, own=own, secret=config.message_secret, projects=_projects(config)
     )
-    delegations = Delegations(agent, directory, outgoing, ledger, changes, own)
+    delegations = Delegations(agent, directory, outgoing, task_client, changes, own)
     actions = Actions(
         inbox=inbox,
         outgoing=outgoing,
@@ -159,10 +159,12 @@ def compose(
         engine=engine,
         program=program,
         delegations=delegations,
-        ledger=ledger,
+        task_client=task_client,
     )
-    asking = JsonOperations(AskedTasks(actions, ledger, live, own, own))
-    a2a = A2ADoor(asking, dict(config.card), port, Peers(actions, directory, ledger, live, own))
+    asking = JsonOperations(AskedTasks(actions, task_client, live, own, own))
+    a2a = A2ARoutes(
+        asking, dict(config.card), port, Peers(actions, directory, task_client, live, own)
+    )
     return Sidecar(
         agent=agent,
         inbox=inbox,
@@ -173,12 +175,12 @@ def compose(
         journal=journal,
         api=LocalApi(actions, whoami(config), port, a2a, blobs, work),
         a2a=a2a,
-        serving=ServingOperations(ServedTasks(ledger, changes, engine, own)),
+        serving=ServingOperations(ServedTasks(task_client, changes, engine, own)),
         live=live,
-        announcer=Announcer(wire, own, config.card),
+        announcer=Announcer(bus, own, config.card),
         engine=engine,
-        ledger=ledger,
-        priority=Priority(engine, delegations, ledger),
+        task_client=task_client,
+        priority=Priority(engine, delegations, task_client),
     )
 
 
@@ -186,7 +188,7 @@ def _agent(
     config: SidecarConfig,
     env: Mapping[str, str],
     hello: Mapping[str, Any],
-    status: Status,
+    status: StatusReporter,
     raise_alert: RaiseAlert,
 ) -> AgentProgram:
     cwd = config.agent.cwd or config.workspace

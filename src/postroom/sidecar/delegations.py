@@ -23,14 +23,14 @@ from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.priority import Update
 from postroom.protocol.tasks import task_id
 from postroom.protocol.verbs import Delegate
-from postroom.sidecar.a2a.changes import Changes
+from postroom.sidecar.a2a.changes import TaskChanges
 from postroom.sidecar.adapters import Sender
 from postroom.sidecar.agent import AgentGone, AgentProgram
-from postroom.sidecar.directory import Directory
+from postroom.sidecar.bus import BACKOFF
+from postroom.sidecar.directory_client import DirectoryClient
 from postroom.sidecar.keys import Key
-from postroom.sidecar.ledger import Ledger
-from postroom.sidecar.outgoing import Draft, Outgoing
-from postroom.sidecar.wire import BACKOFF
+from postroom.sidecar.outgoing import Outgoing, OutgoingMessage
+from postroom.sidecar.task_client import TaskClient
 from postroom.tasks.log import StoredTask
 from postroom_a2a.task_state import INTERRUPTED
 from postroom_a2a.tasks import artifacts_of, status_text
@@ -59,7 +59,7 @@ class Delegated:
     again: bool = False
 
 
-class Untold(PostroomError):
+class NotDelivered(PostroomError):
     """There is no agent to read the news; a later start of the worker has one. Internal to the sidecar."""
 
     code = "untold"
@@ -88,16 +88,16 @@ class Delegations:
     def __init__(
         self,
         agent: AgentProgram,
-        directory: Directory,
+        directory: DirectoryClient,
         outgoing: Outgoing,
-        ledger: Ledger,
-        changes: Changes,
+        task_client: TaskClient,
+        changes: TaskChanges,
         own: str,
     ) -> None:
         self._agent = agent
         self._directory = directory
         self._outgoing = outgoing
-        self._ledger = ledger
+        self._task_client = task_client
         self._changes = changes
         self._own = own
         self._known: OrderedDict[str, _Delegation] = OrderedDict()
@@ -127,7 +127,7 @@ class Delegations:
         """
         if not skill:
             raise InvalidInput("a task needs somebody to do it", remedy="name an agent or a skill")
-        return await self._ledger.choose(skill, key.text)
+        return await self._task_client.choose(skill, key.text)
 
     async def delegate(self, action: Delegate, worker: Sender, key: Key) -> Delegated:
         """Ask `worker` for a task; returns when the request is on disk.
@@ -136,7 +136,7 @@ class Delegations:
             PostroomError: it was not accepted, or that is not known.
         """
         request = TaskRequest(action.skill, action.stream)
-        draft = Draft(
+        draft = OutgoingMessage(
             worker.uid,
             action.text,
             expects_reply=True,
@@ -182,7 +182,7 @@ class Delegations:
                 session = await self._agent.running()
             except AgentGone as error:
                 await self._agent.stopping()
-                raise Untold("no agent has read the news") from error
+                raise NotDelivered("no agent has read the news") from error
             try:
                 await session.hand_over(record)
             except BrokenPipeError:
@@ -217,7 +217,7 @@ class Delegations:
         failures = 0
         while True:
             try:
-                return await self._ledger.get(task)
+                return await self._task_client.get(task)
             except (NoResponders, RequestTimeout, BusDisconnected) as error:
                 failures += 1
                 _log.warning("what became of task %s is not known yet: %s", task, error)
@@ -236,7 +236,7 @@ class Delegations:
         end = asyncio.get_running_loop().time() + timeout
         while True:
             news = self._remember(task).news
-            view = await self._ledger.view(task)
+            view = await self._task_client.view(task)
             left = end - asyncio.get_running_loop().time()
             if not wait or view["final"] or view["state"] in INTERRUPTED or left <= 0:
                 return view

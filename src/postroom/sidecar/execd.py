@@ -25,17 +25,18 @@ from postroom.errors import (
     ProtocolViolation,
     RequestTimeout,
 )
-from postroom.http.client import Answer, Headers, HttpClient, by_tcp
+from postroom.http.client import Headers, HttpAnswer, HttpClient, by_tcp
 from postroom.observe import get_logger
 from postroom.protocol.execd import TOKEN_HEADER, exit_status, mode_number
-from postroom.protocol.verbs import MAX_READ, RunCommand
+from postroom.protocol.limits import MAX_READ
+from postroom.protocol.verbs import RunCommand
 from postroom.sidecar.lines import LineReader, Overlong
 from postroom.sidecar.workstation import (
     FILE_TIMEOUT,
     MAX_ENTRIES,
     Captured,
     Done,
-    Entry,
+    FolderEntry,
     named_file,
     parts_of,
     within,
@@ -63,7 +64,7 @@ class ExecdAddress:
     token: str = field(default="", repr=False)
 
 
-async def _refusal(answer: Answer) -> PostroomError:
+async def _refusal(answer: HttpAnswer) -> PostroomError:
     """What an answer of 400 or more means."""
     body = await answer.whole(MAX_ANSWER)
     try:
@@ -185,7 +186,7 @@ class ExecdWorkstation:
                 raise await _refusal(answer)
             await answer.whole(MAX_ANSWER)
 
-    async def entries(self, path: str) -> list[Entry]:
+    async def entries(self, path: str) -> list[FolderEntry]:
         """See `Workstation`."""
         target = await self._place(parts_of(path))
         found = await self._order("GET", "/directories/list", path=target, depth="1")
@@ -232,7 +233,7 @@ class ExecdWorkstation:
         body: bytes = b"",
         kind: str = "",
         headers: Headers = (),
-    ) -> Answer:
+    ) -> HttpAnswer:
         typed = [("content-type", kind)] if kind else []
         return await self._http.ask(method, target, headers=[*typed, *headers], body=body)
 
@@ -310,10 +311,10 @@ def _part(boundary: str, name: str, kind: str, content: bytes) -> bytes:
     return head.encode() + content + b"\r\n"
 
 
-def _entry(record: dict[str, Any]) -> Entry:
+def _entry(record: dict[str, Any]) -> FolderEntry:
     kind = str(record["type"])
     name = PurePosixPath(record["path"]).name
-    return Entry(name, KINDS.get(kind, kind), int(record["size"]), str(record["mode"]))
+    return FolderEntry(name, KINDS.get(kind, kind), int(record["size"]), str(record["mode"]))
 
 
 def _refuse_links(root: Path, parts: tuple[str, ...]) -> None:

@@ -34,12 +34,11 @@ from postroom.protocol.streams import MAX_DELIVER, redelivery_delay
 from postroom.protocol.template import PATIENCE
 from postroom.sidecar.adapters import Incoming, Sender
 from postroom.sidecar.agent import AgentGone, AgentProgram
-from postroom.sidecar.directory import Directory
+from postroom.sidecar.directory_client import DirectoryClient
 from postroom.sidecar.journal import Journal, Note
 from postroom.sidecar.keys import Derivation
-from postroom.sidecar.receipts import Receipts
-from postroom.sidecar.session import Run
-from postroom.sidecar.settling import Settling
+from postroom.sidecar.receipts import Confirmations, Receipts
+from postroom.sidecar.session import AgentRun
 from postroom.sidecar.window import Window
 from postroom.tasks.engine import Ask
 from postroom_a2a.messages import context_of, text_of
@@ -86,7 +85,7 @@ class Inbox:
     def __init__(
         self,
         agent: AgentProgram,
-        directory: Directory,
+        directory: DirectoryClient,
         receipts: Receipts,
         journal: Journal,
         *,
@@ -111,7 +110,7 @@ class Inbox:
         self._now = now
         self._window: Window[Held] = Window()
         self._left: list[Held] = []
-        self.settling = Settling(self._report, self._start)
+        self.confirmations = Confirmations(self._report, self._start)
         self._tasks: asyncio.TaskGroup | None = None
 
     # ── what the agent holds ────────────────────────────────────────────────────────────────────────
@@ -164,7 +163,7 @@ class Inbox:
             await delivery.ack()
             return
         if self._journal.confirmed(envelope.id, sender):
-            self.settling.begin(envelope.id, sender, delivery)
+            self.confirmations.begin(envelope.id, sender, delivery)
         elif (held := self._window.get(envelope.id)) is not None:
             held.delivery = delivery
             if held.waited:
@@ -221,7 +220,7 @@ class Inbox:
         if not waited:
             self._start(self._wait_for(held))
 
-    async def _ready(self, envelope: Envelope, sender: str, note: Note) -> Run | None:
+    async def _ready(self, envelope: Envelope, sender: str, note: Note) -> AgentRun | None:
         """The run that the message is to be handed to, when that is noted; None if its time is over.
 
         Raises:
@@ -316,7 +315,7 @@ class Inbox:
         self._window.remove(message_id)
         self._agent.confirmed()
         self._changed()
-        self.settling.begin(message_id, sender, held.delivery)
+        self.confirmations.begin(message_id, sender, held.delivery)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         if self._tasks is None:

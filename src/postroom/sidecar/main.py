@@ -29,24 +29,23 @@ from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert
 from postroom.protocol.presence import OUT_OF_MEMORY, WorkerState
 from postroom.sidecar.a2a.rpc import rpc_caller, rpc_server
-from postroom.sidecar.blobs import BlobRelay
+from postroom.sidecar.bus import BACKOFF
 from postroom.sidecar.compose import Sidecar, compose
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig, load
-from postroom.sidecar.control_client import ControlClient, control_http, direct
-from postroom.sidecar.door import (
+from postroom.sidecar.control_client import BlobRelay, ControlClient, control_http, direct
+from postroom.sidecar.gateway import (
     GATEWAY_HOST,
-    Door,
-    Way,
+    Connector,
+    EgressRelay,
     bus_behind,
     by_socket,
     by_tls,
     streams,
     with_preface,
 )
-from postroom.sidecar.renewal import Renewal
-from postroom.sidecar.wall import BREACHED, Wall, examine, harden
+from postroom.sidecar.renewal import CredentialRenewal
+from postroom.sidecar.wall import BREACHED, WallCheck, examine, harden
 from postroom.sidecar.window import WINDOW
-from postroom.sidecar.wire import BACKOFF
 from postroom_a2a.nats.port import Frame
 
 CONNECT_TIMEOUT = 20.0
@@ -59,16 +58,16 @@ BATCHES = {"PRIORITY": 256, "INBOX": WINDOW, "RECEIPTS": 8, "FEED": 8}
 _log = get_logger(__name__)
 
 
-class Worker:
+class SidecarProcess:
     """One run of the sidecar."""
 
-    def __init__(self, config: SidecarConfig, wall: Wall) -> None:
+    def __init__(self, config: SidecarConfig, wall: WallCheck) -> None:
         self._config = config
         self._wall = wall
         self._jwt = config.jwt
         self._stop = asyncio.Event()
         self._ports = iter(config.ports)
-        self._way = _way(config)
+        self._connector = _connector(config)
 
     async def run(self) -> int:
         """Run until SIGTERM; returns the exit code.
@@ -107,17 +106,17 @@ class Worker:
     def _bus(self) -> BusAddress:
         """Where the bus is: through the gateway or directly."""
         config = self._config
-        if self._way is None:
+        if self._connector is None:
             return BusAddress((config.nats_url,))
-        return bus_behind(self._way, config.token)
+        return bus_behind(self._connector, config.token)
 
     def _control(self) -> HttpClient | None:
         """Who asks the control plane, likewise; None where there is nobody to ask."""
         config = self._config
         url = config.control_url
-        if self._way is None:
+        if self._connector is None:
             return direct(url, config.token) if url else None
-        dial = partial(streams, with_preface(self._way, "http", config.token))
+        dial = partial(streams, with_preface(self._connector, "http", config.token))
         return control_http(dial, urlsplit(url).netloc or GATEWAY_HOST, config.token)
 
     def _port(self) -> int:
@@ -127,9 +126,9 @@ class Worker:
     async def _way_out(self, stack: AsyncExitStack) -> str:
         """URL by which the agent reaches the outside; "" if its template lets it reach nothing."""
         config = self._config
-        if not config.egress or self._way is None:
+        if not config.egress or self._connector is None:
             return ""
-        door = Door(with_preface(self._way, "egress", config.token), self._port())
+        door = EgressRelay(with_preface(self._connector, "egress", config.token), self._port())
         await stack.enter_async_context(door)
         return f"http://127.0.0.1:{door.port}"
 
@@ -164,7 +163,7 @@ class Worker:
             _log.warning("the wall's report was not taken: %s", error)
 
     async def _live(self, sidecar: Sidecar, bus: NatsBus, control: ControlClient | None) -> None:
-        renewal = Renewal(
+        renewal = CredentialRenewal(
             bus, bus.uid, expires_at=self._config.jwt_expires_at, accept=self._renewer(bus)
         )
 
@@ -218,7 +217,7 @@ class Worker:
         return accept
 
 
-def _way(config: SidecarConfig) -> Way | None:
+def _connector(config: SidecarConfig) -> Connector | None:
     """The way to the gateway; None where there is no gateway in between."""
     if config.gateway_socket:
         return by_socket(config.gateway_socket)
@@ -232,7 +231,7 @@ async def _recover(sidecar: Sidecar) -> None:
     attempt = 0
     while True:
         try:
-            found = await sidecar.ledger.recover(sidecar.engine)
+            found = await sidecar.task_client.recover(sidecar.engine)
         except PostroomError as error:
             # Also one that has too much to do: that others ask too much must not end this worker.
             attempt += 1
@@ -244,7 +243,7 @@ async def _recover(sidecar: Sidecar) -> None:
             return
 
 
-def _hear_renewal(bus: NatsBus, renewal: Renewal) -> None:
+def _hear_renewal(bus: NatsBus, renewal: CredentialRenewal) -> None:
     notice = subjects.renewal_notice(bus.uid)
 
     def arrived(frame: Frame) -> None:
@@ -270,7 +269,7 @@ async def _drain(sidecar: Sidecar, pulls: list[Subscription], agent: asyncio.Tas
     await sidecar.engine.settled(SETTLE_TIMEOUT)
     await closing
     await sidecar.inbox.stopped()
-    await sidecar.inbox.settling.done(SETTLE_TIMEOUT)
+    await sidecar.inbox.confirmations.done(SETTLE_TIMEOUT)
     if not ended:
         sidecar.status.fixed(WorkerState.STOPPED)
     await sidecar.status.publish()
@@ -287,7 +286,7 @@ def main() -> int:
         harden()
         to_stderr(config.log_level)
         wall = examine(config.canaries, config.sandbox_level, config.sandbox_holes)
-        return asyncio.run(Worker(config, wall).run())
+        return asyncio.run(SidecarProcess(config, wall).run())
     except PostroomError as error:
         return _fail(error)
     except MemoryError:

@@ -15,7 +15,7 @@ from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import Receipt, State, may_set
 from postroom.sidecar.adapters import Incoming
 from postroom.sidecar.agent import AgentGone, AgentProgram
-from postroom.sidecar.directory import Directory
+from postroom.sidecar.directory_client import DirectoryClient
 from postroom.sidecar.outgoing import Outgoing
 from postroom_a2a.messages import text_of
 from postroom_a2a.times import format_time
@@ -31,7 +31,7 @@ class Notices:
     """Hands receipts and posts to the agent of one worker."""
 
     def __init__(
-        self, agent: AgentProgram, directory: Directory, outgoing: Outgoing, own: str
+        self, agent: AgentProgram, directory: DirectoryClient, outgoing: Outgoing, own: str
     ) -> None:
         self._agent = agent
         self._directory = directory

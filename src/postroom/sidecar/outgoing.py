@@ -17,8 +17,8 @@ from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.ids import check_name, check_uid, message_id
+from postroom.sidecar.bus import PUBLISH_DEADLINE, BusClient, Published, publish_durably
 from postroom.sidecar.keys import Key
-from postroom.sidecar.wire import PUBLISH_DEADLINE, Published, Wire, publish_durably
 from postroom_a2a.messages import ROLE_AGENT, ROLE_USER, text_message
 
 REMEMBERED = 4096
@@ -29,7 +29,7 @@ NEW_IDS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class OutgoingMessage:
     """A message before it has an id.
 
     Attributes:
@@ -72,7 +72,7 @@ class Outgoing:
 
     def __init__(
         self,
-        wire: Wire,
+        bus: BusClient,
         raise_alert: RaiseAlert,
         *,
         own: str,
@@ -81,7 +81,7 @@ class Outgoing:
         now: Callable[[], float] = time.time,
         deadline: float = PUBLISH_DEADLINE,
     ) -> None:
-        self._wire = wire
+        self._bus = bus
         self._raise_alert = raise_alert
         self._own = own
         self._secret = secret
@@ -90,7 +90,7 @@ class Outgoing:
         self._deadline = deadline
         self._recipients: OrderedDict[str, str] = OrderedDict()
 
-    async def message(self, draft: Draft, key: Key) -> str:
+    async def message(self, draft: OutgoingMessage, key: Key) -> str:
         """Send it; returns its id once it is on disk.
 
         Raises:
@@ -147,7 +147,7 @@ class Outgoing:
             message = text_message(said.named or new, said.text, role=role, context_id=said.context)
             payload = replace(envelope, id=new, message=message).encode()
             published = await publish_durably(
-                self._wire, subject, payload, id=new, deadline=self._deadline
+                self._bus, subject, payload, id=new, deadline=self._deadline
             )
             if not _taken(published, key):
                 return new

@@ -29,8 +29,8 @@ from postroom.sidecar.adapters import (
 from postroom.sidecar.agent import AgentGone, AgentHost, AgentProgram
 from postroom.sidecar.config import AgentConfig
 from postroom.sidecar.process import AgentProcess, Exit
-from postroom.sidecar.session import Handed, Session, attend
-from postroom.sidecar.status import Status
+from postroom.sidecar.session import AgentSession, Handed, attend
+from postroom.sidecar.status import StatusReporter
 
 LINGER = 10.0
 """Seconds that a run may go on after its task is over; the next task waits for it."""
@@ -54,7 +54,7 @@ class _Runs:
     command: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str
-    status: Status
+    status: StatusReporter
     host: AgentHost
     grace: float
     tasks: asyncio.TaskGroup
@@ -76,7 +76,7 @@ class RequestProgram(AgentProgram):
         *,
         env: Mapping[str, str],
         cwd: str,
-        status: Status,
+        status: StatusReporter,
         raise_alert: RaiseAlert,
     ) -> None:
         super().__init__(config, env=env, cwd=cwd, status=status, raise_alert=raise_alert)
@@ -136,7 +136,7 @@ class RequestRun:
 
     def __init__(self, runs: _Runs) -> None:
         self._runs = runs
-        self._session: Session | None = None
+        self._session: AgentSession | None = None
         # It has its request, or will not read it; a task, that it was started.
         self._handed = asyncio.Event()
         self.ended = asyncio.Event()
@@ -205,7 +205,7 @@ class RequestRun:
             if isinstance(incoming, IncomingTask):
                 await self._act(Fail(incoming.id, f"the agent cannot be started: {error}"))
             return "it cannot be started"
-        session = self._session = Session(process, PlainText(), runs.status)
+        session = self._session = AgentSession(process, PlainText(), runs.status)
         if self.ended.is_set():
             session.send_signal(signal.SIGKILL)
         feeding = asyncio.create_task(self._feed(session, incoming))
@@ -222,7 +222,7 @@ class RequestRun:
             _log.warning("the agent ended: %s", ended.detail)
         return ended.detail
 
-    async def _feed(self, session: Session, incoming: Incoming | IncomingTask) -> None:
+    async def _feed(self, session: AgentSession, incoming: Incoming | IncomingTask) -> None:
         """Write the request and the end; a program need not read it."""
         if isinstance(incoming, IncomingTask):
             text = session.adapter.render_task(incoming)

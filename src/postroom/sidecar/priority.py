@@ -23,10 +23,10 @@ from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.priority import Cancel, Input, Requested, Update
 from postroom.protocol.receipts import Reason
 from postroom.protocol.streams import redelivery_delay
+from postroom.sidecar.bus import BACKOFF
 from postroom.sidecar.delegations import Delegations
-from postroom.sidecar.ledger import Ledger
 from postroom.sidecar.program import ANSWERED_BY
-from postroom.sidecar.wire import BACKOFF
+from postroom.sidecar.task_client import TaskClient
 from postroom.tasks.engine import TaskEngine
 from postroom_a2a.tasks import Message
 
@@ -43,10 +43,12 @@ class Priority:
     counts.
     """
 
-    def __init__(self, engine: TaskEngine, delegations: Delegations, ledger: Ledger) -> None:
+    def __init__(
+        self, engine: TaskEngine, delegations: Delegations, task_client: TaskClient
+    ) -> None:
         self._engine = engine
         self._delegations = delegations
-        self._ledger = ledger
+        self._task_client = task_client
         self._requests = asyncio.Lock()
         self.recovered = asyncio.Event()
         """Set when it is known what an earlier start has left: that comes before what is only asked for."""
@@ -101,7 +103,7 @@ class Priority:
         """Take what lies behind messages that are not confirmed; the inbox brings it again, which has no effect."""
         await self.recovered.wait()
         async with self._requests:
-            await self._ledger.requested(self._engine.accept)
+            await self._task_client.requested(self._engine.accept)
 
     def _start(self, delivery: Delivery, work: Awaitable[None]) -> None:
         if self._tasks is None:

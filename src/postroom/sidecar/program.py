@@ -14,9 +14,9 @@ from typing import Any
 from postroom.protocol.ids import is_uid
 from postroom.sidecar.adapters import IncomingTask, Sender
 from postroom.sidecar.agent import AgentGone, AgentProgram
-from postroom.sidecar.directory import Directory
+from postroom.sidecar.directory_client import DirectoryClient
 from postroom.sidecar.keys import Derivation
-from postroom.sidecar.session import Run
+from postroom.sidecar.session import AgentRun
 from postroom.tasks.engine import SKILL
 from postroom.tasks.execution import Execution
 from postroom.tasks.log import AttemptLost, ExecutorGone
@@ -33,15 +33,15 @@ class ProgramExecutor:
         grace: seconds that the program has to stop working on a task before it is killed.
     """
 
-    def __init__(self, agent: AgentProgram, directory: Directory, grace: float) -> None:
+    def __init__(self, agent: AgentProgram, directory: DirectoryClient, grace: float) -> None:
         self._agent = agent
         self._directory = directory
         self._grace = grace
-        self._sessions: dict[str, Run] = {}
+        self._sessions: dict[str, AgentRun] = {}
         self._derivations: dict[str, Derivation] = {}
         # Which run of the program has asked: it knows what it has asked for.
-        self._asked: dict[str, Run] = {}
-        self._last: Run | None = None
+        self._asked: dict[str, AgentRun] = {}
+        self._last: AgentRun | None = None
 
     def derivation(self) -> Derivation | None:
         """Keys of what the program sends while it works on a task; None while it works on none."""
@@ -88,7 +88,7 @@ class ProgramExecutor:
             self._agent.confirmed()
 
     async def _hand_over(
-        self, session: Run, execution: Execution, asker: Sender, answerer: Sender
+        self, session: AgentRun, execution: Execution, asker: Sender, answerer: Sender
     ) -> None:
         asked = self._asked.pop(execution.id, None)
         heard = execution.heard
@@ -120,13 +120,13 @@ class ProgramExecutor:
         if session is not None:
             session.tell({"type": "cancel", "task": task_id, "reason": ""})
 
-    async def _kill(self, session: Run) -> None:
+    async def _kill(self, session: AgentRun) -> None:
         self._agent.confirmed()  # that it is killed is no fault of its next run
         session.send_signal(signal.SIGKILL)
         await session.ended.wait()
 
 
-async def _interrupt(session: Run, task_id: str, reason: str) -> None:
+async def _interrupt(session: AgentRun, task_id: str, reason: str) -> None:
     try:
         told = await session.say({"type": "cancel", "task": task_id, "reason": reason})
     except BrokenPipeError:

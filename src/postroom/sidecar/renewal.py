@@ -14,7 +14,7 @@ from datetime import datetime
 
 from postroom.errors import PostroomError, ProtocolViolation
 from postroom.observe import get_logger
-from postroom.sidecar.wire import Wire, ask_control
+from postroom.sidecar.bus import BusClient, ask_control
 
 RENEW_AT = 0.75
 """Share of what is left of its lifetime after which a credential is renewed."""
@@ -36,7 +36,7 @@ MARGIN = 0.2
 _log = get_logger(__name__)
 
 
-class Renewal:
+class CredentialRenewal:
     """Keeps one worker's credential valid.
 
     Args:
@@ -48,14 +48,14 @@ class Renewal:
 
     def __init__(
         self,
-        wire: Wire,
+        bus: BusClient,
         own: str,
         *,
         expires_at: float,
         accept: Callable[[str, float], Awaitable[None]],
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._wire = wire
+        self._bus = bus
         self._own = own
         self._expires_at = expires_at
         self._accept = accept
@@ -93,7 +93,7 @@ class Renewal:
         Raises:
             PostroomError: it did not succeed; the old credential stays in use.
         """
-        answer = await ask_control(self._wire, self._own, "credential.renew", {})
+        answer = await ask_control(self._bus, self._own, "credential.renew", {})
         jwt = answer.get("jwt")
         if not isinstance(jwt, str) or not jwt:
             raise ProtocolViolation("the control plane's answer holds no credential")

@@ -16,7 +16,7 @@ from postroom.observe import get_logger
 from postroom.sidecar.adapters import Adapter, End, Incoming, IncomingTask, Said
 from postroom.sidecar.lines import LineReader, Overlong
 from postroom.sidecar.process import AgentProcess, Exit
-from postroom.sidecar.status import Status
+from postroom.sidecar.status import StatusReporter
 from postroom_a2a.text import printable
 
 STALLED_AFTER = 60.0
@@ -50,7 +50,7 @@ Handed = Incoming | IncomingTask | Mapping[str, Any]
 """What an agent can be handed: a message, a task, or a record beside them."""
 
 
-class Run(Protocol):
+class AgentRun(Protocol):
     """A run of the agent program, as those see it who hand it something.
 
     Attributes:
@@ -86,10 +86,10 @@ class Run(Protocol):
         ...
 
 
-class Session:
+class AgentSession:
     """The running agent program with its adapter."""
 
-    def __init__(self, process: AgentProcess, adapter: Adapter, status: Status) -> None:
+    def __init__(self, process: AgentProcess, adapter: Adapter, status: StatusReporter) -> None:
         self.process = process
         self.adapter = adapter
         self._status = status
@@ -229,7 +229,7 @@ class Session:
 
 
 async def attend(
-    session: Session,
+    session: AgentSession,
     act: Callable[[Said], Awaitable[None]],
     stop: asyncio.Event,
     grace: float,
@@ -265,7 +265,7 @@ async def attend(
     return ended
 
 
-async def end(session: Session, stop: asyncio.Event, grace: float) -> Exit:
+async def end(session: AgentSession, stop: asyncio.Event, grace: float) -> Exit:
     """Wait for the end of the run; once `stop` is set, bring it about within `grace` and some seconds."""
     ended = asyncio.ensure_future(session.process.ended())
     stopping = asyncio.ensure_future(stop.wait())
@@ -279,7 +279,7 @@ async def end(session: Session, stop: asyncio.Event, grace: float) -> Exit:
         ended.cancel()
 
 
-async def _stop(session: Session, ended: asyncio.Future[Exit], grace: float) -> None:
+async def _stop(session: AgentSession, ended: asyncio.Future[Exit], grace: float) -> None:
     try:
         async with asyncio.timeout(SAY_TIMEOUT):
             await session.say({"type": "stop"})

@@ -11,21 +11,22 @@ from typing import Any
 from postroom.errors import PostroomError
 from postroom.observe import get_logger
 from postroom.protocol import subjects
-from postroom.protocol.presence import BEAT_INTERVAL, Presence, WorkerState, last_words
-from postroom.sidecar.wire import Wire
+from postroom.protocol.intervals import PRESENCE_BEAT
+from postroom.protocol.limits import MAX_STATUS
+from postroom.protocol.presence import Presence, WorkerState, last_words
+from postroom.sidecar.bus import BusClient
 from postroom_a2a.text import one_line
 
 SHORTEST_INTERVAL = 0.1
 """Seconds between two records: an agent that changes its state in a loop must not flood the bus."""
 
-DETAIL_LIMIT = 200
 STRANGE_LIMIT = 60
 """Characters of a line that cannot be read, in the detail."""
 
 _log = get_logger(__name__)
 
 
-class Status:
+class StatusReporter:
     """The worker's state, from what the sidecar knows and what the agent says.
 
     Args:
@@ -35,13 +36,13 @@ class Status:
 
     def __init__(
         self,
-        wire: Wire,
+        bus: BusClient,
         own: str,
         waiting: Callable[[], int],
         unconfirmed: Callable[[], tuple[str, int]] = lambda: ("", 0),
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._wire = wire
+        self._bus = bus
         self._subject = subjects.status(own)
         self._waiting = waiting
         self._unconfirmed = unconfirmed
@@ -110,7 +111,7 @@ class Status:
             await self.publish()
             await asyncio.sleep(SHORTEST_INTERVAL)
             try:
-                async with asyncio.timeout(BEAT_INTERVAL - SHORTEST_INTERVAL):
+                async with asyncio.timeout(PRESENCE_BEAT - SHORTEST_INTERVAL):
                     await self._changed.wait()
             except TimeoutError:
                 continue
@@ -118,7 +119,7 @@ class Status:
     async def publish(self) -> None:
         """Publish the record once. A bus that is away costs this beat and nothing else."""
         try:
-            await self._wire.publish(self._subject, self.presence().encode(), timeout=BEAT_INTERVAL)
+            await self._bus.publish(self._subject, self.presence().encode(), timeout=PRESENCE_BEAT)
         except PostroomError as error:
             _log.info("a presence record was not published: %s", error)
 
@@ -126,7 +127,7 @@ class Status:
         if self._fixed is not None:
             return self._detail
         said = self._stalled or self._unconfirmed()[0] or self._detail
-        return one_line("; ".join(filter(None, (said, self._strange))), DETAIL_LIMIT)
+        return one_line("; ".join(filter(None, (said, self._strange))), MAX_STATUS)
 
     def _state(self) -> WorkerState:
         if self._fixed is not None:
@@ -139,7 +140,7 @@ class Status:
 
     def _set(self, state: WorkerState | None, detail: str) -> None:
         self._fixed = state
-        self._detail = one_line(detail, DETAIL_LIMIT)
+        self._detail = one_line(detail, MAX_STATUS)
         self.touch()
 
 
@@ -152,8 +153,8 @@ class Announcer:
         card: the worker's, {} for none.
     """
 
-    def __init__(self, wire: Wire, own: str, card: Mapping[str, Any]) -> None:
-        self._wire = wire
+    def __init__(self, bus: BusClient, own: str, card: Mapping[str, Any]) -> None:
+        self._bus = bus
         self._subject = subjects.discovery(own)
         self._announced = b""
         self.card = dict(card)
@@ -162,7 +163,7 @@ class Announcer:
         """Announce until cancelled."""
         while True:
             await self.announce()
-            await asyncio.sleep(BEAT_INTERVAL)
+            await asyncio.sleep(PRESENCE_BEAT)
 
     async def announce(self) -> None:
         """Announce the card if it is not what was announced last. A bus that is away is tried again later."""
@@ -170,7 +171,7 @@ class Announcer:
         if payload == self._announced:
             return
         try:
-            await self._wire.publish(self._subject, payload, timeout=BEAT_INTERVAL)
+            await self._bus.publish(self._subject, payload, timeout=PRESENCE_BEAT)
         except PostroomError as error:
             _log.info("the card was not announced: %s", error)
             return

@@ -24,7 +24,7 @@ _PR_SET_DUMPABLE = 4  # prctl(2)
 
 
 @dataclass(frozen=True, slots=True)
-class Wall:
+class WallCheck:
     """What the self-test found.
 
     Attributes:
@@ -62,11 +62,11 @@ class Wall:
         return {"type": "wall", "report": report, "level": self.level}
 
 
-def examine(canaries: Mapping[str, Any], claimed: str, holes: tuple[str, ...] = ()) -> Wall:
+def examine(canaries: Mapping[str, Any], claimed: str, holes: tuple[str, ...] = ()) -> WallCheck:
     """Try every canary; takes half a second if one does not answer."""
     if not canaries:
-        return Wall(None, claimed, holes)
-    return Wall(selftest.run(Canaries.from_json(json.dumps(canaries))), claimed, holes)
+        return WallCheck(None, claimed, holes)
+    return WallCheck(selftest.run(Canaries.from_json(json.dumps(canaries))), claimed, holes)
 
 
 def harden() -> None:

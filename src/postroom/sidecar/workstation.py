@@ -20,18 +20,11 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from postroom.errors import Forbidden, InvalidInput, NotFound, RequestTimeout, StateUnwritable
-from postroom.protocol.verbs import MAX_READ, RunCommand
+from postroom.protocol.limits import MAX_ENTRIES, MAX_OUTPUT, MAX_PATH, MAX_READ
+from postroom.protocol.verbs import RunCommand
 from postroom.sidecar.process import AgentProcess
 from postroom_a2a.text import one_line
 
-MAX_OUTPUT = 1024 * 1024
-"""Bytes that are kept of each output of a command."""
-
-MAX_WRITE = 16 * 1024 * 1024
-MAX_ENTRIES = 10_000
-"""Of a folder that is listed."""
-
-MAX_PATH = 4096
 FILE_TIMEOUT = 30.0
 """Seconds for what is done with a file."""
 
@@ -57,7 +50,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FolderEntry:
     """One name in a folder: `kind` is `file`, `folder`, `link` or `other`, `mode` the permission bits in octal."""
 
     name: str
@@ -86,7 +79,7 @@ class Workstation(Protocol):
         """Make or replace a file, and the folders that it is in. Raises PostroomError."""
         ...
 
-    async def entries(self, path: str) -> list[Entry]:
+    async def entries(self, path: str) -> list[FolderEntry]:
         """What is in a folder, by name, at most `MAX_ENTRIES`. Raises as `read`."""
         ...
 
@@ -228,11 +221,11 @@ class LocalWorkstation:
 
         await _in_thread(path, write)
 
-    async def entries(self, path: str) -> list[Entry]:
+    async def entries(self, path: str) -> list[FolderEntry]:
         """See `Workstation`."""
         parts = parts_of(path)
 
-        def look() -> list[Entry]:
+        def look() -> list[FolderEntry]:
             with self._folder(parts) as folder, os.scandir(folder) as found:
                 return sorted(_first(map(_entry, found)), key=lambda entry: entry.name)
 
@@ -291,13 +284,13 @@ async def _in_thread(path: str, work: Callable[[], _Result]) -> _Result:
         raise StateUnwritable(f"{named!r}: {error.strerror}") from error
 
 
-def _first(entries: Iterator[Entry]) -> list[Entry]:
+def _first(entries: Iterator[FolderEntry]) -> list[FolderEntry]:
     return [entry for _, entry in zip(range(MAX_ENTRIES), entries, strict=False)]
 
 
-def _entry(found: os.DirEntry[str]) -> Entry:
+def _entry(found: os.DirEntry[str]) -> FolderEntry:
     about = found.stat(follow_symlinks=False)
     kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
     kind = kinds.get(stat.S_IFMT(about.st_mode), "other")
     name = os.fsencode(found.name).decode("utf-8", errors="replace")
-    return Entry(name, kind, about.st_size, f"{stat.S_IMODE(about.st_mode):o}")
+    return FolderEntry(name, kind, about.st_size, f"{stat.S_IMODE(about.st_mode):o}")

@@ -8,12 +8,10 @@ from dataclasses import asdict, dataclass, fields
 from sqlalchemy import Connection, Select, and_, bindparam, false, func, or_, select, update
 from sqlalchemy.dialects.sqlite import insert
 
+from postroom.protocol.limits import MAX_PAGE
 from postroom.protocol.receipts import State
 from postroom.store.rows import all_of, first_of
 from postroom.store.schema import messages
-
-MAX_PAGE = 500
-"""The most rows of one query."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert
 
+from postroom.protocol.limits import MAX_PAGE, MAX_SHOWN_TEXT
 from postroom.protocol.receipts import State
-from postroom.store.messages import MAX_PAGE, page
+from postroom.store.messages import page
 from postroom.store.rows import all_of, first_of
 from postroom.store.schema import a2a_task_events, a2a_tasks, agents, messages
 from postroom_a2a.task_state import INTERRUPTED, TaskState
@@ -29,9 +30,6 @@ from postroom_a2a.task_state import INTERRUPTED, TaskState
 BATCH = 256
 """The most tasks of one query by the post office; the next query finds the rest."""
 
-
-MAX_HEAD_TEXT = 2000
-"""Characters of a request in a list; a page of whole ones could be hundreds of megabytes."""
 
 MAX_ASKING = 20
 """Questions of one worker that lists show, so that no worker crowds out the others."""
@@ -48,7 +46,7 @@ class TaskHead:
         requested_seq: sequence of that message in INBOX.
         skill: id of the wanted skill, "" for any.
         stream: the requester wants to hear of every change.
-        text: of the request, in lists its first `MAX_HEAD_TEXT` characters.
+        text: of the request, in lists its first `MAX_SHOWN_TEXT` characters.
         seq: sequence in TASKS of the last record that counted, 0 before the first.
         attempt, lost, runner, released: as in that record (`tasks.records.TaskRecord`).
         said: the beginning of the text with the present state.
@@ -109,7 +107,7 @@ class TaskEventRow:
 
 
 HEAD = [
-    func.substr(a2a_tasks.c.text, 1, MAX_HEAD_TEXT).label("text")
+    func.substr(a2a_tasks.c.text, 1, MAX_SHOWN_TEXT).label("text")
     if field.name == "text"
     else a2a_tasks.c[field.name]
     for field in fields(TaskHead)

@@ -1,1 +1,1 @@
-"""Workers: what they are started from, their sandboxes and credentials, and how they end."""
+"""Workers: their templates, sandboxes and credentials, from start to end."""

@@ -1,8 +1,8 @@
-"""Compiled Python for the sidecars, and for the next start of a post room.
+"""Compiles Python modules for the sidecars, and for the next start of a post room.
 
-Sandboxes see the installation read-only, so what is not compiled when they start is compiled by each of them anew,
-which takes longer than all the rest of a start. Some installers leave it at that. A post room itself writes none: what
-it writes is for its user alone, and an installation is not.
+A sandbox sees the installation read-only. A module that is not compiled yet would be compiled anew by every sidecar,
+which takes longer than the rest of a start; some installers leave it so. The post room itself writes no compiled
+modules: its files are for its user alone, and others may share the installation.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from postroom.bus.parent_death import die_with_parent
 from postroom.observe import get_logger
 
 DEADLINE = 60.0
-"""Seconds for it all; it takes two."""
+"""Seconds to compile everything; it takes two."""
 
 MAINS = ("postroom.sidecar.main", "postroom.control.org")
-"""Importing them compiles everything that a sidecar needs, and a post room."""
+"""Importing these compiles every module of a sidecar and of a post room."""
 
 FORBIDDING = "PYTHONDONTWRITEBYTECODE"
 
@@ -29,10 +29,10 @@ log = get_logger(__name__)
 
 
 async def compile_modules(umask: int = -1) -> None:
-    """Compile what `MAINS` import, unless it was; where it cannot be written, nothing changes.
+    """Compile what `MAINS` import, unless it is compiled; a read-only installation stays as it is.
 
     Args:
-        umask: of what is written; -1 for this process's.
+        umask: for the files; -1 for this process's.
     """
     if is_compiled():
         return
@@ -58,7 +58,7 @@ async def compile_modules(umask: int = -1) -> None:
 
 
 def is_compiled() -> bool:
-    """Whether the last modules were compiled since they were changed."""
+    """Whether the modules were compiled since they last changed."""
     return all(map(_is_compiled, MAINS))
 
 

@@ -1,7 +1,7 @@
-"""Which sandbox a worker gets, and how strong its wall must be: what the template may say and what only a person.
+"""The sandbox of a worker, and the least level of its wall: what a template may ask for, and what only a person may.
 
-A template may ask for a stronger wall than the post room demands. It may not ask for a weaker one: that is for
-the person who spawns (`--isolation`, `--sandbox`), or who runs the post room (`up --sandbox`, its settings).
+A template may ask for a stronger wall than the post room demands. A weaker one is for the person who spawns
+(`--isolation`, `--sandbox`) or who runs the post room (`up --sandbox`, its settings).
 """
 
 from __future__ import annotations
@@ -35,17 +35,15 @@ def level_of(name: str) -> Level:
 def demand(
     template: Template, *, sandbox: str, isolation: str, default_sandbox: str, default: str
 ) -> Demand:
-    """What is demanded for a worker of `template`.
+    """The sandbox and the least level for a worker of `template`.
 
     Args:
-        template: what it asks for itself.
-        sandbox: what the person who spawns asks for, "" for nothing.
-        isolation: the level that they accept, "" for nothing said.
+        sandbox: named by the person who spawns, "" for none.
+        isolation: the level that this person accepts, "" if they named none.
         default_sandbox: the post room's own.
         default: the level that the post room demands.
 
     Raises:
-        InvalidInput: there is no such sandbox or level.
         Forbidden: the template asks for a weaker wall than a person has allowed.
     """
     chosen = sandbox or template.sandbox or default_sandbox
@@ -53,7 +51,7 @@ def demand(
     if isolation:
         at_least = level_of(isolation)
     else:
-        # Naming a sandbox is asking for its level. Whoever runs the post room speaks for all of its workers.
+        # To name a sandbox is to ask for its level; the operator's default does so for all workers.
         at_least = _lowered(_lowered(level_of(default), default_sandbox), sandbox or AUTO)
     if not sandbox and stated is not None and stated.weaker_than(at_least):
         raise _forbidden(f"the sandbox {chosen!r}, which is {_called(stated)}", stated)

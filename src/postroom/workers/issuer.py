@@ -1,4 +1,4 @@
-"""Issues, renews and voids the bus credentials of an organisation's workers, and knows which are out."""
+"""Issues, renews and revokes the bus credentials of an organisation's workers, and keeps a list of them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ log = get_logger(__name__)
 class Issuer:
     """The register of credentials.
 
-    A key is written down before its credential goes out, and struck out after its revocation is on disk, so that a
-    crash in between can only revoke a key twice.
+    A key is stored before its credential is handed out, and deleted after its revocation is on disk. A crash in between
+    can only revoke a key twice.
 
     Args:
-        database: where the keys are written down.
         lifetime: seconds that a credential is valid.
     """
 
@@ -37,7 +36,7 @@ class Issuer:
         self._voiding = asyncio.Lock()
 
     async def issue(self, uid: str, projects: tuple[str, ...]) -> Credential:
-        """A credential of worker `uid` under a new key."""
+        """Make a credential for worker `uid` under a new key."""
         now = time.time()
         credential = self._trust.mint_agent(
             uid, projects, lifetime=self._lifetime, now=now, proxied=True
@@ -47,10 +46,10 @@ class Issuer:
         return credential
 
     async def renew(self, key: str, uid: str, projects: tuple[str, ...]) -> str:
-        """A new JWT for the key that worker `uid` is connected with.
+        """Make a new JWT for the key that worker `uid` is connected with.
 
         Raises:
-            Forbidden: no such key of the worker is out; it may have been revoked a moment ago.
+            Forbidden: the worker has no such key; it may have been revoked a moment ago.
         """
         now = time.time()
         token = self._trust.renew(
@@ -62,13 +61,11 @@ class Issuer:
         return token
 
     async def void(self, uid: str = "") -> int:
-        """Revoke every credential that is out, of one worker or of all; how many keys that were.
-
-        On disk when this raises or returns; every server has it when it returns.
+        """Revoke every credential of one worker or of all; returns how many keys that were.
 
         Raises:
-            StateUnwritable: it could not be kept; nothing was revoked.
-            ServerFailed: not every server was told; they are told later.
+            StateUnwritable: nothing was revoked.
+            ServerFailed: the revocation is on disk, but not every server has it; they get it later.
         """
         async with self._voiding:
             now = time.time()
@@ -81,7 +78,7 @@ class Issuer:
         return len(keys)
 
     async def withdraw(self, uid: str = "") -> None:
-        """As `void`, where nobody waits for a server that is away: it hears of it later."""
+        """As `void`, without an error for a server that is away: it gets the revocation later."""
         try:
             await self.void(uid)
         except ServerFailed as error:

@@ -1,4 +1,4 @@
-"""What a worker is started with: its folders, its sandbox, its sidecar's configuration."""
+"""The start of a worker, prepared: its folders, its sandbox, and the configuration of its sidecar."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import Any
 from postroom.directory.cards import Card, build_card
 from postroom.errors import InvalidTemplate, StateUnwritable
 from postroom.identity.credential import Credential
-from postroom.protocol.template import MAX_FILES_BYTES, Template
+from postroom.protocol.limits import MAX_FILES_BYTES
+from postroom.protocol.template import Template
 from postroom.sandbox.port import Limits, Mount, SandboxPaths, SandboxProvider, SandboxSpec
 from postroom.sandbox.selftest import Canaries
 from postroom.sandbox.template_check import AGENT_FOLDER, search_path
@@ -29,11 +30,11 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SpawnRequest:
-    """What a person asks for; `sandbox` and `nick` "" for the template's own.
+    """A person's request for a worker; empty fields leave the choice to the template.
 
     Attributes:
-        isolation: the least level of a wall that they accept, "" for what the post room demands.
-        path: of the template, where the person has it; "" if that is not known.
+        isolation: the least level of a wall that the person accepts, "" for what the post room demands.
+        path: where the person has the template, "" if that is not known.
     """
 
     template: str
@@ -47,7 +48,7 @@ class SpawnRequest:
 
     @property
     def origin(self) -> dict[str, str]:
-        """What a restart with a new template has to know of it."""
+        """The parts of the request that a restart with a new template needs."""
         said = {"path": self.path, "name": self.nick, "project": self.project}
         return said | {"sandbox": self.sandbox, "isolation": self.isolation}
 
@@ -65,35 +66,31 @@ class WorkerFolders:
 
     @classmethod
     def of(cls, settings: Settings, uid: str) -> WorkerFolders:
-        """Those of worker `uid`."""
+        """The folders of worker `uid`."""
         return cls(settings.workers / uid, settings.state)
 
     @property
     def workspace(self) -> Path:
-        """The one that the agent may write; it survives restarts."""
+        """The folder that the agent may write; it survives restarts."""
         return self.root / "workspace"
 
     @property
     def state(self) -> Path:
-        """The sidecar's journal."""
+        """The folder of the sidecar's journal."""
         return self.root / "sidecar"
 
     @property
     def agent(self) -> Path:
-        """The template's files."""
+        """The folder of the template's files."""
         return self.root / "agent"
 
     @property
     def log(self) -> Path:
-        """What sidecar and agent print."""
+        """The file for what sidecar and agent print."""
         return self.root / "log"
 
     def make(self, files: Mapping[str, bytes]) -> None:
-        """Make the folders and write the template's files.
-
-        Raises:
-            StateUnwritable: no permission, or the disk is full.
-        """
+        """Make the folders and write the template's files."""
         try:
             for folder in (self.workspace, self.state, self.agent):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -107,7 +104,7 @@ class WorkerFolders:
 
 
 def unwritable(error: OSError) -> StateUnwritable:
-    """The error for a file of a worker that cannot be made or written."""
+    """The error for a worker's file that cannot be written."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return StateUnwritable(
             f"the disk is full: cannot write {error.filename or 'to it'}",
@@ -117,10 +114,10 @@ def unwritable(error: OSError) -> StateUnwritable:
 
 
 def decode_files(template: Template, files: Mapping[str, str]) -> dict[str, bytes]:
-    """The files that `template` names, from base64.
+    """Decode the files that `template` names, from base64.
 
     Raises:
-        InvalidTemplate: one is missing, not base64, not named by the template, or all are too large.
+        InvalidTemplate: a file is missing, not base64, or not named by the template, or all are too large.
     """
     for name in template.files:
         if name not in files:
@@ -143,10 +140,10 @@ def decode_files(template: Template, files: Mapping[str, str]) -> dict[str, byte
 
 @dataclass(frozen=True, slots=True)
 class WorkerIdentity:
-    """Who a worker is, and what proves it; made anew at each start but for the message secret.
+    """The names and secrets of a worker; made anew at each start, but for the message secret.
 
     Attributes:
-        level: what the wall is, as proven.
+        level: of the wall, as proven.
     """
 
     uid: str
@@ -163,7 +160,7 @@ class WorkerIdentity:
 
 
 def card_of(agent: Agent, record: WorkerRecord, template: Template) -> Card:
-    """The card of a worker as its template says; its version changes with the template."""
+    """The card of a worker as its template describes it; its version changes with the template."""
     named = json.dumps([record.template, record.overrides], sort_keys=True).encode()
     version = f"1.0.0+{hashlib.sha256(named).hexdigest()[:12]}"
     return build_card(agent.uid, agent.nick, template, version=version)
@@ -186,7 +183,7 @@ def compose(
     for folder in template.read_only:
         if not Path(folder).is_dir():
             raise InvalidTemplate(
-                f"compute.read_only names {folder}, which is no folder",
+                f"compute.read_only names {folder}, which is not a folder",
                 remedy="name one that exists, in the template or, for a parameter of it, by --set NAME=PATH",
             )
         _refuse_own(Path(folder), (folders.post_room, gateway_socket.parent))
@@ -214,7 +211,7 @@ def compose(
     )
     return replace(
         draft,
-        # -P: else Python looks for modules first in the workspace, where the agent may have left some.
+        # Without -P Python would import modules that the agent has left in the workspace.
         argv=(paths.python, "-P", "-m", "postroom.sidecar"),
         env=_environment(paths) | {"POSTROOM_SIDECAR_CONFIG": secret},
         workdir=paths.workspace,
@@ -235,7 +232,7 @@ def limits_of(template: Template) -> Limits:
 
 
 def _is_shown(folder: Path, shown: Collection[str]) -> bool:
-    """Whether the sandbox shows it anyway; a link in there leads to what it does not show."""
+    """Whether the sandbox shows `folder` anyway; a link that leads out of what it shows is refused."""
     if not any(folder.is_relative_to(place) for place in shown):
         return False
     real = folder.resolve()
@@ -247,7 +244,7 @@ def _is_shown(folder: Path, shown: Collection[str]) -> bool:
 
 
 def _refuse_own(folder: Path, private: tuple[Path, ...]) -> None:
-    """Keep the state folder and the doors out: with the keys in there a worker could be anyone."""
+    """Refuse the state folder and the doors: with the keys in there a worker could be anyone."""
     real = folder.resolve()
     for own in (path.resolve() for path in private):
         if real.is_relative_to(own) or own.is_relative_to(real):
@@ -276,7 +273,7 @@ def sidecar_config(
     *,
     holes: Collection[str] = (),
 ) -> dict[str, Any]:
-    """What the sidecar reads at its start (docs/architecture.md, Sidecar)."""
+    """The configuration that the sidecar reads at its start (docs/architecture.md, Sidecar)."""
     inside = paths.mounts[AGENT_FOLDER]
     command = [_inside(word, inside) for word in template.command]
     return {
@@ -328,7 +325,7 @@ def _execd(paths: SandboxPaths) -> dict[str, Any]:
 
 
 def _inside(word: str, agent_folder: str) -> str:
-    """A word of the command with the template's folder as the sandbox has it."""
+    """A word of the command, with the path that the template's folder has in the sandbox."""
     if word == AGENT_FOLDER or word.startswith(AGENT_FOLDER + "/"):
         return agent_folder + word[len(AGENT_FOLDER) :]
     return word

@@ -1,4 +1,4 @@
-"""What is left on disk of workers that were removed: found, measured and deleted."""
+"""Folders of removed workers: found, measured and deleted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from postroom.sandbox import usage
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """The folder of a removed worker: workspace, journal, log; its size in bytes, None if that cannot be counted."""
+    """The folder of a removed worker; its size in bytes is None if it cannot be counted."""
 
     uid: str
     folder: Path
@@ -24,7 +24,7 @@ class Leftover:
 
 
 def folders(workers: Path) -> list[Path]:
-    """The folders of workers in the folder `workers`."""
+    """The workers' folders in `workers`."""
     try:
         names = sorted(entry.name for entry in os.scandir(workers) if entry.is_dir())
     except FileNotFoundError:
@@ -33,20 +33,16 @@ def folders(workers: Path) -> list[Path]:
 
 
 def measured(folder: Path) -> Leftover:
-    """The folder with its size."""
+    """`folder` with its size."""
     size = usage.disk([folder], sys.maxsize)
     return Leftover(folder.name, folder, None if math.isinf(size) else int(size))
 
 
 def delete(folder: Path) -> None:
-    """Delete a worker's folder with all that is in it; links in there are not followed.
-
-    Raises:
-        StateUnwritable: something in it cannot be deleted.
-    """
+    """Delete a worker's folder with all that is in it, without following links; StateUnwritable if that fails."""
     try:
         for place, _, _ in os.walk(folder):
-            os.chmod(place, 0o700)  # noqa: PTH101 (its agent may have closed one, even to us)
+            os.chmod(place, 0o700)  # noqa: PTH101 (the agent may have taken our permission away)
         shutil.rmtree(folder)
     except FileNotFoundError:
         return

@@ -1,4 +1,4 @@
-"""Worker lifecycle: spawn, stop, revoke, restart, and starting again what ran before this process."""
+"""Worker lifecycle: spawn, stop, revoke, restart, remove, and restoring the workers of an earlier process."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Workers:
         self._starter = Starter(parts)
         self._runs = Runs(parts)
 
-    def tell_limits(self, limited: Limited) -> None:
-        """From now on `limited` is told when a worker was ended for a limit: uid, the limit in words."""
+    def on_limit(self, limited: Limited) -> None:
+        """Call `limited` when a worker was ended for a limit, with its uid and the limit in words."""
         self._runs.limited = limited
 
     def run_of(self, uid: str) -> Run | None:
@@ -64,7 +64,7 @@ class Workers:
         return run is not None and run.running
 
     def failure(self, uid: str) -> str:
-        """Why worker `uid` could not be started in this process, "" if it could or nobody tried."""
+        """Why worker `uid` could not be started in this process; "" if it could, or nobody tried."""
         return self._runs.failure(uid)
 
     def lives(self, uid: str, run: str) -> bool:
@@ -73,24 +73,24 @@ class Workers:
         return present is not None and present.running and present.id == run
 
     def state_folder(self, uid: str) -> Path:
-        """The folder of worker `uid` that its sidecar may write, on the host."""
+        """The folder of worker `uid` on the host that its sidecar may write."""
         return WorkerFolders.of(self._settings, uid).state
 
     async def interactive(self, uid: str) -> bool:
-        """Whether the template of worker `uid` has a `[sidecar]` table: then it may report events."""
+        """Whether worker `uid` may report events: its template has a `[sidecar]` table."""
         run = self._runs.get(uid)
         if run is not None:
             return run.interactive
-        # It may speak before its start is noted here.
+        # The worker may report before its start is noted here.
         _, record = await self.record(uid)
         return parse_template(record.template, record.overrides).interactive
 
     def runs(self) -> list[tuple[str, Run]]:
-        """The last start of each worker that was started in this process, with its uid."""
+        """The uid and last start of each worker that was started in this process."""
         return list(self._runs.items())
 
     async def cards(self, uid: str = "") -> dict[str, Card]:
-        """The cards by uid, of one worker or of all; of one that did not run in this process as its template says."""
+        """The cards by uid, of one worker or of all; a worker without a run has the card of its template."""
         found = {known: run.card for known, run in self.runs() if uid in ("", known)}
         if uid in found:
             return found
@@ -103,11 +103,7 @@ class Workers:
         return found
 
     def take_card(self, uid: str, announced: bytes) -> None:
-        """Give worker `uid` the card that it announced.
-
-        Raises:
-            ProtocolViolation: it is not a card that this worker may have.
-        """
+        """Give worker `uid` the card that it announced; a ProtocolViolation if it may not have that card."""
         run = self.run_of(uid)
         if run is None or not run.running:
             log.info("%s announced a card and does not run", uid)
@@ -137,8 +133,8 @@ class Workers:
         Raises:
             InvalidTemplate, InvalidName: the template, a value or a name is not valid.
             NameTaken: another agent has the nick.
-            Forbidden: the template, and nobody else, wants a weaker wall than is demanded.
-            SandboxUnavailable: no such wall can be had here; nothing was made.
+            Forbidden: only the template asks for a weaker wall than is demanded.
+            SandboxUnavailable: this machine has no such wall; nothing was made.
             StateUnwritable: the disk is full; nothing was made.
         """
         self._space()
@@ -168,7 +164,7 @@ class Workers:
                 origin=request.origin,
             )
 
-        # At once: an agent without its record would have a name and mail, and could never be started.
+        # One transaction: an agent without its record would have a name and mail, and could never be started.
         agent = await self._directory.register(
             request.nick or template.name,
             kind="worker",
@@ -191,7 +187,7 @@ class Workers:
 
     async def _forget(self, uid: str) -> None:
         await self._gateway.close_door(uid)
-        # In this order: what is left of a kill in between is a record that nobody asks for.
+        # In this order a kill in between leaves only a record that nobody asks for.
         await self._directory.retire(uid)
         await self._database.write(lambda c: worker_rows.remove_worker(c, uid))
         for stream in AGENT_CONSUMER_STREAMS:
@@ -204,7 +200,7 @@ class Workers:
             The agent, and the folder with its workspace, which stays unless it is purged.
 
         Raises:
-            StateUnwritable: its folder cannot be deleted; it is removed all the same.
+            StateUnwritable: its folder cannot be deleted; the worker is removed all the same.
         """
         agent, _ = await self.record(ref)
         async with self._runs.lock(agent.uid):
@@ -218,8 +214,8 @@ class Workers:
         return agent, folder
 
     async def left(self) -> list[tuple[Leftover, str]]:
-        """What is on disk of removed workers, each with the nick that it had, "" for none known."""
-        # In this order: a worker that is spawned meanwhile has its record before its folder.
+        """The folders of removed workers, each with the nick that its worker had, "" if unknown."""
+        # Folders first: a worker that is spawned meanwhile has its record before its folder.
         found = await asyncio.to_thread(folders, self._settings.workers)
         kept = {record.uid for record in await self._database.read(worker_rows.all_workers)}
         nicks = {agent.uid: agent.nick for agent in await self._directory.all(retired=True)}
@@ -230,7 +226,7 @@ class Workers:
         ]
 
     async def prune(self) -> list[tuple[Leftover, str]]:
-        """Delete what is on disk of removed workers; returns what it was."""
+        """Delete the folders of removed workers; returns what they were."""
         found = await self.left()
         for left, _ in found:
             await asyncio.to_thread(delete, left.folder)
@@ -247,16 +243,14 @@ class Workers:
         return agent
 
     async def revoke(self, *refs: str) -> list[Agent]:
-        """Void every credential of these workers, or of all, cut their connections and end them.
+        """Revoke every credential of these workers, or of all, cut their connections and end them.
 
-        Nothing waits for what else is done with a worker just now. `restart` gives it a new key.
-
-        Returns:
-            The workers, when every server has cut them.
+        It does not wait for a start or stop that is under way, and returns when every server has cut the
+        connections. `restart` gives a worker a new key.
 
         Raises:
-            NotFound: one is no worker; nothing was revoked.
-            ServerFailed: not every server was told; they are told later, the rest is done.
+            NotFound: one is not a worker; nothing was revoked.
+            ServerFailed: not every server has the revocation; they get it later, and the rest is done.
         """
         agents = [(await self.record(ref))[0] for ref in refs]
         agents = agents or [agent for agent, _ in await self.records()]
@@ -279,13 +273,13 @@ class Workers:
 
         run = self._runs.get(uid)
         if run is not None:
-            run.stopping = True  # that it ends is no surprise
+            run.stopping = True  # so that its end raises no alert
         await self._database.write(forbid)
         await self._gateway.close_door(uid)
 
     async def _end_revoked(self, uid: str) -> None:
         async with self._runs.lock(uid):
-            # A start that was under way has made a credential since, and may have been meant to run.
+            # A start that was under way has made a credential since, and set the worker to running.
             await self._shut_out(uid)
             await self._issuer.withdraw(uid)
             await self._runs.end(uid)
@@ -305,7 +299,7 @@ class Workers:
         Raises:
             StateUnwritable: the disk is full; nothing was changed.
             CallerError: the new template cannot be taken; nothing was changed.
-            PostroomError: it could not be started; it is shown as failed.
+            PostroomError: the worker could not be started; it is shown as failed.
         """
         agent, record = await self.record(ref)
         self._space()
@@ -334,22 +328,22 @@ class Workers:
         await self._database.write(note)
 
     async def restore(self) -> None:
-        """Start what ran when the last process of this post room ended; a failure is an alert, not the end.
+        """Start the workers that ran when the last process of this post room ended; each failure is an alert.
 
-        Who was ended for a limit is started by a person only.
+        A worker that was ended for a limit stays down until a person starts it.
         """
-        await self._issuer.withdraw()  # whoever held one has ended with the last process
+        await self._issuer.withdraw()  # the workers that held one ended with the last process
         for agent, record in await self.records():
             if record.desired != RUNNING or record.exceeded:
                 continue
             try:
                 async with self._runs.lock(agent.uid):
                     await self._start(agent, record, await self._preparing.again(record))
-            except Exception as error:  # noqa: BLE001 (`fail` tells it)
+            except Exception as error:  # noqa: BLE001 (`fail` reports it)
                 await self._runs.fail(agent, error)
 
     async def close(self) -> None:
-        """End every sandbox; what they should do stays as it was."""
+        """End every sandbox; the wanted state of the workers stays."""
         await self._runs.close()
 
     # Inner parts; the caller holds the worker's lock.

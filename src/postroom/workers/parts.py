@@ -1,4 +1,4 @@
-"""What the workers of an organisation are made with: the parts that starting, watching and ending them share."""
+"""The parts that starting, watching and ending the workers of an organisation share."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from postroom.workers.issuer import Issuer
 
 @dataclass(frozen=True, slots=True)
 class WorkerParts:
-    """The parts.
+    """The shared parts.
 
     Attributes:
-        credentials: the secrets that the gateway may add to workers' requests, as they are now.
+        credentials: returns the secrets that the gateway may add to workers' requests now.
         canaries: what each sandbox is tried against.
         remote: where sandboxes of other machines run, None for nowhere.
-        tasks: where the watchers of sandboxes run.
+        tasks: runs the watchers of sandboxes.
         changed: called when a worker has started or ended.
         space: raises `StateUnwritable` while the disk is full.
     """

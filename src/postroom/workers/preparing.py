@@ -1,4 +1,4 @@
-"""What a worker is to be started from, checked whole before anything is made or ended."""
+"""Checks all that a worker is started from, before anything is made or ended."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Renewal:
-    """A template taken anew.
+class TemplateRenewal:
+    """A new template for a worker.
 
     Attributes:
-        record: the worker's, with it.
+        record: the worker's, with the new template.
         changed: the keys and files that differ, for people.
     """
 
@@ -43,7 +43,7 @@ class Renewal:
 
 
 class Preparing:
-    """Checks templates."""
+    """Checks templates and chooses sandboxes."""
 
     def __init__(self, parts: WorkerParts) -> None:
         self._parts = parts
@@ -59,18 +59,18 @@ class Preparing:
         isolation: str,
         least: Level = Level.NONE,
     ) -> Prepared:
-        """What a person's template makes.
+        """Check a person's template and choose the sandbox.
 
         Args:
             files: that it names, in base64.
-            sandbox: that the person asks for, "" for nothing said.
-            isolation: that they accept, "" for nothing said.
+            sandbox: that the person asks for, "" for none.
+            isolation: that the person accepts, "" if they named none.
             least: level that the wall must have in any case.
 
         Raises:
             InvalidTemplate: the template, a value or a file is not valid, or cannot work here.
-            Forbidden: it wants a weaker wall than is demanded, and nobody else does.
-            SandboxUnavailable: no such wall can be had here.
+            Forbidden: only the template asks for a weaker wall than is demanded.
+            SandboxUnavailable: this machine has no such wall.
         """
         template = parse_template(text, values)
         decoded = decode_files(template, files)
@@ -91,12 +91,7 @@ class Preparing:
         return Prepared(template, decoded, chosen)
 
     async def again(self, record: WorkerRecord) -> Prepared:
-        """What was kept of a worker; its wall is never weaker than when a person spawned it.
-
-        Raises:
-            InvalidTemplate: it is not valid any more.
-            SandboxUnavailable: its wall cannot be had here any more.
-        """
+        """Check the stored template of a worker; its wall is never weaker than when a person spawned it."""
         template = parse_template(record.template, record.overrides)
         chosen = await self._choose(Demand(record.sandbox, _least(record)))
         return Prepared(template, decode_files(template, record.files), chosen)
@@ -111,12 +106,8 @@ class Preparing:
 
     async def renew(
         self, agent: Agent, record: WorkerRecord, text: str, files: Mapping[str, str]
-    ) -> Renewal:
-        """What a new template makes of a worker.
-
-        Raises:
-            Conflict: it would be another worker.
-        """
+    ) -> TemplateRenewal:
+        """Check a new template for a worker; a Conflict if it would make it another worker."""
         said, kept = record.origin, declared(text)
         values = {name: value for name, value in record.overrides.items() if name in kept}
         prepared = await self.prepare(
@@ -137,7 +128,7 @@ class Preparing:
             sandbox=chosen.provider.name,
             level=chosen.capability.level.value,
         )
-        return Renewal(prepared, renewed, _differences(record, renewed))
+        return TemplateRenewal(prepared, renewed, _differences(record, renewed))
 
 
 def _least(record: WorkerRecord) -> Level:
@@ -147,11 +138,11 @@ def _least(record: WorkerRecord) -> Level:
 
 
 def _refuse_another(agent: Agent, record: WorkerRecord, template: Template) -> None:
-    """A nick and a project are a worker's for life: others have them as its address."""
+    """A worker keeps its nick and project for life: other agents know it by them."""
     anew = f"change it back, or spawn a new worker from it and remove @{agent.nick}"
     if not record.origin.get("name") and template.name != agent.nick:
         raise Conflict(
-            f"the template names its worker {template.name!r} now, and @{agent.nick} keeps its nick",
+            f"the template names its worker {template.name!r} now, but @{agent.nick} keeps its nick",
             remedy=anew,
         )
     project = template.project or DEFAULT_PROJECT

@@ -1,6 +1,6 @@
 """The last start of each worker in this process: watched to its end, and ended on request.
 
-What goes wrong with one of them is told, and concerns no other worker.
+A failure of one worker is reported, and concerns no other worker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from postroom.workers.parts import WorkerParts
 log = get_logger(__name__)
 
 Limited = Callable[[str, str], Awaitable[None]]
-"""Told that a worker was ended for a limit: uid, the limit in words."""
+"""Called when a worker was ended for a limit, with its uid and the limit in words."""
 
 
 @dataclass(slots=True)
@@ -32,10 +32,10 @@ class Run:
 
     Attributes:
         provider: name of the sandbox provider.
-        card: its card, not signed: that of its template, or what it announced since.
-        id: of this start; what it wrote of a task carries it.
+        card: not signed; from the template, or as the worker announced it since.
+        id: of this start; the worker's task records carry it.
         interactive: its template lets it report events.
-        unenforced: those of them that nothing keeps on this machine.
+        unenforced: those limits that this machine cannot enforce.
         stopping: somebody asked it to end.
         ended: how it ended, None while it runs.
         detail: why it ended, for people.
@@ -58,7 +58,7 @@ class Run:
 
     @property
     def far(self) -> FarHandle | None:
-        """The way to it where it runs on another machine."""
+        """The handle of a worker that runs on another machine, None for one on this machine."""
         return self.handle.far if isinstance(self.handle, LimitedHandle) else None
 
     @property
@@ -68,7 +68,7 @@ class Run:
 
 
 def exceeded(ended: ExitStatus, limits: Limits) -> str:
-    """The limit that a sandbox with these `limits` ended for, or ""."""
+    """The limit that a sandbox with these `limits` was ended for, or ""."""
     if not ended.exceeded and ended.code == OUT_OF_MEMORY and limits.memory is not None:
         return memory_exceeded(limits.memory)
     return ended.exceeded
@@ -92,13 +92,12 @@ class Runs:
         self._changed = parts.changed
         self._grace = parts.settings.stop_grace
         self.limited: Limited | None = None
-        """Set by whoever has to act on it."""
         self._last: dict[str, Run] = {}
         self._failures: dict[str, str] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
     def get(self, uid: str) -> Run | None:
-        """The last start of worker `uid`, None if there was none or it could not be made."""
+        """The last start of worker `uid`, None if there was none or it failed."""
         return self._last.get(uid)
 
     def items(self) -> ItemsView[str, Run]:
@@ -106,22 +105,22 @@ class Runs:
         return self._last.items()
 
     def failure(self, uid: str) -> str:
-        """Why worker `uid` could not be started, "" if it could or nobody tried."""
+        """Why worker `uid` could not be started; "" if it could, or nobody tried."""
         return self._failures.get(uid, "")
 
     def lock(self, uid: str) -> asyncio.Lock:
-        """Whoever starts or ends worker `uid` holds it."""
+        """The lock that is held while worker `uid` is started or ended."""
         return self._locks.setdefault(uid, asyncio.Lock())
 
     def begin(self, agent: Agent, run: Run) -> None:
-        """Note a start, and watch it."""
+        """Record a start, and watch it."""
         self._last[agent.uid] = run
         self._failures.pop(agent.uid, None)
         self._changed()
         self._tasks.create_task(self._watch(agent, run), name=f"watch {agent.uid}")
 
     async def fail(self, agent: Agent, error: Exception) -> None:
-        """Note that a worker could not be started, and say so; what still runs of it stays."""
+        """Record that a worker could not be started, and raise an alert; a run that goes on stays."""
         run = self._last.get(agent.uid)
         if run is not None and run.running:
             return
@@ -133,7 +132,7 @@ class Runs:
         await self._alert(Alert("worker-not-started", text, agent.uid))
 
     def forget(self, uid: str) -> None:
-        """Drop what is known of a removed worker."""
+        """Drop the run of a removed worker."""
         self._last.pop(uid, None)
         self._failures.pop(uid, None)
 
@@ -155,17 +154,17 @@ class Runs:
         try:
             return await run.handle.stop(self._grace)
         except TimeoutError as error:
-            # It may live on: a start beside it would be a second worker of that name.
+            # The worker may live on: a start beside it would be a second worker of that name.
             raise EnvironmentFault(
                 f"the processes of @{run.nick} do not end",
                 remedy=f"kill process {run.handle.pid}, then do it again",
             ) from error
         except Exception:
-            log.exception("the end of @%s could not be watched", run.nick)
+            log.exception("cannot watch the end of @%s", run.nick)
             return ExitStatus(1)
 
     async def close(self) -> None:
-        """End every sandbox, whatever becomes of the others."""
+        """End every sandbox; one that cannot be ended does not keep the others."""
         ends = await asyncio.gather(
             *(self.end(uid) for uid in list(self._last)), return_exceptions=True
         )
@@ -177,8 +176,8 @@ class Runs:
         try:
             await self._follow(agent, run)
         except Exception:
-            # Where this task lives an error would end every worker.
-            log.exception("what became of worker %s could not be noted", agent.uid)
+            # An error in this task would end its task group, and with it every worker.
+            log.exception("cannot record how worker %s ended", agent.uid)
 
     async def _follow(self, agent: Agent, run: Run) -> None:
         try:
@@ -218,7 +217,7 @@ def _unforeseen(error: Exception) -> Exception | None:
 
 
 def in_words(error: Exception) -> str:
-    """What has failed, for people: a fault that nobody foresaw names its kind, and the log has the rest."""
+    """The failure, for people; an unforeseen one names its type and points to the log."""
     if isinstance(error, PostroomError):
         return error.message
     return f"{type(error).__name__}: {error}; the control plane's log has it"

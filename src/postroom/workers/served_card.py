@@ -1,10 +1,9 @@
-"""A worker's own A2A server, reached from outside its wall through the socket that it keeps in its state folder.
+"""Reads the Agent Card that a worker's own A2A server serves, from outside its wall.
 
-Of a worker on another machine it is reached through the daemon of its container.
-
-The worker owns that folder, so nothing in it is followed: the socket is opened as what it is and connected to by
-its descriptor, which no renaming can exchange, and whose path is short however deep the folder lies. What comes
-back was written by the worker and is data, with bounds on its time and its size.
+On this machine the way in is a socket in the worker's state folder; on another machine it is the daemon of its
+container. The worker owns that folder, so no link in it is followed. The socket is opened as what it is, and connected
+to through its descriptor: no renaming can exchange that, and its path is short however deep the folder lies. The
+worker wrote the answer, so its time and size are bounded.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from postroom.directory.cards import CARD_PATH, MAX_CARD_BYTES, SERVER_SOCKET
+from postroom.directory.cards import CARD_PATH, SERVER_SOCKET
 from postroom.errors import (
     BusDisconnected,
     Conflict,
@@ -30,7 +29,8 @@ from postroom.errors import (
     RequestTimeout,
 )
 from postroom.http.client import Dial, HttpClient, Streams, by_tcp
-from postroom.http.wire import CHUNK
+from postroom.http.connection import CHUNK
+from postroom.protocol.limits import MAX_CARD_BYTES
 from postroom.protocol.records import read_record
 from postroom.sandbox.port import Inward
 
@@ -39,11 +39,11 @@ TIMEOUT = 5.0
 
 
 async def fetch_card(folder: Path, *, timeout: float = TIMEOUT) -> bytes:
-    """The Agent Card that the worker whose state folder this is serves: a JSON object, and otherwise unchecked.
+    """Read the Agent Card from the server in a worker's state folder: a JSON object, otherwise unchecked.
 
     Raises:
-        Conflict: nothing listens there.
-        ProtocolViolation: what is there is not a socket, or what it says is not such an answer.
+        Conflict: no server listens there.
+        ProtocolViolation: the file is not a socket, or the answer is not such an object.
         RequestTimeout: it took longer than `timeout` seconds.
         EnvironmentFault: this system cannot open a socket without following links.
     """
@@ -53,13 +53,7 @@ async def fetch_card(folder: Path, *, timeout: float = TIMEOUT) -> bytes:
 
 
 async def fetch_far_card(inward: Inward, *, timeout: float = TIMEOUT) -> bytes:
-    """The same from a worker on another machine.
-
-    Raises:
-        Conflict: nothing listens there.
-        ProtocolViolation: what it says is not such an answer.
-        RequestTimeout: it took longer than `timeout` seconds.
-    """
+    """The same from a worker on another machine."""
     parts = urlsplit(inward.url)
     tls = ssl.create_default_context() if parts.scheme == "https" else None
     port = parts.port or (443 if tls else 80)
@@ -86,7 +80,7 @@ async def _get(dial: Dial, path: str, headers: Mapping[str, str], timeout: float
             body = await answer.whole(MAX_CARD_BYTES)
     except TimeoutError as error:
         raise RequestTimeout("the worker's A2A server did not answer in time") from error
-    except BusDisconnected as error:  # it has listened, and broken off
+    except BusDisconnected as error:  # it listened, then broke off
         raise ProtocolViolation(error.message) from error
     read_record(body)
     return body
@@ -108,7 +102,7 @@ def _connected(folder: Path) -> Generator[socket.socket]:
             "the worker's A2A server does not listen", remedy="try again in a moment"
         ) from error
     except NotADirectoryError as error:
-        raise ProtocolViolation("the worker's state folder is no folder") from error
+        raise ProtocolViolation("the worker's state folder is not a folder") from error
     except OSError as error:  # a socket of another kind, a folder or a socket that is closed to us
         raise ProtocolViolation(
             f"{SERVER_SOCKET} cannot be connected to: {error.strerror}"
@@ -119,7 +113,7 @@ def _connected(folder: Path) -> Generator[socket.socket]:
 
 @contextmanager
 def _opened(folder: Path) -> Generator[int]:
-    """A descriptor of the socket itself, whatever its name is made to mean later."""
+    """A descriptor of the socket itself, whatever its name means later."""
     parent = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.open(SERVER_SOCKET, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
@@ -127,7 +121,7 @@ def _opened(folder: Path) -> Generator[int]:
         os.close(parent)
     try:
         if not stat.S_ISSOCK(os.fstat(found).st_mode):
-            raise ProtocolViolation(f"{SERVER_SOCKET} in the worker's state folder is no socket")
+            raise ProtocolViolation(f"{SERVER_SOCKET} in the worker's state folder is not a socket")
         yield found
     finally:
         os.close(found)

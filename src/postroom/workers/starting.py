@@ -41,15 +41,7 @@ class Starter:
         chosen: Chosen,
         files: Mapping[str, bytes],
     ) -> Run:
-        """Start a worker that does not run, with a new credential and token; those before are void.
-
-        Args:
-            record: what the store keeps of it.
-            files: of its template, by name.
-
-        Raises:
-            PostroomError: a part could not be made, or the sandbox was not started.
-        """
+        """Start a worker that does not run, with a new credential and token; former ones are revoked."""
         folders = WorkerFolders.of(self._parts.settings, agent.uid)
         await asyncio.to_thread(folders.make, files)
         provider, level = chosen.provider, chosen.capability.level

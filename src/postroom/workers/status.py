@@ -1,4 +1,4 @@
-"""What people are shown of each worker: state from presence and from processes that we have reaped, never guessed."""
+"""The state of each worker as people see it, from its status messages and from ended processes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from postroom.directory.presence import FRESH, PresenceBoard
 from postroom.errors import BusDisconnected, NotFound, PeerError
 from postroom.gateway.violations import CUT_OFF, VIOLATION
 from postroom.mail.alerts import AlertService, AlertView
+from postroom.protocol.limits import MAX_STATUS
 from postroom.protocol.presence import ONLINE, OVER, Presence, WorkerState
 from postroom.store.agents import Agent
 from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord
@@ -25,24 +26,21 @@ from postroom.workers.runs import Run
 from postroom_a2a.text import one_line
 
 START_UP = 20.0
-"""Seconds that a worker has for its first word before its state is unknown and no longer `starting`."""
+"""Seconds until a worker's first status message; after that its state is `unknown`, no longer `starting`."""
 
 COUNTING = 2.0
-"""Seconds for asking the bus what waits in all inboxes: while it is away everything else is shown without."""
-
-MAX_TEXT = 200
-"""Characters that are shown of what a worker was asked for, and of what it last said about it."""
+"""Seconds to count the unread messages of all inboxes; while the bus is away a view has no count."""
 
 
 class WorkerChanges:
-    """Passes on that a worker has changed; there are workers before there is somebody to tell."""
+    """Passes on that a worker has changed; `tell` is set once there is a listener."""
 
     def __init__(self) -> None:
         self.tell: Callable[[], None] = lambda: None
         self._next = asyncio.Event()
 
     def __call__(self) -> None:
-        """Something has changed."""
+        """Report a change."""
         self.tell()
         self._next.set()
         self._next = asyncio.Event()
@@ -53,7 +51,7 @@ class WorkerChanges:
 
 
 class WorkerStates:
-    """How each worker is, by its process and its status messages."""
+    """The state of each worker, by its process and its status messages."""
 
     def __init__(
         self, workers: Workers, presence: PresenceBoard, now: Callable[[], float] = time.time
@@ -68,7 +66,7 @@ class WorkerStates:
         return state_of(desired, run, said, self._now(), self._workers.failure(uid) or why)
 
     def online(self, uid: str) -> bool:
-        """Whether the worker runs and has said so a moment ago."""
+        """Whether the worker runs and reported so a moment ago."""
         return self.of(uid)[0] in ONLINE
 
     def cards(self) -> dict[str, Card | None]:
@@ -76,7 +74,7 @@ class WorkerStates:
         return {uid: run.card if self.online(uid) else None for uid, run in self._workers.runs()}
 
     def blocker(self, uid: str) -> str:
-        """Why worker `uid` does nothing for its tasks, "" if it does or that is not known."""
+        """Why worker `uid` does not work on its tasks; "" if it does, or that is not known."""
         return blocker(*self.of(uid))
 
     def begun(self, uid: str) -> bool | None:
@@ -92,7 +90,7 @@ class WorkerStates:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the workers are at, how many open tasks each has, and which rule it broke last; by uid."""
+    """By uid: each worker's current task, its number of open tasks, and the rule that it last broke."""
 
     current: Mapping[str, TaskView]
     counts: Mapping[str, int]
@@ -100,12 +98,7 @@ class Load:
 
 
 class WorkerViews:
-    """Views of workers.
-
-    Args:
-        presence: what they said of themselves.
-        admin: how much waits in their inboxes.
-    """
+    """Views of workers for the API."""
 
     def __init__(
         self,
@@ -135,7 +128,7 @@ class WorkerViews:
         ]
 
     async def states(self) -> dict[str, dict[str, str]]:
-        """State and detail of every worker by uid, with its nick; the bus is not asked."""
+        """State and detail of every worker by uid, with its nick; does not ask the bus."""
         found = {}
         for agent, record in await self._workers.records():
             state, detail = self._states.of(agent.uid, record.desired, record.exceeded)
@@ -155,7 +148,7 @@ class WorkerViews:
     async def begun(self, uid: str, timeout: float) -> bool | None:
         """Whether the agent of worker `uid` has started, None if that is not known after `timeout` seconds.
 
-        False means that it has ended, also if it is tried again just now.
+        False means that it has ended, even if it is being started again.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
@@ -216,9 +209,9 @@ def _at_work(task: TaskView | None) -> dict[str, Any] | None:
     return {
         "id": task.id,
         "state": task.state,
-        "text": one_line(task.text, MAX_TEXT),
+        "text": one_line(task.text, MAX_STATUS),
         "attempt": task.attempt,
-        "status_text": one_line(task.status_text, MAX_TEXT),
+        "status_text": one_line(task.status_text, MAX_STATUS),
         "started_at": task.started_at,
         "updated_at": task.updated_at,
     }
@@ -231,7 +224,7 @@ def state_of(
 
     Args:
         run: its last start in this process.
-        why: why there is no start: the limit that it was ended for before this process, or what failed; "" for neither.
+        why: why there is no run: the limit that it was ended for, or what failed; "" for neither.
     """
     if desired == REVOKED and (run is None or not run.running):
         return WorkerState.STOPPED, "revoked"
@@ -246,7 +239,7 @@ def state_of(
     if not run.running:
         ended = WorkerState.STOPPED if run.stopping else WorkerState.FAILED
         return ended, run.detail
-    # What was said before this start is about another process.
+    # A message from before this start is about another process.
     if said is None or said.at < run.started_at:
         waited = now - run.started_at
         return (
@@ -260,7 +253,7 @@ def state_of(
 
 
 def blocker(state: WorkerState, detail: str) -> str:
-    """Why a worker in that state does nothing for its tasks, "" if it does or that is not known."""
+    """Why a worker in that state does not work on its tasks; "" if it does, or that is not known."""
     why = {
         WorkerState.FAILED: "has failed",
         WorkerState.EXITED: "has ended",

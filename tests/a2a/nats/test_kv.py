@@ -12,7 +12,7 @@ import pytest
 
 from postroom.errors import InvalidInput, LostUpdate, MessageTooLarge, NotFound, RequestTimeout
 from postroom_a2a.nats.jetstream import JetStream
-from postroom_a2a.nats.kv import Bucket, Settings
+from postroom_a2a.nats.kv import Bucket, BucketSettings
 from postroom_a2a.nats.mailbox import Mailbox
 from tests.a2a.nats.connections import open_connection
 from tests.a2a.nats.streams import jetstream
@@ -20,7 +20,7 @@ from tests.rig import open_server
 
 pytestmark = pytest.mark.anyio
 
-MEMORY = Settings(storage="memory", key_ttl=True, marker_ttl=1)
+MEMORY = BucketSettings(storage="memory", key_ttl=True, marker_ttl=1)
 
 
 async def test_reads_what_it_wrote_and_none_after_a_deletion(tmp_path: Path):
@@ -212,7 +212,7 @@ async def test_a_bucket_without_times_to_live_is_asked_to_have_them(tmp_path: Pa
         entry = await plain.get("k")
         assert entry is not None
         assert entry.ttl == 0
-        assert (await Bucket.open(js, "old", Settings(key_ttl=True))).has_ttl
+        assert (await Bucket.open(js, "old", BucketSettings(key_ttl=True))).has_ttl
 
 
 async def test_malformed_names_and_keys_are_refused(tmp_path: Path):

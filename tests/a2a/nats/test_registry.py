@@ -24,7 +24,7 @@ from postroom.errors import (
     Refused,
 )
 from postroom_a2a.nats.jetstream import JetStream
-from postroom_a2a.nats.kv import Bucket, Settings
+from postroom_a2a.nats.kv import Bucket, BucketSettings
 from postroom_a2a.registry import BUCKET, PLAIN, Registry
 from postroom_a2a.sdk.card_registry import open_registry, read_card, write_card
 from tests.a2a.nats.streams import jetstream
@@ -204,7 +204,7 @@ async def test_a_card_goes_when_its_publisher_closes(tmp_path: Path):
 async def test_a_card_lives_while_it_is_refreshed_and_goes_when_that_ends(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):
         registry = await Registry.open(
-            js, PLAIN, ttl=1, settings=Settings(key_ttl=True, marker_ttl=1)
+            js, PLAIN, ttl=1, settings=BucketSettings(key_ttl=True, marker_ttl=1)
         )
         bucket = await Bucket.open(js, BUCKET)
         async with aclosing(bucket.watch()) as watch:

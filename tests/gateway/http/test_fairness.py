@@ -10,7 +10,7 @@ import pytest
 
 from postroom.gateway.port import Rates
 from postroom.gateway.rate_limit import RateLimit
-from postroom.http.wire import MAX_HEADERS, TURN, Wire
+from postroom.http.connection import MAX_HEADERS, TURN, HttpConnection
 from tests.gateway.http.rig import DEADLINE, Site
 
 pytestmark = pytest.mark.anyio
@@ -79,7 +79,7 @@ async def test_what_is_over_the_rate_of_a_worker_waits():
     rate_limit.take(1000, 0)
     near, far = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=near)
-    wire = Wire(h11.SERVER, reader, writer, rate_limit.piece)
+    wire = HttpConnection(h11.SERVER, reader, writer, rate_limit.piece)
     far.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 
     await wire.next_event(DEADLINE)
@@ -93,7 +93,7 @@ async def test_large_pieces_of_a_body_do_not_count():
     rate_limit = RateLimit(Rates(messages=100, bytes=0))
     near, far = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=near)
-    wire = Wire(h11.SERVER, reader, writer, rate_limit.piece)
+    wire = HttpConnection(h11.SERVER, reader, writer, rate_limit.piece)
     far.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 400000\r\n\r\n")
     await wire.next_event(DEADLINE)
     rate_limit.take(990, 0)

@@ -1,4 +1,4 @@
-"""A message as it was received, and the header blocks of messages. Pure.
+"""Messages on the wire: a received one, header blocks, and the line that publishes one. Pure.
 
 Subjects and header values may hold any byte. What is not UTF-8 becomes a lone surrogate, and the same byte again when
 it is sent.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from postroom_a2a.bounds import MAX_CLIENT_LINE
 from postroom_a2a.errors import InvalidInput
 
 _VERSION = b"NATS/1.0"
@@ -17,7 +18,7 @@ _LOST = "surrogateescape"
 
 
 class WireFrame:
-    """A received message; it keeps the port `Frame`. The headers are read when they are first asked for.
+    """A received message, an implementation of the port `Frame`; it reads the headers when they are first asked for.
 
     Attributes:
         reply: subject for an answer, "" if none is wanted.
@@ -34,7 +35,7 @@ class WireFrame:
 
     @property
     def headers(self) -> Mapping[str, str] | None:
-        """NATS headers, None for none; a status of the server is the header `Status`."""
+        """NATS headers, or None; a status of the server is the header `Status`."""
         if self._block:
             self._headers = read_headers(self._block)
             self._block = b""
@@ -46,7 +47,7 @@ class WireFrame:
 
 
 def read_headers(block: bytes) -> dict[str, str]:
-    """The headers in a block; a line that is none is left out, and of equal names the last one counts."""
+    """The headers in a block; a line that is not a header is left out, and the last of equal names counts."""
     lines = block.split(b"\r\n")
     headers: dict[str, str] = {}
     first = lines[0]
@@ -62,11 +63,43 @@ def read_headers(block: bytes) -> dict[str, str]:
     return headers
 
 
-def write_headers(headers: Mapping[str, str]) -> bytes:
-    """The block of a message with these headers.
+def publish_line(subject: str, reply: str, block: int, size: int) -> bytes:
+    """The control line of a message with `size` bytes, of which the first `block` are its headers.
 
     Raises:
-        InvalidInput: a name is none, or a value is not one line.
+        InvalidInput: a subject is malformed, so that the line would be another command.
+    """
+    if block:
+        middle = f"{reply} {block}" if reply else f"{block}"
+        line = f"HPUB {subject} {middle} {size}\r\n"
+    else:
+        line = f"PUB {subject} {reply} {size}\r\n" if reply else f"PUB {subject} {size}\r\n"
+    if (
+        not subject
+        or line.count(" ") != 2 + bool(reply) + bool(block)
+        or line.count("\r") != 1
+        or line.count("\n") != 1
+        or "\t" in line
+        or len(line) > MAX_CLIENT_LINE
+    ):
+        raise InvalidInput(f"{subject[:100]!r} cannot be published, or {reply[:100]!r} answered")
+    return line.encode("utf-8", "surrogateescape")
+
+
+def is_subject(subject: str) -> bool:
+    """Whether `subject` can be subscribed, or be the name of a queue group."""
+    return (
+        len(subject.split()) == 1
+        and subject.strip() == subject
+        and len(subject) < MAX_CLIENT_LINE // 2
+    )
+
+
+def write_headers(headers: Mapping[str, str]) -> bytes:
+    """The header block of a message.
+
+    Raises:
+        InvalidInput: a name is malformed, or a value is not one line.
     """
     lines = ["NATS/1.0"]
     for name, value in headers.items():
@@ -85,6 +118,6 @@ _GOOD_KEPT = 256
 
 def _check(name: str) -> None:
     if not _NAME.fullmatch(name):
-        raise InvalidInput(f"{name!r} is no name of a header")
+        raise InvalidInput(f"{name!r} is not the name of a header")
     if len(_GOOD) < _GOOD_KEPT:
         _GOOD.add(name)

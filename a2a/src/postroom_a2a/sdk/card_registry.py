@@ -11,7 +11,7 @@ from a2a import types
 from postroom_a2a.binding.subjects import NAMESPACE
 from postroom_a2a.errors import ProtocolViolation
 from postroom_a2a.nats.jetstream import JetStream
-from postroom_a2a.nats.kv import Settings
+from postroom_a2a.nats.kv import BucketSettings
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.nats.port import Connection
 from postroom_a2a.registry import BUCKET, TTL, Codec, Record, Registry
@@ -26,7 +26,7 @@ async def open_registry(
     connection: Connection | JetStream,
     *,
     bucket: str = BUCKET,
-    settings: Settings | None = None,
+    settings: BucketSettings | None = None,
     create: bool = True,
     namespace: str = NAMESPACE,
     ttl: float = TTL,

@@ -35,7 +35,7 @@ from postroom_a2a.errors import (
     RequestTimeout,
 )
 from postroom_a2a.nats.jetstream import JetStream
-from postroom_a2a.nats.kv import Bucket, Entry, Settings
+from postroom_a2a.nats.kv import Bucket, BucketEntry, BucketSettings
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.nats.port import Connection
 from postroom_a2a.retry import Backoff
@@ -120,7 +120,7 @@ class KvTaskStore(TaskStore):
         connection: Connection | JetStream,
         *,
         bucket: str = BUCKET,
-        settings: Settings | None = None,
+        settings: BucketSettings | None = None,
         owner: OwnerResolver = resolve_user_scope,
         keep: float = KEEP,
         retry_for: float = RETRY_FOR,
@@ -135,7 +135,7 @@ class KvTaskStore(TaskStore):
             As `Bucket.open`.
         """
         js = connection if isinstance(connection, JetStream) else JetStream(Mailbox(connection))
-        opened = await Bucket.open(js, bucket, settings or Settings(key_ttl=True))
+        opened = await Bucket.open(js, bucket, settings or BucketSettings(key_ttl=True))
         return cls(opened, owner=owner, keep=keep, retry_for=retry_for)
 
     async def save(self, task: types.Task, context: ServerCallContext) -> None:
@@ -281,14 +281,14 @@ def _token(value: str) -> str:
     return f"={base64.urlsafe_b64encode(said).decode().rstrip('=')}"
 
 
-def _task(entry: Entry) -> types.Task:
+def _task(entry: BucketEntry) -> types.Task:
     try:
         return types.Task.FromString(entry.value)
     except DecodeError as error:
         raise ProtocolViolation(f"what is kept as {entry.key!r} is no task") from error
 
 
-def _listed(entry: Entry) -> types.Task | None:
+def _listed(entry: BucketEntry) -> types.Task | None:
     try:
         return _task(entry)
     except ProtocolViolation as error:

@@ -1,4 +1,4 @@
-"""The audit log: what passed the walls, as lines of JSON."""
+"""The audit log as lines of JSON."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from postroom.audit.query import parse_since
 from postroom.control.parts import Parts
 from postroom.errors import NotFound
 from postroom.protocol.ids import UID
+from postroom.protocol.limits import MAX_LABEL, MAX_LINES
 
-Limit = Annotated[int, Query(ge=0, le=10_000)]
-Ref = Annotated[str, Query(max_length=200)]
+Limit = Annotated[int, Query(ge=0, le=MAX_LINES)]
+Ref = Annotated[str, Query(max_length=MAX_LABEL)]
 
 
 def router(parts: Parts) -> APIRouter:
@@ -49,7 +50,7 @@ def router(parts: Parts) -> APIRouter:
 
 
 async def _task(parts: Parts, ref: str) -> str:
-    """The id that `ref` means; a whole one may be of a task that the log alone remembers."""
+    """The id of task `ref`; a whole id counts even if only the log remembers its task."""
     if not ref:
         return ""
     try:

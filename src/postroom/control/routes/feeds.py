@@ -15,8 +15,9 @@ from postroom.errors import InvalidInput, PostroomError
 from postroom.mail.views import Mail
 from postroom.projection.changes import Change, of_chat, of_project
 from postroom.protocol.ids import check_name
+from postroom.protocol.limits import MAX_PAGE
 
-Limit = Annotated[int, Query(ge=1, le=1000)]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Sequence = Annotated[int, Query(ge=0)]
 
 
@@ -54,7 +55,9 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.get("/events")
     async def events(after: str = "") -> StreamingResponse:
-        found = event_stream.everything(parts, event_stream.Cursor.parse(after) if after else None)
+        found = event_stream.everything(
+            parts, event_stream.EventCursor.parse(after) if after else None
+        )
         headers = {"Cache-Control": "no-store"}
         return StreamingResponse(found, media_type="text/event-stream", headers=headers)
 
@@ -82,6 +85,6 @@ def _chat_events(parts: Parts, other: str, after: int) -> AsyncIterator[str]:
         try:
             return "receipt", await parts.office.get(change.id)
         except PostroomError:
-            return None  # deleted since: there is nothing to show any more
+            return None  # the message was deleted since
 
     return sse.follow(parts.changes, [of_chat(me, other)], "mail", after, read, show)

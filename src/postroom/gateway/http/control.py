@@ -1,4 +1,4 @@
-"""The control plane's API through a worker's door: each request is audited, written anew and passed on."""
+"""The control plane's API through a worker's door: each request is recorded, written anew and passed on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from postroom.gateway.http.exchange import DEFAULT_TIMEOUTS, Exchange, Timeouts
 from postroom.gateway.http.headers import onward
 from postroom.gateway.http.request_record import RequestRecord, without_user
 from postroom.gateway.http.session import Session
-from postroom.http.wire import Wire
+from postroom.http.connection import HttpConnection
 
 Dialer = Callable[[str], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 """Opens a connection to the API for the worker with the given uid."""
@@ -23,12 +23,7 @@ HOST = "postroom"
 
 
 class ControlProxy:
-    """The proxy of the protocol `http`.
-
-    Args:
-        dial: opens a connection to the API on behalf of a worker.
-        timeouts: how long a side may keep the other waiting.
-    """
+    """The proxy of the protocol `http`."""
 
     def __init__(self, dial: Dialer, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> None:
         self._dial = dial
@@ -42,20 +37,24 @@ class ControlProxy:
         Raises:
             PostroomError: an answer that had begun could not be finished.
         """
-        near = Wire(h11.SERVER, reader, writer, conn.rate_limit.piece)
+        near = HttpConnection(h11.SERVER, reader, writer, conn.rate_limit.piece)
 
         async def handle(request: h11.Request) -> None:
             await self._pass(conn, near, request)
 
         await Session(conn, near, self._timeouts).run(handle)
 
-    async def _pass(self, conn: GatewayConnection, near: Wire, request: h11.Request) -> None:
+    async def _pass(
+        self, conn: GatewayConnection, near: HttpConnection, request: h11.Request
+    ) -> None:
         path = request.target.partition(b"?")[0].decode("ascii")
         record = RequestRecord(
             conn, request, f"http://{HOST}{path}" if path[:1] == "/" else without_user(path)
         )
         if not path.startswith("/") or request.method == b"CONNECT":
-            error = InvalidInput("only the control plane is served here", remedy="ask for a path")
+            error = InvalidInput(
+                "this door serves the control plane's API only", remedy="ask for a path"
+            )
             record.denied(error)
             raise error
         record.allowed()
@@ -63,7 +62,7 @@ class ControlProxy:
             far_reader, far_writer = await self._dial(conn.spec.uid)
         except OSError as error:
             raise EnvironmentFault(f"the API cannot be reached: {error.strerror}") from error
-        far = Wire(h11.CLIENT, far_reader, far_writer)
+        far = HttpConnection(h11.CLIENT, far_reader, far_writer)
         exchange = Exchange(near, far, self._timeouts)
         headers = onward(list(request.headers), HOST, {})
         await exchange.recorded(record, request.method, request.target, headers)

@@ -13,11 +13,11 @@ from collections.abc import AsyncGenerator
 
 from postroom.errors import Conflict, Forbidden, NotFound
 from postroom.protocol.verbs import AnswerTask, CancelTask, Delegate
-from postroom.sidecar.a2a.changes import Change
+from postroom.sidecar.a2a.changes import TaskChange
 from postroom.sidecar.a2a.live import Live
 from postroom.sidecar.a2a.pages import page_of
 from postroom.sidecar.actions import Actions
-from postroom.sidecar.ledger import Ledger
+from postroom.sidecar.task_client import TaskClient
 from postroom_a2a.messages import context_of, text_of
 from postroom_a2a.service import TaskPage, TaskQuery, TaskVersion
 from postroom_a2a.task_state import TaskState
@@ -39,9 +39,11 @@ class AskedTasks:
         worker: uid of the agent that does the tasks.
     """
 
-    def __init__(self, actions: Actions, ledger: Ledger, live: Live, own: str, worker: str) -> None:
+    def __init__(
+        self, actions: Actions, task_client: TaskClient, live: Live, own: str, worker: str
+    ) -> None:
         self._actions = actions
-        self._ledger = ledger
+        self._task_client = task_client
         self._live = live
         self._own = own
         self._worker = worker
@@ -64,7 +66,7 @@ class AskedTasks:
     async def get(self, task: str, _requester: str) -> TaskVersion:
         """As `TaskService.get`."""
         await self._check(task)
-        page = await self._ledger.changes(task, LAST)
+        page = await self._task_client.changes(task, LAST)
         return TaskVersion(page.task, page.sequence)
 
     async def wait(self, task: str, _requester: str, seconds: float) -> None:
@@ -80,10 +82,10 @@ class AskedTasks:
     async def list(self, query: TaskQuery, _requester: str) -> TaskPage:
         """As `TaskService.list`."""
         if self._worker == self._own:
-            views = await self._ledger.views("worker", open_only=False, other="")
+            views = await self._task_client.views("worker", open_only=False, other="")
         else:
-            views = await self._ledger.views("requester", open_only=False, other=self._worker)
-        return await page_of(views, query, self._ledger)
+            views = await self._task_client.views("requester", open_only=False, other=self._worker)
+        return await page_of(views, query, self._task_client)
 
     async def cancel(self, task: str, _requester: str) -> Task:
         """As `TaskService.cancel`."""
@@ -93,7 +95,7 @@ class AskedTasks:
         except (Forbidden, NotFound) as error:
             # It is there (see above): so somebody else asked for it.
             raise Conflict(error.message) from error
-        return await self._ledger.snapshot(task)
+        return await self._task_client.snapshot(task)
 
     async def answer(self, task: str, message: Message, _requester: str) -> None:
         """As `TaskService.answer`."""
@@ -103,9 +105,9 @@ class AskedTasks:
         except Forbidden as error:
             raise Conflict(error.message) from error
 
-    def follow(self, task: str, _requester: str, after: int) -> AsyncGenerator[Change, None]:
+    def follow(self, task: str, _requester: str, after: int) -> AsyncGenerator[TaskChange, None]:
         """As `TaskService.follow`."""
-        return self._live.follow(self._ledger, task, after, self._worker)
+        return self._live.follow(self._task_client, task, after, self._worker)
 
     async def _check(self, task: str) -> None:
         """Let pass a task that the agent does; one that another does is another's."""

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from postroom.errors import BusDisconnected, NoResponders, RequestTimeout
 from postroom.observe import get_logger
-from postroom.sidecar.wire import BACKOFF
+from postroom.sidecar.bus import BACKOFF
 from postroom.tasks.records import TaskRecord
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Task
@@ -35,7 +35,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TaskChange:
     """A stored change of a task.
 
     Attributes:
@@ -66,7 +66,7 @@ class Page:
         task: as it is after that.
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[TaskChange, ...]
     more: bool
     sequence: int
     state: TaskState
@@ -85,12 +85,12 @@ class _Watch:
     """What one follower has not seen yet."""
 
     def __init__(self) -> None:
-        self._heard: deque[Change] = deque()
+        self._heard: deque[TaskChange] = deque()
         self._news = asyncio.Event()
         self.told = 0
         self.overrun = False
 
-    def put(self, change: Change) -> None:
+    def put(self, change: TaskChange) -> None:
         if len(self._heard) >= UNSEEN:
             self.overrun = True
         else:
@@ -105,7 +105,7 @@ class _Watch:
         self.told = max(self.told, sequence)
         self._news.set()
 
-    def next(self) -> Change | None:
+    def next(self) -> TaskChange | None:
         return self._heard.popleft() if self._heard else None
 
     def forget(self) -> None:
@@ -124,7 +124,7 @@ class _Watch:
         return True
 
 
-class Changes:
+class TaskChanges:
     """News of tasks, handed to those who follow them."""
 
     def __init__(self) -> None:
@@ -132,9 +132,9 @@ class Changes:
 
     def stored(self, record: TaskRecord, after: int, sequence: int) -> None:
         """This worker has stored a record."""
-        self.put(record.id, Change(after, sequence, record.state, record.event))
+        self.put(record.id, TaskChange(after, sequence, record.state, record.event))
 
-    def put(self, task: str, change: Change) -> None:
+    def put(self, task: str, change: TaskChange) -> None:
         """A change was heard of."""
         for watch in self._watches.get(task, ()):
             watch.put(change)
@@ -165,7 +165,7 @@ class Changes:
             if not self._watches[task]:
                 del self._watches[task]
 
-    async def follow(self, records: Records, task: str, after: int) -> AsyncGenerator[Change]:
+    async def follow(self, records: Records, task: str, after: int) -> AsyncGenerator[TaskChange]:
         """What follows the record of sequence `after`, each change once; ends with the task.
 
         A control plane that is away is waited for; the caller sets the deadline.
@@ -196,7 +196,9 @@ class Changes:
                     for change in page.changes:
                         yield change
                     if missed:  # its records are gone
-                        yield Change(page.sequence, page.sequence, page.state, _status(page.task))
+                        yield TaskChange(
+                            page.sequence, page.sequence, page.state, _status(page.task)
+                        )
                     after = proven = page.changes[-1].sequence if page.changes else page.sequence
                     if page.state.terminal and not page.more:
                         return

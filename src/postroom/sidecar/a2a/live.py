@@ -16,8 +16,10 @@ from typing import Any
 
 from postroom.errors import InvalidInput, NoResponders, PostroomError, ProtocolViolation
 from postroom.observe import get_logger
-from postroom.protocol.records import TASK_DEPTH, deeper_than
-from postroom.sidecar.a2a.changes import SEQUENCE, Change, Changes, Records
+from postroom.protocol.intervals import CALL_SILENCE
+from postroom.protocol.limits import TASK_DEPTH
+from postroom.protocol.records import deeper_than
+from postroom.sidecar.a2a.changes import SEQUENCE, Records, TaskChange, TaskChanges
 from postroom_a2a.binding.frames import Request, Response
 from postroom_a2a.json_operations import VERSION
 from postroom_a2a.live.calling import Caller
@@ -28,9 +30,6 @@ from postroom_a2a.tasks import Event, state_of
 
 PEERS = 64
 """Agents whose answers can be received at a time."""
-
-TIMEOUT = 20.0
-"""Seconds for an answer, and between two frames of a stream (a server says before that it is still there)."""
 
 MOST_NESTED = TASK_DEPTH + 8
 """Objects and arrays within one another in an answer: a task is a part of it."""
@@ -52,7 +51,7 @@ class Live:
         changes: is told what they say.
     """
 
-    def __init__(self, caller: NewCaller, changes: Changes, own: str) -> None:
+    def __init__(self, caller: NewCaller, changes: TaskChanges, own: str) -> None:
         self._own = own
         self._new = caller
         self._changes = changes
@@ -71,7 +70,7 @@ class Live:
         """
         caller = await self._caller(worker)
         try:
-            response = await caller.call(_request(call), timeout=TIMEOUT)
+            response = await caller.call(_request(call), timeout=CALL_SILENCE)
         except NoResponders as error:
             raise _unserved(worker) from error
         return _result(response)
@@ -80,7 +79,7 @@ class Live:
         """The results of a call that streams. Raises as `call`."""
         caller = await self._caller(worker)
         try:
-            async with aclosing(caller.stream(_request(call), timeout=TIMEOUT)) as responses:
+            async with aclosing(caller.stream(_request(call), timeout=CALL_SILENCE)) as responses:
                 async for response in responses:
                     yield _result(response)
         except NoResponders as error:
@@ -88,7 +87,7 @@ class Live:
 
     async def follow(
         self, records: Records, task: str, after: int, worker: str
-    ) -> AsyncGenerator[Change, None]:
+    ) -> AsyncGenerator[TaskChange, None]:
         """As `Changes.follow`, sooner where the worker can be heard; what this one stores itself is heard anyway."""
         if worker == self._own:
             async with aclosing(self._changes.follow(records, task, after)) as changes:
@@ -147,7 +146,7 @@ def _unserved(worker: str) -> RpcError:
     return RpcError.of(NoResponders(f"nobody serves {worker} at the moment"))
 
 
-def _change(result: Any, task: str) -> Change | None:
+def _change(result: Any, task: str) -> TaskChange | None:
     """The change of `task` in a frame; None for the task itself, with which a stream begins."""
     match result:
         case dict() if len(result) != 1:
@@ -165,10 +164,10 @@ def _change(result: Any, task: str) -> Change | None:
     raise ProtocolViolation("the peer streams what is no change of the task")
 
 
-def _numbered(event: Event, metadata: dict[str, Any], state: TaskState) -> Change:
+def _numbered(event: Event, metadata: dict[str, Any], state: TaskState) -> TaskChange:
     match metadata.get(SEQUENCE):
         case {"after": int(after), "sequence": int(sequence)} if 0 <= after < sequence < 2**53:
-            return Change(after, sequence, state, _bare(event), proven=False)
+            return TaskChange(after, sequence, state, _bare(event), proven=False)
     raise ProtocolViolation("the peer streams a change without a number")
 
 

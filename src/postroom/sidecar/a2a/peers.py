@@ -15,8 +15,8 @@ from postroom.protocol.ids import UID
 from postroom.sidecar.a2a.asking import AskedTasks
 from postroom.sidecar.a2a.live import Live
 from postroom.sidecar.actions import Actions
-from postroom.sidecar.directory import Directory
-from postroom.sidecar.ledger import Ledger
+from postroom.sidecar.directory_client import DirectoryClient
+from postroom.sidecar.task_client import TaskClient
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.json_operations import (
     PUSH,
@@ -89,11 +89,16 @@ class Peers:
     """
 
     def __init__(
-        self, actions: Actions, directory: Directory, ledger: Ledger, live: Live, own: str
+        self,
+        actions: Actions,
+        directory: DirectoryClient,
+        task_client: TaskClient,
+        live: Live,
+        own: str,
     ) -> None:
         self._actions = actions
         self._directory = directory
-        self._ledger = ledger
+        self._task_client = task_client
         self._live = live
         self._own = own
 
@@ -107,7 +112,7 @@ class Peers:
         found = await self._directory.describe(await self._directory.uid_of(_ref(name)))
         if found.kind == "human":
             raise InvalidInput(f"@{found.nick} is a person", remedy="send a message")
-        tasks = AskedTasks(self._actions, self._ledger, self._live, self._own, found.uid)
+        tasks = AskedTasks(self._actions, self._task_client, self._live, self._own, found.uid)
         if found.uid == self._own:
             return JsonOperations(tasks)
         return PeerOperations(tasks, self._live, found.uid)

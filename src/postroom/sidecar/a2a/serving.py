@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Protocol
 
 from postroom.errors import Conflict, NotFound
 from postroom.protocol import subjects
-from postroom.sidecar.a2a.changes import Change, Changes, Records, numbered
+from postroom.sidecar.a2a.changes import Records, TaskChange, TaskChanges, numbered
 from postroom.sidecar.a2a.pages import page_of
 from postroom.tasks.log import StoredTask
 from postroom_a2a.json_operations import JsonOperations
@@ -64,8 +64,8 @@ class ServedTasks:
         ledger: what is stored of them.
     """
 
-    def __init__(self, ledger: Ledger, changes: Changes, engine: Engine, own: str) -> None:
-        self._ledger = ledger
+    def __init__(self, task_client: Ledger, changes: TaskChanges, engine: Engine, own: str) -> None:
+        self._task_client = task_client
         self._changes = changes
         self._engine = engine
         self._own = own
@@ -85,7 +85,7 @@ class ServedTasks:
 
     async def get(self, task: str, requester: str) -> TaskVersion:
         """As `TaskService.get`."""
-        stored = await self._ledger.get(task)
+        stored = await self._task_client.get(task)
         if stored.record.requester != requester:
             raise NotFound("there is no such task")
         return TaskVersion(stored.record.task, stored.sequence)
@@ -96,8 +96,8 @@ class ServedTasks:
 
     async def list(self, query: TaskQuery, requester: str) -> TaskPage:
         """As `TaskService.list`."""
-        views = await self._ledger.views("worker", open_only=False, other=requester)
-        return await page_of(views, query, self._ledger)
+        views = await self._task_client.views("worker", open_only=False, other=requester)
+        return await page_of(views, query, self._task_client)
 
     async def cancel(self, task: str, requester: str) -> Task:
         """As `TaskService.cancel`."""
@@ -114,9 +114,11 @@ class ServedTasks:
                 return version.task
         raise Conflict(f"it is {state.value}")
 
-    async def follow(self, task: str, _requester: str, after: int) -> AsyncGenerator[Change, None]:
+    async def follow(
+        self, task: str, _requester: str, after: int
+    ) -> AsyncGenerator[TaskChange, None]:
         """As `TaskService.follow`; each event says which record it is."""
-        async with aclosing(self._changes.follow(self._ledger, task, after)) as changes:
+        async with aclosing(self._changes.follow(self._task_client, task, after)) as changes:
             async for change in changes:
                 event = change.event and numbered(change.event, change.after, change.sequence)
                 yield replace(change, event=event)

@@ -81,14 +81,14 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Malformed:
+class MalformedLine:
     """A line that is meant as an action and cannot be read; the agent is told why."""
 
     detail: str
     ref: Any = field(default=None, hash=False)
 
 
-Said = Action | Output | Malformed
+Said = Action | Output | MalformedLine
 """What a line of an agent's means."""
 
 

@@ -21,7 +21,7 @@ from postroom.sidecar.adapters.adapter import (
     End,
     Incoming,
     IncomingTask,
-    Malformed,
+    MalformedLine,
     Output,
     Said,
 )
@@ -41,11 +41,11 @@ class JsonLines:
         try:
             return [action.read(record)]
         except InvalidInput as error:
-            return [Malformed(error.message, kept_ref(record))]
+            return [MalformedLine(error.message, kept_ref(record))]
 
     def skip(self) -> list[Said]:
         """An error that the agent is told."""
-        return [Malformed("a line was too long and was skipped")]
+        return [MalformedLine("a line was too long and was skipped")]
 
     def finish(self, end: End) -> list[Said]:  # noqa: ARG002
         """Nothing: each line stands for itself."""

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from postroom.protocol.preface import Preface
-from postroom.sidecar.door import CONNECTIONS, Door, by_socket, with_preface
+from postroom.sidecar.gateway import CONNECTIONS, EgressRelay, by_socket, with_preface
 
 pytestmark = pytest.mark.anyio
 
 PREFACE = Preface("nats", "t0ken")
 
 
-def door_to(path: str) -> Door:
-    return Door(with_preface(by_socket(path), PREFACE.protocol, PREFACE.token))
+def door_to(path: str) -> EgressRelay:
+    return EgressRelay(with_preface(by_socket(path), PREFACE.protocol, PREFACE.token))
 
 
 class Gateway:

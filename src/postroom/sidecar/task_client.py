@@ -6,23 +6,21 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from postroom.errors import ProtocolViolation
-from postroom.sidecar.a2a.changes import Change, Page
+from postroom.protocol.limits import MAX_LIST
+from postroom.sidecar.a2a.changes import Page, TaskChange
 from postroom.sidecar.adapters import Sender
-from postroom.sidecar.wire import Wire, ask_control
+from postroom.sidecar.bus import BusClient, ask_control
 from postroom.tasks.engine import Ask, TaskEngine
 from postroom.tasks.log import StoredTask
 from postroom.tasks.records import TaskRecord
 from postroom_a2a.task_state import TaskState
 
-MOST = 200
-"""Tasks in one list."""
 
-
-class Ledger:
+class TaskClient:
     """Asks for tasks; an `a2a.tasklog.TaskSource`."""
 
-    def __init__(self, wire: Wire, own: str, run: str) -> None:
-        self._wire = wire
+    def __init__(self, bus: BusClient, own: str, run: str) -> None:
+        self._bus = bus
         self._own = own
         self._run = run
 
@@ -97,7 +95,7 @@ class Ledger:
             found = []
             for entry in answer["changes"]:
                 sequence, state = int(entry["sequence"]), TaskState(entry["state"])
-                found.append(Change(after, sequence, state, entry["event"]))
+                found.append(TaskChange(after, sequence, state, entry["event"]))
                 after = sequence
             return Page(
                 tuple(found),
@@ -114,7 +112,7 @@ class Ledger:
 
         With `other` only those that have this agent on their other side.
         """
-        question = {"role": role, "open": open_only, "limit": MOST, "other": other}
+        question = {"role": role, "open": open_only, "limit": MAX_LIST, "other": other}
         answer = await self._ask("tasks.list", question)
         return list(answer["tasks"])
 
@@ -143,4 +141,4 @@ class Ledger:
         return dict(answer["view"])
 
     async def _ask(self, verb: str, question: dict[str, Any]) -> dict[str, Any]:
-        return await ask_control(self._wire, self._own, verb, question)
+        return await ask_control(self._bus, self._own, verb, question)

@@ -11,7 +11,7 @@ from postroom.errors import InvalidInput, PostroomError, ProtocolViolation
 from postroom.observe import get_logger
 from postroom.protocol.ids import CONTROL_PLANE, UID, check_name, is_uid
 from postroom.sidecar.adapters import Sender
-from postroom.sidecar.wire import Wire, ask_control
+from postroom.sidecar.bus import BusClient, ask_control
 
 LIFETIME = 60.0
 """Seconds that an answer is used: a nick may be given to another agent."""
@@ -24,7 +24,7 @@ NAME_TIMEOUT = 2.0
 _log = get_logger(__name__)
 
 
-class Directory:
+class DirectoryClient:
     """The agents that this worker has to do with.
 
     Args:
@@ -32,8 +32,10 @@ class Directory:
         clock: seconds, monotonic.
     """
 
-    def __init__(self, wire: Wire, own: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._wire = wire
+    def __init__(
+        self, bus: BusClient, own: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._bus = bus
         self._own = own
         self._clock = clock
         self._known: OrderedDict[str, tuple[float, Sender]] = OrderedDict()
@@ -68,7 +70,7 @@ class Directory:
         Raises:
             PostroomError: the control plane did not answer.
         """
-        answer = await ask_control(self._wire, self._own, "cards.find", {"skill": skill})
+        answer = await ask_control(self._bus, self._own, "cards.find", {"skill": skill})
         found = answer.get("agents")
         if not isinstance(found, list):
             raise ProtocolViolation("the control plane's answer lists no agents")
@@ -81,14 +83,14 @@ class Directory:
             NotFound: there is none, or it has no card.
             PostroomError: the control plane did not answer.
         """
-        return await ask_control(self._wire, self._own, "cards.get", {"ref": ref})
+        return await ask_control(self._bus, self._own, "cards.get", {"ref": ref})
 
     async def _lookup(self, ref: str, timeout: float = 5.0) -> Sender:
         kept = self._known.get(ref)
         if kept is not None and self._clock() - kept[0] < LIFETIME:
             return kept[1]
         answer = await ask_control(
-            self._wire, self._own, "agents.resolve", {"ref": ref}, timeout=timeout
+            self._bus, self._own, "agents.resolve", {"ref": ref}, timeout=timeout
         )
         found = Sender(str(answer.get("uid")), str(answer.get("nick")), str(answer.get("kind")))
         if not is_uid(found.uid) or (not ref.startswith("@") and found.uid != ref):

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from postroom.directory.cards import CARD_PATH, SENDER_TOKEN, Card
 from postroom.errors import NotFound, PostroomError
-from postroom.http.server import Answer, Content, Events, Request
+from postroom.http.server import Answer, Content, Events, HttpRequest
 from postroom_a2a.json_operations import VERSION, not_spoken
 from postroom_a2a.operations import Call, Operations
 from postroom_a2a.rpc import Code, Id, RpcError, id_of, read_call, read_json, refusal, result
@@ -47,7 +47,7 @@ class Others(Protocol):
         ...
 
 
-class A2ADoor:
+class A2ARoutes:
     """The A2A routes of one worker.
 
     Args:
@@ -64,7 +64,7 @@ class A2ADoor:
         self._url = f"http://127.0.0.1:{port}"
         self._card = served_card(card, f"{self._url}{ENDPOINT}") if card else None
 
-    async def handle(self, request: Request) -> Answer:
+    async def handle(self, request: HttpRequest) -> Answer:
         """Answer one request.
 
         Raises:
@@ -89,7 +89,7 @@ class A2ADoor:
             return await self._answer(request, self._operations)
         raise NotFound(f"there is no {request.method} {request.path[:100]}")
 
-    async def _answer(self, request: Request, operations: Operations) -> Answer:
+    async def _answer(self, request: HttpRequest, operations: Operations) -> Answer:
         call_id: Id = None
         try:
             if not request.is_json:
@@ -107,7 +107,7 @@ class A2ADoor:
             return 200, refusal(call_id, RpcError.of(error))
 
 
-async def _waited_for(request: Request, operations: Operations, call: Call) -> bytes:
+async def _waited_for(request: HttpRequest, operations: Operations, call: Call) -> bytes:
     """The result, for as long as the client waits for it."""
     answering = asyncio.create_task(operations.answer(call))
     try:
@@ -146,7 +146,7 @@ async def _responses(
             yield json.dumps(refusal(call_id, error)).encode()
 
 
-def card_answer(request: Request, card: Card) -> Answer:
+def card_answer(request: HttpRequest, card: Card) -> Answer:
     """A card with what caches want to know; nothing but that for who has it already (RFC 9110, section 13.1.2)."""
     body = json.dumps(card).encode()
     tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
@@ -186,7 +186,7 @@ def _optional(extension: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in extension.items() if name != "required"}
 
 
-def _parameters(request: Request) -> dict[str, str]:
+def _parameters(request: HttpRequest) -> dict[str, str]:
     """The service parameters of a request.
 
     Raises:

@@ -41,7 +41,7 @@ BACKOFF = RetryPolicy(base=0.2, cap=3.0, uniform=_upper_half)
 """Pauses between the tries of whatever the sidecar tries again. None is very short: failures are to cost little."""
 
 
-class Wire(Protocol):
+class BusClient(Protocol):
     """Publish and request of `postroom.bus.port.MessageBusProvider`, on whichever connection is current."""
 
     async def publish(
@@ -80,7 +80,7 @@ class Published:
 
 
 async def publish_durably(
-    wire: Wire,
+    bus: BusClient,
     subject: str,
     payload: bytes,
     *,
@@ -99,7 +99,7 @@ async def publish_durably(
     while True:
         attempt += 1
         try:
-            return Published(await wire.publish(subject, payload, id=id), attempt)
+            return Published(await bus.publish(subject, payload, id=id), attempt)
         except (NoResponders, RequestTimeout, BusDisconnected):
             # That no stream answers is so for a moment after the server was started again.
             pause = BACKOFF.delay(attempt)
@@ -108,14 +108,14 @@ async def publish_durably(
             await asyncio.sleep(pause)
 
 
-def alert_raiser(wire: Wire, own: str) -> RaiseAlert:
+def alert_raiser(bus: BusClient, own: str) -> RaiseAlert:
     """Raises alerts of one worker; each is logged too, so that none is lost with the bus."""
     subject = subjects.alerts(own)
 
     async def raise_alert(alert: Alert) -> None:
         _log.error("alert %s: %s", alert.kind, alert.text)
         try:
-            await publish_durably(wire, subject, alert.encode(), id=secrets.token_hex(16))
+            await publish_durably(bus, subject, alert.encode(), id=secrets.token_hex(16))
         except PostroomError as error:  # a bus that is away does not stop the worker
             _log.error("the alert could not be stored: %s", error)
 
@@ -123,7 +123,7 @@ def alert_raiser(wire: Wire, own: str) -> RaiseAlert:
 
 
 async def ask_control(
-    wire: Wire,
+    bus: BusClient,
     own: str,
     verb: str,
     question: Mapping[str, Any],
@@ -144,7 +144,7 @@ async def ask_control(
     while True:
         attempt += 1
         try:
-            return _answer(verb, await wire.request(subject, payload, timeout=timeout))
+            return _answer(verb, await bus.request(subject, payload, timeout=timeout))
         except (NoResponders, RequestTimeout, BusDisconnected):
             pause = BACKOFF.delay(attempt)
             if asyncio.get_running_loop().time() + pause >= end:

@@ -16,7 +16,7 @@ from typing import Self, cast
 from postroom.bus.address import BusAddress
 from postroom.errors import InvalidInput
 from postroom.http.client import Streams
-from postroom.http.wire import CHUNK
+from postroom.http.connection import CHUNK
 from postroom.observe import get_logger
 from postroom.protocol.preface import Preface
 
@@ -33,16 +33,16 @@ _log = get_logger(__name__)
 
 Factory = Callable[[], asyncio.Protocol]
 Opened = tuple[asyncio.BaseTransport, asyncio.BaseProtocol]
-Way = Callable[[Factory], Awaitable[Opened]]
+Connector = Callable[[Factory], Awaitable[Opened]]
 """Opens a connection to the gateway for the protocol that the factory makes."""
 
 
-def by_socket(path: str) -> Way:
+def by_socket(path: str) -> Connector:
     """To the gateway's Unix socket at `path`."""
     return lambda factory: asyncio.get_running_loop().create_unix_connection(factory, path)
 
 
-def by_tls(address: str, ca: str) -> Way:
+def by_tls(address: str, ca: str) -> Connector:
     """To the gateway at `address` (`host:port`), if it shows a certificate for that host under `ca` (PEM).
 
     Args:
@@ -68,35 +68,35 @@ def by_tls(address: str, ca: str) -> Way:
     return connect
 
 
-def with_preface(way: Way, protocol: str, token: str) -> Way:
+def with_preface(connector: Connector, protocol: str, token: str) -> Connector:
     """The same way, with the line that says what is spoken on it and whose it is."""
     line = Preface(protocol, token).encode()
 
     async def connect(factory: Factory) -> Opened:
-        transport, made = await way(factory)
+        transport, made = await connector(factory)
         cast("asyncio.WriteTransport", transport).write(line)
         return transport, made
 
     return connect
 
 
-def bus_behind(way: Way, token: str) -> BusAddress:
+def bus_behind(connector: Connector, token: str) -> BusAddress:
     """The bus, as the worker with that token reaches it through the gateway."""
-    connect = with_preface(way, "nats", token)
+    connect = with_preface(connector, "nats", token)
     return BusAddress((f"nats://{GATEWAY_HOST}",), dial=lambda factory, _server: connect(factory))
 
 
-async def streams(way: Way) -> Streams:
+async def streams(connector: Connector) -> Streams:
     """A connection as `asyncio.open_connection` gives one."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(CHUNK, loop)
     protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
-    transport, _ = await way(lambda: protocol)
+    transport, _ = await connector(lambda: protocol)
     plain = cast("asyncio.WriteTransport", transport)
     return reader, asyncio.StreamWriter(plain, protocol, reader, loop)
 
 
-class Door:
+class EgressRelay:
     """A loopback port whose connections are pumped both ways; it is open inside its `async with` block.
 
     Args:
@@ -104,8 +104,8 @@ class Door:
         port: the loopback port, 0 for any free one.
     """
 
-    def __init__(self, way: Way, port: int = 0) -> None:
-        self._way = way
+    def __init__(self, connector: Connector, port: int = 0) -> None:
+        self._connector = connector
         self._wanted = port
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -150,7 +150,7 @@ class Door:
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(CONNECT_TIMEOUT):
-            far_reader, far_writer = await streams(self._way)
+            far_reader, far_writer = await streams(self._connector)
         try:
             ways = [
                 asyncio.ensure_future(_pump(reader, far_writer)),
@@ -159,8 +159,8 @@ class Door:
             try:
                 await asyncio.gather(*ways)
             finally:
-                for way in ways:
-                    way.cancel()
+                for connector in ways:
+                    connector.cancel()
         finally:
             far_writer.close()
             with contextlib.suppress(OSError):
