@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom import errors
-from postroom.client.calls import name_of
+from postroom.client.calls import AuditCalls, name_of
 from postroom.client.http import Client
 from postroom.client.locate import ServerAddress, locate
 from postroom.client.transport import Again, Transport
@@ -324,3 +324,18 @@ def test_a_silent_post_room_is_not_waited_for_behind_the_end_of_the_time(
         ):
             client.delegate("go", to="@bob", key="k9")
     assert "--key k9" in caught.value.remedy
+
+
+def test_the_audit_log_may_take_long_to_search():
+    seconds = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        seconds.append(request.extensions["timeout"]["read"])
+        return httpx2.Response(200, text="")
+
+    transport = Transport(
+        lambda: ServerAddress("http://x", 1, "t"), base=httpx2.MockTransport(answer)
+    )
+    assert list(AuditCalls(transport).audit()) == []
+    assert list(AuditCalls(transport).audit(follow=True)) == []
+    assert seconds == [300.0, 45.0]

@@ -1,4 +1,4 @@
-"""What several commands ask of a person: a text to send, a project, a yes before what cannot be undone."""
+"""Input that several commands take from a person: a text, a project, a confirmation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def text_argument(words: tuple[str, ...]) -> str:
-    """The words, or all of standard input where there are none on a pipe, or only `-`.
+    """The words, or standard input where there are none on a pipe, or only `-`.
 
     Raises:
         MessageTooLarge: standard input holds more than a message can.
@@ -39,7 +39,7 @@ def _read_input() -> str:
     if len(content) > MAX_ENVELOPE_BYTES:
         raise MessageTooLarge(
             f"the text is over the limit of {MAX_ENVELOPE_BYTES} bytes",
-            remedy="put what is large into a file and name it",
+            remedy="put large content into a file and name the file",
         )
     return content.decode(errors="replace").rstrip("\n")
 
@@ -51,10 +51,10 @@ new_option = click.option("--new", is_flag=True, help="Make the project, if ther
 
 
 def check_project(client: Client, project: str, *, new: bool) -> None:
-    """Have the person confirm a project that nobody is in and nothing was posted to.
+    """Ask before a post makes a new project: one without members and posts.
 
     Raises:
-        NotFound: there is no such project, and nobody wants to make it.
+        NotFound: there is no such project, and nobody confirmed it.
     """
     if new:
         return
@@ -72,12 +72,12 @@ def check_project(client: Client, project: str, *, new: bool) -> None:
 
 
 def confirm(question: str, refusal: str, with_yes: str, *, yes: bool) -> None:
-    """Return if it may be done: `yes` says so, or a person at the terminal.
+    """Return if the action may be done: `yes` is set, or a person at the terminal confirms it.
 
     Args:
-        refusal: what is wrong where nobody can be asked.
+        refusal: the error's text where nobody can be asked.
         with_yes: the command that does it without a question.
-        yes: it was said on the command line.
+        yes: the option of the command line.
 
     Raises:
         Conflict: nobody can be asked.
@@ -86,5 +86,5 @@ def confirm(question: str, refusal: str, with_yes: str, *, yes: bool) -> None:
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():
-        raise Conflict(refusal, remedy=f"if it is meant: {with_yes}")
+        raise Conflict(refusal, remedy=f"to confirm:{with_yes}")
     click.confirm(question, abort=True, err=True)

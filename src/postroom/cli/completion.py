@@ -1,4 +1,6 @@
-"""What the shell offers for a nick or a task. Completion has nowhere to say an error, so then it offers nothing."""
+"""Shell completion for nicks, tasks, settings and organisations. Completion cannot show an error, so then it offers
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ def _client(ctx: click.Context) -> Client:
 
 
 def agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Agents as `@nick`; bash splits a word at its `@`, so that is no part of what was typed so far."""
+    """Agents as `@nick`; bash splits a word at its `@`, so the `@` is not part of `incomplete`."""
     if ctx.params.get("words") not in (None, (), ("@",)):
-        return []  # behind the first word comes the text
+        return []  # the text follows the first word
     try:
         with _client(ctx) as client:
             nicks = [agent["nick"] for agent in client.agents() if agent["kind"] != "human"]
@@ -51,7 +53,7 @@ def orgs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
 
 
 def tasks(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """The newest tasks, as the lists show them."""
+    """The newest tasks, with the ids that lists show."""
     from postroom.cli.tasks.lines import short
 
     try:

@@ -1,8 +1,8 @@
-"""Starts a post room in the background and waits until it says that it is ready.
+"""Starts a post room in the background and waits until it reports that it is ready.
 
-The child gets a pipe (`POSTROOM_READY_FD`): it writes `ready` and a newline when all of it serves, and the
-pipe ends when it fails. So the wait needs no polling. Only one process at a time starts a post room on a folder,
-in front or behind: it holds a lock until the post room is ready.
+The child gets a pipe (`POSTROOM_READY_FD`): it writes `ready` and a newline when all of it serves, and the pipe ends
+when it fails. So the wait needs no polling. A lock on the folder lets only one process at a time start a post room
+there; it is held until the post room is ready.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ TAIL = 8192
 
 
 def start(state: Path, options: Sequence[str] = ()) -> ServerAddress:
-    """Start `postroom up` on the folder `state` in a session of its own; returns where it answers.
+    """Start `postroom up` on the folder `state` in a session of its own; returns its address.
 
     Raises:
         AlreadyRunning: one runs there.
         ServerFailed: it did not become ready in time.
         StateUnwritable: the disk is full.
-        PostroomError: it ended, with what it said.
+        PostroomError: it ended; the error has its output.
     """
     with _one_starter(state):
         with suppress(NotRunning):
@@ -64,14 +64,14 @@ def ensure(state: Path) -> ServerAddress:
     """The post room on `state`, started if none runs."""
     with suppress(NotRunning):
         return locate(state)
-    with suppress(AlreadyRunning):  # somebody else was faster
+    with suppress(AlreadyRunning):  # another command was faster
         return start(state)
     return locate(state)
 
 
 @contextmanager
 def _one_starter(state: Path) -> Generator[None]:
-    """Two commands that find nothing running start one post room, not two."""
+    """Hold the lock, so that two commands that find nothing running start one post room, not two."""
     descriptor = _take_turn(state)
     try:
         yield
@@ -81,9 +81,9 @@ def _one_starter(state: Path) -> Generator[None]:
 
 @contextmanager
 def in_front(state: Path) -> Generator[None]:
-    """The same around a post room in this process, whose readiness closes the lock's descriptor.
+    """Hold the lock around a post room in this process, which closes its descriptor when it is ready.
 
-    A child of `start` has its turn already.
+    A child of `start` is already covered by its parent's lock.
     """
     if READY_FD in os.environ:
         yield
@@ -93,16 +93,16 @@ def in_front(state: Path) -> Generator[None]:
     try:
         yield
     finally:
-        if os.environ.pop(READY_FD, ""):  # it never came so far as to close it
+        if os.environ.pop(READY_FD, ""):  # closed here only if the post room never became ready
             os.close(descriptor)
 
 
 def _take_turn(state: Path) -> int:
-    """Wait until nobody else starts one on `state`; returns the descriptor that holds the turn.
+    """Wait for the lock on `state`; returns its descriptor.
 
     Raises:
         StateUnwritable: the folder cannot be written.
-        ServerFailed: another start goes on for too long.
+        ServerFailed: another start takes too long.
     """
     try:
         (state / "logs").mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -126,7 +126,7 @@ def _lock(descriptor: int, state: Path) -> None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
-        except BlockingIOError as error:  # flock(2) has no deadline, so it is asked again and again
+        except BlockingIOError as error:  # flock(2) has no deadline, so try again and again
             if time.monotonic() > deadline:
                 raise ServerFailed(
                     f"another start of a post room on {state} does not come to an end",
@@ -163,7 +163,7 @@ def _launch(state: Path, options: Sequence[str]) -> None:
     finally:
         os.close(reading)
     if not ready:
-        # It ends by itself, and its exit status says what kind of failure it was; a busy machine takes a while.
+        # The child ends by itself, and its exit status tells the kind of failure; a busy machine takes a while.
         raise _failure(_end(process, after=GRACE), log, begin)
     process.returncode = 0  # it is to outlive us: Popen need not warn that it still runs
 
@@ -187,7 +187,7 @@ def _await_ready(reading: int, log: Path) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes], *, after: float = 1.0) -> int:
-    """Wait for a child that failed or is not wanted, and end it `after` so many seconds; returns its exit status."""
+    """Wait for a child that failed or is not wanted, end it after `after` seconds, and return its exit status."""
     with suppress(subprocess.TimeoutExpired):
         return process.wait(timeout=after)
     process.terminate()
@@ -199,16 +199,16 @@ def _end(process: subprocess.Popen[bytes], *, after: float = 1.0) -> int:
 
 
 def _failure(status: int, log: Path, begin: int) -> PostroomError:
-    """What a child that ended with `status` wrote since `begin`, as an error of the type that it had.
+    """The child's output since `begin`, as an error of the type that its exit status tells.
 
     Raises:
-        StateUnwritable: it could not write, since the disk is full.
+        StateUnwritable: the child could not write, since the disk is full.
     """
     with log.open("rb") as file:
         file.seek(max(begin, log.stat().st_size - TAIL))
         lines = file.read(TAIL).decode(errors="replace").splitlines()
     if not any(lines):
-        check_room(log.parent)  # so what it said is lost
+        check_room(log.parent)  # so its output is lost
     last = next((line for line in reversed(lines) if line.strip()), f"exit status {status}")
     message, remedy = f"the post room did not start: {last.strip()}", f"read {log}"
     for index, line in enumerate(lines):
@@ -255,7 +255,7 @@ class Process:
             return bool(selector.select(timeout))
 
     def _watch(self, timeout: float) -> bool:
-        """The same by looking again and again: other systems offer no event for a foreign process."""
+        """Poll for its end: other systems offer no event for a foreign process."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             try:

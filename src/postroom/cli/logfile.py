@@ -1,7 +1,7 @@
-"""The log of a worker as a person reads it: what the agent printed, apart from what its sidecar says of itself.
+"""The log of a worker as a person reads it: the agent's output, apart from its sidecar's own lines.
 
-A worker writes its log itself, so it is data: neither a link nor a pipe may stand in its place, and no line of it acts
-on a terminal. Whose a line is, is told by its beginning, which the sidecar puts before each line of the agent.
+A worker writes its log itself, so the log is untrusted data: a link or a pipe in its place is refused, and no line of
+it acts on a terminal. The sidecar puts a prefix before each line of the agent, which tells the source.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from postroom.errors import NotFound
 from postroom_a2a.text import printable
 
 LOOK = 0.2
-"""Seconds between two looks for new lines; not every system tells of a change of a file."""
+"""Seconds between two checks for new lines; not every system reports a change of a file."""
 
 SIDECAR = "sidecar"
 REFUSED = "agent action refused"
-"""How a sidecar begins what it says of a line that it could not act on: who wrote the agent has to know."""
+"""Beginning of the sidecar's line about an action that it refused: the agent's author has to see it."""
 
 _LOGGED = re.compile(
     r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4}) ([A-Z]+) postroom(?:\.[a-z0-9_]+)* (.*)"
@@ -39,9 +39,8 @@ class LogLine:
     """A line of the log.
 
     Attributes:
-        at: when it was printed, seconds since the epoch; None if that is not known.
-        source: `stdout`, `stderr`, `over-long line`, `sidecar`, or "" for what neither agent nor sidecar wrote, such as
-            the sandbox.
+        at: seconds since the epoch; None if that is not known.
+        source: `stdout`, `stderr`, `over-long line`, `sidecar`, or "" for another writer, such as the sandbox.
         level: of the sidecar's own lines, "" for others.
     """
 
@@ -55,7 +54,7 @@ Wanted = Callable[[LogLine], bool]
 
 
 def read_line(raw: bytes) -> LogLine:
-    """A line as it stands in the file."""
+    """A line from its bytes in the file."""
     text = printable(raw.decode(errors="replace").rstrip("\r\n"))
     if (logged := _LOGGED.fullmatch(text)) is None:
         return LogLine(None, "", text)
@@ -70,7 +69,7 @@ def read_line(raw: bytes) -> LogLine:
 
 
 def read_log(path: Path, count: int, wanted: Wanted, *, follow: bool) -> Iterator[LogLine]:
-    """The last `count` lines that are `wanted`, the former file's too; with `follow` what comes, for ever."""
+    """The last `count` lines that are `wanted`, those of the rotated file too; with `follow` also every later line."""
     file = _open(path)
     try:
         found: deque[LogLine] = deque(maxlen=count)
@@ -79,7 +78,7 @@ def read_log(path: Path, count: int, wanted: Wanted, *, follow: bool) -> Iterato
         begun = b""
         for raw in file:
             if follow and not raw.endswith(b"\n"):
-                begun = raw  # its end is still to come
+                begun = raw  # an incomplete line
             elif wanted(line := read_line(raw)):
                 found.append(line)
         yield from found
@@ -99,7 +98,7 @@ def read_log(path: Path, count: int, wanted: Wanted, *, follow: bool) -> Iterato
 
 
 def _replaced(path: Path, file: BinaryIO) -> BinaryIO | None:
-    """The file that is at `path` now, if it is another one than `file`."""
+    """The file at `path`, if it is no longer `file`."""
     try:
         later = _open(path)
     except NotFound:

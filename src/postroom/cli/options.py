@@ -57,7 +57,7 @@ def state_option(
     """`--state DIR`, accepted before and after the command's name.
 
     Args:
-        envvar: that may name it, too.
+        envvar: a variable that may name it, too.
         org: the command is for one organisation, so `--org NAME` is accepted as well.
     """
     state = _state_option(envvar)
@@ -102,9 +102,8 @@ def chosen_org() -> str:
 
 
 def connect() -> Client:
-    """A client of the post room that runs on the chosen state folder; use it in a `with` statement.
-
-    It is for the chosen organisation.
+    """A client of the post room on the chosen state folder, for the chosen organisation; use it in a `with`
+    statement.
 
     Raises:
         NotRunning: none runs there.
@@ -112,7 +111,7 @@ def connect() -> Client:
     from postroom.client.locate import locate
 
     state = state_folder()
-    locate(state)  # before the import of the HTTP library, which costs more than all else here
+    locate(state)  # before the import of the HTTP library, which costs more than all the rest here
     from postroom.client.http import Client
 
     return Client.at(state, chosen_org())

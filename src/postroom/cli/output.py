@@ -1,4 +1,4 @@
-"""How answers look: JSON, tables, times, colours. Text of agents passes through here before it is printed."""
+"""Output of commands: JSON, tables, times, colours. Text of agents passes through here before it is printed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import click
 from postroom_a2a.text import one_line, printable
 
 NARROWEST = 12
-"""Columns that the long columns of a table keep as long as all fit so."""
+"""Columns that the long columns of a table keep while the table fits."""
 
 
 def print_json(value: object) -> None:
@@ -25,7 +25,7 @@ def print_json(value: object) -> None:
 
 
 LEAST = 5
-"""Columns that they keep while the others, which are ids and numbers, are whole."""
+"""Columns that they keep so that the others, ids and numbers, stay whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Cell:
     dim: bool = False
 
     def padded(self, width: int) -> str:
-        """The text, safe and styled, filled up to `width` columns."""
+        """The text, safe and styled, padded to `width` columns."""
         text = shortened(one_line(self.text), width)
         filling = " " * (width - columns(text))
         if not (self.colour or self.bold or self.dim):
@@ -48,7 +48,7 @@ class Cell:
 
 
 def columns(text: str) -> int:
-    """How many columns of a terminal `text` takes."""
+    """Terminal columns of `text`."""
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     combining = sum(unicodedata.combining(c) > 0 for c in text)
     return len(text) + wide - combining
@@ -64,14 +64,14 @@ def shortened(text: str, width: int) -> str:
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal that is written to; None for a pipe or a file, where nothing is cut."""
+    """Columns of the output's terminal; None for a pipe or a file, where nothing is cut."""
     if sys.stdout is None or not sys.stdout.isatty():
         return None
     return max(1, shutil.get_terminal_size().columns)
 
 
 def fitted(text: str, width: int | None) -> str:
-    """`text` on one line of at most `width` columns; None for any."""
+    """`text` on one line of at most `width` columns; None for no limit."""
     line = one_line(text)
     return line if width is None else shortened(line, width)
 
@@ -79,7 +79,7 @@ def fitted(text: str, width: int | None) -> str:
 def print_table(
     head: Sequence[str], rows: Iterable[Sequence[Cell]], *, cut: Sequence[str] = ()
 ) -> None:
-    """Print rows under a head, as `table` says, for the terminal that is written to."""
+    """Print rows under a head, as `table` makes them, for the output's terminal."""
     for line in table(head, rows, cut=cut, width=terminal_width()):
         click.echo(line)
 
@@ -95,8 +95,8 @@ def table(
 
     Args:
         rows: a cell for each title.
-        cut: titles of columns that are made narrower before the others, the widest first.
-        width: columns that there are, None for any number.
+        cut: titles of columns that are narrowed before the others, the widest first.
+        width: available columns, None for no limit.
     """
     lines = [[Cell(title, dim=True) for title in head], *rows]
     widths = [
@@ -114,7 +114,7 @@ def table(
 
 
 def _narrow(widths: list[int], among: Sequence[int], room: int, least: int) -> None:
-    """Take columns from the widest `among` the `widths`, until all have `room` or none has more than `least`."""
+    """Narrow the widest of the columns `among` until all fit into `room` or each has only `least`."""
     while sum(widths) > room and among:
         widest = max(among, key=lambda number: widths[number])
         if widths[widest] <= least:
@@ -137,20 +137,20 @@ def span(seconds: float) -> str:
 
 
 def clock(at: float, now: float) -> str:
-    """Local time of day, with the date where it is not today's."""
+    """Local time of day, with the date unless it is today's."""
     then = time.localtime(at)
     same_day = then[:3] == time.localtime(now)[:3]
     return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M", then)
 
 
 def address(party: Any) -> str:
-    """`@nick` of a party, or its uid where it has no nick; a text as it stands."""
+    """`@nick` of a party, or its uid where it has no nick; a text stays as it is."""
     if not isinstance(party, dict):
         return one_line(str(party), 80)
     return one_line(f"@{party['nick']}" if party.get("nick") else str(party.get("uid", "?")), 80)
 
 
 def block(prefix: str, text: str) -> str:
-    """`text` after `prefix`, its further lines set in, so that no text can forge the line of another."""
+    """`text` after `prefix`, with indented further lines, so that no text can forge the line of another."""
     first, *rest = printable(text).strip("\n").split("\n")
     return "\n".join([f"{prefix}{first}", *(f"    | {line}" for line in rest)])

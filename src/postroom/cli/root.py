@@ -19,7 +19,7 @@ from postroom_a2a.text import one_line
 
 
 class LazyGroup(click.Group):
-    """Commands by name, each in the module of its name in `package`, as its attribute `command`.
+    """Commands by name. `package` has a module of each name with an attribute `command`.
 
     Args:
         summaries: for each command its line in the help; the order is that of the help.
@@ -43,7 +43,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The same, and for a name that is none the one that it resembles."""
+        """The command; for an unknown name, an error with the most similar one."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -171,7 +171,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a name in Greek on a Latin terminal
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # such as a Greek name on a Latin terminal
     try:
         result = root.main(args=arguments, prog_name="postroom", standalone_mode=False)
     except PostroomError as error:
@@ -189,12 +191,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _discard_output() -> None:
-    """The interpreter flushes at its end, which would fail again and say so."""
+    """Discard the output: the interpreter would flush it at its end, fail again and report that."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def report(error: PostroomError) -> None:
-    """Say on standard error what is wrong, and what to do about it."""
+    """Print the error and its remedy on standard error."""
     click.echo(f"postroom: {one_line(error.message)}", err=True)
     if error.remedy:
         click.echo(f"  try: {one_line(error.remedy)}", err=True)

@@ -1,4 +1,4 @@
-"""What is said of a worker that was just started."""
+"""Reports about a worker that was just started."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from postroom.client.records import Worker
 
 WAIT = 5.0
-"""Seconds that are waited for an agent to start or to die."""
+"""Seconds to wait for an agent to start or to end."""
 
 
-def told(worker: Worker) -> str:
-    """Its sandbox; in red if that is no wall, or not an enforced one."""
+def sandbox_text(worker: Worker) -> str:
+    """The worker's sandbox; in red unless it is an enforced wall."""
     wall = worker["sandbox"]
     provider, level = one_line(str(wall["provider"])), one_line(str(wall["level"]))
     text = provider if provider == level else f"{provider}: {level}"
@@ -27,10 +27,10 @@ def told(worker: Worker) -> str:
 
 
 def report(worker: Worker) -> None:
-    """Say so if its agent has not started.
+    """Report an agent that has not started.
 
     Raises:
-        PostroomError: it has ended.
+        PostroomError: the agent has ended.
     """
     nick = one_line(worker["nick"])
     for limit in worker.get("unenforced", []):

@@ -1,4 +1,4 @@
-"""What `postroom status` shows, as lines. Agents wrote the texts, so all of it is made harmless here."""
+"""The lines of `postroom status`. Agents wrote the texts, so all of it is made harmless here."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ COLOURS = {
     "idle": "green",
 }
 WEAK = frozenset({"partial", "none"})
-"""Levels of a wall that a person has to have asked for."""
+"""Levels of a wall that only a person may choose."""
 
 QUESTION = "input-required"
-"""Kind of the alerts about questions of tasks, which are shown as what needs the person."""
+"""Kind of the alerts about questions, which are shown among the needs for the person."""
 
 FAILURES = frozenset({"worker-ended", "worker-not-started", "worker-limit"})
-"""Kinds of the alerts that a worker does not run."""
+"""Kinds of the alerts about workers that do not run."""
 
 FAILED = {"failed": "has failed", "exited": "has ended", "stalled": "is stalled"}
 
@@ -39,11 +39,11 @@ PLUMBING = ("PROJECT", "OPEN", "UNREAD", "SEEN")
 
 
 def status_lines(status: Status, now: float, *, width: int | None, wide: bool = False) -> list[str]:
-    """The screen from top to bottom: what needs a person, then the workers.
+    """The screen from top to bottom: first the needs for a person, then the workers.
 
     Args:
-        status: what the post room says.
-        width: columns that a line may take, None for any number.
+        status: the post room's answer.
+        width: columns of a line, None for no limit.
     """
     lines = [fitted(_room(status, wide=wide), width)]
     lines += _needed(status, width)
@@ -106,7 +106,7 @@ def _failure(worker: Worker) -> tuple[str, str]:
 
 
 def broken(worker: Worker) -> bool:
-    """Whether a worker does not do what it should, so that a person has to look after it."""
+    """Whether a worker is at fault, so that a person has to look after it."""
     state = worker["state"]
     ended = state in ("exited", "stopped", "unknown") and worker["desired"] == "running"
     return state in ("failed", "stalled") or ended
@@ -128,14 +128,14 @@ def _wrapped(text: str, indent: str, width: int | None) -> list[str]:
 
 
 def cut_line(line: str, width: int) -> str:
-    """A line whose spaces at the beginning stay, cut to `width` columns."""
+    """A line cut to `width` columns, its indentation kept."""
     start = line[: len(line) - len(line.lstrip())]
     return start + fitted(line, max(0, width - len(start)))
 
 
 def _alerts(status: Status, now: float, width: int | None) -> list[str]:
     failed = {worker["nick"] for worker in status["workers"] if broken(worker)}
-    # An open question and a failed worker stand above, an answered question needs nobody.
+    # Open questions and failed workers are listed above; an answered question needs nobody.
     told = [
         alert
         for alert in status["alerts"]
@@ -163,7 +163,7 @@ def _workers(workers: list[Worker], now: float, width: int | None, *, wide: bool
 
 
 def _urgency(worker: Worker) -> tuple[int, str]:
-    """Sorts first what a person has to look after, and last what has ended on purpose."""
+    """Sorts workers that need a person first, and those that ended on purpose last."""
     if broken(worker):
         return (1 if worker["state"] == "stalled" else 0), worker["nick"]
     return (3 if worker["state"] in ("stopped", "exited") else 2), worker["nick"]
@@ -202,7 +202,7 @@ def _wall(worker: Worker, *, wide: bool) -> Cell:
 
 
 def _plumbing(worker: Worker, now: float) -> list[Cell]:
-    """Project, open tasks, unread messages (unknown while the bus is away), and when it was last heard of."""
+    """Project, open tasks, unread messages (unknown while the bus is away), and the last sign of life."""
     count, waiting = worker["unread"], worker.get("open_tasks", 0)
     return [
         Cell(f"#{worker['project']}" if worker["project"] else "-"),
@@ -213,7 +213,7 @@ def _plumbing(worker: Worker, now: float) -> list[Cell]:
 
 
 def alert_line(alert: Alert, now: float) -> str:
-    """Its number, when it was raised last, about whom, and what: one line."""
+    """Number, time, agent and text of an alert on one line."""
     who = f"@{one_line(alert['nick'], 64)} " if alert["nick"] else ""
     again = f" ({alert['count']} times)" if alert["count"] > 1 else ""
     return f"{alert['id']}  {clock(alert['at'], now)}  {who}{one_line(alert['text'], 300)}{again}"

@@ -1,6 +1,6 @@
-"""Reads a worker template and the files that it names, before anything is sent.
+"""Reads a worker template and its files, before anything is sent.
 
-The control plane checks it again. Here it is checked so that a mistake starts no post room.
+The control plane checks it again. The check here keeps a mistake from starting a post room.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from postroom.protocol.limits import MAX_FILES_BYTES, MAX_TEMPLATE_BYTES
 from postroom.protocol.template import PARAMETER, Template, parse_template
 
 WALLS = ("", "auto", "bubblewrap", "netns", "landlock", "none")
-"""Sandboxes whose programs are this machine's."""
+"""Sandboxes whose programs are installed on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A template's text and the content of its files by the names that it uses."""
+    """A template's text and the content of its files by their names."""
 
     text: str
     files: dict[str, bytes]
@@ -88,10 +88,10 @@ def _read_bytes(path: Path, name: str, limit: int) -> bytes:
 
 
 def check(bundle: Bundle, values: Mapping[str, str], sandbox: str) -> Template:
-    """The template; refuse what could not be started, as far as that is known before there is a post room.
+    """The template; refuse one that could not be started, as far as that is known before there is a post room.
 
     Raises:
-        InvalidTemplate: with what to do.
+        InvalidTemplate: with a remedy.
     """
     template = parse_template(bundle.text, values)
     wall = sandbox or template.sandbox
@@ -104,14 +104,13 @@ def check(bundle: Bundle, values: Mapping[str, str], sandbox: str) -> Template:
 
 
 def overrides(settings: tuple[str, ...], text: str) -> dict[str, str]:
-    """The values of `--set KEY=VALUE` options for the template `text`; the last one of a key counts.
+    """The values of `--set KEY=VALUE` options for the template `text`; the last value of a key counts.
 
-    A value that begins with `@` is a path and becomes absolute, and so does one that begins with `./` or
-    `../`, or is `.` or `..`, or stands for a folder to read; every other value is text and stays as it is
-    (`@@` begins a text with `@`).
+    A value becomes an absolute path if it begins with `@`, `./` or `../`, is `.` or `..`, or stands for a folder to
+    read. Every other value is text and stays as it is (`@@` begins a text with `@`).
 
     Raises:
-        InvalidInput: one has no key or no `=`.
+        InvalidInput: an option has no key or no `=`.
     """
     values: dict[str, str] = {}
     folders = _folders(text)
@@ -124,7 +123,7 @@ def overrides(settings: tuple[str, ...], text: str) -> dict[str, str]:
 
 
 def _folders(text: str) -> set[str]:
-    """The parameters that `compute.read_only` begins with."""
+    """The parameters at the beginning of entries of `compute.read_only`."""
     named = tomllib.loads(text).get("compute", {})
     listed = named.get("read_only", ()) if isinstance(named, dict) else ()
     words = [word for word in listed if isinstance(word, str)] if isinstance(listed, list) else []

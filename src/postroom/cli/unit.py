@@ -1,7 +1,7 @@
 """Units by which systemd or launchd runs a post room at boot.
 
-A post room ends its workers and its nats-server by itself, in order, when it is told to end. So the manager must
-signal it alone, give it time, and only then end what is left.
+On a stop signal, a post room ends its workers and its nats-server itself, in order. So the manager must signal only
+the post room, give it time, and only then kill the rest.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 NAME = "postroom"
 LABEL = "io.postroom.postroom"
 STOP_TIMEOUT = 90
-"""Seconds from being told to end until what is left is killed: many workers end at a time."""
+"""Seconds from the stop signal until the manager kills the rest: many workers end at a time."""
 
 RESTART_DELAY = 5
 """Seconds between a crash and the next start."""
 
 HOPELESS = (2, 5)
-"""Exit statuses (bad input, conflict) that another start cannot change."""
+"""Exit statuses (bad input, conflict) that a restart cannot change."""
 
 
 def unit(kind: str, state: Path, arguments: Sequence[str]) -> str:

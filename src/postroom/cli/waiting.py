@@ -1,4 +1,4 @@
-"""What waiting for a receipt came to, as an error where it did not come."""
+"""Waits for a receipt, and errors for a message that did not get that far."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ DEFAULT_TIMEOUT = 120.0
 
 
 SLOW = 1.0
-"""Seconds after which a person wants to know what a command waits for."""
+"""Seconds after which a command says what it waits for."""
 
 
 @contextmanager
 def said_if_slow(text: str) -> Generator[threading.Timer]:
-    """Say on standard error what is waited for, if it takes longer than `SLOW`."""
+    """Say on standard error what the command waits for, if it takes longer than `SLOW`."""
     timer = threading.Timer(SLOW, click.echo, (text,), {"err": True})
     timer.daemon = True
     timer.start()
@@ -58,7 +58,7 @@ def wait_options(help_text: str) -> Callable[[Decorated], Decorated]:
 
 
 def check(mail: Mail, milestone: str, timeout: float) -> None:
-    """Raise if `mail` has not reached `milestone`.
+    """Raise unless `mail` has reached `milestone`.
 
     Raises:
         RequestTimeout: it is still on its way.
@@ -79,18 +79,18 @@ def check(mail: Mail, milestone: str, timeout: float) -> None:
 def _after_death(reason: str) -> str:
     if reason.startswith(
         Reason.EXPIRED.value
-    ):  # nobody has failed, so there is no dead letter of it
+    ):  # the recipient did not fail, so there is no dead letter
         return "send it again, with more time or without --expires"
     return "postroom deadletters list"
 
 
 def _recipients_fault(client: Client, mail: Mail) -> str:
-    """Why the recipient will not answer soon, "" where nothing is known."""
+    """Why the recipient will not answer soon, "" for no known reason."""
     if mail["to"].get("kind") != "worker":
         return ""
     try:
         worker = client.worker(mail["to"]["uid"])
-    except PostroomError:  # what the person has to be told is the timeout
+    except PostroomError:  # the person has to see the timeout
         return ""
     if worker["state"] not in ("failed", "exited", "stopped", "stalled"):
         return ""
@@ -100,7 +100,7 @@ def _recipients_fault(client: Client, mail: Mail) -> str:
 def await_milestone(
     client: Client, sent: Mail, milestone: Milestone, timeout: float, *, as_json: bool
 ) -> None:
-    """Wait, print how far `sent` came (or its answer, which is seen then), and raise as `check` does."""
+    """Wait, print the state of `sent` (or its answer, which then counts as seen), and raise as `check` does."""
     mail = client.wait(sent["id"], milestone, timeout)
     if as_json:
         print_json(mail)

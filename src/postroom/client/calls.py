@@ -1,4 +1,4 @@
-"""The calls of the HTTP API by subject: what all share, then audit log, blobs, credentials, tasks (docs/api.md)."""
+"""The calls of the HTTP API by subject: the shared part, then audit log, blobs, credentials, tasks (docs/api.md)."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from postroom.client.stream import Event, EventStream
 
 POLL = 25.0
-"""Seconds that one waiting call may last; longer waits are several calls, so that a lost server shows."""
+"""Seconds that one waiting call may last; a longer wait is several calls, so that a lost server is noticed."""
 
 TASK_REF = re.compile(r"[0-9a-f]{4,32}")
-"""A task's id, or so much of its beginning that the server can find the one that is meant."""
+"""A task's id, or a beginning from which the server can find it."""
 
 
 def new_key() -> str:
-    """A fresh idempotency key: 32 hex digits."""
+    """A new idempotency key: 32 hex digits."""
     return os.urandom(16).hex()
 
 
 def name_of(ref: str) -> str:
-    """A nick, uid or project as a path segment: its `@` or `#` is taken off.
+    """A nick, uid or project as a path segment, without its `@` or `#`.
 
     Raises:
-        InvalidName: it is malformed, so that nothing else can ever stand in a path.
+        InvalidName: it is malformed, so it must not stand in a path.
     """
     return check_name(ref.removeprefix("@").removeprefix("#"))
 
@@ -44,19 +44,19 @@ def task_ref(ref: str) -> str:
     """A task's id, or its beginning, as a path segment."""
     if TASK_REF.fullmatch(ref) is None:
         raise InvalidInput(
-            f"{ref!r} is no id of a task: 4 to 32 of the digits 0-9 and a-f",
+            f"{ref!r} is not the id of a task: 4 to 32 of the digits 0-9 and a-f",
             remedy="postroom task list",
         )
     return ref
 
 
 def given(**values: str | float | None) -> dict[str, Any]:
-    """Those of `values` that say something."""
+    """Those of `values` that are set."""
     return {name: value for name, value in values.items() if value not in ("", None)}
 
 
 class Calls:
-    """Makes calls over `transport`; `clock` tells monotonic seconds, for waits."""
+    """Makes calls over `transport`; `clock` gives monotonic seconds, for waits."""
 
     def __init__(
         self, transport: Transport, *, clock: Callable[[], float] = time.monotonic
@@ -89,7 +89,7 @@ class Calls:
             raise
 
     def _wait(self, path: str, milestone: str, timeout: float) -> Any:
-        """What `path` answers when it has come to `milestone`, or with `timed_out` after `timeout` seconds."""
+        """The answer of `path` once it has reached `milestone`, or with `timed_out` after `timeout` seconds."""
         deadline = self._clock() + min(timeout, self.transport.left())
         while True:
             slice_ = max(0.0, min(POLL, deadline - self._clock()))
@@ -99,12 +99,12 @@ class Calls:
                 return found
 
 
-SILENCE = 300.0
-"""Seconds to wait for the next record of what is there: a long log takes time to search."""
+AUDIT_SILENCE = 300.0
+"""Seconds to wait for the next stored record: a long log takes time to search."""
 
 
 class AuditCalls(Calls):
-    """The audit log, as its operator."""
+    """The audit log, for its operator."""
 
     def audit(
         self,
@@ -122,10 +122,9 @@ class AuditCalls(Calls):
         Args:
             task: id, or 6 or more digits of it.
             since: RFC 3339, or `10m`, `2h`, `3d`.
-            plumbing: also what carries the messages and tells of none; else one of the records is
-                `{"omitted": N}`, where there was some.
-            limit: the last so many of what is there, 0 for all.
-            follow: go on with what comes, until the post room ends.
+            plumbing: include plumbing; else one record `{"omitted": N}` counts it, where there was some.
+            limit: the last so many stored records, 0 for all.
+            follow: go on with new records, until the post room ends.
 
         Raises:
             PostroomError: the post room refused, or could not be reached.
@@ -134,7 +133,7 @@ class AuditCalls(Calls):
         query |= {name: "true" for name, on in (("denied", denied), ("follow", follow)) if on}
         if not plumbing:
             query["plumbing"] = "false"
-        silence = STREAM_SILENCE if follow else SILENCE
+        silence = STREAM_SILENCE if follow else AUDIT_SILENCE
         with self.transport.exchange("GET", "/v1/audit", silence=silence, params=query) as answer:
             for line in answer.iter_lines():
                 if line.strip():
@@ -152,17 +151,17 @@ def _record(line: str) -> dict[str, Any]:
 
 
 CHUNK = 64 * 1024
-SILENCE = 60.0
+BLOB_SILENCE = 60.0
 """Seconds for one piece to be taken or to come."""
 
 
 class BlobCalls(Calls):
-    """Content that is too large for messages, as their operator. Nothing of it is held in memory."""
+    """Content that is too large for messages, for its operator. It is never held in memory as a whole."""
 
     def put_blob(self, content: BinaryIO, media_type: str) -> str:
-        """Store a content; its URL, when it is on disk.
+        """Store a content; returns its URL when it is on disk.
 
-        Every agent that is told the URL may read it.
+        Every agent that gets the URL may read it.
         """
         path, method = "/v1/blobs", "POST"
         if content.seekable():
@@ -174,33 +173,35 @@ class BlobCalls(Calls):
             content.seek(start)
         headers = {"Content-Type": media_type}
         with self.transport.exchange(
-            method, path, silence=SILENCE, content=_pieces(content), headers=headers
+            method, path, silence=BLOB_SILENCE, content=_pieces(content), headers=headers
         ) as response:
             return str(self.transport.decoded(response)["url"])
 
     def get_blob(self, url: str) -> Iterator[bytes]:
-        """The content that a URL names, as it comes.
+        """The content behind a URL, as it comes.
 
         Raises:
-            InvalidInput: it is no URL of a blob.
-            ProtocolViolation: at the end: what came is something else.
+            InvalidInput: it is not the URL of a blob.
+            ProtocolViolation: at the end: the content has another hash.
         """
         from postroom.protocol.blobs import sha256_of
 
         wanted, found = sha256_of(url), hashlib.sha256()
-        with self.transport.exchange("GET", f"/v1/blobs/{wanted}", silence=SILENCE) as response:
+        with self.transport.exchange(
+            "GET", f"/v1/blobs/{wanted}", silence=BLOB_SILENCE
+        ) as response:
             for data in response.iter_raw(CHUNK):
                 found.update(data)
                 yield data
         if found.hexdigest() != wanted:
-            raise ProtocolViolation("what came is not what the URL names")
+            raise ProtocolViolation("the content does not have the hash in the URL")
 
     def blobs(self, limit: int = 100) -> list[Blob]:
         """Blobs, the largest first."""
         return self._get("/v1/blobs", {"limit": limit})["blobs"]
 
     def remove_blob(self, url: str) -> None:
-        """Remove a content, whoever names it."""
+        """Remove a content, even one that a message or a task names."""
         from postroom.protocol.blobs import sha256_of
 
         self.transport.call("DELETE", f"/v1/blobs/{sha256_of(url)}")
@@ -225,16 +226,16 @@ class CredentialCalls(Calls):
         workers: Sequence[str] = (),
         replace: bool = False,
     ) -> Credential:
-        """Keep a credential; it counts from the next request on.
+        """Keep a credential; it applies from the next request on.
 
         Args:
             name: by which templates name it.
             host: `host`, `host:port` or with a scheme before it.
-            secret: goes to the control plane, which gives it to nobody but that host.
+            secret: only the control plane and that host ever get it.
             path: prefix of the paths that it is for.
             header: `Name: value` with `{secret}` in the value; `Authorization: Bearer {secret}` if not given.
-            workers: nicks or uids that alone may use it.
-            replace: take the place of one of that name.
+            workers: nicks or uids of the only workers that may use it.
+            replace: replace the credential of that name.
         """
         body: dict[str, Any] = {"name": name, "host": host, "secret": secret}
         body |= {"workers": list(workers), "replace": replace}
@@ -245,16 +246,16 @@ class CredentialCalls(Calls):
         return self._get("/v1/credentials")["credentials"]
 
     def remove_credential(self, name: str) -> None:
-        """Forget one; the next request goes without it."""
+        """Forget a credential; the next request goes without it."""
         self.transport.call("DELETE", f"/v1/credentials/{name_of(name)}")
 
 
 CANCEL_TIMEOUT = 15.0
-"""Seconds that an agent gets to stop working on a task; its sidecar kills it after 5."""
+"""Seconds that a cancel waits; the agent's sidecar kills its program after 5."""
 
 
 class TaskCalls(Calls):
-    """Tasks of the agents, as their operator.
+    """Tasks of the agents, for their operator.
 
     A `ref` is a task's id or its beginning, of 4 hex digits or more.
     """
@@ -262,13 +263,13 @@ class TaskCalls(Calls):
     def delegate(
         self, text: str, *, to: str = "", skill: str = "", key: str = "", context: str = ""
     ) -> Task:
-        """Give an agent a task; it is on disk when this returns, also if the agent is offline.
+        """Give an agent a task; it is on disk when this returns, even if the agent is offline.
 
         Args:
             to: `@nick` or uid; "" lets the post room choose an agent that has `skill`.
-            skill: that the agent's card must have.
-            key: idempotency key; the same key toward the same agent is the same task. Without one a fresh
-                one is made, so that an attempt that is repeated asks for nothing twice.
+            skill: of the agent's card.
+            key: idempotency key: one key and one agent give one task. Without one a new key is made, so that a
+                repeated attempt requests nothing twice.
             context: id of the conversation that the task belongs to.
         """
         body = {"text": text, "key": key or new_key()}
@@ -295,10 +296,7 @@ class TaskCalls(Calls):
         return self._get(f"/v1/tasks/{task_ref(ref)}")
 
     def await_task(self, ref: str, rest: Rest, timeout: float) -> Task:
-        """The task when it has come to rest.
-
-        After `timeout` seconds it is returned as it stands, with `timed_out` true.
-        """
+        """The task once it is at rest; after `timeout` seconds as it is, with `timed_out` true."""
         return self._wait(f"/v1/tasks/{task_ref(ref)}", rest, timeout)
 
     def task_events(self, ref: str, *, after: int = 0, limit: int = 200) -> list[TaskEvent]:
@@ -311,8 +309,8 @@ class TaskCalls(Calls):
     ) -> EventStream:
         """Changes of a task after the stream sequence `after`, up to the one that ends it.
 
-        Each event is an `update`, its data a `TaskEvent`, or a `trouble`: `text` says what keeps the task now, `worker`
-        who does. `away` is told when the post room has gone and when it is back.
+        Each event is an `update`, its data a `TaskEvent`, or a `trouble` with `worker` and, in `text`, the reason why
+        the task does not go on now. `away` is called when the post room has gone and when it is back.
         """
         from postroom.client.stream import EventStream
 
@@ -322,18 +320,18 @@ class TaskCalls(Calls):
         )
 
     def cancel_task(self, ref: str, *, reason: str = "", timeout: float = CANCEL_TIMEOUT) -> Task:
-        """Have an agent stop working on a task; after `timeout` seconds it is returned as it stands."""
+        """Have an agent stop working on a task; after `timeout` seconds the task is returned as it is."""
         body = {"timeout": timeout} | given(reason=reason)
         path = f"/v1/tasks/{task_ref(ref)}/cancel"
         return self._post(path, body, repeatable=True, extra_time=timeout)
 
     def answer_task(self, ref: str, text: str) -> Task:
-        """Answer the question that a task waits with.
+        """Answer the question of a task.
 
-        It is never repeated by itself: the agent could take the second one for the answer to its next question.
+        The call is never repeated by itself: the agent could take a second answer for its next question.
 
         Raises:
-            Conflict: it asks nothing.
+            Conflict: the task waits for no answer.
         """
         return self._post(f"/v1/tasks/{task_ref(ref)}/answer", {"text": text})
 

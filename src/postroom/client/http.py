@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 
 class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
-    """A control plane, as its operator.
+    """A control plane, for its operator.
 
     Every method raises what `Transport.call` raises. All are synchronous and bounded.
     """
 
     @classmethod
     def at(cls, state: Path, org: str = "") -> Client:
-        """The post room that runs on the folder `state`, as `org` ("" for the default one) sees it.
+        """The post room on the folder `state`, in the view of the organisation `org` ("" for the default one).
 
         Raises:
             InvalidName: no organisation can have that name.
@@ -56,7 +56,7 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
 
     @property
     def server(self) -> ServerAddress:
-        """Where it answers."""
+        """The address of the post room."""
         return self.transport.server
 
     def close(self) -> None:
@@ -84,11 +84,11 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
             return False
 
     def status(self) -> Status:
-        """The whole post room at a glance."""
+        """The status of the whole post room."""
         return self._get("/v1/status")
 
     def agents(self, *, skill: str = "", text: str = "") -> list[Listed]:
-        """Everybody with an address, or those whose Agent Card has `skill` and `text`."""
+        """Every agent, or those whose Agent Card has `skill` and `text`."""
         query = given(skill=skill, text=text)
         return self._get("/v1/agents", query or None)["agents"]
 
@@ -109,12 +109,12 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         return self.transport.call("POST", "/v1/orgs", json={"name": name}, extra_time=90.0)
 
     def remove_org(self, name: str) -> str:
-        """End an organisation for ever; returns the folder that is kept of it, "" if it had none."""
+        """End an organisation for ever; returns the path of its kept folder, "" if it had none."""
         path = f"/v1/orgs/{check_name(name, 'organisation')}"
         return self.transport.call("DELETE", path, extra_time=90.0)["folder"]
 
     def shutdown(self) -> None:
-        """Ask it to end; it answers before it does."""
+        """Ask the post room to end; it answers before it ends."""
         self.transport.call("POST", "/v1/shutdown")
 
     # ── workers ──────────────────────────────────────────────────────────────────────────────────
@@ -140,11 +140,11 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         path: str = "",
         wait: float = 0.0,
     ) -> Worker:
-        """Start a worker from a template's text and the files that it names.
+        """Start a worker from a template's text and its files.
 
-        `isolation` is the least level of a wall that is accepted: `enforced`, `partial` or `none`. `path` is where
-        the template was read. With `wait`, so many seconds, `started` in the answer says whether the agent has
-        started, or is None if that was not known in time.
+        `isolation` is the weakest acceptable level of a wall: `enforced`, `partial` or `none`. `path` is the
+        template's file. With `wait` seconds, `started` in the answer says whether the agent has started, or is None
+        if that was not known in time.
         """
         body: dict[str, Any] = {
             "template": template,
@@ -160,16 +160,16 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         return self._post(f"/v1/workers/{name_of(ref)}/stop", repeatable=True)
 
     def remove(self, ref: str, *, purge: bool = False) -> Removed:
-        """End a worker and take its address away for ever; with `purge` its files, too."""
+        """End a worker and release its address for ever; with `purge` also delete its files."""
         path = f"/v1/workers/{name_of(ref)}"
         return self.transport.call("DELETE", path, params={"purge": "true"} if purge else None)
 
     def leftovers(self) -> list[Leftover]:
-        """What is on disk of removed workers."""
+        """The files of removed workers."""
         return self._get("/v1/leftovers")["leftovers"]
 
     def prune(self) -> list[Leftover]:
-        """Delete what is on disk of removed workers; returns what it was."""
+        """Delete the files of removed workers; returns what was deleted."""
         return self.transport.call("DELETE", "/v1/leftovers", extra_time=60.0)["leftovers"]
 
     def restart(
@@ -180,7 +180,7 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         files: Mapping[str, bytes] | None = None,
         wait: float = 0.0,
     ) -> Worker:
-        """Stop and start a worker, with a new template and its files if one is given.
+        """Stop and start a worker, with a new template and its files if given.
 
         `changed` in the answer names what is new; `wait` as for `spawn`.
         """
@@ -195,11 +195,11 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         return self._post(f"/v1/workers/{name_of(ref)}/revoke", repeatable=True)
 
     def revoke_all(self) -> list[Worker]:
-        """The same for every worker."""
+        """`revoke` for every worker."""
         return self._post("/v1/workers/revoke", repeatable=True)["workers"]
 
     def trusted_keys(self) -> list[dict[str, str]]:
-        """The public keys that credentials hang on: role, key, state."""
+        """The public keys of credentials: role, key, state."""
         return self._get("/v1/trust/keys")["keys"]
 
     def rotate(self, kind: str) -> dict[str, Any]:
@@ -235,9 +235,9 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         Args:
             to: `@nick` or uid.
             expects_reply: it ends `answered` and not `seen`.
-            expires_in: seconds after which it is dead if it was not seen.
-            key: idempotency key; the same key toward the same agent is the same message. Without one a
-                fresh one is made, so that an attempt that is repeated sends nothing twice.
+            expires_in: seconds after which an unseen message is dead.
+            key: idempotency key: one key and one agent give one message. Without one a new key is made, so that
+                a repeated attempt sends nothing twice.
             reply_to: id of the message that this one answers.
         """
         body: dict[str, Any] = {"to": to, "text": text, "expects_reply": expects_reply}
@@ -249,9 +249,8 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         return self._get(f"/v1/messages/{check_message_id(message_id)}")
 
     def wait(self, message_id: str, milestone: Milestone, timeout: float) -> Mail:
-        """The message when it has reached `milestone` or can no longer.
-
-        After `timeout` seconds it is returned as it stands, with `timed_out` true.
+        """The message once it has reached `milestone` or never can; after `timeout` seconds as it is, with
+        `timed_out` true.
         """
         return self._wait(f"/v1/messages/{check_message_id(message_id)}", milestone, timeout)
 
@@ -285,21 +284,21 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         return self._post_keyed(f"/v1/projects/{name_of(project)}/posts", body)
 
     def follow_project(self, project: str, *, after: int = 0) -> EventStream:
-        """What comes in a project's feed after the stream sequence `after`."""
+        """New posts of a project's feed after the stream sequence `after`."""
         from postroom.client.stream import EventStream
 
         return EventStream(self.transport, {"project": name_of(project)}, after=str(after))
 
     def follow_chat(self, ref: str, *, after: int = 0) -> EventStream:
-        """What comes between the operator and an agent after the stream sequence `after`."""
+        """New messages between the operator and an agent after the stream sequence `after`."""
         from postroom.client.stream import EventStream
 
         return EventStream(self.transport, {"chat": name_of(ref)}, after=str(after))
 
     def follow_everything(self, *, away: Callable[[bool], None] = lambda _: None) -> EventStream:
-        """What happens from now on: `task`, `update`, `mail` (to the operator), `post`, `alert` and `worker`.
+        """New events: `task`, `update`, `mail` (to the operator), `post`, `alert` and `worker`.
 
-        It waits for a post room that has ended; `away` is told when it has gone and when it is back.
+        The stream waits for a post room that has ended; `away` is called when it has gone and when it is back.
         """
         from postroom.client.stream import FOR_EVER, EventStream
 
@@ -310,7 +309,7 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
     # ── dead letters ─────────────────────────────────────────────────────────────────────────────
 
     def alerts(self, *, ended: bool = False) -> list[Alert]:
-        """The alerts that stand, what concerns the post room and its workers first; with `ended` all that are kept."""
+        """The alerts that stand, those about the post room and its workers first; with `ended` all that are kept."""
         return self._get("/v1/alerts", given(all="true" if ended else ""))["alerts"]
 
     def clear_alerts(self, alert: str = "") -> int:
@@ -323,11 +322,11 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         return self._get("/v1/deadletters")["deadletters"]
 
     def deadletter(self, dead_id: str) -> Dead:
-        """One of them."""
+        """One dead letter."""
         return self._get(f"/v1/deadletters/{check_message_id(dead_id)}")
 
     def requeue(self, dead_id: str) -> str:
-        """Send it again as a new message, whose id is returned; the old one stays dead."""
+        """Send a dead letter again as a new message, whose id is returned; the old one stays dead."""
         return self._post(f"/v1/deadletters/{check_message_id(dead_id)}/requeue")["id"]
 
     def drop(self, dead_id: str) -> None:

@@ -1,7 +1,7 @@
 """Finds the running post room: its address and the operator's credential, from the state folder.
 
-`server.json` holds a secret, so a file that others can read, or that somebody else wrote, is refused: its
-address could be anybody's.
+`server.json` holds a secret. A file that other users can read, or that another user wrote, is refused, since its
+address could lead anywhere.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ MAX_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where a post room answers.
+    """The address of a post room.
 
     Attributes:
         url: of its HTTP interface, without a slash at the end.
         ca: path of the authority to trust if the URL is `https`; "" for those that this system trusts.
         token: bearer token of the operator; left out of `repr` so that no log shows it.
         listen: URLs for others, of the API and of the bus.
-        notes: what a person should know about this start, a sentence each.
+        notes: notes about this start for people, a sentence each.
     """
 
     url: str
@@ -44,8 +44,8 @@ def locate(state: Path) -> ServerAddress:
     """The post room that runs on the folder `state`.
 
     Raises:
-        NotRunning: there is none, or it ended without tidying up.
-        EnvironmentFault: the file is not private to this user, or is not what a post room writes.
+        NotRunning: none runs, or it ended without tidying up.
+        EnvironmentFault: the file is not private to this user, or not in the form that a post room writes.
     """
     path = state / FILE
     server = _parse(path, _read_private(path))
@@ -117,14 +117,14 @@ def _alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True  # somebody else's process, and alive
+        return True  # another user's process, and alive
     return not _zombie(pid)
 
 
 def _zombie(pid: int) -> bool:
-    """Whether it has ended and only waits for its parent to notice (proc_pid_stat(5), field 3)."""
+    """Whether the process has ended and waits for its parent to notice (proc_pid_stat(5), field 3)."""
     try:
         content = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
-        return False  # no procfs here: what `kill` said stands
+        return False  # no procfs here: the result of `kill` stands
     return content.rpartition(")")[2].split()[0] in ("Z", "X")

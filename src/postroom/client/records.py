@@ -1,4 +1,4 @@
-"""Shapes of the JSON objects that the control plane answers with (docs/api.md, Objects)."""
+"""Shapes of the JSON objects in the control plane's answers (docs/api.md, Objects)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 
 class Party(TypedDict):
-    """One end of a message. `kind` is `worker`, `external`, `human` or `service`."""
+    """The sender or recipient of a message. `kind` is `worker`, `external`, `human` or `service`."""
 
     uid: str
     nick: str
@@ -20,10 +20,10 @@ class Agent(Party):
 
 
 class Credential(TypedDict):
-    """A credential that the gateway adds to requests; its secret is told to nobody.
+    """A credential that the gateway adds to requests, without its secret.
 
-    `url` is what requests begin with, `header` has `{secret}` in it, `workers` are the only ones that may use it
-    (`uid`, `nick`), empty for all whose template names it.
+    `url` is the beginning of its requests, `header` contains `{secret}`. `workers` are the only ones that may use it
+    (`uid`, `nick`); empty for every worker whose template names it.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Credential(TypedDict):
 
 
 class OrgCounts(TypedDict, total=False):
-    """What an organisation has; without any entry while it is not open."""
+    """What an organisation has, in numbers; empty while it is not open."""
 
     workers: int
     running: int
@@ -59,7 +59,7 @@ class Org(TypedDict):
 
 
 class Listed(Agent):
-    """An agent as it is listed: `card` is its signed Agent Card, `online` whether it takes messages now.
+    """An agent in a list: `card` is its signed Agent Card, `online` whether it takes messages now.
 
     People have neither.
     """
@@ -104,7 +104,7 @@ class Wall(TypedDict):
 
 
 class File(TypedDict):
-    """A part of an artifact that is named by a URL; `size` is None where it is no blob that is there."""
+    """A part of an artifact with a URL; `size` is None where the URL is not that of a stored blob."""
 
     url: str
     mediaType: str
@@ -138,14 +138,14 @@ class Task(TypedDict):
 
     Attributes:
         final: nothing follows.
-        detail: what a person has to know about the state, "" for nothing.
-        request: id of the message that asked for it.
-        attempt: how many times it was begun.
-        seq: sequence of its last record; 0 while nobody has taken it.
+        detail: an explanation of the state for people, "" for nothing.
+        request: id of the message that requested it.
+        attempt: number of attempts so far.
+        seq: sequence of its last record; 0 while no worker has taken it.
         requested: sequence of its request; lists are in this order, the newest first.
-        status_text: what the agent said with the state.
-        started_at: when it began with it, None before that.
-        timed_out: it was waited for in vain.
+        status_text: the agent's text with the state.
+        started_at: instant of its first attempt, None before that.
+        timed_out: the caller waited for it in vain.
     """
 
     id: str
@@ -170,7 +170,7 @@ class Task(TypedDict):
 
 
 class Piece(TypedDict):
-    """The artifact that an event brings text of: `append` to what came before, `last` if it is whole now."""
+    """The artifact of an event's text: `append` to the earlier text, `last` if the artifact is complete."""
 
     id: str
     name: str
@@ -239,7 +239,7 @@ class Removed(TypedDict):
 
 
 class Leftover(TypedDict):
-    """What is on disk of a removed worker; `nick` "" if nobody knows it any more."""
+    """Files of a removed worker; `nick` "" if nobody knows it any more."""
 
     uid: str
     nick: str
@@ -248,7 +248,7 @@ class Leftover(TypedDict):
 
 
 class Alert(TypedDict):
-    """Something that needs a person; `nick` is "" for what concerns the post room."""
+    """A condition that needs a person; `nick` is "" for one of the post room."""
 
     id: int
     at: float
@@ -259,12 +259,12 @@ class Alert(TypedDict):
     kind: str
     text: str
     ended: str
-    """Why it has ended, "" while it stands."""
+    """Reason of its end, "" while it stands."""
     ended_at: float | None
 
 
 class Status(TypedDict):
-    """The whole post room at a glance."""
+    """The status of the whole post room."""
 
     version: str
     server: dict[str, Any]
@@ -280,7 +280,7 @@ class Status(TypedDict):
     audit: NotRequired[str]
     """Why the audit log cannot be written, "" if it can."""
     bus: NotRequired[str]
-    """What is wrong with the connection to NATS, "" if nothing is."""
+    """The fault of the connection to NATS, "" for none."""
 
 
 Dead = TypedDict(
@@ -304,4 +304,4 @@ Milestone = Literal["delivered", "seen", "answered"]
 """A state that a sender can wait for."""
 
 Rest = Literal["final", "settled"]
-"""What a task can be waited for: its end, or also a question of the agent."""
+"""The states of a task that a caller can wait for: its end, or also a question of the agent."""

@@ -1,7 +1,7 @@
 """Live events of the control plane: server-sent events that survive a lost connection.
 
-After a loss the reader connects again and names the last record that it had, so nothing is missed; what
-comes twice is taken out, so nothing is shown twice.
+After a loss the reader connects again and names its last record, so nothing is missed. It drops repeated events, so
+nothing is shown twice.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from postroom.protocol.intervals import STREAM_SILENCE
 from postroom_a2a.retry import RetryPolicy
 
 SETTLED = 10.0
-"""Seconds after which a connection counts as a good one, so that earlier failures are forgotten."""
+"""Seconds after which a connection counts as good, so that earlier failures are forgotten."""
 
 REMEMBERED = 4096
 """Events whose ids are kept to find duplicates."""
@@ -42,7 +42,7 @@ RECONNECT = RetryPolicy(attempts=12, base=0.2, cap=5.0)
 """About half a minute in all: long enough for `postroom down; postroom up`."""
 
 FOR_EVER = RetryPolicy(attempts=sys.maxsize, base=0.2, cap=5.0)
-"""For who watches a post room whatever becomes of it."""
+"""For a reader that must survive any outage of the post room."""
 
 _RECORDS = frozenset({"post", "mail", "update", "task", "alert", "open"})
 _LOST = (NotRunning, PeerError, Unauthorized, BusDisconnected)
@@ -58,7 +58,7 @@ class Event:
 
 
 class SeenEvents:
-    """The last `REMEMBERED` events, to tell a repeated one."""
+    """The last `REMEMBERED` events, to recognise a repeated one."""
 
     def __init__(self, limit: int = REMEMBERED) -> None:
         self._limit = limit
@@ -83,9 +83,9 @@ class EventStream:
 
     Args:
         topic: query that names the feed or chat.
-        after: id of the last record that is known already.
-        retry: how often, and how fast, a lost connection is made anew before its error is raised.
-        is_last: whether nothing comes after an event; None where something always may.
+        after: id of the last known record.
+        retry: attempts to connect again before the error is raised.
+        is_last: whether an event is the last one; None where there is no last one.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class EventStream:
                 self._again(error)
 
     def close(self) -> None:
-        """End the iteration, also one that waits for bytes."""
+        """End the iteration, even one that waits for bytes."""
         self._closed.set()
         response = self._response
         if response is not None:
@@ -142,7 +142,9 @@ class EventStream:
             self._since = time.monotonic()
             self.connected.set()
             self._set_away(False)
-            if self._closed.is_set():  # closed between the two lines above: nobody shuts this one
+            if (
+                self._closed.is_set()
+            ):  # closed between the two lines above: nobody else shuts this one
                 return
             for raw in httpx2.EventSource(response):
                 if self._seen.is_new(raw):
@@ -155,13 +157,13 @@ class EventStream:
                         return
 
     def _again(self, error: PostroomError) -> None:
-        """Wait before the next connection, or raise `error` if there shall be none."""
+        """Wait before the next connection, or raise `error` if no further one is allowed."""
         if self._closed.is_set():
             return
         settled = time.monotonic() - self._since > SETTLED
         self._failures = 1 if settled else self._failures + 1
         self._since = math.inf
-        # Plain 503: it is starting or ending. Other faults of its surroundings come as their own types.
+        # Plain 503: the post room is starting or ending. Other faults have types of their own.
         lost = isinstance(error, _LOST) or type(error) is EnvironmentFault
         if (
             not lost
@@ -191,7 +193,7 @@ def _event(raw: httpx2.ServerSentEvent) -> Event:
 
 
 def _shut(response: httpx2.Response) -> None:
-    """Wake a thread that reads `response`: closing a socket would not, shutting it down does."""
+    """Wake a thread that reads `response`: closing the socket would not wake it, shutting it down does."""
     stream = response.extensions.get("network_stream")
     raw = stream.get_extra_info("socket") if stream is not None else None
     if isinstance(raw, socket.socket):

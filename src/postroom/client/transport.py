@@ -32,16 +32,16 @@ from postroom_a2a.retry import RetryPolicy
 
 CONNECT_TIMEOUT = 5.0
 ANSWER_TIMEOUT = 30.0
-"""Seconds: as long as the slowest plain call, which is stopping a worker with its grace."""
+"""Seconds; the slowest plain call is stopping a worker, with its grace period."""
 
 GRACE = 1.0
-"""Seconds that an answer may be late where `within` limits the time, and that each call gets at least."""
+"""Seconds that an answer may be late where `within` limits the time; the minimum of each call."""
 
 PERHAPS_DONE = (RequestTimeout, BusDisconnected)
-"""What the control plane reports when it cannot tell whether the bus has stored what it was given."""
+"""The control plane's errors when it cannot know whether the bus has stored a record."""
 
 OF_ALL = ("/v1/orgs", "/v1/shutdown")
-"""Paths of the whole post room, whatever organisation is meant."""
+"""Paths of the whole post room, not of one organisation."""
 
 Locate = Callable[[], ServerAddress]
 Query = Mapping[str, str | int | float]
@@ -49,7 +49,7 @@ Query = Mapping[str, str | int | float]
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why a call failed; `sent`: it may have been acted on all the same."""
+    """The error of a call; `sent`: the server may have acted on it."""
 
     error: PostroomError
     again: Again
@@ -59,15 +59,15 @@ class _Failure:
 class Transport:
     """Calls a control plane and finds it again when it has moved.
 
-    A post room that was restarted may have another port and another token, so after a refused connection
-    or a refused credential the address is looked up anew.
+    A restarted post room may have another port and another token, so after a refused connection or a refused
+    credential the address is looked up again.
 
     Args:
-        locate: says where the control plane is; may raise `NotRunning`.
+        locate: returns the control plane's address; may raise `NotRunning`.
         retry: how often failed calls are repeated.
         sleep: waits so many seconds.
         clock: monotonic seconds, for `within`.
-        org: organisation that the calls are for, "" for the default one.
+        org: organisation of the calls, "" for the default one.
         base: the httpx2 transport to use, e.g. one over a Unix socket; None for TCP.
     """
 
@@ -102,7 +102,9 @@ class Transport:
 
     @contextmanager
     def within(self, seconds: float | None) -> Generator[None]:
-        """Have what a `with` block calls end after so many seconds and `GRACE`, repetitions included; None: never."""
+        """Limit the calls in a `with` block to so many seconds and `GRACE` together, repetitions included; None: no
+        limit.
+        """
         before, self._end = self._end, self._clock() + (math.inf if seconds is None else seconds)
         try:
             yield
@@ -123,7 +125,7 @@ class Transport:
         repeatable: bool = False,
         extra_time: float = 0.0,
     ) -> Any:
-        """The JSON value that the control plane answers, None for an empty answer.
+        """The JSON value in the control plane's answer, None for an empty answer.
 
         Args:
             json: the body, None for no body.
@@ -133,10 +135,10 @@ class Transport:
         Raises:
             NotRunning: nobody listens at the address.
             RequestTimeout: no answer in time.
-            Uncertain: the connection broke after a write was sent, and no later attempt says what became of it.
+            Uncertain: the connection broke after a write was sent, and no later attempt shows its result.
             PeerError: the connection broke.
             ProtocolViolation: the answer is not JSON.
-            PostroomError: what the control plane reported.
+            PostroomError: the control plane's own error.
         """
         failures, lost = 0, None
         while True:
@@ -172,7 +174,7 @@ class Transport:
     def _attempt(
         self, method: str, path: str, json: object, params: Query | None, extra_time: float
     ) -> httpx2.Response | _Failure:
-        """One call, without repetition."""
+        """One attempt."""
         timeout = self._timeout(ANSWER_TIMEOUT + extra_time)
         url = self._url(path)
         try:
@@ -213,7 +215,7 @@ class Transport:
         params: Query | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Generator[httpx2.Response]:
-        """A call whose body and answer pass as streams, without repetition; else as `stream`."""
+        """A call with streamed body and answer, without repetition; else as `stream`."""
         timeout = self._timeout(silence)
         url = self._url(path)
         with (
@@ -241,7 +243,7 @@ class Transport:
             self._http = self._connections()
 
     def _connections(self) -> httpx2.Client:
-        # The environment's proxies are not asked: the address is this machine's.
+        # Ignore proxies in the environment: the address is on this machine.
         if not self._server.url.startswith("https:"):
             return httpx2.Client(trust_env=False, transport=self._base)
         from postroom.tls import client_context
@@ -251,7 +253,7 @@ class Transport:
 
     @staticmethod
     def decoded(response: httpx2.Response) -> Any:
-        """The JSON value that the answer of an `exchange` is."""
+        """The JSON value in the answer of an `exchange`."""
         response.read()
         return _decode(response)
 
@@ -264,14 +266,14 @@ class Transport:
 
     @contextmanager
     def _faults(self) -> Generator[None]:
-        """Errors of httpx2 as ours."""
+        """Turn errors of httpx2 into ours."""
         url = self._server.url
         try:
             yield
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             if (doubt := _doubt(error)) is not None:
                 raise ProtocolViolation(
-                    f"what answers at {url} is not the post room: {doubt}",
+                    f"the server at {url} is not the post room: {doubt}",
                     remedy="POSTROOM_CA names another authority to trust",
                 ) from error
             raise NotRunning(f"no post room answers at {url}", remedy="postroom up") from error
@@ -282,7 +284,7 @@ class Transport:
 
 
 def _unknown(error: PostroomError, lost: PostroomError | None) -> PostroomError:
-    """`error`, or that it does not matter: an attempt that was `lost` before it may have been acted on."""
+    """`error`, or `Uncertain` if an earlier attempt was `lost`: the server may have acted on it."""
     if (
         lost is None
         or isinstance(error, RequestTimeout)
@@ -294,7 +296,7 @@ def _unknown(error: PostroomError, lost: PostroomError | None) -> PostroomError:
 
 
 def _doubt(error: BaseException | None) -> str | None:
-    """Why the certificate shown is not trusted, None if `error` has another reason."""
+    """Why the certificate is not trusted, None if `error` has another reason."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             return error.verify_message
@@ -303,7 +305,7 @@ def _doubt(error: BaseException | None) -> str | None:
 
 
 def reported(response: httpx2.Response) -> PostroomError:
-    """The error that an error response reports (RFC 9457; a plain one where it is no problem document)."""
+    """The error in an error response (RFC 9457); a plain one where the response is not a problem document."""
     try:
         document = response.json()
     except ValueError:
@@ -321,11 +323,11 @@ def _decode(response: httpx2.Response) -> Any:
     try:
         return response.json()
     except ValueError as error:
-        raise ProtocolViolation(f"{response.request.url.path} answered no JSON") from error
+        raise ProtocolViolation(f"{response.request.url.path} did not answer JSON") from error
 
 
 class Again(enum.Enum):
-    """Whether a failed call may be made again."""
+    """Whether a failed call may be repeated."""
 
     ALWAYS = "the server did not act"
     IF_REPEATABLE = "the server may have acted"
@@ -334,7 +336,7 @@ class Again(enum.Enum):
 
     @classmethod
     def after(cls, status: int, *, retry_after: bool) -> Again:
-        """The rule above for an HTTP error status; `retry_after` says that the header was there."""
+        """The rule above for an HTTP error status; `retry_after`: the response has that header."""
         if status == HTTPStatus.SERVICE_UNAVAILABLE and retry_after:
             return cls.ALWAYS
         if status == HTTPStatus.UNAUTHORIZED:

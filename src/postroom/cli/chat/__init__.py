@@ -1,1 +1,1 @@
-"""What `postroom chat` is made of; imported only when it runs."""
+"""The parts of `postroom chat`; imported only when it runs."""

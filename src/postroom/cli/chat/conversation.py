@@ -1,4 +1,4 @@
-"""The main loop of a chat: sends what is typed, prints what comes, and ends in order."""
+"""The main loop of a chat: sends typed lines, prints what arrives, and ends in order."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _CUT = MessageTooLarge(
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What happens after the end of the input.
+    """The end of a chat, after the end of the input.
 
     Attributes:
-        milestone: wait until all sent messages have come so far, None for not at all.
+        milestone: wait until all sent messages have reached it, None for no wait.
         timeout: seconds for that.
-        linger: seconds to go on showing what comes.
+        linger: seconds to go on showing what arrives.
     """
 
     milestone: Milestone | None
@@ -48,7 +48,7 @@ class Conversation:
     """One chat from its start to its end, in the main thread.
 
     Args:
-        typed: the input is a terminal, so a line that was refused is said and does not end the chat.
+        typed: the input is a terminal, so a refused line is reported and does not end the chat.
         prompt: where lines are edited, None where they come as they are.
     """
 
@@ -72,8 +72,8 @@ class Conversation:
         """Show `history` earlier messages, then talk until the end of the input.
 
         Raises:
-            PostroomError: a line could not be sent, the post room has gone, or (see `Ending`) a message
-                has died or is late.
+            PostroomError: a line could not be sent, the post room has gone, or (see `Ending`) a message has
+                died or is late.
         """
         after = self._show_history(history)
         descriptor = -1 if sys.stdin is None else sys.stdin.fileno()
@@ -87,8 +87,8 @@ class Conversation:
                 self._screen.settle()
 
     def _show_history(self, limit: int) -> int:
-        """Print it; returns the stream sequence after which the live part begins."""
-        records = self._target.history(max(1, limit))  # one at least, to know the sequence
+        """Print the history; returns the stream sequence after which the live part begins."""
+        records = self._target.history(max(1, limit))  # at least one, to know the sequence
         if limit:
             for record in records:
                 self._show(record)
@@ -118,7 +118,7 @@ class Conversation:
             self._sent.append(record["id"])
 
     def _take(self, item: Item) -> None:
-        """Print what came, or raise what broke."""
+        """Print an item, or raise its error."""
         if isinstance(item, Broken):
             raise item.error
         if not isinstance(item, Event):
@@ -132,7 +132,7 @@ class Conversation:
             self._show(item.data)
 
     def _show(self, record: Any) -> None:
-        """Print a record; a message to the person that was shown counts as seen."""
+        """Print a record; a message to the person then counts as seen."""
         if not self._screen.show(record) or not self._screen.is_to_me(record):
             return
         self._target.heard(record)
@@ -143,7 +143,7 @@ class Conversation:
                 report(error)  # it stays unread and is shown again next time
 
     def _settle(self, sources: Sources, milestone: Milestone, timeout: float) -> None:
-        """Wait for the receipts of all that was sent."""
+        """Wait for the receipts of all sent messages."""
         deadline = time.monotonic() + timeout
         for message_id in self._sent:
             left = max(0.0, deadline - time.monotonic())

@@ -1,4 +1,4 @@
-"""The line that a person types in a terminal: edited, with history, and below all that is printed meanwhile."""
+"""The line that a person types in a terminal: edited, with history, below everything that is printed meanwhile."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["Prompt", "patch_stdout"]
 
 
 class Prompt:
-    """Reads lines in a thread of its own; what others print while `patch_stdout` is on stands above it.
+    """Reads lines in a thread of its own; with `patch_stdout`, other output appears above the line.
 
     Args:
-        above: lines that are shown above the one that is typed and change in place, each with its end.
-        mark: what stands before the line that is typed.
+        above: lines above the typed one that change in place, each with its end.
+        mark: the mark before the typed line.
     """
 
     def __init__(self, above: Callable[[], str], mark: str) -> None:
@@ -34,20 +34,20 @@ class Prompt:
         return self._session.app
 
     def lines(self) -> Iterator[str]:
-        """What is typed, until Ctrl-D or `close`.
+        """The typed lines, until Ctrl-D or `close`.
 
         Raises:
             KeyboardInterrupt: Ctrl-C.
         """
         while not self._closed:
             try:
-                # Signals are the main thread's; one that came before the loop ran is seen by `pre_run`.
+                # The main thread gets the signals; `pre_run` sees one that came before the loop ran.
                 yield self._session.prompt(handle_sigint=False, pre_run=self._check)
             except EOFError:
                 return
 
     def refresh(self) -> None:
-        """Draw again what stands above; from any thread."""
+        """Redraw the lines above; from any thread."""
         self._app.invalidate()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""How a conversation looks, one line after the other."""
+"""Prints a conversation, line by line."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from postroom.protocol.receipts import RANK, State, is_final
 from postroom_a2a.text import one_line
 
 OWN = 1024
-"""Messages whose ids, and own ones whose states, are remembered."""
+"""Messages whose ids are remembered, and own messages whose states are."""
 
 MOST_PENDING = 5
-"""Own messages that are shown with a state that changes; the oldest is then printed as it is."""
+"""Own messages that are shown with a changing state; beyond that, the oldest is printed as it is."""
 
 _COLOURS = {"human": "green", "worker": "cyan", "external": "magenta", "service": "blue"}
 
 
 @dataclass(slots=True)
 class _Own:
-    """A message of the person's, and how far it has come."""
+    """A message from the person, and its state."""
 
     record: Any
     state: State = State.ACCEPTED
@@ -47,7 +47,7 @@ class Screen:
 
     Args:
         echoed: the terminal shows what the person types, so it is not printed again.
-        receipts: print how own messages fare.
+        receipts: print the receipts of own messages.
         live: own messages stand above the typed line with their state, and are printed when that is final.
     """
 
@@ -60,10 +60,10 @@ class Screen:
         self._own: dict[str, _Own] = {}
         self._pending: list[str] = []
         self.changed: Callable[[], None] = lambda: None
-        """Told when `above` has changed."""
+        """called when `above` has changed"""
 
     def sent(self, record: Any) -> None:
-        """Take note of what the person has typed here, and show it where the terminal did not."""
+        """Remember a line that the person has typed here, and show it where the terminal did not."""
         message_id = record["id"]
         if message_id in self._own:
             return
@@ -82,11 +82,11 @@ class Screen:
         self.show(record)
 
     def is_to_me(self, record: Any) -> bool:
-        """Whether `record` is a message to the person; a post is to nobody in particular."""
+        """Whether `record` is a message to the person; a post is not."""
         return "to" in record and record["to"]["uid"] == self._me
 
     def show(self, record: Any) -> bool:
-        """Print a post or message; returns whether it was, which is not so the second time."""
+        """Print a post or message once; returns whether it was printed."""
         if record["id"] in self._shown:
             return False
         self._shown.append(record["id"])
@@ -96,7 +96,7 @@ class Screen:
         return True
 
     def receipt(self, message_id: str, state: str, reason: str) -> None:
-        """Show the new state of an own message; each is printed with one state, and its death in any case."""
+        """Show the new state of an own message. Each is printed with one state, and its death in any case."""
         own = self._own.get(message_id)
         if own is None or not self._receipts or state not in set(State):
             return
@@ -117,7 +117,7 @@ class Screen:
         return "".join(self._pending_line(self._own[each]) for each in list(self._pending))
 
     def settle(self) -> None:
-        """Print what stands above as it is: nothing of it will change any more."""
+        """Print the lines above as they are: none of them will change any more."""
         for message_id in list(self._pending):
             self._print(message_id)
         self.changed()

@@ -1,7 +1,7 @@
-"""The two threads of a conversation: one reads the person's lines, one the live events.
+"""The two threads of a conversation: one reads the person's lines, the other the live events.
 
-Both put what they have into one bounded queue that the main thread takes from; a failure in a thread is put
-there too, so that none ends unnoticed. Both can be ended from outside, also while they wait.
+Both put their items into one bounded queue for the main thread. A failure in a thread goes there too, so that no
+thread ends unnoticed. Both can be ended from outside, even while they wait.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BOUND = 1000
 CANONICAL = 4096
-"""Bytes of a line, its end included, that a terminal keeps; it drops the rest without a word (termios(3))."""
+"""Bytes of a line, its end included, that a terminal keeps; it silently drops the rest (termios(3))."""
 
 TICK = 0.2
 JOIN = 2.0
@@ -32,7 +32,7 @@ JOIN = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line that the person typed, without its end."""
+    """A typed line, without its end."""
 
     text: str
 
@@ -44,7 +44,7 @@ class CutLine:
 
 @dataclass(frozen=True, slots=True)
 class EndOfInput:
-    """The person will type no more."""
+    """The person types no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +136,10 @@ class Sources:
         yield EndOfInput()
 
     def _chunks(self) -> Iterator[bytes]:
-        """What the descriptor gives, until its end or ours.
+        """The input of the descriptor, until its end or ours.
 
-        Not `sys.stdin`: a thread that waits inside its lock could not be ended, and the interpreter would
-        complain at its exit.
+        Not `sys.stdin`: a thread that waits inside its lock could not be ended, and the interpreter would complain at
+        its exit.
         """
         while self._readable() and (chunk := os.read(self._descriptor, 65536)):
             yield chunk

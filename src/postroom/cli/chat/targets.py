@@ -1,4 +1,4 @@
-"""Whom one talks to: a project's feed or one agent, with the same three things to do."""
+"""The targets of a chat: a project's feed or one agent, with one interface."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from postroom.client.stream import EventStream
 
 
 class ChatTarget(Protocol):
-    """Something that one can chat with."""
+    """A project or an agent to chat with."""
 
     def history(self, limit: int) -> Sequence[Any]:
         """The newest `limit` posts or messages, oldest first."""
         ...
 
     def follow(self, after: int) -> EventStream:
-        """What comes after the stream sequence `after`."""
+        """Events after the stream sequence `after`."""
         ...
 
     def send(self, text: str) -> Any:
@@ -26,7 +26,7 @@ class ChatTarget(Protocol):
         ...
 
     def heard(self, mail: Mail) -> None:
-        """Take note of a message to the person that was shown."""
+        """Remember a message to the person that was shown."""
         ...
 
 
@@ -50,11 +50,11 @@ class ProjectTarget:
         return self._client.post(self._project, text)
 
     def heard(self, mail: Mail) -> None:
-        """Posts are nobody's question."""
+        """No effect: a post asks nobody a question."""
 
 
 class AgentTarget:
-    """One agent. A line that follows a question of the agent is sent as the answer to it."""
+    """One agent. A line after a question of the agent is sent as its answer."""
 
     def __init__(self, client: Client, ref: str) -> None:
         self._client = client
@@ -75,6 +75,6 @@ class AgentTarget:
         return self._client.send(self._ref, text, expects_reply=not question, reply_to=question)
 
     def heard(self, mail: Mail) -> None:
-        """A question is open until it was answered."""
+        """A question is open until it is answered."""
         if mail["expects_reply"] and mail["state"] not in {"answered", "dead"}:
             self._question = mail["id"]

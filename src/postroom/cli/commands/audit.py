@@ -93,18 +93,18 @@ def command(
 _UID = re.compile(r"[0-9a-f]{32}")
 _LONGEST = 400
 REFRESH = 5.0
-"""Seconds between two questions for the names of agents."""
+"""Seconds between two requests for the names of agents."""
 
 _WIDTHS = (8, 10, 3, 11, 8)
-"""Columns for time, worker, direction, act and size; the rest of 80 is for what it is about."""
+"""Columns for time, worker, direction, act and size; the rest of 80 is for the object of the act."""
 
 INDENT = " " * 10
 LEAST = 20
-"""Columns that what a line is about has in any terminal."""
+"""The least columns for the object of the act in any terminal."""
 
 
 class AuditLines:
-    """Makes lines."""
+    """Formats audit records."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -114,7 +114,9 @@ class AuditLines:
         self._columns = shutil.get_terminal_size().columns if narrow else 0
 
     def line(self, record: dict[str, Any]) -> str:
-        """`record` on one line, below it in a terminal why it was denied; nothing in it acts on the terminal."""
+        """`record` on one line and, in a terminal, below it the reason of a denial. No character of it acts on the
+        terminal.
+        """
         said = {name: one_line(str(value), _LONGEST) for name, value in record.items()}
         denied = said.get("verdict") == DENIED
         cells = (
@@ -124,7 +126,7 @@ class AuditLines:
             _act(said),
             _size(record.get("size")),
         )
-        # A day before today makes its line longer: no time is cut.
+        # An earlier day makes its line longer: the time is never cut.
         widths = (max(_WIDTHS[0], len(cells[0])), *_WIDTHS[1:])
         head = " ".join(Cell(c).padded(width) for c, width in zip(cells, widths, strict=True))
         why = f"DENIED: {said.get('reason', '')}" if denied else ""
@@ -156,7 +158,7 @@ class AuditLines:
         ]
 
     def _name(self, uid: str) -> str:
-        """`@nick`; the first digits of a uid that has none (any more)."""
+        """`@nick`, or the first digits of a uid without a nick."""
         if not _UID.fullmatch(uid):
             return uid
         if uid not in self._nicks and time.monotonic() - self._asked > REFRESH:

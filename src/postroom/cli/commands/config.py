@@ -92,7 +92,7 @@ def set_(key: str, value: str | None, user: bool, as_json: bool) -> None:
     if text is None:
         raise InvalidInput(f"{key} needs a value", remedy=f"postroom config set {key} VALUE")
     if wanted.kind is ValueKind.FILE and text:
-        text = str(Path(text).absolute())  # a file of settings has a folder of its own
+        text = str(Path(text).absolute())  # a settings file has a folder of its own
     made = wanted.from_text(text, key)
     plain = (
         list(made)
@@ -161,7 +161,7 @@ def _change(path: Path, key: str, value: Any) -> None:
 
     text = read(path)
     entries(text, path)  # it may be broken already
-    path = path.resolve()  # a link, as in a folder of dot files, stays one
+    path = path.resolve()  # replace the target of a link, as in a folder of dot files
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         privatefile.replace(path, changed(text, key, value).encode())

@@ -106,7 +106,7 @@ def remove(name: str, as_json: bool) -> None:
 
 
 def _secret(variable: str) -> str:
-    """The secret, from where it leaves no trace in a list of processes or a shell's history."""
+    """The secret, from a source that leaves no trace in a list of processes or a shell's history."""
     if variable:
         secret = os.environ.get(variable, "")
         source = f"the variable {variable}"

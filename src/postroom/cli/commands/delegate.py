@@ -61,7 +61,7 @@ def command(
 
 
 def _recipient(words: tuple[str, ...], skill: str) -> tuple[str, tuple[str, ...]]:
-    """Whom the task is for, and the words of its text.
+    """The recipient of the task, and the words of its text.
 
     With a skill the first word is the recipient only if it is one `@nick`: otherwise the text begins with it.
     """

@@ -40,7 +40,9 @@ def command(timeout: float) -> None:
 
     state = state_folder()
     server = locate(state)
-    with Process(server.pid) as process:  # opened first: afterwards the number could be another's
+    with Process(
+        server.pid
+    ) as process:  # opened first: later the number could belong to another process
         _ask(state, server)
         if not process.wait(timeout):
             raise RequestTimeout(
@@ -51,7 +53,7 @@ def command(timeout: float) -> None:
 
 
 def _ask(state: Path, server: ServerAddress) -> None:
-    """Tell it to end: by its API, else by a signal, if the lock shows that the process is the post room's."""
+    """Ask the post room to end by its API, else by a signal if the lock proves that the process is the post room's."""
     from postroom.client.http import Client
     from postroom.errors import PostroomError
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from postroom.cli.logfile import LogLine
 
 LOUD = frozenset({"WARNING", "ERROR", "CRITICAL"})
-"""Levels at which a sidecar's own lines are said beside what its agent printed."""
+"""Levels of a sidecar's own lines that are shown beside the agent's output."""
 
 
 @click.command("logs")

@@ -75,7 +75,7 @@ def remove(name: str, yes: bool, as_json: bool) -> None:
     if not yes:
         raise InvalidInput(
             f"this ends all workers of {name} and deletes its accounts and log, for ever",
-            remedy=f"if it is meant: postroom org remove {name} --yes",
+            remedy=f"to confirm: postroom org remove {name} --yes",
         )
     with connect() as client:
         folder = client.remove_org(name)

@@ -26,7 +26,7 @@ def command(nick: str, same: bool, detach: bool, as_json: bool) -> None:
 
     The template and its files are read where `spawn` read them. Its address, its inbox and its open tasks stay.
     """
-    from postroom.cli.starting import WAIT, report, told
+    from postroom.cli.starting import WAIT, report, sandbox_text
 
     with connect() as client:
         path = "" if same else client.worker(nick).get("template", "")
@@ -40,7 +40,9 @@ def command(nick: str, same: bool, detach: bool, as_json: bool) -> None:
     if as_json:
         print_json(worker)
     else:
-        click.echo(f"restarted @{one_line(worker['nick'])}, {told(worker)}{_news(worker, path)}")
+        click.echo(
+            f"restarted @{one_line(worker['nick'])}, {sandbox_text(worker)}{_news(worker, path)}"
+        )
     report(worker)
 
 

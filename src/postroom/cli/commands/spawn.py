@@ -94,7 +94,7 @@ def command(
 
 @contextmanager
 def _details(verbose: bool) -> Generator[None]:
-    """Show what stands behind an error, to who wants to know."""
+    """With `verbose`, show the cause of an error."""
     from postroom.errors import SandboxUnavailable
 
     try:
@@ -122,7 +122,7 @@ def _ensure_running(template: Template) -> None:
 
 
 def _check_credentials(template: Template, state: Path) -> None:
-    """While no post room runs its file is asked."""
+    """Check the credentials that the template names; without a running post room, against its file."""
     if not template.credentials:
         return
     from postroom.gateway.credentials import Credentials, check_credentials
@@ -133,7 +133,7 @@ def _check_credentials(template: Template, state: Path) -> None:
 
 
 def _print(worker: Worker) -> None:
-    from postroom.cli.starting import told
+    from postroom.cli.starting import sandbox_text
 
     place = f" in #{one_line(worker['project'])}" if worker["project"] else ""
-    click.echo(f"spawned @{one_line(worker['nick'])}{place}, {told(worker)}")
+    click.echo(f"spawned @{one_line(worker['nick'])}{place}, {sandbox_text(worker)}")

@@ -54,16 +54,16 @@ def command(wide: bool, watch: bool, as_json: bool) -> None:
 
 
 PAUSE = 0.5
-"""Seconds between two pictures: more of them nobody can read, and each costs the post room a look at every worker."""
+"""Seconds between two pictures: nobody can read more of them, and each makes the post room examine every worker."""
 
 AGEING = 5.0
-"""Seconds after which a terminal gets a new picture although nothing has happened: it tells how long things take."""
+"""Seconds after which a terminal gets a new picture without an event, since the picture shows durations."""
 
 HOME, CLEAR_LINE, CLEAR_REST = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 class Occasions:
-    """Follows all that happens in a thread of its own."""
+    """Follows all events in a thread of its own."""
 
     def __init__(self, client: Client) -> None:
         self._happened = threading.Event()
@@ -73,10 +73,10 @@ class Occasions:
         threading.Thread(target=self._run, name="occasions", daemon=True).start()
 
     def wait(self, seconds: float | None) -> None:
-        """Return when something has happened, or after so many seconds.
+        """Return after an event, or after so many seconds.
 
         Raises:
-            PostroomError: the post room does not let anybody follow.
+            PostroomError: the post room lets nobody follow.
         """
         self._happened.wait(seconds)
         self._happened.clear()
@@ -97,13 +97,13 @@ class Occasions:
 
 
 def redraw(client: Client, picture: Callable[[], list[str]]) -> None:
-    """Show `picture` now and whenever something has happened, until interrupted.
+    """Show `picture` now and after each event, until interrupted.
 
-    On a terminal each one takes the place of the one before; elsewhere it is printed behind it, if it is another one.
+    On a terminal each picture replaces the one before; elsewhere it is printed if it has changed.
     """
     occasions = Occasions(client)
     in_place = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    occasions.wait(PAUSE)  # what happens before it follows would be missed
+    occasions.wait(PAUSE)  # events before it follows would be missed
     shown: list[str] = []
     while True:
         try:

@@ -136,7 +136,7 @@ def _not_while_it_runs() -> None:
 
 
 def _described(folder: CertificateFolder, settings: Settings) -> dict[str, Any]:
-    """Each certificate once: one that is shown is mostly a copy of one that is there."""
+    """Each certificate once: a shown one is mostly a copy of a stored one."""
     from postroom.identity.certificates import read
 
     places = [

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 PORT = click.IntRange(0, 65535)
 FILE = click.Path(dir_okay=False)
 _FIELDS = {"port": "http_port"}
-"""Options that a setting has another name for."""
+"""Options whose setting has another name."""
 
 AUTO = "auto"
 UNITS = ("systemd", "launchd")
@@ -62,7 +62,7 @@ def command(detach: bool, print_unit: str | None, **chosen: Any) -> int:
     given = {
         name: value for name, value in chosen.items() if value is not None and value is not False
     }
-    settings = _settings(given)  # what is wrong with them is said here
+    settings = _settings(given)  # reports errors in the settings
     if print_unit is not None:
         _print_unit(print_unit, given)
         return 0

@@ -41,24 +41,24 @@ def command(as_json: bool) -> None:
 
 
 SHOWN_STATES = {**FAILED, "starting": "starts", "stopped": "is stopped"}
-"""States of a worker that are told; what it works on is told by its tasks."""
+"""States of a worker that are shown; its tasks show its work."""
 
 TIMES = ("at", "sent_at", "created_at")
-"""Where records have their time."""
+"""Fields of a record that hold its time."""
 
 ATTEMPTS_KEPT = 1000
-"""Tasks whose attempt is remembered, to tell when another one begins."""
+"""Tasks whose attempt is remembered, to recognise the begin of another one."""
 
 
 class ChangeLines:
-    """Makes lines of at most `width` columns, None for any number."""
+    """Formats changes in lines of at most `width` columns, None for no limit."""
 
     def __init__(self, width: int | None) -> None:
         self._width = width
         self._updates: dict[str, Updates] = {}
 
     def line(self, event: Event) -> str:
-        """The line of an event, "" for one that tells a person nothing."""
+        """The line of an event, "" for an event that a person need not see."""
         about, label, colour, text = self._parts(event.kind, event.data)
         if not about:
             return ""
@@ -72,7 +72,7 @@ class ChangeLines:
         return line
 
     def _parts(self, kind: str, data: dict[str, Any]) -> tuple[str, str, str | None, str]:
-        """Whom it is about, what happened in a few words, its colour, and what was said."""
+        """The subject, a few words about the event, their colour, and the text."""
         match kind:
             case "task":
                 given = f"task {short(data['id'])} from {address(data['requester'])}"

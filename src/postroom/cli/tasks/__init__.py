@@ -1,1 +1,1 @@
-"""How tasks are shown and followed."""
+"""Showing and following tasks."""

@@ -1,4 +1,4 @@
-"""Answers that a person types where a task is waited for, while its changes go on being shown."""
+"""Answers that a person types while a command follows a task and shows its changes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from postroom.client.http import Client
 
 LONGEST = 4096
-"""Bytes of a typed line, which is what a terminal gives at once."""
+"""Bytes of a typed line, the most that a terminal delivers at once."""
 
 JOIN = 2.0
 
 
 def has_person() -> bool:
-    """Whether somebody sits at this command: both what it reads and what it says is a terminal."""
+    """Whether a person uses this command: both its input and its output are a terminal."""
     streams = (sys.stdin, sys.stderr)
     return all(stream is not None and stream.isatty() for stream in streams)
 
@@ -46,14 +46,14 @@ class Answers:
         os.close(self._wake_read)
 
     def ask(self, task: str) -> None:
-        """Take the next line for the answer to what `task` asks; "" for nothing any more."""
+        """Use the next line as the answer to the question of `task`; "" for no question any more."""
         self._asking = task
 
     def _run(self) -> None:
         while self._readable():
             line = os.read(self._descriptor, LONGEST)
             if not line:
-                return  # Ctrl-D: the task is waited for without answering
+                return  # Ctrl-D: go on waiting for the task without answering
             task, text = self._asking, line.decode(errors="replace").strip()
             if task and text:
                 self._answer(task, text)
@@ -70,7 +70,7 @@ class Answers:
                 self._asking = task
 
     def _readable(self) -> bool:
-        """Wait for input; False at the end. What a job in the background reads would stop it."""
+        """Wait for input; False at the end. A job in the background must not read: that would stop it."""
         with selectors.PollSelector() as selector:
             selector.register(self._wake_read, selectors.EVENT_READ)
             if self._in_foreground():
@@ -82,4 +82,4 @@ class Answers:
         try:
             return os.tcgetpgrp(self._descriptor) == os.getpgrp()
         except OSError:
-            return True  # a terminal that controls no job
+            return True  # a terminal without job control

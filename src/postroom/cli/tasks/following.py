@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def timeout_option(command: Decorated) -> Decorated:
-    """`--timeout S`, None for as long as it takes: a task may wait for days."""
+    """`--timeout S`, None for no limit: a task may wait for days."""
     return click.option(
         "--timeout",
         type=click.FloatRange(0),
@@ -39,7 +39,7 @@ def timeout_option(command: Decorated) -> Decorated:
 
 
 def follow(client: Client, task: Task, *, timeout: float | None, as_json: bool) -> int:
-    """Show every change of `task` from its first to its last one, then its result; returns the exit status.
+    """Show every change of `task`, then its result; returns the exit status.
 
     Raises:
         RequestTimeout: it has not ended after `timeout` seconds.
@@ -57,7 +57,7 @@ def follow(client: Client, task: Task, *, timeout: float | None, as_json: bool) 
                     continue
                 asks = is_question(event.data["state"])
                 if answers is not None and not asks:
-                    answers.ask("")  # before it is shown: what is typed from now on is no answer
+                    answers.ask("")  # before the question is shown: earlier input is not an answer
                 screen.change(event.data)
                 if asks:
                     _ask(client, event.data, answers)
@@ -85,15 +85,15 @@ def _next_step(task: Task) -> str:
 
 
 def _answers(client: Client, as_json: bool) -> AbstractContextManager[Answers | None]:
-    """Where a person answers; None for a script."""
+    """The source of a person's answers; None for a script."""
     return nullcontext() if as_json or not has_person() else Answers(client, sys.stdin.fileno())
 
 
 def _ask(client: Client, event: Any, answers: Answers | None) -> None:
-    """Have a question answered by the person, if it is still open; a script is told to do it."""
+    """Have the person answer a question, if it is still open; a script gets an error that says how."""
     task = client.task(event["task"])
     if not is_question(task["state"]) or task["seq"] > event["seq"]:
-        return  # it was answered long since
+        return  # it has an answer already
     if answers is None:
         question = one_line(event["text"], 300) or task["state"]
         raise RequestTimeout(
@@ -105,14 +105,14 @@ def _ask(client: Client, event: Any, answers: Answers | None) -> None:
 
 
 def say_away(away: bool) -> None:
-    """Say on standard error that the post room has gone, or is back."""
+    """Report on standard error that the post room has gone, or is back."""
     said = "the post room is away: waiting for it" if away else "the post room is back"
     click.echo(said, err=True)
 
 
 @contextmanager
 def _closed_after(stream: EventStream, seconds: float) -> Generator[None]:
-    """End `stream` from outside when the time is over, also while it waits for bytes."""
+    """End `stream` from outside when the time is over, even while it waits for bytes."""
     if math.isinf(seconds):
         yield
         return
@@ -129,20 +129,20 @@ class TaskScreen(Protocol):
     """Shows a task that is followed."""
 
     def begin(self, task: Task) -> None:
-        """How it stands now."""
+        """Show the task as it is at the start."""
 
     def change(self, event: Any) -> None:
-        """A change of it."""
+        """Show a change."""
 
     def trouble(self, event: Any) -> None:
-        """What keeps it now; "" if nothing does any more."""
+        """Show what keeps the task from going on; "" if nothing does any more."""
 
     def end(self, task: Task) -> None:
-        """How it ended."""
+        """Show the end."""
 
 
 class _JsonLines:
-    """One JSON object per line: the task, each of its changes, and the task as it ended; `type` says which."""
+    """One JSON object per line: the task, each of its changes, and the task at its end; `type` tells them apart."""
 
     def begin(self, task: Task) -> None:
         self._line("task", task)
@@ -161,7 +161,7 @@ class _JsonLines:
 
 
 class _Terminal:
-    """For a person, or a pipe that wants the result alone."""
+    """Output for a person, or for a pipe that wants the result alone."""
 
     def __init__(self, task: Task) -> None:
         self._updates = Updates(task["worker"], time.time())
@@ -173,7 +173,7 @@ class _Terminal:
 
     def change(self, event: Any) -> None:
         if event["final"]:
-            return  # the end is said from the task itself, which has the whole result
+            return  # the task itself shows the end, since it has the whole result
         click.echo(self._updates.line(event), err=True)
 
     def trouble(self, event: Any) -> None:
@@ -208,5 +208,5 @@ class _Terminal:
 
 
 def _as_result(text: str) -> list[Artifact]:
-    """What an agent said at the end is the result of a task that has no artifact."""
+    """The agent's last text is the result of a task without artifacts."""
     return [{"id": "", "name": "", "text": text}] if text.strip() else []

@@ -1,4 +1,4 @@
-"""How a task and its changes look, one line each. Agents wrote their texts, so all of it is made harmless here."""
+"""Tasks and their changes, one line each. Agents wrote their texts, so all of it is made harmless here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from postroom.client.records import Artifact, Current, Party, Task, TaskEvent
 
 PIECE = 100
-"""Characters of an artifact's piece that its line shows; the whole of it is the result."""
+"""Characters of an artifact's piece on its line; the result has all of it."""
 
 HEAD = ("ID", "STATE", "WORKER", "FROM", "TIME", "TASK", "LAST")
 
@@ -32,22 +32,22 @@ COLOURS: dict[str, str] = {
 
 
 def short(id_: str) -> str:
-    """The beginning of the id of a task or a message, as people are shown it."""
+    """The beginning of a task's or message's id, as people see it."""
     return one_line(id_)[:SHORT_ID]
 
 
 def colour_of(state: str) -> str | None:
-    """How a state is coloured; None for one that needs no attention, or that this version does not know."""
+    """The colour of a state; None for one that needs no attention, or that this version does not know."""
     return COLOURS.get(state)
 
 
 def is_question(state: str) -> bool:
-    """Whether a task in `state` waits for somebody to say something."""
+    """Whether a task in `state` waits for an answer."""
     return state in INTERRUPTED
 
 
 def accepted_line(task: Task) -> str:
-    """The whole id of a task that was just given, and `accepted` while nobody works on it."""
+    """The full id of a new task, and `accepted` while no worker has begun it."""
     new = task["state"] == TaskState.SUBMITTED
     return f"{one_line(task['id'])} {'accepted' if new else one_line(task['state'])}"
 
@@ -84,7 +84,7 @@ def file_lines(artifact: Artifact) -> list[str]:
 
 
 def run_time(task: Task | Current, now: float, until: float | None = None) -> str:
-    """How long its worker has been at a task, or was; "" before it began."""
+    """How long the worker has worked at a task, or did; "" before it began."""
     began = task.get("started_at")
     return "" if began is None else span((until or now) - began)
 
@@ -104,7 +104,7 @@ def row(task: Task, now: float) -> list[Cell]:
 
 
 def _last(task: Task) -> str:
-    """What its worker said last, and what keeps it."""
+    """The worker's last text, and what keeps it from going on."""
     said = one_line(task["status_text"])
     detail = one_line(task["detail"])
     if task["final"] or not said or said.startswith(detail.removesuffix("…")):
@@ -113,7 +113,7 @@ def _last(task: Task) -> str:
 
 
 class Updates:
-    """Says the changes of one task, oldest first; it remembers which attempt they belong to.
+    """Describes the changes of one task, oldest first; it remembers the attempt of the last one.
 
     Args:
         now: the present, in seconds since the epoch.
@@ -125,14 +125,14 @@ class Updates:
         self._attempt = 1
 
     def line(self, event: TaskEvent) -> str:
-        """One change; a text of several lines is set in under it."""
+        """One change; further lines of a text are indented under it."""
         label, colour, text = self.parts(event)
         when = click.style(clock(event["at"], self._now), dim=True)
         shown = click.style(label, fg=colour)
         return block(f"{when} {shown}: ", text) if text.strip() else f"{when} {shown}"
 
     def parts(self, event: TaskEvent) -> tuple[str, str | None, str]:
-        """What has changed in a few words, their colour, and what was said."""
+        """The change in a few words, their colour, and the text."""
         label, text = self._parts(event)
         return label, colour_of(event["state"]), text
 
