@@ -18,7 +18,7 @@ def frame(size: int) -> Any:
 
 
 async def test_a_stream_ends_when_more_bytes_lie_unread_than_its_reader_takes():
-    queue = FrameQueue(room=100)
+    queue = FrameQueue(size_limit=100)
     for size in (60, 40):
         queue.put(frame(size))
     assert len((await queue.get(1)).data) == 60

@@ -33,7 +33,6 @@ from postroom_a2a.nats.port import (
     Connection,
     Frame,
     Subscription,
-    receive,
     status_of,
 )
 from postroom_a2a.retry import Backoff
@@ -275,8 +274,8 @@ class AnswerReader:
             return
         self._inbox = self._connection.new_inbox()
         try:
-            self._subscription = await receive(
-                self.js.mailbox.connection, self._inbox, self._arrived
+            self._subscription = await self.js.mailbox.connection.subscribe_now(
+                self._inbox, self._arrived
             )
         except FAULTS as error:
             raise BusDisconnected(f"{self._inbox} cannot be subscribed: {error}") from error

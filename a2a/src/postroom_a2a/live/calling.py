@@ -162,7 +162,7 @@ class _Inlet:
     def __init__(self, mailbox: Mailbox, flow: Flow) -> None:
         # An error and the end come also where there is no room.
         frames = flow.window + 2 if flow.window else 0
-        self.frames = FrameQueue(room=frames * mailbox.connection.max_payload)
+        self.frames = FrameQueue(size_limit=frames * mailbox.connection.max_payload)
         self.reply = mailbox.token(self._arrived)
         self._mailbox = mailbox
         self._back = ""

@@ -27,7 +27,6 @@ from postroom_a2a.nats.port import (
     Connection,
     Frame,
     Subscription,
-    receive,
     settle,
 )
 from postroom_a2a.operations import Call, Operations
@@ -175,8 +174,8 @@ class CoreServer:
     async def _begin(self) -> None:
         try:
             await self._mailbox.open()
-            self._subscription = await receive(
-                self._connection, self.subject, self._arrived, queue=self.queue
+            self._subscription = await self._connection.subscribe_now(
+                self.subject, self._arrived, self.queue
             )
             await settle(self._connection, self._subscription)
         except FAULTS as error:

@@ -41,25 +41,24 @@ async def connect(
     """Connect to a NATS server.
 
     Args:
-        servers: addresses as `nats://user:password@host:port` or `tls://host`; the others are tried when one is lost.
-        options: as `Options` says.
+        servers: addresses such as `nats://user:password@host:port` or `tls://host`; when the connection loses one
+            server, it tries the others.
+        options: the fields of `Options`.
 
     Raises:
         InvalidInput: an address is malformed, or options contradict each other.
-        Unauthorized: the server does not know us.
-        BusDisconnected: none is reached.
+        Unauthorized: the server refuses the credential.
+        BusDisconnected: no server is reached.
     """
     chosen = Options(**options)
     if chosen.dial is not None and chosen.tls_first:
-        raise InvalidInput(
-            "`dial` opens a stream in clear or begins TLS itself: leave out tls_first"
-        )
+        raise InvalidInput("`dial` decides itself when to begin TLS: leave out tls_first")
     connection = WireConnection(Pool(read_servers(servers), insist=chosen.insist), chosen)
     await connection.open()
     return connection
 
 
-# Loaded when they are first used, so that a program pays only for the parts that it has.
+# Loaded at their first use, so a program pays only for the parts that it uses.
 _MODULES = {
     "Bucket": "kv",
     "JetStream": "jetstream",

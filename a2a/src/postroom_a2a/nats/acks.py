@@ -1,4 +1,4 @@
-"""The subject on which a delivery is acknowledged, what it says, and the words of the answers (ADR-15)."""
+"""Acknowledgements of deliveries: their subject, its fields, and the payloads (ADR-15)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ WORKING = b"+WPI"
 
 
 class Place(NamedTuple):
-    """Where a message lies in its stream.
+    """The place of a message in its stream.
 
     Attributes:
-        stamp: nanoseconds since the epoch at which it was stored. A stream that was deleted and made again counts
-            from 1 again, so the sequence alone does not name a message.
+        stamp: nanoseconds since the epoch at which the server stored it. A stream that was deleted and made again
+            counts from 1 again, so the sequence alone does not identify a message.
         key: all three, as the end of a subject.
     """
 
@@ -27,15 +27,15 @@ class Place(NamedTuple):
 
 
 class AckSubject(NamedTuple):
-    """What the reply subject of a delivery says.
+    """The fields of a delivery's reply subject.
 
-    `$JS.ACK.<stream>.<consumer>.<attempt>.<sequence>.<number>.<nanoseconds>.<pending>`; servers that use the longer
-    form name domain and account before the stream, and end with a random token.
+    `$JS.ACK.<stream>.<consumer>.<attempt>.<sequence>.<number>.<nanoseconds>.<pending>`; the longer
+    form has domain and account before the stream, and a random token at the end.
 
     Attributes:
         attempt: 1 for the first delivery.
-        number: of the delivery in its consumer: 1, 2, 3, ...
-        pending: messages that wait behind it.
+        number: counts the deliveries of the consumer: 1, 2, 3, ...
+        pending: messages that wait behind this one.
     """
 
     place: Place
@@ -46,7 +46,7 @@ class AckSubject(NamedTuple):
 
 
 def parse_ack_subject(reply: str) -> AckSubject | None:
-    """What `reply` says; None if it does not acknowledge anything."""
+    """The fields of `reply`; None if it is not the reply subject of a delivery."""
     if not reply.startswith("$JS.ACK."):
         return None
     tokens = reply.split(".")
@@ -65,10 +65,10 @@ def parse_ack_subject(reply: str) -> AckSubject | None:
 
 
 def give_back(delay: float = 0.0) -> bytes:
-    """The word that has a message delivered again, after `delay` seconds."""
+    """The payload that asks for another delivery of a message, after `delay` seconds."""
     return b"-NAK " + json.dumps({"delay": int(delay * 1e9)}).encode() if delay > 0 else b"-NAK"
 
 
 def give_up(reason: str) -> bytes:
-    """The word that has a message never delivered again; the reason, cut to one line, is told in an advisory."""
+    """The payload that ends the delivery of a message; an advisory of the server carries the reason, cut to a line."""
     return f"+TERM {one_line(reason, 300)}".rstrip().encode()

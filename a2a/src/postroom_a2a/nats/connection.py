@@ -232,7 +232,7 @@ class WireConnection(Inbound):
         overlap = Overlap(
             self.arrived,
             shared=self._is_shared,
-            room=self._options.unread_size,
+            size_limit=self._options.unread_size,
             dropped=self._drop_held,
         )
         former.frames_to(overlap.former)

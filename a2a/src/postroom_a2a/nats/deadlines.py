@@ -1,4 +1,4 @@
-"""Deadlines of many calls at the price of one timer: a call costs a dictionary's entry, not a handle of the loop."""
+"""The deadlines of many calls on one timer: a call costs an entry of a dictionary, not a timer of the loop."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from postroom_a2a.errors import RequestTimeout
 
 TICK = 0.05
-"""Seconds by which a deadline may be overrun, at most."""
+"""Seconds that a future may be late to fail."""
 
 EXCEEDED = "deadline exceeded"
-"""How a server's error begins that says so; the client tells its own time-out by it."""
+"""How a server's error begins when its deadline passed; the client takes such an error as its own time-out."""
 
 Late = Callable[[float], RequestTimeout]
-"""The error of a deadline of so many seconds."""
+"""Makes the error of a deadline; the argument is its seconds."""
 
 
 class AnswerDeadlines:
@@ -27,7 +27,7 @@ class AnswerDeadlines:
         self._ticking = False
 
     def watch(self, waiting: asyncio.Future[Any], timeout: float, late: Late) -> None:
-        """Let `waiting` fail with what `late` gives in `timeout` seconds, unless it is done or forgotten then."""
+        """Fail `waiting` with the error of `late` after `timeout` seconds, unless it is done or forgotten by then."""
         self._until[waiting] = self._loop.time() + timeout, timeout, late
         if timeout < 10 * TICK:
             self._loop.call_later(timeout, self._look, waiting)
@@ -36,7 +36,7 @@ class AnswerDeadlines:
             self._loop.call_later(TICK, self._tick)
 
     def forget(self, waiting: asyncio.Future[Any]) -> None:
-        """It needs no deadline any more."""
+        """Drop the deadline of `waiting`."""
         self._until.pop(waiting, None)
 
     def _look(self, waiting: asyncio.Future[Any]) -> None:

@@ -1,4 +1,4 @@
-"""What a nats-server says before it knows who connects: its INFO."""
+"""INFO, the line by which a nats-server greets whoever connects."""
 
 from __future__ import annotations
 
@@ -13,17 +13,13 @@ from postroom_a2a.errors import ProtocolViolation
 
 
 def read_info(document: bytes) -> dict[str, Any]:
-    """What follows the verb INFO.
-
-    Raises:
-        ProtocolViolation: it is no JSON object.
-    """
+    """The JSON object after the verb INFO; `ProtocolViolation` if it is not one."""
     try:
         info = json.loads(document)
     except (ValueError, RecursionError):
         info = None
     if not isinstance(info, dict):
-        raise ProtocolViolation("the INFO of a nats-server is no JSON object")
+        raise ProtocolViolation("the INFO of a nats-server is not a JSON object")
     return info
 
 
@@ -33,12 +29,12 @@ async def fetch_info(
     """Connect, read the INFO and hang up.
 
     Args:
-        tls: for a server that does the TLS handshake before it says anything.
-        tls_name: that its certificate is for, where that is not the host.
+        tls: context for a server that begins TLS before it sends anything.
+        tls_name: the name in its certificate, where that is not the host.
 
     Raises:
-        OSError: nothing takes connections there, or TLS failed.
-        ProtocolViolation: what listens there is no nats-server.
+        OSError: nothing listens there, or TLS failed.
+        ProtocolViolation: something other than a nats-server listens there.
     """
     reader, writer = await asyncio.open_connection(
         host,

@@ -1,7 +1,7 @@
-"""JetStream over one connection: its API, publishes that a stream has stored, streams and consumers that fit.
+"""JetStream over one connection: its API, publishes that wait for storage, streams and consumers.
 
-Names and documents are those of the NATS server (ADR-1); only what we need is here. Whatever may be asked twice is
-asked again when the connection came back, since an answer may be lost with the connection before.
+Names and documents are those of the NATS server (ADR-1); only what we need is here. After a reconnect `JetStream` asks
+again whatever may be asked twice, since the answer may be lost with the former session.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from postroom_a2a.nats.port import NO_RESPONDERS, Frame, status_of
 from postroom_a2a.retry import RetryPolicy
 
 API_TIMEOUT = 5.0
-"""Seconds for a call of the API and for a PubAck."""
+"""Seconds for the answer to a call of the API, and for a PubAck."""
 
 PAUSES = RetryPolicy(base=0.04, cap=0.5)
 """Seconds before a question is asked again."""
@@ -42,7 +42,7 @@ TTL = "Nats-TTL"
 _PUB_ACK = re.compile(rb'\{"stream":"([^"\\]+)", ?"seq":([0-9]+)\}')
 # JetStream's error codes (NATS server, errors.json).
 _TEMPORARY = frozenset({10008, 10009, 10026, 10039})
-"""The server is starting, has no leader, or has as many consumers as it may have."""
+"""Error codes of a server that is starting, has no leader, or has as many consumers as it may have."""
 
 _KINDS: dict[int, type[PostroomError]] = {
     10054: MessageTooLarge,
@@ -55,11 +55,11 @@ _IN_USE = frozenset({10013, 10058, 10148})  # a consumer or stream of that name 
 
 
 class Stored(NamedTuple):
-    """The log's word that a record is on disk (PubAck).
+    """The confirmation that a record is on disk (PubAck).
 
     Attributes:
-        duplicate: a message of the same `Nats-Msg-Id` was there already, at `sequence`, and it was not our own first
-            attempt.
+        duplicate: a message of the same `Nats-Msg-Id` was in the stream already, at `sequence`, and it did not come
+            from an earlier attempt of the same call.
     """
 
     stream: str
@@ -68,11 +68,7 @@ class Stored(NamedTuple):
 
 
 class JetStream:
-    """JetStream as one connection sees it.
-
-    Args:
-        prefix: of the API's subjects (another for a domain).
-    """
+    """JetStream over the connection of `mailbox`; a domain has another `prefix` of the API's subjects."""
 
     def __init__(self, mailbox: Mailbox, *, prefix: str = "$JS.API") -> None:
         self.mailbox = mailbox
@@ -81,19 +77,19 @@ class JetStream:
     async def api(
         self, verb: str, body: Mapping[str, Any] | None = None, *, timeout: float = API_TIMEOUT
     ) -> dict[str, Any]:
-        """Call `$JS.API.<verb>`; what the server cannot do at the moment is tried again within `timeout` seconds.
+        """Call `$JS.API.<verb>`; if the server cannot do it at the moment, try again within `timeout` seconds.
 
         Raises:
-            NoResponders: JetStream is switched off here, or not for this account.
-            NotFound: stream, consumer or message does not exist.
-            Conflict: a stream or consumer of that name is there, and is another.
-            Refused: another error of the API (and its kinds); the message is the server's.
-            RequestTimeout, BusDisconnected: no answer; it may have been done.
+            NoResponders: JetStream is off, or off for this account.
+            NotFound: the stream, consumer or message does not exist.
+            Conflict: there is a stream or consumer of that name with another configuration.
+            Refused: any other error of the API (and the subclasses of `Refused`), with the server's text.
+            RequestTimeout, BusDisconnected: no answer came; the server may have done it.
         """
         payload = json.dumps(body).encode() if body is not None else b""
         document, _ = await self._answer(f"{self.prefix}.{verb}", payload, timeout)
         if isinstance(document, Stored):
-            raise ProtocolViolation("JetStream answered a call of its API with a PubAck")
+            raise ProtocolViolation("JetStream answered an API call with a PubAck")
         error = document.get("error")
         if not error:
             return document
@@ -113,17 +109,17 @@ class JetStream:
         headers: dict[str, str] | None = None,
         timeout: float = API_TIMEOUT,
     ) -> Stored:
-        """Publish to a stream; returns when it is stored.
+        """Publish to a stream, and return when the message is stored.
 
-        With a `Nats-Msg-Id` among the headers it is sent again where the answer was lost.
+        With a `Nats-Msg-Id` among the headers, the call sends the message again when the answer was lost.
 
         Raises:
             NoResponders: no stream stores the subject, or JetStream is off.
-            LostUpdate: an expected sequence in the headers was not the last one. What was sent again may be refused
-                so for its own first copy.
-            StreamFull, MessageTooLarge, Refused: not stored.
+            LostUpdate: the expected sequence in the headers was not the last one. The first copy of a message that
+                was sent again may itself be the cause.
+            StreamFull, MessageTooLarge, Refused: the message is not stored.
             Forbidden: this identity may not publish there.
-            RequestTimeout, BusDisconnected: no answer; it may be stored.
+            RequestTimeout, BusDisconnected: no answer came; the message may be stored.
         """
         repeat = headers is not None and MSG_ID in headers
         document, first = await self._answer(subject, payload, timeout, headers, repeat=repeat)
@@ -135,7 +131,7 @@ class JetStream:
             duplicate = document.get("duplicate") is True and first
             return Stored(str(document["stream"]), int(document["seq"]), duplicate)
         except (KeyError, TypeError, ValueError) as error:
-            raise ProtocolViolation("the log's answer is no PubAck") from error
+            raise ProtocolViolation("JetStream's answer is not a PubAck") from error
 
     async def ask(
         self,
@@ -146,16 +142,13 @@ class JetStream:
         headers: dict[str, str] | None = None,
         repeat: bool = True,
     ) -> tuple[Frame, bool]:
-        """Publish, and wait for one answer, over lost connections too.
+        """Publish, and wait for one answer, across reconnects too; returns the answer, and whether it was asked once.
 
         Args:
-            repeat: ask again where the answer was lost; for what may be done twice.
-
-        Returns:
-            The answer, and whether it was asked for once only.
+            repeat: ask again when the answer was lost; for requests that may be done twice.
 
         Raises:
-            As `Mailbox.ask`; `BusDisconnected` if there was no connection all the time, so that nothing was sent.
+            As `Mailbox.ask`; `BusDisconnected` also if there was no server all the time, so that nothing was sent.
         """
         loop = asyncio.get_running_loop()
         mailbox, deadline, failures = self.mailbox, loop.time() + timeout, 0
@@ -186,7 +179,7 @@ class JetStream:
         *,
         repeat: bool = True,
     ) -> tuple[dict[str, Any] | Stored, bool]:
-        """The answer and whether it was asked for once; a plain PubAck, the most frequent one, needs no JSON reader."""
+        """As `ask`, also while JetStream starts; a plain PubAck, the most frequent answer, needs no JSON parser."""
         loop = asyncio.get_running_loop()
         deadline, failures, first = loop.time() + timeout, 0, True
         while True:
@@ -205,7 +198,7 @@ class JetStream:
             late = loop.time() + pause >= deadline
             if document is None and (late or not self.mailbox.recovering):
                 raise NoResponders(
-                    f"nothing of JetStream answers on {subject!r}",
+                    f"JetStream does not answer on {subject!r}",
                     remedy="start nats-server with --jetstream, and switch it on for this account",
                 )
             if document is not None and late:
@@ -215,17 +208,17 @@ class JetStream:
     # ── streams and consumers ────────────────────────────────────────────────────────────────────────
 
     async def ensure_stream(self, name: str, subjects: Sequence[str], **settings: Any) -> None:
-        """Make the stream, or add the subjects that one of that name lacks; its other settings stay as they are.
+        """Make the stream, or add the subjects that the stream of that name lacks; its other settings stay.
 
         Args:
-            subjects: that it has to store; one that is covered by a wildcard of it is not added.
-            settings: members of the stream's configuration for a new one.
+            subjects: the subjects that it has to store; a wildcard of the stream may cover some already.
+            settings: members of the configuration of a new stream.
 
         Raises:
-            Refused: it cannot be made or changed so; the message is the server's.
+            Refused: the server cannot make or change it so; the text is the server's.
             As `api`.
         """
-        for _ in range(8):  # others do the same at the same time
+        for _ in range(8):  # others may make it at the same time
             try:
                 config = (await self.api(f"STREAM.INFO.{name}"))["config"]
             except NotFound:
@@ -241,18 +234,14 @@ class JetStream:
                 return
             kept = [have for have in there if not any(covers(each, have) for each in lacking)]
             await self.api(f"STREAM.UPDATE.{name}", {**config, "subjects": [*kept, *lacking]})
-        raise Conflict(f"the stream {name} changes all the time")
+        raise Conflict(f"the stream {name} changes all the time: try again")
 
     async def ensure_consumer(
         self, stream: str, name: str, config: Mapping[str, Any], *, changeable: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """Make the durable consumer; of one that is there, `changeable` members are set and the rest stays.
+        """Make the durable consumer, or set the `changeable` members of the one that exists.
 
-        Returns:
-            Its configuration.
-
-        Raises:
-            As `api`.
+        Returns the consumer's configuration; raises as `api` does.
         """
         try:
             there = (await self.api(f"CONSUMER.INFO.{stream}.{name}"))["config"]
@@ -269,11 +258,7 @@ class JetStream:
     async def create_consumer(
         self, stream: str, name: str, config: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Make a consumer, or change it to `config`; returns the configuration that the server gave it.
-
-        Raises:
-            As `api`.
-        """
+        """Make a consumer, or change it to `config`; returns the configuration that the server gave it."""
         target = f"CONSUMER.CREATE.{stream}.{name}"
         if subject := config.get("filter_subject"):
             target = f"{target}.{subject}"
@@ -281,7 +266,7 @@ class JetStream:
 
 
 def covers(pattern: str, subject: str) -> bool:
-    """Whether everything that `subject` (which may have wildcards) matches is matched by `pattern`."""
+    """Whether `pattern` matches everything that `subject`, which may have wildcards, matches."""
     wanted, given = pattern.split("."), subject.split(".")
     for index, token in enumerate(wanted):
         if token == ">":
@@ -294,7 +279,7 @@ def covers(pattern: str, subject: str) -> bool:
 
 
 def _refusal(error: Mapping[str, Any], what: str) -> PostroomError:
-    """The error that JetStream's `error` object reports."""
+    """The error for JetStream's `error` object."""
     kind = _KINDS.get(int(error.get("err_code", 0)), Refused)
     return kind(f"{what}: {error.get('description', 'refused without a reason')}")
 
@@ -305,13 +290,13 @@ def _is_temporary(document: Mapping[str, Any]) -> bool:
 
 
 def _document(frame: Frame) -> dict[str, Any] | None:
-    """The answer; None where the server said that nobody listens."""
+    """The answer as JSON; None for the status that nobody listens."""
     if status_of(frame) == NO_RESPONDERS:
         return None
     try:
         document = json.loads(frame.data)
     except ValueError as error:
-        raise ProtocolViolation("JetStream's answer is no JSON") from error
+        raise ProtocolViolation("JetStream's answer is not JSON") from error
     if not isinstance(document, dict):
-        raise ProtocolViolation("JetStream's answer is no JSON object")
+        raise ProtocolViolation("JetStream's answer is not a JSON object")
     return document

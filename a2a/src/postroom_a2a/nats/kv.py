@@ -1,7 +1,7 @@
-"""Key-value buckets on JetStream, the same that every NATS client's KV reads and writes (ADR-8).
+"""Key-value buckets on JetStream, in the format that every NATS client reads and writes (ADR-8).
 
 A bucket is a stream `KV_<bucket>` over `$KV.<bucket>.>` that keeps the last message of each key. A deletion is a
-message with a header, an expired key may leave one of the server's: both read as "there is none".
+message with a header, and the server may write one for an expired key: in both cases the key reads as absent.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _FILTER = re.compile(r"([-/_=A-Za-z0-9]+|\*)(\.([-/_=A-Za-z0-9]+|\*))*(\.>)?|>")
 
 
 class Bucket:
-    """One bucket; `open` makes it where it lacks.
+    """One bucket; `open` makes the stream if it is missing.
 
     Args:
-        config: of its stream, where it is known; without it no key has a time to live, and the leader answers.
+        config: the stream's configuration; without it keys have no time to live, and only the leader answers.
 
     Attributes:
-        has_ttl: whether keys of it may have a time to live; where not, `ttl` arguments have no effect.
+        has_ttl: whether its keys may have a time to live; if not, `ttl` arguments have no effect.
     """
 
     def __init__(
@@ -75,21 +75,22 @@ class Bucket:
         *,
         create: bool = True,
     ) -> Self:
-        """The bucket `name`, made if it is not there.
+        """Open the bucket `name`, and make it if it is missing.
 
         Args:
             name: letters, digits, `-` and `_`.
-            create: False to fail where there is none.
 
         Raises:
             InvalidInput: the name is malformed.
-            NotFound: there is none, and `create` is False.
+            NotFound: the bucket is missing, and `create` is False.
             As `JetStream.api`.
         """
         if not _NAME.fullmatch(name):
-            raise InvalidInput(f"{name!r} is no name of a bucket")
+            raise InvalidInput(
+                f"{name!r} is not the name of a bucket: use letters, digits, - and _"
+            )
         settings = settings or BucketSettings()
-        for _ in range(8):  # others make it at the same time
+        for _ in range(8):  # others may make it at the same time
             try:
                 config = (await js.api(f"STREAM.INFO.KV_{name}"))["config"]
             except NotFound:
@@ -104,15 +105,15 @@ class Bucket:
             except Conflict:
                 continue
             return cls(js, name, made["config"])
-        raise Conflict(f"the bucket {name} comes and goes")
+        raise Conflict(f"the bucket {name} comes and goes: try again")
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def get(self, key: str, *, fresh: bool = False) -> BucketEntry | None:
-        """What `key` holds; None for nothing, a deleted or an expired one.
+        """The entry of `key`; None for an absent, deleted or expired key.
 
         Args:
-            fresh: ask the leader; a replica of a bucket with several may be a moment behind.
+            fresh: ask the leader, since a replica may be a moment behind.
 
         Raises:
             InvalidInput: the key is malformed.
@@ -124,30 +125,32 @@ class Bucket:
     async def watch(
         self, keys: str = ">", *, values: bool = True, beat: float = BEAT
     ) -> AsyncGenerator[BucketEntry | None, None]:
-        """What `keys` hold and every change; close the generator to end it.
+        """The entries of `keys`, then every change; close the generator to end it.
 
-        First what is there, then None once ("that was all"), then each change: `deleted` for a key that was
-        reported before and is gone. After a gap or a lost connection it reads again and reports what differs.
+        After the present entries it yields None once ("that was all"), then each change: `deleted` for a key that it
+        yielded before and that is gone. After a gap or a reconnect it reads again and yields what differs.
 
         Args:
             keys: filter; `*` for one token, `>` for the rest.
             values: False to leave the values out.
-            beat: seconds of silence after which the server gives a sign of life.
+            beat: seconds between the server's heartbeats in silence.
 
         Raises:
             InvalidInput: the filter is malformed.
             NotFound: the bucket is gone.
             BusDisconnected: the connection was closed.
-            Refused: the consumer cannot be made.
+            Refused: the server cannot make the consumer.
         """
         if not _FILTER.fullmatch(keys):
-            raise InvalidInput(f"{keys!r} is no filter of keys")
+            raise InvalidInput(f"{keys!r} is not a filter of keys")
         known: dict[str, int] = {}
         complete, backoff = False, Backoff(0.1, 2.0)
         while True:
             try:
-                async with aclosing(self._life(keys, known, values=values, beat=beat)) as life:
-                    async for entry in life:
+                async with aclosing(
+                    self._changes(keys, known, values=values, beat=beat)
+                ) as changes:
+                    async for entry in changes:
                         backoff.reset()
                         if entry is not None or not complete:
                             yield entry
@@ -158,11 +161,7 @@ class Bucket:
             await sleep(backoff.next())
 
     async def entries(self, keys: str = ">", *, values: bool = True) -> list[BucketEntry]:
-        """What `keys` (a filter, as of `watch`) hold now, the least recently written first.
-
-        Raises:
-            As `watch`.
-        """
+        """The entries of `keys` (a filter, as for `watch`) now, the least recently written first; raises as `watch`."""
         found: dict[str, BucketEntry] = {}
         async with aclosing(self.watch(keys, values=values)) as watch:
             async for entry in watch:
@@ -174,11 +173,7 @@ class Bucket:
         return list(found.values())
 
     async def keys(self, keys: str = ">") -> list[str]:
-        """Keys that there are now and that the filter matches.
-
-        Raises:
-            As `watch`.
-        """
+        """The keys that exist now and that the filter matches; raises as `watch`."""
         return [entry.key for entry in await self.entries(keys, values=False)]
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────
@@ -187,19 +182,20 @@ class Bucket:
         """Write; returns the revision.
 
         Args:
-            ttl: seconds, rounded up to whole ones, after which the key is gone; 0 for never.
+            ttl: seconds, rounded up to whole ones, after which the key expires; 0 for never.
 
         Raises:
             InvalidInput: the key is malformed.
-            MessageTooLarge, StreamFull, Refused: not written.
-            RequestTimeout, BusDisconnected, NoResponders: no answer; it may be written.
+            MessageTooLarge, StreamFull, Refused: the value is not written.
+            RequestTimeout, BusDisconnected, NoResponders: no answer came; the value may be written.
         """
         return await self._write(key, value, ttl=ttl)
 
     async def create(self, key: str, value: bytes, *, ttl: float = 0.0) -> int:
-        """Write a key that is not there.
+        """Write a key that does not exist.
 
         Raises:
+            LostUpdate: it exists.
             As `put`.
         """
         for _ in range(3):
@@ -212,43 +208,33 @@ class Bucket:
                 if not last.deleted:
                     raise
                 return await self._write(key, value, ttl=ttl, expected=last.revision)
-        raise LostUpdate(f"{key!r} comes and goes")
+        raise LostUpdate(f"the key {key!r} comes and goes: try again")
 
     async def update(self, key: str, value: bytes, revision: int, *, ttl: float = 0.0) -> int:
         """Write if `revision` is the key's last one; 0 for a key that was never written.
 
         Raises:
+            LostUpdate: it is not the last one.
             As `put`.
         """
         return await self._write(key, value, ttl=ttl, expected=revision)
 
     async def delete(self, key: str, *, revision: int | None = None) -> None:
-        """Mark the key as deleted (if `revision` is the last one); its history stays.
-
-        Raises:
-            As `put`.
-        """
+        """Mark the key as deleted (if `revision` is the last one); its history stays. Raises as `update`."""
         await self._write(key, b"", expected=revision, headers={OPERATION: "DEL"})
 
     async def purge(self, key: str, *, revision: int | None = None) -> None:
-        """Remove the key and its history; what marks that goes too, where the bucket can do so.
+        """Remove the key and its history (if `revision` is the last one). Raises as `update`.
 
-        Raises:
-            LostUpdate: `revision` is not the last one.
-            As `put`.
+        The mark of the removal expires, too, if the bucket's keys may have a time to live.
         """
         headers = {OPERATION: "PURGE", ROLLUP: "sub"}
         await self._write(key, b"", ttl=self._marker_ttl, expected=revision, headers=headers)
 
     async def clear(self, keys: str = ">") -> None:
-        """Remove what the filter matches, history and marks included; a watch does not hear of it.
-
-        Raises:
-            InvalidInput: the filter is malformed.
-            As `JetStream.api`.
-        """
+        """Remove what the filter matches, with history and marks, unseen by a watch; raises as `JetStream.api`."""
         if not _FILTER.fullmatch(keys):
-            raise InvalidInput(f"{keys!r} is no filter of keys")
+            raise InvalidInput(f"{keys!r} is not a filter of keys")
         await self.js.api(f"STREAM.PURGE.{self._stream}", {"filter": self._prefix + keys})
 
     # ── the wire ─────────────────────────────────────────────────────────────────────────────────────────
@@ -262,7 +248,7 @@ class Bucket:
         expected: int | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> int:
-        # The id makes it safe to send again when the answer was lost.
+        # With the id `publish` may send it again when the answer was lost.
         mark = secrets.token_hex(12)
         wire = {**(headers or {}), MSG_ID: mark}
         if expected is not None:
@@ -272,8 +258,8 @@ class Bucket:
         try:
             return (await self.js.publish(self._subject(key), value, headers=wire)).sequence
         except LostUpdate:
-            # The server looks at the expected sequence before it looks at the id, so what was sent again may have
-            # been refused for its own first copy.
+            # The server checks the expected sequence before the id, so it may have refused the second copy because
+            # of the first.
             last = await last_record(self.js, self._stream, self._subject(key), direct=False)
             if last is None or last.headers.get(MSG_ID) != mark:
                 raise
@@ -284,10 +270,10 @@ class Bucket:
         record = await last_record(self.js, self._stream, self._subject(key), direct=direct)
         return None if record is None else self._read(record)
 
-    async def _life(
+    async def _changes(
         self, keys: str, known: dict[str, int], *, values: bool, beat: float
     ) -> AsyncGenerator[BucketEntry | None, None]:
-        """What differs from `known`, None, and then the changes, until the consumer breaks."""
+        """What differs from `known`, then None, then the changes, until the consumer breaks."""
         policy = {"deliver_policy": "last_per_subject", "headers_only": not values}
         subject = self._prefix + keys
         async with OrderedConsumer(self.js, self._stream, subject, beat=beat, **policy) as consumer:
@@ -318,12 +304,14 @@ class Bucket:
 
     def _subject(self, key: str) -> str:
         if not _KEY.fullmatch(key):
-            raise InvalidInput(f"{key!r} is no key of a bucket")
+            raise InvalidInput(
+                f"{key!r} is not the key of a bucket: use letters, digits, - / _ = and dots between them"
+            )
         return self._prefix + key
 
 
 def _gone(known: dict[str, int], seen: set[str]) -> list[BucketEntry]:
-    """Keys that were there before a gap and left no mark."""
+    """The keys of before a gap that left no mark."""
     return [
         BucketEntry(key, b"", known.pop(key), deleted=True)
         for key in list(known)
@@ -334,11 +322,11 @@ def _gone(known: dict[str, int], seen: set[str]) -> list[BucketEntry]:
 async def _with_ttl(
     js: JetStream, config: Mapping[str, Any], settings: BucketSettings
 ) -> Mapping[str, Any]:
-    """The stream's configuration after the attempt to let keys have a time to live."""
+    """The stream's configuration after an attempt to allow its keys a time to live."""
     change = {**config, **settings.ttl_config()}
     try:
         return (await js.api(f"STREAM.UPDATE.{config['name']}", change))["config"]
-    except (Refused, PeerError):  # an old server, or not our right: without
+    except (Refused, PeerError):  # an old server, or no permission: go on without
         return config
 
 

@@ -1,4 +1,4 @@
-"""How a bucket's stream is configured, and what its messages say (ADR-8). Pure."""
+"""The configuration of a bucket's stream, and the entries in its messages (ADR-8). Pure."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
 
 @dataclass(frozen=True, slots=True)
 class BucketSettings:
-    """Of a new bucket; one that is there already is used as it is, but for `key_ttl`.
+    """The settings of a new bucket; of a bucket that exists, only `key_ttl` is changed.
 
     Attributes:
-        history: revisions of a key that are kept.
-        max_age: seconds that a key is kept; 0 for ever.
-        max_bytes: of the whole bucket; -1 for no limit. A full one refuses (`StreamFull`).
+        history: revisions to keep of a key.
+        max_age: seconds to keep a key; 0 for ever.
+        max_bytes: size of the whole bucket; -1 for no limit. A full bucket refuses writes (`StreamFull`).
         max_value: bytes of one value with its headers; -1 for no limit.
-        key_ttl: whether a key may have a time to live of its own. A bucket that lacks it is asked to have it.
-        marker_ttl: seconds that the mark of an expired or purged key is kept, so that watchers hear of it.
-        direct: whether every replica answers a get, and not the leader alone.
+        key_ttl: whether a key may have a time to live of its own; switched on in a bucket that exists.
+        marker_ttl: seconds to keep the mark of an expired or purged key, so that watchers see it.
+        direct: whether every replica answers a get, and not only the leader.
         storage: "file" or "memory".
     """
 
@@ -43,7 +43,7 @@ class BucketSettings:
     replicas: int = 1
 
     def config(self, bucket: str) -> dict[str, Any]:
-        """As the configuration of the bucket's stream."""
+        """The configuration of the bucket's stream."""
         config: dict[str, Any] = {
             "name": f"KV_{bucket}",
             "subjects": [f"$KV.{bucket}.>"],
@@ -61,19 +61,18 @@ class BucketSettings:
         return config | (self.ttl_config() if self.key_ttl else {})
 
     def ttl_config(self) -> dict[str, Any]:
-        """What a bucket needs so that keys may have a time to live."""
+        """The part of the configuration that allows keys a time to live."""
         return {"allow_msg_ttl": True, "subject_delete_marker_ttl": int(self.marker_ttl * 1e9)}
 
 
 @dataclass(frozen=True, slots=True)
 class BucketEntry:
-    """What a key holds.
+    """The value of a key, or its deletion.
 
     Attributes:
-        value: bytes; b"" for a deletion.
-        revision: of this key, which `update` expects; it grows with each write of the bucket.
-        deleted: the key is gone (only a watch says so).
-        ttl: seconds to live that it was written with; 0 for none.
+        revision: the number that `update` expects; it grows with each write of the bucket.
+        deleted: whether the key is gone (only a watch yields such an entry).
+        ttl: the time to live that it was written with, in seconds; 0 for none.
     """
 
     key: str
@@ -84,7 +83,7 @@ class BucketEntry:
 
 
 def read_entry(key: str, record: Record) -> BucketEntry:
-    """The entry that a stored message is; a mark of a deletion or an expiry is a deleted one."""
+    """The entry in a stored message; the mark of a deletion or expiry makes a deleted one."""
     headers = record.headers
     if headers.get(OPERATION) in ("DEL", "PURGE") or MARKER in headers:
         return BucketEntry(key, b"", record.sequence, deleted=True)
@@ -92,5 +91,5 @@ def read_entry(key: str, record: Record) -> BucketEntry:
 
 
 def _seconds(text: str) -> float:
-    """A time to live as the header states it: whole seconds, or a duration such as `1h30m`; 0 for none."""
+    """The seconds in a TTL header: whole seconds, or a duration such as `1h30m`; 0 for none."""
     return sum(float(number) * _UNITS[unit or "s"] for number, unit in _DURATION.findall(text))

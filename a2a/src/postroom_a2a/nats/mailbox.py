@@ -1,6 +1,6 @@
-"""Answers of a connection: one wildcard subscription, and a token for each call or stream that waits.
+"""The answers to a connection's calls: one wildcard subscription, and a token for each call or stream that waits.
 
-A frame for a token that nobody waits for is dropped and counted, so that a late answer cannot reach another call.
+The mailbox drops and counts a frame whose token nobody waits for, so a late answer cannot reach another call.
 """
 
 from __future__ import annotations
@@ -25,31 +25,28 @@ from postroom_a2a.nats.port import (
     Connection,
     Frame,
     Subscription,
-    change_of,
-    receive,
-    watch_denials,
 )
 
 MAX_WAITING = 16_384
-"""Calls and streams of one mailbox that may wait at a time."""
+"""Calls and streams that may wait in one mailbox at a time."""
 
 MAX_UNREAD = 1024
-"""Frames of one stream that may lie unread; a peer that sends more than it was allowed ends the stream."""
+"""Frames of one stream that may lie unread; a peer that sends more ends the stream."""
 
 RECOVERY = 10.0
 """Seconds after a reconnect in which a server may still be loading its streams."""
 
 NewInbox = Callable[[str], str]
-"""Prefix of the subjects on which answers of a peer are received; the argument is the subject that the peer serves."""
+"""Gives the prefix of the subjects for a peer's answers; the argument is the subject that the peer serves."""
 
 
 class Mailbox:
-    """The answers of one connection.
+    """The answers to the calls of one connection.
 
     Args:
-        prefix: of the reply subjects, without the last token; "" for a new inbox of the connection.
-        within: another mailbox of the connection, whose subscription covers that prefix: a second subscription would
-            have the server send each answer twice.
+        prefix: the reply subjects without their last token; "" for a new inbox of the connection.
+        within: another mailbox of the connection, whose subscription covers that prefix: with a second subscription
+            the server would send each answer twice.
     """
 
     def __init__(
@@ -72,35 +69,33 @@ class Mailbox:
         self._opening: asyncio.Lock = asyncio.Lock()
 
     async def open(self) -> None:
-        """Subscribe; done already, nothing happens."""
+        """Subscribe, unless that is done already."""
         if self._subscription is None:
             async with self._opening:
                 if self._subscription is None:
                     try:
                         self._subscription = await self._subscribe()
                     except FAULTS as error:
-                        raise BusDisconnected(
-                            f"the NATS connection takes nothing: {error}"
-                        ) from error
-                    watch_denials(self.connection, self._denied)
+                        raise BusDisconnected(f"the NATS connection failed: {error}") from error
+                    self.connection.watch_denials(self._denied)
                     self._await_change()
 
     async def _subscribe(self) -> Subscription:
         if self._within is None:
-            return await receive(self.connection, f"{self.prefix}.*", self._arrived)
+            return await self.connection.subscribe_now(f"{self.prefix}.*", self._arrived)
         await self._within.open()
         return self._within.route(self.prefix, self._arrived)
 
     def route(self, prefix: str, arrived: Callable[[Frame], None]) -> Route:
-        """Have `arrived` called with what comes under `prefix` and is no answer to this mailbox itself.
+        """Call `arrived` with each frame under `prefix` that is not an answer to this mailbox itself.
 
         Args:
-            prefix: all but the last token of the subjects; that of the mailbox itself for all of them.
+            prefix: the subjects without their last token; the mailbox's own prefix for all of them.
         """
         return Route(self._routes, prefix, arrived)
 
     async def close(self) -> None:
-        """End the subscription; what still waits runs into its deadline."""
+        """End the subscription; calls that still wait run into their deadlines."""
         subscription, self._subscription = self._subscription, None
         if subscription is not None and not self.connection.is_closed:
             with suppress(*FAULTS):  # the connection is on its way out
@@ -114,16 +109,16 @@ class Mailbox:
 
     @property
     def recovering(self) -> bool:
-        """Whether the connection came back so lately that the server may still be loading its streams."""
+        """Whether the server may still be loading its streams, since the connection came back lately or is down."""
         return not self.connection.is_connected or self._loop.time() - self._changed_at < RECOVERY
 
     def _await_change(self) -> None:
-        change = change_of(self.connection)
+        change = self.connection.changed
         if change is not None:
             change.add_done_callback(self._changed)
 
     def _changed(self, _: asyncio.Future[None]) -> None:
-        """The connection came back, or is over: answers to what was asked before may be lost."""
+        """Fail calls whose answers may be lost, since the connection came back or is closed for good."""
         if self._subscription is None:
             return
         self._changed_at = self._loop.time()
@@ -135,23 +130,23 @@ class Mailbox:
             self._await_change()
 
     def _broken(self) -> PostroomError:
-        lost: PostroomError | None = getattr(self.connection, "lost", None)
+        lost = self.connection.lost
         if lost is not None:
             return type(lost)(lost.message)
         return RequestTimeout("the connection broke before the answer came")
 
     async def connected(self, deadline: float) -> None:
-        """Wait until there is a connection; of one that does not tell, nothing is waited for.
+        """Wait until the connection has a server; return at once if it does not report its changes.
 
         Args:
-            deadline: of the loop's clock.
+            deadline: a time of the loop's clock.
 
         Raises:
-            BusDisconnected: there was none until then.
+            BusDisconnected: it had no server until then.
         """
         connection = self.connection
         while not connection.is_connected and not connection.is_closed:
-            change = change_of(connection)
+            change = connection.changed
             if change is None:
                 return
             await asyncio.wait({change}, timeout=max(0.0, deadline - self._loop.time()))
@@ -162,24 +157,24 @@ class Mailbox:
                 )
 
     def token(self, arrived: Callable[[Frame], None], *, prefix: str = "") -> str:
-        """A new reply subject; `arrived` is called with each frame that comes for it, until `forget`.
+        """A new reply subject; the mailbox calls `arrived` with each frame for it, until `forget`.
 
-        It is random as a whole, so that a peer that has seen one call cannot answer another, or end another's stream.
+        Its last token is random, so a peer that has seen one call cannot answer another, or end another's stream.
 
         Args:
-            prefix: of this subject, where the mailbox's own has a wildcard.
+            prefix: the prefix of this subject, where the mailbox's own has a wildcard.
 
         Raises:
-            Refused: too much waits.
+            Refused: `MAX_WAITING` calls and streams wait already.
         """
         if len(self._waiting) >= MAX_WAITING:
-            raise Refused("too many calls wait for answers on this connection")
+            raise Refused(_TOO_MANY)
         reply = f"{prefix or self.prefix}.{secrets.token_hex(10)}"
         self._waiting[reply] = arrived
         return reply
 
     def forget(self, reply: str) -> None:
-        """What comes for `reply` from now on is dropped."""
+        """Drop what comes for `reply` from now on."""
         self._waiting.pop(reply, None)
 
     def _arrived(self, frame: Frame) -> None:
@@ -207,7 +202,7 @@ class Mailbox:
             take(frame)
 
     def _denied(self, error: PostroomError, subject: str) -> bool:
-        """The server lets nobody of this identity publish to `subject`; whether a call waits for it."""
+        """Fail the calls to `subject`, to which this identity may not publish; False if there are none."""
         waiting = [answer for answer, asked, _ in self._asked.values() if asked == subject]
         for answer in waiting:
             if not answer.done():
@@ -227,19 +222,19 @@ class Mailbox:
         """Publish, and wait for one answer; a status of the server ("503") is an answer as well.
 
         Args:
-            prefix: of the reply subject, where the mailbox's own has a wildcard.
-            until_change: do not wait any longer when the connection came back in between.
+            prefix: the prefix of the reply subject, where the mailbox's own has a wildcard.
+            until_change: whether a reconnect ends the wait.
 
         Raises:
-            RequestTimeout: no answer in time; it may have been acted on.
-            Forbidden: this identity may not publish there (a connection of nats-py does not tell: it is a time-out).
+            RequestTimeout: no answer came in time; the peer may have acted all the same.
+            Forbidden: this identity may not publish there (over nats-py it is a time-out: its denials are not known).
             As `send`.
         """
         if self._subscription is None:
             await self.open()
         answer: asyncio.Future[Frame] = self._loop.create_future()
         if len(self._asked) >= MAX_WAITING:
-            raise Refused("too many calls wait for answers on this connection")
+            raise Refused(_TOO_MANY)
         reply = f"{prefix or self.prefix}.{secrets.token_hex(10)}"
         self._asked[reply] = answer, subject, until_change
         self.deadlines.watch(answer, timeout, _late)
@@ -261,7 +256,7 @@ class Mailbox:
         """Publish.
 
         Raises:
-            MessageTooLarge: over the server's limit; nothing was sent.
+            MessageTooLarge: the message is over the server's limit; nothing was sent.
             BusDisconnected: there is no connection, or too much waits for it to come back.
             InvalidInput: the subject or a header is malformed.
         """
@@ -269,7 +264,7 @@ class Mailbox:
 
 
 class Route:
-    """A part of what comes for a mailbox; it keeps the port `Subscription`."""
+    """A part of what comes for a mailbox, an implementation of the port `Subscription`."""
 
     def __init__(
         self,
@@ -289,7 +284,7 @@ class Route:
                 del self._routes[self._prefix]
 
     async def drain(self) -> None:
-        """End it; nothing is under way, since frames are handed on as they are read."""
+        """End it; nothing is under way, since the mailbox hands frames on as it reads them."""
         await self.unsubscribe()
 
 
@@ -297,31 +292,30 @@ def _late(_: float) -> RequestTimeout:
     return RequestTimeout("no answer came in time", remedy=_SILENT)
 
 
-_SILENT = "the peer is busy, or this connection has no right to publish there or to hear the answer"
+_SILENT = "the peer is busy, or this connection may not publish there or receive the answer"
+_TOO_MANY = "too many calls wait for answers on this connection: wait until some have ended"
 
 
 class FrameQueue:
-    """Frames of one stream, in order, read by one reader; bounded.
-
-    Use `put` as the `arrived` of a mailbox token.
+    """The unread frames of one stream, in order, for one reader; `put` is the `arrived` of a mailbox token.
 
     Args:
         limit: frames that may lie unread.
-        room: bytes that may lie unread; 0 for any number.
+        size_limit: bytes that may lie unread; 0 for any number.
     """
 
-    def __init__(self, limit: int = MAX_UNREAD, room: int = 0) -> None:
+    def __init__(self, limit: int = MAX_UNREAD, size_limit: int = 0) -> None:
         self._limit = limit
-        self._room = room
+        self._size_limit = size_limit
         self._unread = 0
         self._frames: deque[Frame] = deque()
         self._overrun = False
         self._waiter: asyncio.Future[None] | None = None
 
     def put(self, frame: Frame) -> None:
-        """Take a frame; the one too many marks the stream as broken."""
+        """Take a frame; one beyond the limits breaks the stream."""
         size = len(frame.data)
-        full = len(self._frames) >= self._limit or (0 < self._room < self._unread + size)
+        full = len(self._frames) >= self._limit or (0 < self._size_limit < self._unread + size)
         if full or self._overrun:
             self._overrun = True
         else:
@@ -334,12 +328,12 @@ class FrameQueue:
         """The next frame.
 
         Raises:
-            StreamBroken: more came than may lie unread.
-            RequestTimeout: none within `timeout` seconds.
+            StreamBroken: more frames came than may lie unread.
+            RequestTimeout: no frame came within `timeout` seconds.
         """
         if not self._frames:
             if self._overrun:
-                raise StreamBroken("more of a stream lay unread than its reader takes")
+                raise StreamBroken("more frames of a stream lay unread than its reader takes")
             loop = asyncio.get_running_loop()
             self._waiter = waiter = loop.create_future()
             alarm = loop.call_later(timeout, _expire, waiter)

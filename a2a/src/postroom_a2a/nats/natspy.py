@@ -1,7 +1,7 @@
-"""A program's own connection of nats-py, made to behave as ours: same errors, same flush, same end of a subscription.
+"""An adapter that makes a program's own connection of nats-py behave as ours: its errors, flush and subscriptions.
 
-Nothing here imports nats-py: whoever hands us a connection of it has done so. Any other object that keeps the port
-`Connection` is taken in the same way.
+This module does not import nats-py: the program that hands us a connection has done so. It adapts any other
+implementation of the port `Connection` in the same way.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from postroom_a2a.nats.port import Arrived, Connection, Frame, Subscription, siz
 
 
 def adapted(connection: Connection) -> WireConnection | AdaptedConnection:
-    """`connection` itself if it is ours, else one of ours that stands on it."""
+    """`connection` itself if it is ours, else an adapter on it."""
     if isinstance(connection, (WireConnection, AdaptedConnection)):
         return connection
     return AdaptedConnection(connection)
 
 
 class AdaptedConnection:
-    """Keeps the port `Connection`, and calls functions that never wait as `WireConnection.subscribe_now` does.
+    """A connection of nats-py with the methods and errors of `WireConnection`.
 
-    It does not tell that a publish was denied, nor that it came back: nats-py tells these to callbacks, which are its
-    owner's.
+    It notices neither that the server denied a publish nor that the connection came back: nats-py reports these to
+    callbacks, which belong to the program.
     """
 
     changed: asyncio.Future[None] | None = None
@@ -85,14 +85,14 @@ class AdaptedConnection:
     ) -> AdaptedSubscription:
         """As `WireConnection.subscribe`, which raises the same."""
         with _translating(subject):
-            told = self._last_error
+            error_before = self._last_error
             subscription = await self._connection.subscribe(subject, queue=queue, cb=cb)
-        return AdaptedSubscription(self, subscription, subject, told)
+        return AdaptedSubscription(self, subscription, subject, error_before)
 
     async def subscribe_now(
         self, subject: str, arrived: Callable[[Frame], None], queue: str = ""
     ) -> AdaptedSubscription:
-        """As `subscribe`; `arrived` is called from the task of the subscription."""
+        """As `subscribe`; the task of the subscription calls `arrived`."""
 
         async def take(frame: Frame) -> None:
             arrived(frame)
@@ -102,12 +102,15 @@ class AdaptedConnection:
     async def flush(self, timeout: float = 10) -> None:
         """As `WireConnection.flush`, which raises the same.
 
-        nats-py writes the PING of a flush past what its flusher has not written yet. When the PONG is there, that is
-        written too, so the second PING comes behind it.
+        nats-py writes the PING of a flush before what its flusher has not written yet. When the PONG arrives, the
+        flusher has written that too, so a second PING comes behind it.
         """
         with _translating():
             for _ in range(2):
                 await self._connection.flush(max(1, int(timeout)))
+
+    def watch_denials(self, denied: Callable[[PostroomError, str], bool]) -> None:
+        """Do nothing: nats-py reports denials to the program's callbacks only."""
 
     @property
     def _last_error(self) -> object:
@@ -116,15 +119,16 @@ class AdaptedConnection:
     async def confirm(self, subscription: AdaptedSubscription, timeout: float = 10) -> None:
         """Return when the server knows a subscription.
 
-        It refuses one beside the protocol, and nats-py goes on as if it were there, but for its last error.
+        When the server refuses a subscription, nats-py keeps it; only its last error shows the refusal.
 
         Raises:
             Forbidden: this identity may not subscribe there.
             As `flush`.
         """
         await self.flush(timeout)
-        told, subject = self._last_error, subscription.subject
-        if told is not subscription.told and f'subscription to "{subject.lower()}"' in str(told):
+        error, subject = self._last_error, subscription.subject
+        denied = f'subscription to "{subject.lower()}"' in str(error)
+        if denied and error is not subscription.error_before:
             raise Forbidden(
                 f"this connection may not subscribe to {subject}",
                 remedy="give its user that permission in nats-server's configuration",
@@ -133,7 +137,7 @@ class AdaptedConnection:
     async def leave(self, subscription: Subscription) -> None:
         """End a subscription without losing what the server sent before it knew.
 
-        nats-py's own `drain` flushes past its UNSUB (see `flush`), so a message may come that finds nobody any more.
+        nats-py's own `drain` flushes before its UNSUB (see `flush`), so it would lose a message that comes in between.
         """
         unsubscribe = getattr(self._connection, "_send_unsubscribe", None)
         with _translating():
@@ -144,19 +148,19 @@ class AdaptedConnection:
 
 
 class AdaptedSubscription:
-    """Keeps the port `Subscription`.
-
-    Attributes:
-        told: the last error that the connection had told before.
-    """
+    """A subscription of nats-py, with the connection's last error before it was made."""
 
     def __init__(
-        self, connection: AdaptedConnection, subscription: Subscription, subject: str, told: object
+        self,
+        connection: AdaptedConnection,
+        subscription: Subscription,
+        subject: str,
+        error_before: object,
     ) -> None:
         self._connection = connection
         self._subscription = subscription
         self.subject = subject
-        self.told = told
+        self.error_before = error_before
 
     async def unsubscribe(self) -> None:
         """End it at once."""
@@ -164,17 +168,17 @@ class AdaptedSubscription:
             await self._subscription.unsubscribe()
 
     async def drain(self) -> None:
-        """End it when what the server has sent already was handled."""
+        """End it once what the server has sent already is handled."""
         await self._connection.leave(self._subscription)
 
 
 @contextmanager
 def _translating(subject: str = "") -> Generator[None]:
-    """Raise what one of nats-py's errors says as an error of ours."""
+    """Translate nats-py's errors to ours."""
     try:
         yield
     except OSError as error:
-        raise BusDisconnected(f"the NATS connection takes nothing: {error}") from error
+        raise BusDisconnected(f"the NATS connection failed: {error}") from error
     except Exception as error:
         theirs = sys.modules.get("nats.errors")
         if theirs is None or not isinstance(error, theirs.Error):
@@ -185,4 +189,4 @@ def _translating(subject: str = "") -> Generator[None]:
             raise InvalidInput(f"{subject!r} cannot be used: {error}") from error
         if isinstance(error, theirs.TimeoutError):
             raise RequestTimeout("the NATS server does not answer") from error
-        raise BusDisconnected(f"the NATS connection takes nothing: {error}") from error
+        raise BusDisconnected(f"the NATS connection failed: {error}") from error

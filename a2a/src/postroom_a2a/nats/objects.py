@@ -1,6 +1,6 @@
-"""Object buckets on JetStream: content larger than a message, as every NATS client's object store keeps it (ADR-20).
+"""Object buckets on JetStream: content larger than a message, in the format of every NATS client (ADR-20).
 
-A bucket is a stream `OBJ_<bucket>` with an object's chunks under `$O.<bucket>.C.<nuid>` and what it is under
+A bucket is a stream `OBJ_<bucket>` with an object's chunks under `$O.<bucket>.C.<nuid>` and its description under
 `$O.<bucket>.M.<name>`.
 """
 
@@ -34,7 +34,7 @@ from postroom_a2a.nats.ordered import OrderedConsumer
 from postroom_a2a.nats.records import last_record
 
 MAX_CHUNK = 512 * 1024
-"""Bytes of a chunk; half of the server's limit for a message where that is less."""
+"""Bytes of a chunk, or half of the server's limit for a message if that is less."""
 
 DAY = 86_400.0
 
@@ -44,11 +44,11 @@ _DIGEST = "SHA-256="
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What a bucket says of an object.
+    """The description of an object in its bucket.
 
     Attributes:
         digest: `SHA-256=` and the hash in base64url.
-        nuid: token of the chunks' subject.
+        nuid: the token of the object in the subject of its chunks.
     """
 
     name: str
@@ -59,11 +59,7 @@ class ObjectInfo:
 
 
 class ObjectBucket:
-    """One bucket; made by `open`.
-
-    Attributes:
-        max_age: seconds that objects are kept; 0 for ever.
-    """
+    """One bucket, which `open` makes; it keeps objects for `max_age` seconds, or for ever with 0."""
 
     def __init__(self, js: JetStream, name: str, config: Mapping[str, Any]) -> None:
         self.js = js
@@ -84,22 +80,23 @@ class ObjectBucket:
         replicas: int = 1,
         create: bool = True,
     ) -> Self:
-        """The bucket `name`, made if it is not there; one that is there is used as it is.
+        """Open the bucket `name`, and make it if it is missing; a bucket that exists stays as it is.
 
         Args:
             name: letters, digits, `-` and `_`.
-            max_age: seconds that objects are kept; 0 for ever.
-            max_bytes: of the whole bucket; -1 for no limit. A full one refuses (`StreamFull`).
+            max_age: seconds to keep an object; 0 for ever.
+            max_bytes: size of the whole bucket; -1 for no limit. A full bucket refuses objects (`StreamFull`).
             storage: "file" or "memory".
-            create: False to fail where there is none.
 
         Raises:
             InvalidInput: the name is malformed.
-            NotFound: there is none, and `create` is False.
+            NotFound: the bucket is missing, and `create` is False.
             As `JetStream.api`.
         """
         if not _NAME.fullmatch(name):
-            raise InvalidInput(f"{name!r} is no name of a bucket")
+            raise InvalidInput(
+                f"{name!r} is not the name of a bucket: use letters, digits, - and _"
+            )
         wanted = {
             "name": f"OBJ_{name}",
             "subjects": [f"$O.{name}.C.>", f"$O.{name}.M.>"],
@@ -112,7 +109,7 @@ class ObjectBucket:
             "allow_rollup_hdrs": True,
             "allow_direct": True,
         }
-        for _ in range(8):  # others make it at the same time
+        for _ in range(8):  # others may make it at the same time
             try:
                 return cls(js, name, (await js.api(f"STREAM.INFO.OBJ_{name}"))["config"])
             except NotFound:
@@ -120,13 +117,13 @@ class ObjectBucket:
                     raise
             with suppress(Conflict):
                 return cls(js, name, (await js.api(f"STREAM.CREATE.OBJ_{name}", wanted))["config"])
-        raise Conflict(f"the bucket {name} comes and goes")
+        raise Conflict(f"the bucket {name} comes and goes: try again")
 
     async def put(self, name: str, content: bytes) -> ObjectInfo:
-        """Store an object in place of one of that name; returns what the bucket says of it.
+        """Store an object, in place of the one of that name; returns its description.
 
         Raises:
-            StreamFull, Refused: nothing is stored.
+            StreamFull, Refused: the object is not stored.
             As `JetStream.publish`.
         """
         before = await self._info(name)
@@ -153,12 +150,12 @@ class ObjectBucket:
         """The content of an object.
 
         Args:
-            limit: bytes that it may have.
+            limit: bytes that the object may have.
 
         Raises:
-            NotFound: there is none (any more).
-            MessageTooLarge: it is over `limit`.
-            ProtocolViolation: what came is not what its digest says.
+            NotFound: the bucket has no such object (any more).
+            MessageTooLarge: the object is over `limit`.
+            ProtocolViolation: the content does not match the digest.
             As `JetStream.api`.
         """
         info = await self._info(name)
@@ -172,15 +169,11 @@ class ObjectBucket:
         except TimeoutError:
             raise RequestTimeout(f"the object {name!r} did not come in time") from None
         if _digest(await asyncio.to_thread(hashlib.sha256, content)) != info.digest:
-            raise ProtocolViolation(f"the object {name!r} is not what its digest says")
+            raise ProtocolViolation(f"the content of the object {name!r} does not match its digest")
         return content
 
     async def delete(self, name: str) -> None:
-        """Remove an object; of one that is not there nothing happens.
-
-        Raises:
-            As `JetStream.publish`.
-        """
+        """Remove an object, if the bucket has it; raises as `JetStream.publish`."""
         info = await self._info(name)
         if info is not None:
             await self._describe(ObjectInfo(name, 0, 0, "", info.nuid), {"deleted": True})
@@ -191,13 +184,15 @@ class ObjectBucket:
         if record is None:
             return None
         try:
-            said = json.loads(record.payload)
-            if said.get("deleted"):
+            description = json.loads(record.payload)
+            if description.get("deleted"):
                 return None
-            sizes = int(said.get("size", 0)), int(said.get("chunks", 0))
-            digest, nuid = str(said.get("digest", "")), str(said["nuid"])
+            sizes = int(description.get("size", 0)), int(description.get("chunks", 0))
+            digest, nuid = str(description.get("digest", "")), str(description["nuid"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ProtocolViolation(f"what is said of the object {name!r} is malformed") from error
+            raise ProtocolViolation(
+                f"the description of the object {name!r} is malformed"
+            ) from error
         return ObjectInfo(name, *sizes, digest, nuid)
 
     async def _content(self, info: ObjectInfo) -> bytes:
@@ -209,7 +204,7 @@ class ObjectBucket:
                 "opt_start_seq": after + 1,
             }
             subject = self._chunks(info.nuid)
-            with suppress(StreamBroken):  # on from the last chunk that came
+            with suppress(StreamBroken):  # goes on after the last chunk that came
                 async with OrderedConsumer(self.js, self._stream, subject, **policy) as consumer:
                     if not consumer.pending:
                         raise NotFound(f"content of the object {info.name!r} is gone")

@@ -1,4 +1,4 @@
-"""How to reach a NATS server and who to be there. Pure."""
+"""The options of a connection: servers, credentials, limits. Pure."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Dial = Callable[
     [Callable[[], asyncio.Protocol], "ServerAddress"],
     Awaitable[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]],
 ]
-"""Opens a stream to a server: calls `loop.create_unix_connection` or the like with the factory that it is given, and
-writes what has to be said before NATS begins."""
+"""Opens a stream to a server: calls `loop.create_unix_connection` or the like with the factory that it gets, and writes
+what has to come before NATS begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A key by which a connection proves who it is; the functions are called at each connect and must not wait.
+    """A key that proves a connection's identity; each connect calls the functions, which must not wait.
 
     Attributes:
-        sign: the raw Ed25519 signature of the server's nonce.
-        jwt: the user's JWT; None for a bare key.
-        nkey: the public key (`U...`); "" with a JWT, which names it.
+        sign: gives the raw Ed25519 signature of the server's nonce.
+        jwt: gives the user's JWT; None for a bare key.
+        nkey: the public key (`U...`); "" with a JWT, which contains it.
     """
 
     sign: Callable[[bytes], bytes]
@@ -42,12 +42,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """One server.
-
-    Attributes:
-        tls: whether it has to be spoken to over TLS.
-        user: in its address, "" for none.
-    """
+    """The address of one server, with the login that it may contain; `tls` demands TLS."""
 
     host: str
     port: int
@@ -58,12 +53,12 @@ class ServerAddress:
 
     @property
     def place(self) -> str:
-        """Host and port, without what is secret."""
+        """Host and port, without the login."""
         return f"{self.host}:{self.port}"
 
 
 class ConnectOptions(TypedDict, total=False):
-    """The options of `connect`; `Options` says what they mean."""
+    """The types of the options of `connect`; `Options` explains them."""
 
     user: str
     password: str
@@ -87,28 +82,27 @@ class ConnectOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Of one connection.
+    """The options of one connection.
 
     Attributes:
-        user: with `password`.
-        credentials: instead of those: a key, or a JWT and its key.
-        tls: context; with one, nothing is ever sent in clear. None: the default context where TLS is asked for.
-        tls_first: speak TLS before the server says anything (`handshake_first`).
-        tls_name: name that the server's certificate must have; "" for the host dialled.
-        dial: opens the stream to a server; None for TCP. TLS is spoken inside it where it is asked for, but not first.
-        name: of the connection, as the server lists it.
-        inbox_prefix: of the subjects for answers.
+        credentials: a key, or a JWT and its key, in place of user, password and token.
+        tls: with a context, nothing is ever sent in clear. None: the default context where TLS is asked for.
+        tls_first: begin TLS before the server sends anything (`handshake_first`).
+        tls_name: the name that the server's certificate must have; "" for the host dialled.
+        dial: opens the stream to a server; None for TCP. TLS, where it is asked for, begins inside the stream.
+        name: the connection's name in the server's list.
+        inbox_prefix: the prefix of the subjects for answers.
         timeout: seconds for one attempt to connect, and for `close`.
-        wait: seconds in which the servers are tried again at the first connect; 0 to try each once.
-        insist: a server that refuses who we are while we connect again is asked again for ever, since it may not know
-            its accounts yet; one that ends an established connection for that reason ends it for good. Without it a
-            server is given up that refuses twice in a row.
-        ping_interval: seconds between our own pings; two that are not answered end a connection that hangs.
-        pending: bytes of unsent messages that are kept: while there is no connection the one too many is refused, and
-            while the server does not read, publishing waits.
+        wait: seconds in which the first connect tries the servers again; 0 to try each once.
+        insist: while it connects again, keep asking a server that refuses the credential, since the server may not know
+            its accounts yet. If a server ends an established session for that reason, the connection is closed for
+            good. Without `insist` the connection gives up a server that refuses twice in a row.
+        ping_interval: seconds between the connection's pings; two without an answer end a session that hangs.
+        pending: bytes of unsent messages to keep: beyond them `publish` raises while there is no server, and waits
+            while the server does not read.
         unread: frames of one subscription that may lie unread; more are dropped, counted and reported.
-        unread_size: bytes of these.
-        on_error: told what no call waits for; None to log it.
+        unread_size: bytes of one subscription that may lie unread.
+        on_error: called with each error that no call waits for; None to log it.
     """
 
     user: str = ""
@@ -132,30 +126,34 @@ class Options:
 
 
 def read_servers(servers: str | Sequence[str]) -> tuple[ServerAddress, ...]:
-    """The servers of addresses as `nats://user:password@host:port` and `tls://token@host`.
+    """The servers of addresses such as `nats://user:password@host:port` and `tls://token@host`.
 
     Raises:
-        InvalidInput: an address is none, or there is none.
+        InvalidInput: an address is malformed, or none is given.
     """
     given = [servers] if isinstance(servers, str) else list(servers)
     found = tuple(map(read_server, (each for many in given for each in many.split(","))))
     if not found:
-        raise InvalidInput("no address of a NATS server was given")
+        raise InvalidInput(
+            "the address of a NATS server is missing: give one like nats://host:port"
+        )
     return found
 
 
 def read_server(address: str) -> ServerAddress:
-    """The server of one address; without a scheme it is `nats`.
+    """The server of one address, whose default scheme is `nats`.
 
     Raises:
-        InvalidInput: it is none. The text does not repeat it, since it may hold a password.
+        InvalidInput: the address is malformed. The text does not repeat it, since it may contain a password.
     """
     address = address.strip()
     try:
         parts = urlsplit(address if "://" in address else f"nats://{address}")
         host, port = parts.hostname, parts.port or PORT
     except ValueError as error:
-        raise InvalidInput("the address of a NATS server is malformed") from error
+        raise InvalidInput(
+            "the address of a NATS server is malformed: write it like nats://host:port"
+        ) from error
     if parts.scheme not in {"nats", "tls"} or not host:
         raise InvalidInput("the address of a NATS server is not like nats://host:port")
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
@@ -169,7 +167,7 @@ def connect_line(
     options: Options, server: ServerAddress, info: Mapping[str, Any], version: str
 ) -> bytes:
     """The CONNECT line that answers the server's INFO."""
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "verbose": False,
         "pedantic": False,
         "lang": "python",
@@ -180,19 +178,19 @@ def connect_line(
         "echo": True,
     }
     if options.name:
-        said["name"] = options.name
+        fields["name"] = options.name
     if token := server.token or options.token:
-        said["auth_token"] = token
+        fields["auth_token"] = token
     if user := server.user or options.user:
-        said["user"] = user
-        said["pass"] = server.password if server.user else options.password
+        fields["user"] = user
+        fields["pass"] = server.password if server.user else options.password
     credentials = options.credentials
     if credentials is not None:
         if credentials.jwt is not None:
-            said["jwt"] = credentials.jwt()
+            fields["jwt"] = credentials.jwt()
         if credentials.nkey:
-            said["nkey"] = credentials.nkey
+            fields["nkey"] = credentials.nkey
         if nonce := info.get("nonce"):
             signature = credentials.sign(str(nonce).encode())
-            said["sig"] = base64.urlsafe_b64encode(signature).rstrip(b"=").decode()
-    return b"CONNECT " + json.dumps(said, separators=(",", ":")).encode() + b"\r\n"
+            fields["sig"] = base64.urlsafe_b64encode(signature).rstrip(b"=").decode()
+    return b"CONNECT " + json.dumps(fields, separators=(",", ":")).encode() + b"\r\n"

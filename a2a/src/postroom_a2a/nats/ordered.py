@@ -1,7 +1,7 @@
-"""Records of a stream in order and without gaps, pushed by a consumer that lives as long as its reader (ADR-17).
+"""The records of a stream in order and without gaps, from a push consumer that lives as long as its reader (ADR-17).
 
-One `OrderedConsumer` is one such life: a gap or a silence ends it with `StreamBroken`, and its owner decides from
-where to begin the next. `read_stream` goes on where it was and ends with the stream.
+A gap or a silence breaks an `OrderedConsumer` with `StreamBroken`, and its owner decides where to begin with the next.
+`read_stream` goes on where it was, and ends where the stream ended at the beginning.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from postroom_a2a.nats.port import FAULTS, Frame, Subscription
 from postroom_a2a.nats.records import Record
 
 BEAT = 5.0
-"""Seconds after which the server says that there is nothing new."""
+"""Seconds between the server's heartbeats while there is nothing new."""
 
 _UNREAD = 256
 _INACTIVE = 30.0
 
 _ATTEMPTS = 5
-"""Times in a row that `read_stream` begins again without a record in between."""
+"""Times in a row that `read_stream` may break without a record in between."""
 
 
 class OrderedConsumer:
     """A consumer for one reader; an async context manager.
 
     Args:
-        subjects: filter, one or several, may have wildcards; () for every record.
-        beat: seconds of silence after which the server sends a sign of life; after three there is none.
-        config: further members of the consumer's configuration, as `deliver_policy` or `headers_only`.
+        subjects: filters, which may have wildcards; () for every record.
+        beat: seconds between the server's heartbeats in silence; three missing ones break the consumer.
+        config: further members of the consumer's configuration, such as `deliver_policy` or `headers_only`.
 
     Attributes:
-        pending: records that there were when it began.
+        pending: number of records that there were when it began.
     """
 
     def __init__(
@@ -69,18 +69,14 @@ class OrderedConsumer:
         self._seen = 0
 
     async def __aenter__(self) -> Self:
-        """Subscribe and make the consumer.
-
-        Raises:
-            As `JetStream.api`.
-        """
+        """Subscribe and make the consumer; raises as `JetStream.api`."""
         connection = self._js.mailbox.connection
         inbox = self._js.mailbox.new_inbox()
         try:
-            # A pushed record keeps its own subject, so the mailbox's subscription cannot tell whose it is.
+            # A pushed record keeps its own subject, so the mailbox's subscription cannot assign it to its consumer.
             self._subscription = await connection.subscribe(inbox, cb=self._frames.put)
         except FAULTS as error:
-            raise BusDisconnected(f"the NATS connection takes nothing: {error}") from error
+            raise BusDisconnected(f"the NATS connection failed: {error}") from error
         try:
             await self._create(inbox)
         except BaseException:
@@ -94,14 +90,14 @@ class OrderedConsumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End the consumer; if the word does not arrive, the server ends it later."""
+        """Delete the consumer; if the request does not arrive, the server deletes it later."""
         await self._unsubscribe()
         with suppress(BusDisconnected):
             target = f"{self._js.prefix}.CONSUMER.DELETE.{self._stream}.{self._name}"
             await self._js.mailbox.send(target, b"")
 
     async def next(self) -> Record | None:
-        """The next record, or None for a sign of life (there is none at the moment).
+        """The next record, or None for a heartbeat (there is no record at the moment).
 
         Raises:
             StreamBroken: a record was lost, or the consumer is gone.
@@ -110,7 +106,7 @@ class OrderedConsumer:
             frame = await self._next_frame() if self._frames.empty() else self._frames.get_nowait()
             if frame.reply.startswith("$JS.ACK."):
                 return self._record(frame)
-            if await self._idle(frame):
+            if await self._read_status(frame):
                 return None
 
     async def _next_frame(self) -> Frame:
@@ -121,7 +117,7 @@ class OrderedConsumer:
             raise StreamBroken(f"the consumer of {self._stream} fell silent") from None
 
     async def left(self) -> int:
-        """Records that are still to come, as the server knows them now.
+        """The number of records still to come, as the server counts them now.
 
         Raises:
             StreamBroken: the consumer is gone.
@@ -163,13 +159,13 @@ class OrderedConsumer:
         if subscription is not None:
             with suppress(*FAULTS):  # the connection is on its way out
                 await subscription.unsubscribe()
-        while not self._frames.empty():  # so that a callback which waits for room ends
+        while not self._frames.empty():  # so that a callback that waits for room ends
             self._frames.get_nowait()
 
     def _record(self, frame: Frame) -> Record:
         ack = parse_ack_subject(frame.reply)
         if ack is None:
-            raise ProtocolViolation("a record's reply subject is no acknowledgement")
+            raise ProtocolViolation("the reply subject of a record does not acknowledge a delivery")
         if ack.number != self._seen + 1:
             raise StreamBroken(f"records of {self._stream} were lost on the way")
         self._seen = ack.number
@@ -183,8 +179,8 @@ class OrderedConsumer:
             ack.pending,
         )
 
-    async def _idle(self, frame: Frame) -> bool:
-        """Read a sign of life (which says what was sent so far), or answer whether we keep up."""
+    async def _read_status(self, frame: Frame) -> bool:
+        """Read a heartbeat, which counts what was sent so far; or answer a flow control request, and return False."""
         headers = frame.headers or {}
         if headers.get("Status") != "100":
             raise StreamBroken(f"the consumer of {self._stream} ended")
@@ -198,10 +194,10 @@ class OrderedConsumer:
 async def read_stream(
     js: JetStream, stream: str, *, after: int = 0, subjects: Sequence[str] = ()
 ) -> AsyncGenerator[Record, None]:
-    """Records after sequence `after`, in order, up to the last one that is there at the beginning.
+    """The records after sequence `after`, in order, up to the last one that the stream has at the beginning.
 
     Raises:
-        StreamBroken: it broke again and again.
+        StreamBroken: the consumer broke `_ATTEMPTS` times in a row.
         As `JetStream.api`.
     """
     end = int((await js.api(f"STREAM.INFO.{stream}"))["state"]["last_seq"])

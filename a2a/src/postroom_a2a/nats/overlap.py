@@ -1,8 +1,8 @@
 """The frames of two sessions that are subscribed at the same time, while one takes over from the other.
 
-With a queue group the server hands each message to one of the two sessions. Without one it sends it to both: the frames
-of the former session are handed on first, then those of the next one without what the former has brought too. So each
-message is handed on once, and those of one publisher in its order.
+For a queue group the server sends each message to one of the two sessions. Otherwise it sends it to both: `Overlap`
+hands on the frames of the former session first, then those of the next one that the former has not brought. So it hands
+on each message once, and those of one publisher in order.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _Message = tuple[bytes, bytes, bytes, bytes, bytes]
 
 
 class Overlap:
-    """Decides about each frame of both sessions.
+    """Hands on, holds back or drops each frame of both sessions.
 
     Args:
         hand_on: takes the frames that count.
-        shared: whether a subscription, by its sid, shares its messages with others of a queue group.
-        room: bytes that the next session may bring before the former has ended; what is over it is dropped.
-        dropped: told of each that was dropped.
+        shared: whether the subscription of a sid is in a queue group.
+        size_limit: bytes that may be held back until the former session has ended; `Overlap` drops what is over it.
+        dropped: called for each frame that was dropped.
     """
 
     def __init__(
@@ -31,12 +31,12 @@ class Overlap:
         hand_on: OnMessage,
         *,
         shared: Callable[[bytes], bool],
-        room: int,
+        size_limit: int,
         dropped: Callable[[], None],
     ) -> None:
         self._hand_on = hand_on
         self._shared = shared
-        self._room = room
+        self._left = size_limit
         self._dropped = dropped
         self._brought: Counter[_Message] = Counter()
         self._held: deque[_Message] = deque()
@@ -54,8 +54,8 @@ class Overlap:
         if self._shared(sid):
             self._hand_on(*message)
         elif self._holding:
-            self._room -= len(block) + len(data)
-            if self._room < 0:
+            self._left -= len(block) + len(data)
+            if self._left < 0:
                 self._dropped()
             else:
                 self._held.append(message)
@@ -65,7 +65,7 @@ class Overlap:
             self._hand_on(*message)
 
     def release(self) -> None:
-        """The former session brings no more: hand on what the next one has brought."""
+        """Hand on what the next session has brought, since the former one has ended."""
         self._holding = False
         held, self._held = self._held, deque()
         for message in held:

@@ -1,6 +1,6 @@
-"""The byte stream of a NATS server, taken apart. Pure: bytes in, calls out.
+"""A parser of a NATS server's byte stream. Pure: bytes in, calls out.
 
-One spelling is accepted: verbs in capitals, digits only, CR LF at the end. A subject may hold any byte but space, tab,
+It accepts one spelling: verbs in capitals, digits only, CR LF at the end. A subject may hold any byte but space, tab,
 CR and LF. The server writes one space between fields, and two where it leaves out the reply subject.
 """
 
@@ -22,12 +22,12 @@ OnControl = Callable[[bytes, bytes], None]
 
 
 class Parser:
-    """Reads a stream that is cut into pieces anywhere.
+    """Parses a stream that may be cut into pieces anywhere.
 
-    What the two functions raise goes through to who feeds, and the rest of that piece is lost.
+    `feed` raises what the two functions raise, and the rest of its piece is lost.
 
     Args:
-        message: takes messages; another may take its place between two pieces.
+        message: takes messages; the attribute may be set to another function between two pieces.
         control: takes everything else.
     """
 
@@ -40,19 +40,15 @@ class Parser:
 
     @property
     def pending(self) -> int:
-        """Bytes of a line or message that is not complete."""
+        """Bytes of an incomplete line or message."""
         return self._have
 
     def feed(self, data: bytes) -> None:
-        """Take the next piece.
-
-        Raises:
-            ProtocolViolation: the stream is none of a NATS server; nothing more can be read from it.
-        """
+        """Parse the next piece; after a `ProtocolViolation` nothing more can be read from the stream."""
         if self._have:
             self._pieces.append(data)
             self._have += len(data)
-            if self._have < self._need:  # a large message is put together once
+            if self._have < self._need:  # joins the pieces of a large message only once
                 return
             data = b"".join(self._pieces)
             self._pieces.clear()
@@ -115,14 +111,16 @@ class Parser:
             self._have = len(rest)
 
     def _other(self, verb: bytes, rest: bytes) -> None:
-        if verb not in _SAYING and (verb not in _BARE or rest):
+        if verb not in _WITH_TEXT and (verb not in _BARE or rest):
             _refuse(verb + rest)
         self._control(verb, rest.strip())
 
 
 _BARE = frozenset({b"PING", b"PONG", b"+OK"})
-_SAYING = frozenset({b"INFO", b"-ERR"})
+_WITH_TEXT = frozenset({b"INFO", b"-ERR"})
 
 
 def _refuse(line: bytes) -> NoReturn:
-    raise ProtocolViolation(f"the server sent a line that is none of NATS: {line[:80]!r}")
+    raise ProtocolViolation(
+        f"the server sent a line that is not of the NATS protocol: {line[:80]!r}"
+    )

@@ -1,33 +1,32 @@
-"""The connection that the library needs: a few methods, which nats-py's client has too.
+"""The port of the NATS connection: the few methods that the library needs, which nats-py's client has too.
 
-Our own is `WireConnection`; a connected `nats.aio.client.Client` is a `Connection` as it is (`natspy` adapts it).
+Our implementation is `WireConnection`; a connected `nats.aio.client.Client` is a `Connection` too (`natspy` adapts it).
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
-from postroom_a2a.errors import BusDisconnected, PostroomError, ProtocolViolation, RequestTimeout
+from postroom_a2a.errors import BusDisconnected, ProtocolViolation, RequestTimeout
 
 NO_RESPONDERS = "503"
 
 FAULTS = (OSError, BusDisconnected, RequestTimeout)
-"""What a connection raises that takes nothing, or whose server does not answer."""
+"""The errors of a connection that is broken, or whose server does not answer."""
 
 
 class Frame(Protocol):
-    """A message as it was received."""
+    """A received message."""
 
     @property
     def subject(self) -> str:
-        """It was published to."""
+        """The subject that the message was published to."""
         ...
 
     @property
     def reply(self) -> str:
-        """Subject for an answer, "" if none is wanted."""
+        """The subject for an answer, "" if the sender wants none."""
         ...
 
     @property
@@ -42,19 +41,19 @@ class Frame(Protocol):
 
 
 class Subscription(Protocol):
-    """Interest in a subject."""
+    """A subscription to a subject."""
 
     async def unsubscribe(self) -> None:
         """End it at once."""
         ...
 
     async def drain(self) -> None:
-        """End it when what the server has sent already was handled."""
+        """End it once what the server has sent already is handled."""
         ...
 
 
 Arrived = Callable[..., Awaitable[None]]
-"""`async def arrived(frame: Frame) -> None`; called for one frame of a subscription after the other."""
+"""`async def arrived(frame: Frame) -> None`; the subscription calls it for one frame after the other."""
 
 
 class Connection(Protocol):
@@ -62,17 +61,17 @@ class Connection(Protocol):
 
     @property
     def max_payload(self) -> int:
-        """Bytes that headers and payload of one message may have, as the server says."""
+        """The server's limit for headers and payload of one message, in bytes."""
         ...
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is over for good."""
+        """Whether it is closed for good."""
         ...
 
     @property
     def is_connected(self) -> bool:
-        """Whether it is up now."""
+        """Whether it has a server now."""
         ...
 
     def new_inbox(self) -> str:
@@ -96,53 +95,17 @@ class Connection(Protocol):
         ...
 
     async def flush(self, timeout: int = 10) -> None:
-        """Return when the server has worked through everything that was sent."""
+        """Return when the server has processed everything that was sent."""
         ...
 
 
-def watch_denials(connection: Connection, denied: Callable[[PostroomError, str], bool]) -> None:
-    """Have `denied` called with each subject to which a publish was denied, where the connection tells.
-
-    Only as long as the function's object lives. It answers whether somebody waited for that.
-    """
-    watch = getattr(connection, "watch_denials", None)
-    if watch is not None:
-        watch(denied)
-
-
-def change_of(connection: Connection) -> asyncio.Future[None] | None:
-    """A future that is done when the connection next comes back or ends for good; None where it does not tell.
-
-    When it is done the connection has another one.
-    """
-    return getattr(connection, "changed", None)
-
-
-async def receive(
-    connection: Connection, subject: str, arrived: Callable[[Frame], None], *, queue: str = ""
-) -> Subscription:
-    """Subscribe with a function that never waits.
-
-    A connection that has `subscribe_now` calls it as it reads the frame; another from the task of the subscription.
-    """
-    subscribe_now = getattr(connection, "subscribe_now", None)
-    if subscribe_now is not None:
-        return await subscribe_now(subject, arrived, queue)
-
-    async def take(frame: Frame) -> None:
-        arrived(frame)
-
-    return await connection.subscribe(subject, queue=queue, cb=take)
-
-
 async def settle(connection: Connection, *subscriptions: Subscription) -> None:
-    """Return when the server has worked through everything that was sent, `subscriptions` above all.
+    """Return when the server has processed everything that was sent, and knows `subscriptions`.
 
-    nats-py writes the PING of a flush past what its flusher has not written yet. When the PONG is there, that is
-    written too, so the second PING comes behind it.
+    The second flush is for nats-py (`AdaptedConnection.flush` says why).
 
     Raises:
-        Forbidden: a subscription was denied (a connection of nats-py does not tell).
+        Forbidden: the server denied a subscription (a bare connection of nats-py does not notice).
     """
     confirm = getattr(connection, "confirm", None)
     if confirm is not None and subscriptions:
@@ -156,7 +119,7 @@ async def settle(connection: Connection, *subscriptions: Subscription) -> None:
 def status_of(frame: Frame) -> str:
     """The status that the server sent in place of a message ("503": nobody listens), "" for any other frame.
 
-    Only a frame without payload and without reply subject is one: a peer may write the header, too.
+    A peer may write that header too, so only a frame without payload and reply subject counts.
     """
     if frame.data or not frame.headers or frame.reply:
         return ""
@@ -164,17 +127,13 @@ def status_of(frame: Frame) -> str:
 
 
 def description_of(frame: Frame) -> str:
-    """What the server says about its status, one line; "" where it says nothing."""
-    # Where a status has no description, nats-py takes the header after it for one.
+    """The server's description of its status, one line; "" where it gives none."""
+    # Where a status has no description, nats-py takes the header after it for the description.
     return (frame.headers or {}).get("Description", "").partition("\n")[0].strip()
 
 
 def size_of(payload: bytes, headers: Mapping[str, str] | None) -> int:
-    """Bytes that count against `max_payload`.
-
-    Raises:
-        ProtocolViolation: a header would break out of its line.
-    """
+    """The bytes that count against `max_payload`; `ProtocolViolation` if a header would break out of its line."""
     size = len(payload)
     if headers:
         for name, value in headers.items():

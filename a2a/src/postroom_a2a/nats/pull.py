@@ -1,7 +1,7 @@
-"""Pulling from a durable consumer: never more than there is room for, and again whatever happens to the server.
+"""Pulls from a durable consumer: never more than there is room for, and again after every trouble of the server.
 
-One subscription receives the deliveries and the statuses of all pulls of a loop. A pull is asked for when half of
-what may be asked for is used up, so that a pull costs a message only every few deliveries.
+One subscription receives the deliveries and the statuses of all pulls of a loop. The loop sends the next pull when half
+of the room is free, so several deliveries cost one request.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ from postroom_a2a.nats.port import (
     NO_RESPONDERS,
     Frame,
     Subscription,
-    change_of,
     description_of,
-    receive,
     status_of,
 )
 from postroom_a2a.retry import RetryPolicy
@@ -33,7 +31,7 @@ EXPIRES = 30.0
 """Seconds that a pull waits at the server."""
 
 HEARTBEAT = 2.0
-"""Seconds between the server's signs of life during a pull; after 2.5 times as long a pull is taken as lost."""
+"""Seconds between the server's heartbeats during a pull; after 2.5 times as long the loop takes a pull as lost."""
 
 PAUSES = RetryPolicy(base=0.05, cap=5.0)
 """Seconds before a pull that the server refused is tried again."""
@@ -52,11 +50,7 @@ class _Pull:
 
 @dataclass(slots=True)
 class PullCounters:
-    """What a loop has seen.
-
-    Attributes:
-        lost: pulls that the server refused, or that fell silent.
-    """
+    """The pulls that a loop sent, and those of them that the server refused or that fell silent (`lost`)."""
 
     pulls: int = 0
     lost: int = 0
@@ -64,16 +58,16 @@ class PullCounters:
 
 @dataclass(slots=True)
 class PullLoop:
-    """The deliveries of one durable.
+    """The deliveries of one durable consumer.
 
     Args:
-        take: called with each frame that is no status, and what its reply subject says if it is a delivery; answers
-            whether it was one that was asked for. Must not wait.
-        room: deliveries that may come now, those that were asked for included.
-        ensure: makes the durable again if it is gone; without it the durable is waited for.
-        report: told why pulls are refused, when that goes on.
+        take: called with each frame that is not a status, and the fields of its reply subject if it is a delivery;
+            returns whether the frame was one that a pull asked for. Must not wait.
+        room: gives the deliveries that may come now, those of the pulls under way included.
+        ensure: makes the durable again if it is gone; None to wait until somebody else makes it.
+        report: called with the reason when the server keeps refusing pulls.
         expires: seconds that a pull waits at the server.
-        heartbeat: seconds between the server's signs of life.
+        heartbeat: seconds between the server's heartbeats.
     """
 
     js: JetStream
@@ -98,17 +92,17 @@ class PullLoop:
     _stopped: bool = False
 
     def changed(self) -> None:
-        """There may be more room."""
+        """Have the loop look whether there is more room."""
         if not self._changed.is_set() and self._want() > 0:
             self._changed.set()
 
     def stop(self) -> None:
-        """Ask for nothing more; what comes all the same is taken."""
+        """Send no more pulls; the loop still takes what comes."""
         self._stopped = True
         self._changed.set()
 
     async def close(self, *, drain: bool = False) -> None:
-        """End the subscription; with `drain` take what is on its way before."""
+        """End the subscription; with `drain`, first take what is on its way."""
         subscription, self._subscription = self._subscription, None
         if subscription is not None and not self.js.mailbox.connection.is_closed:
             with suppress(*FAULTS):  # the connection is on its way out
@@ -136,28 +130,27 @@ class PullLoop:
             if want > 0:
                 await self._ask(f"{self.inbox}.{next(self._numbers)}", want)
         except FAULTS as error:
-            self._trouble = f"the connection takes nothing: {error}"
+            self._trouble = f"the NATS connection failed: {error}"
             self._changed.set()
 
     async def _open(self) -> None:
-        """A new inbox for each connection: pulls over an earlier one end with their inbox."""
+        """Subscribe to a new inbox: the pulls of an earlier session end with their inbox."""
         self._stale, former = False, self._subscription
         inbox = self.js.mailbox.new_inbox()
         try:
-            self._subscription = await receive(
-                self.js.mailbox.connection, f"{inbox}.*", self._arrived
-            )
+            connection = self.js.mailbox.connection
+            self._subscription = await connection.subscribe_now(f"{inbox}.*", self._arrived)
         except BaseException:
             self._stale = True
             raise
         self.inbox = inbox
         self._pulls.clear()
         if former is not None:
-            with suppress(*FAULTS):  # it ends all the same
+            with suppress(*FAULTS):  # it ends with its connection
                 await former.drain()
 
     def _watch_connection(self) -> None:
-        change = change_of(self.js.mailbox.connection)
+        change = self.js.mailbox.connection.changed
         if change is not None and change is not self._change:
             self._change = change
             change.add_done_callback(self._connection_changed)
@@ -167,13 +160,13 @@ class PullLoop:
         self._changed.set()
 
     def _want(self) -> int:
-        """Deliveries to ask for: none while more than half of what there is room for is asked for."""
+        """The deliveries to ask for: 0 while the pulls under way ask for more than half of the room."""
         asked = sum(pull.left for pull in self._pulls.values())
         want = self.room() - asked
         return want if want >= asked else 0
 
     async def _wait(self) -> bool:
-        """Until something has changed; False after a while without."""
+        """Wait until something has changed; False if nothing did within a heartbeat."""
         try:
             async with asyncio.timeout(self.heartbeat):
                 await self._changed.wait()
@@ -197,7 +190,7 @@ class PullLoop:
             raise
 
     def _drop_silent(self) -> bool:
-        """Forget pulls that ended with their server or connection; returns whether there were any."""
+        """Forget the pulls that ended with their server or session; False if there were none."""
         oldest = asyncio.get_running_loop().time() - 2.5 * self.heartbeat
         silent = [reply for reply, pull in self._pulls.items() if pull.heard < oldest]
         for reply in silent:
@@ -206,7 +199,7 @@ class PullLoop:
         return bool(silent)
 
     async def _check_connection(self) -> None:
-        """After silence: ask the server for a sign of life, else connect again, where the connection can do so."""
+        """After silence, flush; if the server does not answer, connect again where the connection can do so."""
         connection = self.js.mailbox.connection
         reconnect = getattr(connection, "reconnect", None)
         if reconnect is None or not connection.is_connected:
@@ -220,17 +213,20 @@ class PullLoop:
             return
 
     async def _recover(self) -> None:
-        """After a refusal: see that the durable is there, and wait a little longer each time."""
+        """After a refusal, make sure that the durable exists, and wait a little longer each time."""
         trouble, self._trouble = self._trouble, ""
         self.counters.lost += 1
         self._refusals += 1
-        if self._refusals in {3, 30}:  # fewer are a restart, or a durable that is about to be made
+        if self._refusals in {
+            3,
+            30,
+        }:  # fewer mean a restart, or a durable that somebody is about to make
             self.report(f"cannot pull from {self.stream}/{self.durable}: {trouble}")
         try:
             if self.ensure is not None and self.js.mailbox.connection.is_connected:
                 await self.ensure()
         except PostroomError as error:
-            self.report(f"the durable {self.stream}/{self.durable} is not there: {error}")
+            self.report(f"the durable {self.stream}/{self.durable} is missing: {error}")
             self._refusals += 3
         await asyncio.sleep(PAUSES.delay(self._refusals))
         self._changed.set()
@@ -238,12 +234,12 @@ class PullLoop:
     def _arrived(self, frame: Frame) -> None:
         now = asyncio.get_running_loop().time()
         if status := status_of(frame):
-            self._told(frame.subject, status, frame, now)
+            self._take_status(frame.subject, status, frame, now)
             return
         if not self.take(frame, parse_ack_subject(frame.reply)):
             return
         self._refusals = 0
-        for reply, pull in self._pulls.items():  # the server serves the oldest first
+        for reply, pull in self._pulls.items():  # the server serves the oldest pull first
             pull.heard = now
             pull.left -= 1
             if pull.left <= 0:
@@ -251,10 +247,10 @@ class PullLoop:
             break
         self.changed()
 
-    def _told(self, reply: str, status: str, frame: Frame, now: float) -> None:
+    def _take_status(self, reply: str, status: str, frame: Frame, now: float) -> None:
         if status == _HEARTBEAT:
             self._refusals = 0
-            # Only the pull that is being served is told; those behind it live as long.
+            # The server sends heartbeats only for the pull that it serves; those behind it live as well.
             for pull in self._pulls.values():
                 pull.heard = now
             return
@@ -263,8 +259,8 @@ class PullLoop:
             self._refusals = 0
         else:
             described = description_of(frame)
-            gone = "nothing of JetStream answers" if status == NO_RESPONDERS else described
-            self._trouble = f"{status} {gone}"
+            reason = "JetStream does not answer" if status == NO_RESPONDERS else described
+            self._trouble = f"{status} {reason}"
             if status != NO_RESPONDERS and "batch" not in described.lower():
                 self._pulls.clear()  # the consumer is gone or moves; so are its pulls
         self._changed.set()

@@ -18,8 +18,8 @@ class Record(NamedTuple):
     """One message of a stream.
 
     Attributes:
-        stored_at: seconds since the epoch; 0 where a replica gave it, which says it in a header.
-        pending: how many the consumer that gave it has after this one.
+        stored_at: seconds since the epoch; 0 for a direct get, whose answer has the time in a header.
+        pending: records that the consumer has after this one.
     """
 
     subject: str
@@ -34,7 +34,7 @@ async def get_record(js: JetStream, stream: str, sequence: int) -> Record:
     """The record at `sequence`, from the stream's leader.
 
     Raises:
-        NotFound: there is none (any more).
+        NotFound: the stream has no record there (any more).
         As `JetStream.api`.
     """
     return _read(await js.api(f"STREAM.MSG.GET.{stream}", {"seq": sequence}))
@@ -43,11 +43,11 @@ async def get_record(js: JetStream, stream: str, sequence: int) -> Record:
 async def last_record(
     js: JetStream, stream: str, subject: str, *, direct: bool = True
 ) -> Record | None:
-    """The last record of `subject` in `stream`; None where there is none.
+    """The last record of `subject` in `stream`, or None.
 
     Args:
-        subject: without wildcards where `direct` is set.
-        direct: any replica may answer (ADR-31); it may be a moment behind the leader.
+        subject: must not have wildcards where `direct` is set.
+        direct: let any replica answer (ADR-31); it may be a moment behind the leader.
 
     Raises:
         As `JetStream.api`.
@@ -64,7 +64,7 @@ async def last_record(
                 return Record(subject, frame.data, headers, int(headers["Nats-Sequence"]))
         if headers.get("Status") == "404":
             return None
-        # Nobody answers direct gets (just now): the leader does, or says why not.
+        # Nobody answers direct gets (just now); the leader answers, or says why not.
     try:
         return _read(await js.api(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject}))
     except NotFound:
@@ -82,10 +82,10 @@ def _read(answer: Mapping[str, Any]) -> Record:
             stored_at=datetime.fromisoformat(message["time"]).timestamp(),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise ProtocolViolation("the answer to a get is no message") from error
+        raise ProtocolViolation("JetStream's answer to a get is not a message") from error
 
 
 def _headers(block: bytes) -> dict[str, str]:
-    """Headers as the API gives them: a version line, then one a line."""
+    """The headers of a block from the API: a version line, then one header a line."""
     lines = block.decode("utf-8", "replace").split("\r\n")[1:]
     return {name: value.strip() for name, mark, value in (x.partition(":") for x in lines) if mark}

@@ -1,4 +1,4 @@
-"""What a NATS server says in `-ERR` lines, as our errors. Pure."""
+"""The `-ERR` lines of a NATS server, as our errors. Pure."""
 
 from __future__ import annotations
 
@@ -35,11 +35,7 @@ _KINDS: tuple[tuple[str, type[PostroomError]], ...] = (
 
 
 class Denied(Forbidden):
-    """This identity may not publish or subscribe there.
-
-    Attributes:
-        verb: "publish" or "subscription".
-    """
+    """This identity may not publish or subscribe there; `verb` is "publish" or "subscription"."""
 
     def __init__(self, verb: str, subject: str) -> None:
         super().__init__(f"this identity may not use {subject!r} for a {verb}")
@@ -48,7 +44,7 @@ class Denied(Forbidden):
 
 
 def refusal_of(line: bytes) -> PostroomError:
-    """The error that the rest of an `-ERR` line reports."""
+    """The error that an `-ERR` line reports, given the line without its verb."""
     text = line.decode("utf-8", "surrogateescape").strip().strip("'")
     if found := _DENIED.search(text):
         return Denied(found[1].lower(), found[2])

@@ -1,4 +1,4 @@
-"""Which server to try next, and when. Pure."""
+"""The choice of the next server to try, and the pause before it. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PAUSES = RetryPolicy(base=0.05, cap=3.0)
 """Seconds before an attempt; the first one too, so that the clients of one server do not all come at once."""
 
 MAX_SERVERS = 256
-"""Servers that are remembered of those that servers name."""
+"""Servers to remember of those that one server names."""
 
 STEADY = 5.0
-"""Seconds after which a connection is no mere attempt."""
+"""Seconds after which a session counts as more than an attempt."""
 
 MAX_REFUSALS = 2
-"""Times in a row that a server may refuse who we are before it is given up."""
+"""Times in a row that a server may refuse the credential before the pool gives it up."""
 
 
 class _Entry:
@@ -33,10 +33,10 @@ class _Entry:
 
 
 class Pool:
-    """The servers of one connection: those that it was given, and those that they name.
+    """The servers of one connection: those of its options, and those that they name.
 
     Args:
-        insist: never give up a server that refuses us.
+        insist: never give up a server that refuses the credential.
     """
 
     def __init__(self, servers: Sequence[ServerAddress], *, insist: bool = False) -> None:
@@ -45,21 +45,21 @@ class Pool:
 
     @property
     def servers(self) -> list[ServerAddress]:
-        """All of them."""
+        """All servers of the pool."""
         return [entry.server for entry in self._entries]
 
     def next(self) -> tuple[ServerAddress, float] | None:
-        """The server that failed least, and after how many seconds; None if all refuse us."""
+        """The server that failed least, and the seconds to wait before; None if all servers were given up."""
         if not self._entries:
             return None
         entry = min(self._entries, key=lambda each: each.failures)
         return entry.server, PAUSES.delay(entry.failures + 1)
 
     def failed(self, server: ServerAddress, error: PostroomError, *, lived: float = 0.0) -> None:
-        """An attempt failed, or its connection ended after `lived` seconds."""
+        """Note that an attempt failed, or that its session ended after `lived` seconds."""
         for entry in self._entries:
             if entry.server == server:
-                # One that takes connections and drops them at once must not be asked all the time.
+                # Without a pause, a server that accepts connections and drops them would be asked all the time.
                 entry.failures = 1 if lived > STEADY else entry.failures + 1
                 entry.refusals = entry.refusals + 1 if isinstance(error, Unauthorized) else 0
                 if entry.refusals >= MAX_REFUSALS and not self._insist:
@@ -67,15 +67,15 @@ class Pool:
                 break
 
     def connected(self, server: ServerAddress) -> None:
-        """An attempt succeeded."""
+        """Note that an attempt succeeded."""
         for entry in self._entries:
             if entry.server == server:
                 entry.refusals = 0
             else:
-                entry.failures = 0  # whatever it had may be over when this one goes
+                entry.failures = 0  # its trouble may be over when this server goes
 
     def learn(self, server: ServerAddress, info: dict[str, Any]) -> None:
-        """`server` names the others of its cluster."""
+        """Add the other servers of the cluster, which `server` names in its INFO."""
         urls = info.get("connect_urls")
         if not isinstance(urls, list):
             return
@@ -85,7 +85,7 @@ class Pool:
                 found = read_server(str(url))
             except InvalidInput:
                 continue
-            # They are one cluster, so what holds for one holds for all.
+            # TLS and login are those of the cluster, so what holds for one server holds for all.
             named.append(
                 ServerAddress(
                     found.host, found.port, server.tls, server.user, server.password, server.token

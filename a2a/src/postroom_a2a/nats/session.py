@@ -1,4 +1,4 @@
-"""One connection to one server, from dialling until it is lost."""
+"""A session: the stream to one server, from dialling until it ends."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ WRITE_BUFFER = 1024 * 1024
 """Bytes that may lie in the transport before publishing waits."""
 
 VERSION = "1"
-"""Of this client, as the server lists it."""
+"""The version of this client in the server's list of connections."""
 
 MAX_PINGS = 2
-"""Pings that may be unanswered."""
+"""Unanswered pings after which a session counts as hung."""
 
 
 class Owner(Protocol):
-    """What a session tells, all of it from the loop."""
+    """The calls of a session to its connection."""
 
     def arrived(self, sid: bytes, subject: bytes, reply: bytes, block: bytes, data: bytes) -> None:
-        """A message."""
+        """Take a message."""
         ...
 
     def informed(self, session: ServerSession, info: dict[str, Any]) -> None:
-        """The server said something about itself."""
+        """Note what the server says about itself."""
         ...
 
     def refused(self, error: PostroomError) -> None:
-        """The server reported an error; if it ends the connection, `gone` follows."""
+        """Take an error of the server; if the server ends the session, `gone` follows."""
         ...
 
     def paused(self, session: ServerSession, *, paused: bool) -> None:
-        """The transport has no room, or has room again."""
+        """Note that the transport is full, or has room again."""
         ...
 
     def gone(self, session: ServerSession, error: PostroomError) -> None:
-        """An established session is over."""
+        """Note that an established session has ended."""
         ...
 
 
 class ServerSession(asyncio.Protocol):
-    """A connection that is dialled with `dial`."""
+    """The protocol on the stream to one server; `dial` makes it."""
 
     transport: asyncio.Transport
 
@@ -71,23 +71,23 @@ class ServerSession(asyncio.Protocol):
     # ── asyncio.Protocol ─────────────────────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Of asyncio."""
+        """Keep the transport."""
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER)
 
     def data_received(self, data: bytes) -> None:
-        """Of asyncio."""
+        """Parse what the server sent."""
         try:
             self._parser.feed(data)
         except ProtocolViolation as error:
             self.abort(error)
 
     def eof_received(self) -> bool:
-        """Of asyncio."""
+        """Close the stream, as the server did."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Of asyncio."""
+        """Fail what still waits, and tell the owner."""
         if self._alarm is not None:
             self._alarm.cancel()
         if not self._ended.done():
@@ -95,7 +95,7 @@ class ServerSession(asyncio.Protocol):
         error = self._why or BusDisconnected(f"the NATS server ended the connection: {exc or ''}")
         if not self._info.done():
             self._info.set_exception(error)
-            self._info.exception()  # it may be that nobody waits for it
+            self._info.exception()  # seen, also where nobody waits for it
         while self._pongs:
             _fail(self._pongs.popleft(), error)
         if self._up:
@@ -103,34 +103,31 @@ class ServerSession(asyncio.Protocol):
             self._owner.gone(self, error)
 
     def pause_writing(self) -> None:
-        """Of asyncio."""
+        """Tell the owner that the transport is full."""
         self._owner.paused(self, paused=True)
 
     def resume_writing(self) -> None:
-        """Of asyncio."""
+        """Tell the owner that the transport has room again."""
         self._owner.paused(self, paused=False)
 
     # ── for the owner ────────────────────────────────────────────────────────────────────────────────
 
     @property
     def up(self) -> bool:
-        """Whether the server has let us in and is still there."""
+        """Whether the server has accepted us and the stream is open."""
         return self._up and not self.transport.is_closing()
 
     def frames_to(self, take: OnMessage) -> None:
-        """Have messages taken by another function than the owner's from now on."""
+        """Hand messages to `take` from now on, not to the owner."""
         self._parser.message = take
 
     async def shake_hands(self, server: ServerAddress) -> dict[str, Any]:
-        """Agree with the server on who is who.
-
-        Returns:
-            What the server says about itself.
+        """Begin TLS if it is wanted, log in, and return the server's INFO.
 
         Raises:
-            Unauthorized: it does not know us.
-            ProtocolViolation: it is no NATS server, or cannot do what is asked for.
-            BusDisconnected: it hung up.
+            Unauthorized: the server refuses the credential.
+            ProtocolViolation: it is not a NATS server, or cannot do what the options ask for.
+            BusDisconnected: the server hung up.
             OSError: TLS failed.
         """
         info = await self._info
@@ -141,7 +138,7 @@ class ServerSession(asyncio.Protocol):
             if not offered:
                 raise ProtocolViolation(f"the NATS server at {server.place} offers no TLS")
             if self._parser.pending:
-                raise ProtocolViolation("the NATS server spoke where TLS has to begin")
+                raise ProtocolViolation("the NATS server sent data where TLS has to begin")
             context = options.tls or ssl.create_default_context()
             transport = await self._loop.start_tls(
                 self.transport, self, context, server_hostname=options.tls_name or server.host
@@ -158,7 +155,7 @@ class ServerSession(asyncio.Protocol):
         return info
 
     def ping(self) -> asyncio.Future[None]:
-        """Send a PING behind everything that was written; done when the server has come to it."""
+        """Send a PING behind everything that was written; the future is done when the server has answered it."""
         pong: asyncio.Future[None] = self._loop.create_future()
         if self._ended.done():
             _fail(pong, self._why or BusDisconnected("the NATS server ended the connection"))
@@ -179,14 +176,14 @@ class ServerSession(asyncio.Protocol):
             self.transport.abort()
 
     async def close(self) -> None:
-        """Hang up when everything was written, or after a while."""
+        """Hang up once everything is written, at the latest after the time-out."""
         self.transport.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._options.timeout):
                 await asyncio.shield(self._ended)
         self.hang_up()
 
-    # ── what the server says ─────────────────────────────────────────────────────────────────────────
+    # ── from the server ──────────────────────────────────────────────────────────────────────────────
 
     def _control(self, verb: bytes, rest: bytes) -> None:
         if verb == b"PONG":
@@ -226,14 +223,11 @@ class ServerSession(asyncio.Protocol):
 async def dial(
     owner: Owner, server: ServerAddress, options: Options, timeout: float
 ) -> tuple[ServerSession, dict[str, Any]]:
-    """Connect to a server within `timeout` seconds.
-
-    Returns:
-        The session, and what the server says about itself.
+    """Connect to a server within `timeout` seconds; returns the session and the server's INFO.
 
     Raises:
-        Unauthorized: it does not know us.
-        BusDisconnected, ProtocolViolation: it is not reached, or is not what it has to be.
+        Unauthorized: the server refuses the credential.
+        BusDisconnected, ProtocolViolation: no server is reached, or it cannot do what the options ask for.
     """
     session = ServerSession(owner, options)
     try:
@@ -246,7 +240,7 @@ async def dial(
         ) from error
     except PostroomError:
         raise
-    except Exception as error:  # of credentials, or of asyncio where a peer leaves a TLS handshake
+    except Exception as error:  # from the credentials' functions, or from asyncio where a peer leaves a TLS handshake
         raise BusDisconnected(f"connecting to {server.place} failed: {error!r}") from error
     finally:
         if not session.up:
@@ -269,4 +263,4 @@ async def _dial_tcp(
 def _fail(waiting: asyncio.Future[None], error: PostroomError) -> None:
     if not waiting.done():
         waiting.set_exception(error)
-        waiting.exception()  # our own pings are not waited for
+        waiting.exception()  # seen: nobody waits for the session's own pings

@@ -1,4 +1,4 @@
-"""Interest in subjects, and who is told of what comes."""
+"""Subscriptions of a connection, and the tasks and functions that take their frames."""
 
 from __future__ import annotations
 
@@ -6,46 +6,29 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakMethod
 
 from postroom_a2a.errors import PostroomError, Refused
 from postroom_a2a.nats.frame import WireFrame
 
-
-class Keeper(Protocol):
-    """What a subscription needs of its connection."""
-
-    async def stop(self, subscription: WireSubscription) -> None:
-        """Tell the server to send no more, and take what it has sent."""
-        ...
-
-    def forget(self, subscription: WireSubscription) -> None:
-        """End it."""
-        ...
-
-    def report(self, error: Exception) -> None:
-        """Tell what no call waits for."""
-        ...
-
-    dropped: int
+if TYPE_CHECKING:
+    from postroom_a2a.nats.inbound import Inbound
 
 
 class WireSubscription:
-    """A subscription; it keeps the port `Subscription`.
-
-    Args:
-        sid: its number in the protocol.
-        queue: group, "" for none.
+    """A subscription, an implementation of the port `Subscription`.
 
     Attributes:
-        take: called with each frame as it is read; must not wait.
-        reader: that gives the frames to an async function, None where `take` is called at once.
-        denied: why the server did not take it, None if it did.
-        awaited: whether a call waits for the server's word on it.
+        sid: its number in the protocol.
+        queue: its queue group, "" for none.
+        take: the connection calls it with each frame as it reads it; it must not wait.
+        reader: hands the frames to an async function; None if `take` is the subscriber's own function.
+        denied: the server's refusal, if there is one.
+        awaited: whether a call waits for the server to accept or refuse the subscription.
     """
 
-    def __init__(self, keeper: Keeper, sid: int, subject: str, queue: str) -> None:
+    def __init__(self, inbound: Inbound, sid: int, subject: str, queue: str) -> None:
         self.sid = sid
         self.subject = subject
         self.queue = queue
@@ -53,34 +36,34 @@ class WireSubscription:
         self.reader: Reader | None = None
         self.denied: PostroomError | None = None
         self.awaited = False
-        self._keeper = keeper
+        self._inbound = inbound
 
     @property
     def dropped(self) -> int:
-        """Frames that were dropped since too many lay unread."""
+        """Frames that were dropped because too many lay unread."""
         return self.reader.dropped if self.reader else 0
 
     @property
     def line(self) -> bytes:
-        """The line that tells the server of it."""
+        """The line that begins it at the server."""
         queue = f" {self.queue}" if self.queue else ""
         return f"SUB {self.subject}{queue} {self.sid}\r\n".encode("utf-8", "surrogateescape")
 
     @property
     def end(self) -> bytes:
-        """The line that tells the server that it is over."""
+        """The line that ends it at the server."""
         return b"UNSUB %d\r\n" % self.sid
 
     async def unsubscribe(self) -> None:
         """End it at once."""
-        self._keeper.forget(self)
+        self._inbound.forget(self)
         if self.reader is not None:
             self.reader.cancel()
 
     async def drain(self) -> None:
-        """End it when what the server has sent already was handled."""
+        """End it once what the server has sent already is handled."""
         try:
-            await self._keeper.stop(self)
+            await self._inbound.stop(self)
             if self.reader is not None:
                 await self.reader.finish()
         finally:
@@ -88,24 +71,23 @@ class WireSubscription:
 
 
 class Reader:
-    """Gives the frames of a subscription to an async function, one after the other; bounded.
+    """Hands the frames of a subscription to an async function, one after the other.
 
     Args:
-        subject: of the subscription, for reports.
-        unread: frames that may lie unread.
-        unread_size: bytes of these.
+        unread: frames that may lie unread; `put` drops one too many.
+        unread_size: bytes that may lie unread.
     """
 
     def __init__(
         self,
-        keeper: Keeper,
+        inbound: Inbound,
         subject: str,
         arrived: Callable[[WireFrame], Awaitable[None]],
         unread: int,
         unread_size: int,
     ) -> None:
         self.dropped = 0
-        self._keeper = keeper
+        self._inbound = inbound
         self._subject = subject
         self._arrived = arrived
         self._unread = unread
@@ -121,9 +103,9 @@ class Reader:
         size = len(frame.data)
         if len(self._frames) >= self._unread or self._size + size > self._unread_size:
             self.dropped += 1
-            self._keeper.dropped += 1
+            self._inbound.dropped += 1
             if self.dropped.bit_count() == 1:  # 1, 2, 4, ...: a flood must not become another
-                self._keeper.report(
+                self._inbound.report(
                     Refused(
                         f"a frame on {self._subject} was dropped: {len(self._frames)} lie unread"
                     )
@@ -134,14 +116,14 @@ class Reader:
         self._more.set()
 
     async def finish(self) -> None:
-        """Return when everything that came was handled."""
+        """Return when everything that came is handled."""
         self._finishing = True
         self._more.set()
         if asyncio.current_task() is not self._task:
             await asyncio.wait({self._task})
 
     def cancel(self) -> None:
-        """End it; the function that runs is cancelled, unless it is what asks for it."""
+        """End it, and cancel the function that handles a frame, unless that function calls this."""
         self._frames.clear()
         self._finishing = True
         self._more.set()
@@ -159,7 +141,7 @@ class Reader:
                 try:
                     await self._arrived(frame)
                 except Exception as error:  # noqa: BLE001 - the next frame must be handled
-                    self._keeper.report(error)
+                    self._inbound.report(error)
             if self._finishing:
                 return
             self._more.clear()
@@ -167,35 +149,35 @@ class Reader:
 
 
 class Watchers:
-    """Bound methods that are told something, each as long as its object lives."""
+    """Bound methods to call at a denial, each as long as its object lives."""
 
     def __init__(self) -> None:
         self._methods: list[WeakMethod[Callable[[PostroomError, str], bool]]] = []
 
     def add(self, method: Callable[[PostroomError, str], bool]) -> None:
-        """Tell this one as well."""
+        """Add a method."""
         self._methods = [each for each in self._methods if each() is not None]
         self._methods.append(WeakMethod(method))
 
     def __iter__(self) -> Iterator[Callable[[PostroomError, str], bool]]:
-        """Those that live."""
+        """The methods whose objects live."""
         for each in self._methods:
             method = each()
             if method is not None:
                 yield method
 
 
-def guarded(keeper: Keeper, arrived: Callable[[WireFrame], None]) -> Callable[[WireFrame], None]:
-    """`arrived`, whose errors are reported."""
+def guarded(inbound: Inbound, arrived: Callable[[WireFrame], None]) -> Callable[[WireFrame], None]:
+    """`arrived`, with its errors reported."""
 
     def take(frame: WireFrame) -> None:
         try:
             arrived(frame)
         except Exception as error:  # noqa: BLE001 - the frames behind it must be read
-            keeper.report(error)
+            inbound.report(error)
 
     return take
 
 
 def _ignore(_: WireFrame) -> None:
-    """Nobody is told yet."""
+    """Drop a frame that comes before the subscription has its function."""

@@ -1,6 +1,6 @@
 """Questions to the servers themselves, over a connection of a user of their system account.
 
-How many servers answer is not known before, so whoever asks all of them says how long to wait for the next answer.
+Nobody knows beforehand how many servers answer, so a caller that asks all of them says how long to wait for the next.
 """
 
 from __future__ import annotations
@@ -14,19 +14,15 @@ from typing import Any, NamedTuple
 
 from postroom_a2a.errors import BusDisconnected, ProtocolViolation, RequestTimeout
 from postroom_a2a.nats.mailbox import FrameQueue, Mailbox
-from postroom_a2a.nats.port import FAULTS, NO_RESPONDERS, Connection, receive, status_of
+from postroom_a2a.nats.natspy import adapted
+from postroom_a2a.nats.port import FAULTS, NO_RESPONDERS, Connection, status_of
 
 MOST = 100_000
-"""Answers to one question that are read."""
+"""Answers to one question that may lie unread."""
 
 
 class ServerAnswer(NamedTuple):
-    """What one server answers.
-
-    Attributes:
-        data: what it tells; {} where it tells nothing.
-        error: why it does not.
-    """
+    """The answer of one server: its `data` ({} for none), or the `error` that it reports instead."""
 
     server_id: str
     name: str
@@ -39,8 +35,8 @@ class Members:
     """The servers of a cluster.
 
     Attributes:
-        present: id to name of those that answer.
-        absent: names of those that do not, "?" for one whose name nobody tells.
+        present: id to name of the servers that answered.
+        absent: names of the others, "?" for one whose name no server knows.
     """
 
     present: dict[str, str]
@@ -51,7 +47,7 @@ class Members:
 async def ask_server(
     connection: Connection, subject: str, payload: bytes = b"", *, timeout: float
 ) -> bytes:
-    """The answer of the server that is asked, or of the first one."""
+    """The answer of the server that `subject` names, or of the first server that answers."""
     mailbox = Mailbox(connection)
     try:
         return (await mailbox.ask(subject, payload, timeout=timeout)).data
@@ -62,11 +58,11 @@ async def ask_server(
 async def ask_servers(
     connection: Connection, subject: str, payload: bytes = b"", *, wait: Callable[[], float]
 ) -> AsyncGenerator[bytes]:
-    """Answers of all servers as they come, until none came for `wait()` seconds."""
+    """The answers of all servers as they come, until no further one comes within `wait()` seconds."""
     answers = FrameQueue(MOST)
     inbox = connection.new_inbox()
     try:
-        subscription = await receive(connection, inbox, answers.put)
+        subscription = await adapted(connection).subscribe_now(inbox, answers.put)
     except FAULTS as error:
         raise BusDisconnected(f"the servers cannot be asked {subject}: {error}") from error
     try:
@@ -92,7 +88,7 @@ async def gather(
     take: Callable[[ServerAnswer], bool],
     timeout: float,
 ) -> bool:
-    """Ask all servers; False if `take` has not said True of an answer within `timeout` seconds.
+    """Ask all servers until `take` returns True; False if it did not within `timeout` seconds.
 
     Raises:
         ProtocolViolation: an answer cannot be read.
@@ -111,7 +107,7 @@ async def gather(
 
 
 async def members(connection: Connection, timeout: float) -> Members:
-    """Who is there: every member of the cluster knows how many there are, and the leader their names.
+    """The servers of a cluster: each knows how many there are, and the leader knows their names.
 
     Raises:
         As `gather`.
@@ -135,17 +131,13 @@ async def members(connection: Connection, timeout: float) -> Members:
 
 
 def read_answer(payload: bytes) -> ServerAnswer:
-    """What a server's answer says.
-
-    Raises:
-        ProtocolViolation: it is not one.
-    """
+    """Read the answer of a server; `ProtocolViolation` if it is malformed."""
     try:
         document = json.loads(payload)
     except ValueError as error:
-        raise ProtocolViolation("the answer of a nats-server is no JSON") from error
+        raise ProtocolViolation("the answer of a nats-server is not JSON") from error
     if not isinstance(document, dict):
-        raise ProtocolViolation("the answer of a nats-server is no JSON object")
+        raise ProtocolViolation("the answer of a nats-server is not a JSON object")
     server, data = document.get("server"), document.get("data")
     server = server if isinstance(server, dict) else {}
     return ServerAnswer(

@@ -1,8 +1,8 @@
-"""What a client says: CONNECT, PUB, HPUB, SUB, UNSUB, PING, PONG, each in one spelling. Pure.
+"""The client's frames: CONNECT, PUB, HPUB, SUB, UNSUB, PING, PONG, each in one spelling. Pure.
 
-Verbs in capitals, one space between fields, digits without leading zeros, CR LF. The one liberty is that of the
-common clients: an optional field may be left out or be empty. A server reads everything else more kindly than we do,
-and that kindness is what smuggling lives on, so everything else ends the connection.
+Verbs in capitals, one space between fields, digits without leading zeros, CR LF. As the common clients do, a client
+may leave an optional field out or empty. A server accepts more spellings than these, and smuggling relies on that; so
+any other spelling ends the connection.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MIN_HEADER = 12
 MAX_SID = 20
 
 TURN = 512
-"""Frames that are read at once: a piece can hold 40,000, and everybody else waits meanwhile."""
+"""Frames that are read at once: a piece can hold 40,000, and all other connections wait meanwhile."""
 
 _PUB = re.compile(rb"PUB %b(?: %b)? (0|[1-9][0-9]{0,8})\r\n" % (COMMON, COMMON)).match
 _HPUB = re.compile(
@@ -30,13 +30,13 @@ _HPUB = re.compile(
 
 
 class ClientHandler(Protocol):
-    """Who decides about a client's frames; False swallows one."""
+    """Decides about a client's frames; False swallows one."""
 
     def connect(self, options: bytes) -> bytes:
-        """The line in the place of `CONNECT <options>`.
+        """The line that replaces `CONNECT <options>`.
 
         Raises:
-            ProtocolViolation: it ends the connection.
+            ProtocolViolation: the connection must end.
         """
         ...
 
@@ -59,7 +59,7 @@ class ClientStream(Stream):
     """The direction out of the sandbox.
 
     Attributes:
-        max_payload: bytes of one message, as the server says.
+        max_payload: bytes of one message, by the server's INFO.
     """
 
     most = TURN

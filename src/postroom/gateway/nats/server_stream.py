@@ -1,6 +1,6 @@
-"""What a server says: INFO, MSG, HMSG, PING, PONG, +OK, -ERR. Pure.
+"""The server's frames: INFO, MSG, HMSG, PING, PONG, +OK, -ERR. Pure.
 
-The server is trusted more than the client, but what cannot be read is not passed on: it could not be recorded.
+The gateway trusts the server more than the client. But it passes on only what it can read, since it records it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _HMSG = re.compile(
 
 
 class ServerHandler(Protocol):
-    """Who takes what a server says."""
+    """Takes the server's frames."""
 
     def inform(self, info: bytes) -> bytes:
-        """The line in the place of `INFO <info>`."""
+        """The line that replaces `INFO <info>`."""
         ...
 
     def message(
@@ -115,5 +115,5 @@ _BARE = frozenset({b"PING", b"PONG", b"+OK"})
 
 
 def _length(digits: bytes) -> int:
-    """A length as any publisher may have spelled it: the server passes its leading zeros on, and they end nothing."""
+    """A length in any spelling: the server passes a publisher's leading zeros on, and they do no harm."""
     return number(digits.lstrip(b"0") or digits[-1:])
