@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.client.http import Client
-from postroom.client.records import Worker
+from postroom.protocol.shapes import Worker
 
 ECHO = Path(__file__).resolve().parent.parent / "examples" / "echo.toml"
 DEADLINE = 90.0

@@ -24,7 +24,7 @@ from benchmarks.requesters import (
 )
 from benchmarks.room import PostRoom, post_room
 from benchmarks.spread import percentile
-from postroom.client.records import Worker
+from postroom.protocol.shapes import Worker
 
 TEMPLATE = Path(__file__).resolve().parent / "worker" / "instant.toml"
 

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from postroom.client.http import Client
-from postroom.client.records import Mail
 from postroom.errors import PostroomError
+from postroom.protocol.shapes import Mail
 from tests.e2e.conftest import PostRoom, until
 from tests.e2e.processes import living
 from tests.e2e.reaper import KINDS, Reaper

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from postroom.client.records import Task
 from postroom.errors import Conflict, PostroomError
+from postroom.protocol.shapes import Task
 from tests.e2e.conftest import PostRoom, until
 from tests.e2e.processes import living
 from tests.e2e.reaper import KINDS, Reaper

@@ -12,7 +12,7 @@ from postroom.protocol.template import LEVELS
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.records import Worker
+    from postroom.protocol.shapes import Worker
 
 WAIT = 5.0
 """Seconds to wait for an agent to start or to end."""

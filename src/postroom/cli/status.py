@@ -12,7 +12,7 @@ from postroom.settings import DEFAULT_ORG
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.records import Alert, Status, Task, Worker
+    from postroom.protocol.shapes import Alert, Status, Task, Worker
 
 
 COLOURS = {

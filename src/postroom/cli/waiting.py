@@ -17,7 +17,7 @@ from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
-    from postroom.client.records import Mail, Milestone
+    from postroom.protocol.shapes import Mail, Milestone
 
 MILESTONES = ("delivered", "seen", "answered")
 DEFAULT_TIMEOUT = 120.0

@@ -16,8 +16,8 @@ from postroom.protocol.ids import check_name
 from postroom.protocol.intervals import STREAM_SILENCE
 
 if TYPE_CHECKING:
-    from postroom.client.records import Blob, Credential, Rest, Task, TaskEvent
     from postroom.client.stream import Event, EventStream
+    from postroom.protocol.shapes import Blob, Credential, Rest, Task, TaskEvent
 
 POLL = 25.0
 """Seconds that one waiting call may last; a longer wait is several calls, so that a lost server is noticed."""

@@ -23,7 +23,8 @@ from postroom.errors import PostroomError
 from postroom.protocol.ids import check_message_id, check_name
 
 if TYPE_CHECKING:
-    from postroom.client.records import (
+    from postroom.client.stream import EventStream
+    from postroom.protocol.shapes import (
         Alert,
         Dead,
         Leftover,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
         Status,
         Worker,
     )
-    from postroom.client.stream import EventStream
 
 
 class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):

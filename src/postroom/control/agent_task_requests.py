@@ -12,6 +12,7 @@ from typing import Any
 
 from postroom.control.parts import Parts
 from postroom.errors import Conflict, InvalidInput, NotFound, RequestTimeout
+from postroom.protocol import shapes
 from postroom.protocol.limits import (
     MAX_AGENT_ANSWER,
     MAX_DERIVED_KEY,
@@ -241,8 +242,9 @@ def _size(document: dict[str, Any]) -> int:
     return len(json.dumps(document, ensure_ascii=False).encode())
 
 
-def _fitting(view: dict[str, Any], room: int) -> dict[str, Any]:
-    """`view`, with its texts cut if it is over `room` bytes."""
+def _fitting(task: shapes.Task, room: int) -> dict[str, Any]:
+    """`task`, with its texts cut if it is over `room` bytes."""
+    view: dict[str, Any] = {**task}
     if _size(view) <= room:
         return view
     cut = {name: view[name][:MAX_SHOWN_TEXT] for name in ("text", "status_text")}

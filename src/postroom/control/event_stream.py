@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,7 +53,7 @@ class StreamEvent:
     """One event: its kind, its record, and the cursor behind it."""
 
     kind: str
-    record: dict[str, Any]
+    record: Mapping[str, Any]
     cursor: EventCursor
 
     def event(self) -> str:

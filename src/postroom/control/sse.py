@@ -7,7 +7,7 @@ server-sent events).
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from postroom.projection.changes import Change, ChangeListener, Changes, Signal, Topic
@@ -23,7 +23,7 @@ class Numbered(Protocol):
     def seq(self) -> int:
         """Its sequence in its stream."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Mapping[str, Any]:
         """Its form in the API."""
 
 

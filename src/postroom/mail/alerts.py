@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.errors import NotFound, PostroomError
 from postroom.observe import get_logger
 from postroom.projection.changes import ALERTS, FOLD_WAIT, Changes
 from postroom.projection.submit import append_alert
+from postroom.protocol import shapes
 from postroom.protocol.alerts import Alert, AlertEnd
 from postroom.store import alerts, records
 from postroom.store.alerts import MOST, AlertRow
@@ -33,7 +33,7 @@ class AlertView:
     who: Party | None
     stands: bool
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> shapes.Alert:
         """Shape of the API."""
         row = self.row
         return {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from postroom.protocol import shapes
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.store import agents
 
@@ -19,7 +20,7 @@ class Party:
     nick: str
     kind: str
 
-    def as_json(self) -> dict[str, str]:
+    def as_json(self) -> shapes.Party:
         """Shape of the API."""
         return {"uid": self.uid, "nick": self.nick, "kind": self.kind}
 

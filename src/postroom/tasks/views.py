@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
+from postroom.protocol import shapes
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.limits import MAX_DETAIL, MAX_NAMED_BLOBS
 from postroom.store import blobs
@@ -60,9 +61,9 @@ class TaskView:
     artifacts: Sequence[Mapping[str, Any]] | None = None
     timed_out: bool = False
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> shapes.Task:
         """Shape of the API."""
-        document: dict[str, Any] = {
+        document: shapes.Task = {
             "seq": self.seq,
             "requested": self.requested,
             "id": self.id,
@@ -82,7 +83,9 @@ class TaskView:
             "started_at": self.started_at,
         }
         if self.artifacts is not None:
-            document["artifacts"] = [dict(artifact) for artifact in self.artifacts]
+            document["artifacts"] = [
+                cast("shapes.Artifact", dict(artifact)) for artifact in self.artifacts
+            ]
         if self.timed_out:
             document["timed_out"] = True
         return document
@@ -97,7 +100,7 @@ class ArtifactPiece:
     append: bool
     last: bool
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> shapes.Piece:
         """Shape of the API."""
         return {"id": self.id, "name": self.name, "append": self.append, "last": self.last}
 
@@ -124,7 +127,7 @@ class TaskEvent:
     artifact: ArtifactPiece | None = None
     answer: str = ""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> shapes.TaskEvent:
         """Shape of the API."""
         return {
             "seq": self.seq,

@@ -14,9 +14,9 @@ from postroom.cli.chat.targets import ChatTarget
 from postroom.cli.root import report
 from postroom.cli.waiting import check
 from postroom.client.http import Client
-from postroom.client.records import Mail, Milestone
 from postroom.client.stream import Event
 from postroom.errors import CallerError, MessageTooLarge, PostroomError, Refused
+from postroom.protocol.shapes import Mail, Milestone
 
 if TYPE_CHECKING:
     from postroom.cli.chat.prompt import Prompt

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from postroom.client.http import Client
-from postroom.client.records import Mail
 from postroom.client.stream import EventStream
+from postroom.protocol.shapes import Mail
 
 
 class ChatTarget(Protocol):

@@ -11,7 +11,7 @@ from postroom.cli.output import Cell, print_json, print_table
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.records import Listed
+    from postroom.protocol.shapes import Listed
 
 HEAD = ("NICK", "KIND", "STATE", "SKILLS", "DESCRIPTION")
 

@@ -16,7 +16,7 @@ from postroom.protocol.limits import MAX_PAGE
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.records import Milestone
+    from postroom.protocol.shapes import Milestone
 
 
 @click.command("chat")

@@ -16,7 +16,7 @@ from postroom.cli.tasks.lines import accepted_line, short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.records import Task
+    from postroom.protocol.shapes import Task
 
 EXAMPLES = """\b
 Examples:

@@ -14,7 +14,7 @@ from postroom.cli.tasks.lines import short
 from postroom.protocol.limits import MAX_PAGE
 
 if TYPE_CHECKING:
-    from postroom.client.records import Mail
+    from postroom.protocol.shapes import Mail
 
 UNREAD = ("accepted", "delivered")
 

@@ -13,7 +13,7 @@ from postroom.errors import EnvironmentFault, InvalidInput
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.records import Org
+    from postroom.protocol.shapes import Org
 
 HEAD = ("NAME", "STATE", "WORKERS", "UNREAD", "DEAD", "YOU", "DETAIL")
 COLOURS = {"open": "green", "opening": "cyan", "failed": "red"}

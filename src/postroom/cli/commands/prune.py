@@ -11,7 +11,7 @@ from postroom.cli.output import print_json
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.records import Leftover
+    from postroom.protocol.shapes import Leftover
 
 
 @click.command("prune")

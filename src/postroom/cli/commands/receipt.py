@@ -11,7 +11,7 @@ from postroom.cli.output import print_json
 from postroom.cli.waiting import await_milestone, receipt_line, wait_options
 
 if TYPE_CHECKING:
-    from postroom.client.records import Milestone
+    from postroom.protocol.shapes import Milestone
 
 
 @click.command("receipt")

@@ -12,7 +12,7 @@ from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.cli.template import Bundle
-    from postroom.client.records import Worker
+    from postroom.protocol.shapes import Worker
 
 
 @click.command("restart")

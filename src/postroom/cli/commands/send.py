@@ -13,7 +13,7 @@ from postroom.cli.waiting import await_milestone, receipt_line, wait_options
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.records import Milestone
+    from postroom.protocol.shapes import Milestone
 
 
 @click.command("send")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from postroom.client.http import Client
-    from postroom.client.records import Task, TaskEvent
+    from postroom.protocol.shapes import Task, TaskEvent
 
 EXAMPLES = """\b
 Examples:

@@ -24,8 +24,8 @@ from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
-    from postroom.client.records import Artifact, Task
     from postroom.client.stream import EventStream
+    from postroom.protocol.shapes import Artifact, Task
 
 
 def timeout_option(command: Decorated) -> Decorated:

@@ -14,7 +14,7 @@ from postroom_a2a.task_state import INTERRUPTED, TaskState
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.records import Artifact, Current, Party, Task, TaskEvent
+    from postroom.protocol.shapes import Artifact, Current, Party, Task, TaskEvent
 
 PIECE = 100
 """Characters of an artifact's piece on its line; the result has all of it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -29,7 +29,7 @@ def router(parts: Parts) -> APIRouter:
     tasks, me = parts.tasks, parts.owner.uid
 
     @routes.post("", status_code=201)
-    async def delegate(body: TaskBody) -> dict[str, Any]:
+    async def delegate(body: TaskBody) -> Mapping[str, Any]:
         view = await parts.assigner.delegate(
             me, to=body.to, skill=body.skill, text=body.text, key=body.key, context=body.context
         )
@@ -58,7 +58,7 @@ def router(parts: Parts) -> APIRouter:
     @routes.get("/{task}")
     async def show(
         task: str, wait: Literal["", "final", "settled"] = "", timeout: Seconds = 30.0
-    ) -> dict[str, Any]:
+    ) -> Mapping[str, Any]:
         if not wait:
             return (await tasks.get(task)).as_json()
         return (await tasks.wait(task, timeout, settled=wait == "settled")).as_json()
@@ -76,13 +76,13 @@ def router(parts: Parts) -> APIRouter:
         return StreamingResponse(updates, media_type="text/event-stream", headers=headers)
 
     @routes.post("/{task}/cancel")
-    async def cancel(task: str, body: CancelBody | None = None) -> dict[str, Any]:
+    async def cancel(task: str, body: CancelBody | None = None) -> Mapping[str, Any]:
         wish = body or CancelBody()
         view = await tasks.cancel(task, me, reason=wish.reason, timeout=wish.timeout)
         return view.as_json()
 
     @routes.post("/{task}/answer")
-    async def answer(task: str, body: AnswerBody) -> dict[str, Any]:
+    async def answer(task: str, body: AnswerBody) -> Mapping[str, Any]:
         return (await tasks.answer(task, me, body.text)).as_json()
 
     return routes
