@@ -17,11 +17,9 @@ from typing import Any, Self
 
 from postroom_a2a.errors import (
     BusDisconnected,
-    Conflict,
     InvalidInput,
     LostUpdate,
     NoResponders,
-    NotFound,
     PeerError,
     Refused,
     RequestTimeout,
@@ -90,22 +88,10 @@ class Bucket:
                 f"{name!r} is not the name of a bucket: use letters, digits, - and _"
             )
         settings = settings or BucketSettings()
-        for _ in range(8):  # others may make it at the same time
-            try:
-                config = (await js.api(f"STREAM.INFO.KV_{name}"))["config"]
-            except NotFound:
-                if not create:
-                    raise
-            else:
-                if settings.key_ttl and not config.get("allow_msg_ttl"):
-                    config = await _with_ttl(js, config, settings)
-                return cls(js, name, config)
-            try:
-                made = await js.api(f"STREAM.CREATE.KV_{name}", settings.config(name))
-            except Conflict:
-                continue
-            return cls(js, name, made["config"])
-        raise Conflict(f"the bucket {name} comes and goes: try again")
+        config = await js.open_stream(settings.config(name), create=create)
+        if settings.key_ttl and not config.get("allow_msg_ttl"):
+            config = await _with_ttl(js, config, settings)
+        return cls(js, name, config)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -320,8 +306,8 @@ def _gone(known: dict[str, int], seen: set[str]) -> list[BucketEntry]:
 
 
 async def _with_ttl(
-    js: JetStream, config: Mapping[str, Any], settings: BucketSettings
-) -> Mapping[str, Any]:
+    js: JetStream, config: dict[str, Any], settings: BucketSettings
+) -> dict[str, Any]:
     """The stream's configuration after an attempt to allow its keys a time to live."""
     change = {**config, **settings.ttl_config()}
     try:
