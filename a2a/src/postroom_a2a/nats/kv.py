@@ -33,7 +33,7 @@ from postroom_a2a.nats.kv_format import (
     BucketSettings,
     read_entry,
 )
-from postroom_a2a.nats.ordered import BEAT, OrderedConsumer
+from postroom_a2a.nats.ordered import HEARTBEAT, OrderedConsumer
 from postroom_a2a.nats.records import Record, last_record
 from postroom_a2a.retry import Backoff
 
@@ -109,7 +109,7 @@ class Bucket:
         return None if entry is None or entry.deleted else entry
 
     async def watch(
-        self, keys: str = ">", *, values: bool = True, beat: float = BEAT
+        self, keys: str = ">", *, values: bool = True, heartbeat: float = HEARTBEAT
     ) -> AsyncGenerator[BucketEntry | None, None]:
         """The entries of `keys`, then every change; close the generator to end it.
 
@@ -119,7 +119,7 @@ class Bucket:
         Args:
             keys: filter; `*` for one token, `>` for the rest.
             values: False to leave the values out.
-            beat: seconds between the server's heartbeats in silence.
+            heartbeat: seconds between the server's heartbeats in silence.
 
         Raises:
             InvalidInput: the filter is malformed.
@@ -134,7 +134,7 @@ class Bucket:
         while True:
             try:
                 async with aclosing(
-                    self._changes(keys, known, values=values, beat=beat)
+                    self._changes(keys, known, values=values, heartbeat=heartbeat)
                 ) as changes:
                     async for entry in changes:
                         backoff.reset()
@@ -257,12 +257,14 @@ class Bucket:
         return None if record is None else self._read(record)
 
     async def _changes(
-        self, keys: str, known: dict[str, int], *, values: bool, beat: float
+        self, keys: str, known: dict[str, int], *, values: bool, heartbeat: float
     ) -> AsyncGenerator[BucketEntry | None, None]:
         """What differs from `known`, then None, then the changes, until the consumer breaks."""
         policy = {"deliver_policy": "last_per_subject", "headers_only": not values}
         subject = self._prefix + keys
-        async with OrderedConsumer(self.js, self._stream, subject, beat=beat, **policy) as consumer:
+        async with OrderedConsumer(
+            self.js, self._stream, subject, heartbeat=heartbeat, **policy
+        ) as consumer:
             seen: set[str] | None = set()
             rest = consumer.pending
             while True:
